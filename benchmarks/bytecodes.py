@@ -14,7 +14,7 @@ from typing import Any
 
 import kreplica
 from kreplica.server.pieces import Piece, piece_size
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.headers import build_request_header
 from kreplica.wire.messages import FETCH, PRODUCE, Api

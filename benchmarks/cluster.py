@@ -19,10 +19,10 @@ from uuid import UUID
 from confluent_kafka import Producer
 
 from benchmarks.zookeeper import SCRATCH, ZOOKEEPER_FLAGS
-from kreplica.testing.outside_clients import SteadyProducer
-from kreplica.testing.process_cluster import ProcessCluster, direct_places, wait_until
-from kreplica.testing.zookeeper import RealZooKeeper
 from kreplica.wire import messages
+from tests.support.outside_clients import SteadyProducer
+from tests.support.process_cluster import ProcessCluster, direct_places, wait_until
+from tests.support.real_zookeeper import RealZooKeeper
 
 PARTITIONS = {"quick": 2_000, "full": 10_000}
 TOPIC_PARTITIONS = 1_000

@@ -35,9 +35,9 @@ from kreplica.model import BrokerRegistration, Endpoint, LeaderAndIsr, TopicAssi
 from kreplica.runtime import Runtime, real_runtime
 from kreplica.runtime.pause import pause
 from kreplica.service.process import GENERATION_0_THRESHOLD
-from kreplica.testing.coordinator import CoordinatorProcess
-from kreplica.testing.zookeeper import RealZooKeeper
 from kreplica.zookeeper import Create, Operation, ZooKeeperClient, write_units
+from tests.support.coordinator import CoordinatorProcess
+from tests.support.real_zookeeper import RealZooKeeper
 
 BROKERS_COUNT = 3
 TOPIC_PARTITIONS = 1000

@@ -15,8 +15,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from kreplica.testing.coordinator import CoordinatorProcess
-from kreplica.testing.zookeeper import RealZooKeeper
+from tests.support.coordinator import CoordinatorProcess
+from tests.support.real_zookeeper import RealZooKeeper
 
 SCRATCH = Path(__file__).parent / "results"
 ZOOKEEPER_FLAGS = ("-Xmx1g", "-XX:TieredStopAtLevel=4")

@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from benchmarks.broker import BATCHES, FIRST_SEGMENT, MB, OVERRIDES
 from benchmarks.broker_process import SCRATCH, cpu_s
 from benchmarks.driver import Driver, find_driver, measure_together, remove_driver, write_ahead
-from kreplica.testing.standalone import StandaloneProcess
+from tests.support.standalone import StandaloneProcess
 
 LOADS = 2
 RECORD_BYTES = 1000

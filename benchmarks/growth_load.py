@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.broker_process import cpu_s, resident_mb
-from kreplica.testing.standalone import StandaloneProcess
 from kreplica.wire.framing import frame
 from kreplica.wire.headers import build_request_header
 from kreplica.wire.messages import Api
+from tests.support.standalone import StandaloneProcess
 
 AT_ONCE = 10
 """Connections of a round."""

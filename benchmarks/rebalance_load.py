@@ -15,12 +15,12 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from kreplica.testing.coordinator_client import GROUP, CoordinatorClient
-from kreplica.testing.group_history import GroupHistory
-from kreplica.testing.group_member import GroupMember, Subscription
-from kreplica.testing.real_reactor import run
-from kreplica.testing.wire_client import sleep
+from kreplica.testing.clients.coordinator_client import GROUP, CoordinatorClient
+from kreplica.testing.clients.group_member import GroupMember, Subscription
+from kreplica.testing.clients.wire_client import sleep
+from kreplica.testing.histories.group_history import GroupHistory
 from kreplica.wire import messages
+from tests.support.real_reactor import run
 
 TOPIC = "rebalance"
 DESCRIBE_AS_DEAD_MAX = 5

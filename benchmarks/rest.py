@@ -23,7 +23,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from kreplica.testing.standalone import StandaloneProcess
+from tests.support.standalone import StandaloneProcess
 
 PARTITIONS = 10_000
 TOPIC_PARTITIONS = 1000

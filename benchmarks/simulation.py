@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
-from kreplica.testing.storms.burial import burial
+from kreplica.testing.storms.cleanup import burial
 from kreplica.testing.storms.options import StormOptions
 from kreplica.testing.storms.outcome import run_storm
 from kreplica.testing.storms.storm import Storm

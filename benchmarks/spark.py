@@ -28,8 +28,8 @@ from kreplica.spark.pipelines.compare import CompareOptions, compare
 from kreplica.spark.pipelines.replay import replay
 from kreplica.spark.pipelines.replay_plan import Wanted
 from kreplica.spark.session import spark_session
-from kreplica.testing.coordinator import CoordinatorProcess
-from kreplica.testing.process_cluster import ProcessCluster, direct_places, wait_until
+from tests.support.coordinator import CoordinatorProcess
+from tests.support.process_cluster import ProcessCluster, direct_places, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 from benchmarks.tables import markdown
 from benchmarks.zookeeper_clients import TARGETS, Experiment, prepare
-from kreplica.testing.coordinator import CoordinatorProcess
-from kreplica.testing.zookeeper import RealZooKeeper
+from tests.support.coordinator import CoordinatorProcess
+from tests.support.real_zookeeper import RealZooKeeper
 
 SCRATCH = Path(__file__).parent / "results"
 ZOOKEEPER_FLAGS = ("-Xmx1g", "-XX:TieredStopAtLevel=4")

@@ -24,8 +24,8 @@ from benchmarks.zookeeper_raw import (
     multi_encoder,
     set_encoder,
 )
-from kreplica.testing.real_reactor import run as run_reactor
 from kreplica.zookeeper import Check, Create, Operation, SetData, ZooKeeperClient, write_units
+from tests.support.real_reactor import run as run_reactor
 
 EXPERIMENT_TIME_S_MAX = 600.0
 SESSION_TIMEOUT_S = 30

@@ -18,10 +18,10 @@ from pathlib import Path
 from kreplica.controller import elections, events, states
 from kreplica.groups.classic.states import PREVIOUS as CLASSIC_PREVIOUS
 from kreplica.groups.classic.states import State as ClassicState
-from kreplica.testing.storms.guard import Guard, Place
-from kreplica.testing.storms.guards import GUARDS
 from kreplica.transactions.states import PREVIOUS as TRANSACTION_PREVIOUS
 from kreplica.transactions.states import TransactionState
+from tests.support.mutations.guard import Guard, Place
+from tests.support.mutations.guards import GUARDS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -225,7 +225,7 @@ def scenario_link(guard: Guard) -> str:
 
 
 def guards() -> str:
-    """The guards that ``kreplica simulate --mutations`` takes away."""
+    """The guards that ``python -m tests.support.mutations`` takes away."""
     rows = ((guard.name, ", ".join(place_link(place) for place in guard.places), scenario_link(guard),
              first_sentence(guard.scenario), guard.covered_by) for guard in GUARDS)  # fmt: skip
     return table(("guard", "taken away", "scenario", "in which", "not alone, for"), rows)

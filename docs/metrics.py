@@ -17,7 +17,7 @@ from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step
 from kreplica.interfaces import Family, Histogram
 from kreplica.runtime.stalls import StallWatch
 from kreplica.service.figures import BrokerFigures
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire import messages
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.records import Record

@@ -18,10 +18,10 @@ from tempfile import TemporaryDirectory
 from benchmarks.broker_process import SCRATCH, cpu_s, resident_mb
 from benchmarks.broker_process import BrokerProcess as Standalone
 from benchmarks.zookeeper import ZOOKEEPER_FLAGS
-from kreplica.testing.process_cluster import ProcessCluster, direct_places
-from kreplica.testing.server_process import free_ports
-from kreplica.testing.zookeeper import RealZooKeeper
 from tests.interop import apache_kafka
+from tests.support.process_cluster import ProcessCluster, direct_places
+from tests.support.real_zookeeper import RealZooKeeper
+from tests.support.server_process import free_ports
 
 FIRST_SEGMENT = "00000000000000000000.log"
 START_TIME_S = STOP_TIME_S = 300.0

@@ -24,10 +24,10 @@ from benchmarks.comparison.scenarios import Kind
 from benchmarks.zookeeper_load import Pipe
 from kreplica.cluster.znodes import CONTROLLER, broker_path
 from kreplica.errors import ErrorCode
-from kreplica.testing.blocking_client import BlockingClient
 from kreplica.wire.messages import CREATE_TOPICS, ELECT_LEADERS
 from kreplica.zookeeper.records import Opcode
 from kreplica.zookeeper.requests import GetData
+from tests.support.blocking_client import BlockingClient
 
 TOPIC_PARTITIONS = 1000
 TIME_S_MAX = 120.0

@@ -9,11 +9,11 @@ import click
 
 from kreplica.cli.screen import plain
 from kreplica.runtime.disk import ReadOnlyDisk
-from kreplica.testing.replay import Outcome, Replay
-from kreplica.testing.replay_difference import explain
-from kreplica.testing.replay_reading import JournalFile, JournalUnreadable, read_journals
-from kreplica.testing.replay_story import Story
-from kreplica.testing.storms.burial import burial
+from kreplica.testing.replay.difference import explain
+from kreplica.testing.replay.reading import JournalFile, JournalUnreadable, read_journals
+from kreplica.testing.replay.replay import Outcome, Replay
+from kreplica.testing.replay.story import Story
+from kreplica.testing.storms.cleanup import burial
 from kreplica.testing.storms.sweep import keep_quiet
 
 

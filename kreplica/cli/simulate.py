@@ -12,7 +12,6 @@ from typing import IO, NoReturn
 
 import click
 
-from kreplica.cli.simulate_mutations import run_mutations
 from kreplica.cli.simulate_report import Progress, describe, describe_failure, describe_tally
 from kreplica.testing.storms.minimize import minimize
 from kreplica.testing.storms.options import BadOption, StormOptions, options_of
@@ -67,8 +66,6 @@ def _options(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> d
               help=f"What is not left to the seed: {', '.join(StormOptions.__dataclass_fields__)}.")  # fmt: skip
 @click.option("--faults", "only", callback=_numbers, metavar="N,N,...", help="With --seed: only these of its faults.")
 @click.option("--minimize", "minimizes", is_flag=True, help="With --seed: leave out faults as long as it fails.")
-@click.option("--mutations", is_flag=True, help="Test the tests: take each rule of replication away, and see what "
-              "misses it, scripted scenarios and (with --seeds) storms.")  # fmt: skip
 @click.option("--trace", type=click.File("w"), help="With --seed: write a line per event there; - is standard output.")
 def command(
     seed: int | None,
@@ -78,7 +75,6 @@ def command(
     chosen: dict[str, str],
     only: list[int] | None,
     minimizes: bool,
-    mutations: bool,
     trace: IO[str] | None,
 ) -> None:
     """Run whole clusters with faults on virtual time.
@@ -92,10 +88,7 @@ def command(
     kreplica simulate --seeds 1-1000 --jobs 2
     kreplica simulate --seed 7 --minimize
     kreplica simulate --seed 7 --faults 3,12 --trace seven.trace
-    kreplica simulate --mutations --seeds 1-100 --jobs 2
     """
-    if mutations:
-        _mutations(seed, seeds, minutes, jobs, chosen)
     if (seed is None) == (seeds is None):
         raise click.UsageError("either --seed or --seeds is needed")
     if seed is None and (only is not None or minimizes or trace is not None):
@@ -108,17 +101,6 @@ def command(
     else:
         assert seed is not None
         _one(seed, chosen, only, minimizes, trace)
-
-
-def _mutations(
-    seed: int | None, seeds: Iterable[int] | None, minutes: float | None, jobs: int, chosen: dict[str, str]
-) -> NoReturn:
-    if seed is not None or minutes is not None or isinstance(seeds, count):
-        raise click.UsageError("--mutations goes with --seeds A-B, --jobs and --option")
-    with _interruptible():
-        if run_mutations(list(seeds or ()), jobs=jobs, chosen=chosen):
-            sys.exit(0)
-    sys.exit(FAILED)
 
 
 def _one(seed: int, chosen: dict[str, str], only: list[int] | None, minimizes: bool, trace: IO[str] | None) -> NoReturn:

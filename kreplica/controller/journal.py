@@ -4,7 +4,7 @@ A controller is a function of what reaches it.  That is what an entry with ``in`
 change that a watch saw; ``read`` is a value that it asked for and got at once (the time, a random number, a setting).
 All else (``out``) follows from those before: operations on ZooKeeper, commands to brokers, timers, what becomes of
 events.  So whoever gives another controller of the same program the same ``in`` and ``read``, in their order, gets the
-same ``out``; where not, that is another program (``kreplica.testing.replay``).
+same ``out``; where not, that is another program (``kreplica.testing.replay.replay``).
 
 The controller sees none of this: the journal stands in its surroundings (``journal_seams``).
 """

@@ -1,6 +1,6 @@
 """The seams: whatever is not deterministic enters a broker through one ``Runtime``.
 
-* ``disk`` files: the real ones here, the simulator's in ``kreplica.testing.disk``
+* ``disk`` files: the real ones here, the simulator's in ``kreplica.testing.simulator.disk``
 * ``offload`` work that blocks
 * ``pause`` waiting a while; ``turns`` long loops that let others have theirs; ``together`` several coroutines as one
 * ``pacing`` connections within the machine are sent to at once

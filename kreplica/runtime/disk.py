@@ -1,6 +1,6 @@
-"""The seam to the disk: what a log may ask of it, and the real one.
+"""Disk interface of the storage layer, and its implementation by the operating system.
 
-The simulator's disk (``kreplica.testing.disk``) passes the same contract tests and can lose what was not synced.
+The simulated disk (``kreplica.testing.simulator.disk``) passes the same contract tests and can lose unsynced bytes.
 Only ``sync`` and ``sync_directory`` make bytes survive a power loss; everything written survives a killed process.
 """
 

@@ -19,7 +19,7 @@ from kreplica.admin.problems import Problem
 from kreplica.admin.registrations import RegistrationsRead
 from kreplica.runtime.stalls import INTERVAL_S, StallWatch
 from kreplica.service.operating import operating_resources
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 
 Run = Callable[[Deferred[Any]], Any]
 

@@ -21,7 +21,7 @@ from kreplica.errors import SettingsError
 from kreplica.runtime.disk import OsDisk
 from kreplica.service.admin_access import admin_access, admin_tls
 from kreplica.settings.broker_settings import BrokerSettings
-from kreplica.testing.standalone import StandaloneProcess
+from tests.support.standalone import StandaloneProcess
 
 TOKEN = "0123456789abcdef"
 

@@ -24,9 +24,9 @@ from kreplica.admin.registrations import FRESH_SECONDS, RegistrationsRead
 from kreplica.admin.site import AdminSite
 from kreplica.cluster import documents, znodes
 from kreplica.model import BrokerRegistration, Endpoint
-from kreplica.testing.simulation import Simulation
-from kreplica.testing.standalone import StandaloneProcess
+from kreplica.testing.simulator.simulation import Simulation
 from kreplica.zookeeper import ConnectionLoss, Stat
+from tests.support.standalone import StandaloneProcess
 
 PORT = 8080
 ANYTHING = PeerAnswer({})

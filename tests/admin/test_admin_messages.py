@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kreplica.testing.standalone import StandaloneProcess
+from tests.support.standalone import StandaloneProcess
 
 ORDERS, PAID, EMPTY = "orders", "paid", "empty"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 from kreplica.admin.metrics import SAMPLES_AT_ONCE, Metrics, exposition
 from kreplica.interfaces import Buckets, Family, Histogram, MetricKind, Sample
 from kreplica.runtime.turns import TURN_SECONDS_MAX
-from kreplica.testing.iterated_clock import IteratedClock
+from tests.support.iterated_clock import IteratedClock
 
 VALUES = (0, 1, 0.5, -1.0, 1e-9, 123456.0, 1234567.0, 1e15, 1e300, math.inf, -math.inf, math.nan)
 

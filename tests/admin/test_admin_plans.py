@@ -16,8 +16,8 @@ from kreplica.cluster.cordons import decode_cordon
 from kreplica.cluster.plans import documents
 from kreplica.cluster.plans.plan import Action, PlanProgress, PlanState, Step, StepOutcome, StepState
 from kreplica.errors import KafkaError
-from kreplica.testing.broker_scene import batch
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
+from tests.support.broker_scene import batch
 
 IN_OFFICE = 1
 

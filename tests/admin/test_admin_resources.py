@@ -12,8 +12,8 @@ from kreplica.admin.problems import Problem
 from kreplica.admin.registrations import RegistrationsRead
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.service.admin import resources
-from kreplica.testing.broker_scene import batch
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
+from tests.support.broker_scene import batch
 
 ASKED = 2
 

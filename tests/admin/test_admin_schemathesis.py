@@ -28,7 +28,7 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from kreplica.testing.standalone import StandaloneProcess
+from tests.support.standalone import StandaloneProcess
 
 TOPIC = "orders"
 GROUP = "readers"

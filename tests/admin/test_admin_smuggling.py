@@ -9,7 +9,7 @@ from http_in_memory import Api, Resource
 
 from kreplica.admin.api import Answer, Route
 from kreplica.admin.bounded_requests import BODY_SECONDS_MAX, HEADER_SECONDS_MAX
-from kreplica.testing.standalone import StandaloneProcess
+from tests.support.standalone import StandaloneProcess
 
 HIDDEN = b"GET /v1/hidden HTTP/1.1\r\nHost: localhost\r\n\r\n"
 """A request that another server would take for a part of the body."""

@@ -15,8 +15,8 @@ from kreplica.admin.problems import Problem
 from kreplica.admin.timeline_feed import TimelineFeed
 from kreplica.runtime.stalls import StallWatch
 from kreplica.service.live_figures import RecentDelays
-from kreplica.testing.broker_scene import batch
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
+from tests.support.broker_scene import batch
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from direct_calls import DirectCluster
 from twisted.internet.defer import Deferred
 
-from kreplica.testing.broker_scene import batch
-from kreplica.testing.cluster import BROKER_PORT, SimulatedCluster
-from kreplica.testing.coordinator_client import GROUP, TRANSACTION, CoordinatorClient
-from kreplica.testing.group_history import GroupHistory
-from kreplica.testing.group_member import GroupMember, Subscription
-from kreplica.testing.transaction_history import TransactionHistory
-from kreplica.testing.transactional_producer import TransactionalProducer, TransactionSettings
+from kreplica.testing.clients.coordinator_client import GROUP, TRANSACTION, CoordinatorClient
+from kreplica.testing.clients.group_member import GroupMember, Subscription
+from kreplica.testing.clients.transactional_producer import TransactionalProducer, TransactionSettings
+from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
+from kreplica.testing.histories.group_history import GroupHistory
+from kreplica.testing.histories.transaction_history import TransactionHistory
+from tests.support.broker_scene import batch
 
 CONTROLLER = 1
 """Who is asked is never the one in office, unless a test says so."""

@@ -13,10 +13,10 @@ from typing import Any
 
 from attackers import Target
 
-from kreplica.testing.coordinator import CoordinatorProcess
-from kreplica.testing.process_cluster import ProcessCluster, direct_places, wait_until
-from kreplica.testing.server_process import ServerFailed, free_ports
 from kreplica.wire import messages
+from tests.support.coordinator import CoordinatorProcess
+from tests.support.process_cluster import ProcessCluster, direct_places, wait_until
+from tests.support.server_process import ServerFailed, free_ports
 
 HERE = Path(__file__).parent
 SAMPLE_S = 0.2

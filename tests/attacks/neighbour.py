@@ -11,10 +11,10 @@ import threading
 import time
 from typing import Any
 
-from kreplica.testing.blocking_client import BlockingClient
 from kreplica.wire import messages
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.records import Record
+from tests.support.blocking_client import BlockingClient
 
 INTERVAL_S = 0.02
 TIMEOUT_S = 10.0

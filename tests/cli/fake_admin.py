@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from kreplica.testing import real_reactor
+from tests.support import real_reactor
 
 
 @dataclass(frozen=True)

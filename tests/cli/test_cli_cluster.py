@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from fake_admin import run_here
 
 from kreplica.cli import main
-from kreplica.testing.standalone import StandaloneProcess
+from tests.support.standalone import StandaloneProcess
 
 Kreplica = Callable[..., str]
 Read = Callable[..., Any]

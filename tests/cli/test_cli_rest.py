@@ -22,7 +22,7 @@ from kreplica.cli.screen import bytes_text, plain, seconds_text, time_text
 from kreplica.cli.server_events import EventParser, EventTooLong, ReceivedEvent
 from kreplica.cli.session import path_of
 from kreplica.cli.texts import Assignment, Duration, Partition, Partitions, Replicas, Setting, Size, Time
-from kreplica.testing import real_reactor
+from tests.support import real_reactor
 
 STREAM = b': a comment\n\nid: 7\nevent: timeline\ndata: {"a":\ndata: 1}\n\ndata: x\r\n\r\nevent: empty\n\ndata: cut off'
 EVENTS = [ReceivedEvent("timeline", '{"a":\n1}', "7"), ReceivedEvent("message", "x", "7")]

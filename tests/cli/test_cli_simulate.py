@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from kreplica.cli import main
-from kreplica.testing.process_cluster import wait_until
 from kreplica.testing.storms import storm as storms
+from tests.support.process_cluster import wait_until
 
 SHORT = ["--option", "seconds=5", "--option", "messages_per_s=20"]
 

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from kreplica.cli import main
-from kreplica.testing.server_process import free_ports
 from kreplica.zookeeper import java_server
+from tests.support.server_process import free_ports
 
 
 def test_a_real_zookeeper_runs_until_it_is_told(tmp_path: Path) -> None:

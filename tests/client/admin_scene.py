@@ -10,7 +10,7 @@ from kreplica.client.client_runtime import surroundings_of
 from kreplica.client_core.errors import BrokerRefused, check
 from kreplica.client_core.metadata import CoordinatorKind
 from kreplica.errors import ErrorCode
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire import messages
 from kreplica.wire.batch_building import BatchBuilder
 from kreplica.wire.messages import Api

@@ -15,8 +15,8 @@ from kreplica.client_core.errors import ConnectionFailed, ConnectionLost
 from kreplica.client_core.options import ClientOptions
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
-from kreplica.testing.cluster import SimulatedCluster
-from kreplica.testing.leader_client import LeaderClient
+from kreplica.testing.clients.leader_client import LeaderClient
+from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.records import Record
 

@@ -12,7 +12,7 @@ from kreplica.client.group import GroupOptions, Membership, new_membership
 from kreplica.client_core.options import ClientOptions
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 
 Partitions = frozenset[TopicPartition]
 

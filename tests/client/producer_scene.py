@@ -13,7 +13,7 @@ from kreplica.client.producer import Producer, ProducerOptions
 from kreplica.client_core.fetched_batches import FetchedRecords, Isolation, aborted_of, open_batches
 from kreplica.client_core.options import ClientOptions
 from kreplica.model import TopicPartition
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire.batches import iter_headers
 from kreplica.wire.records import Record
 

@@ -13,7 +13,7 @@ from kreplica.client_core.errors import BrokerRefused, ConnectionFailed, GaveUp
 from kreplica.client_core.metadata import CoordinatorKind
 from kreplica.client_core.options import ClientOptions
 from kreplica.model import TopicPartition
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire.messages import LIST_GROUPS
 
 

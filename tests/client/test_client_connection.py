@@ -20,10 +20,10 @@ from kreplica.client.errors import (
     TooManyRequests,
 )
 from kreplica.errors import ProtocolError
-from kreplica.testing.real_reactor import run
 from kreplica.wire.framing import FrameReader, frame
 from kreplica.wire.headers import build_response_header, parse_request_header
 from kreplica.wire.messages import HEARTBEAT, PRODUCE
+from tests.support.real_reactor import run
 
 
 def test_requests_leave_at_once_and_answers_come_in_order(peer: Peer, connection: Connection) -> None:

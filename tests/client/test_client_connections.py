@@ -19,7 +19,7 @@ from kreplica.client.connections import Connections
 from kreplica.client.errors import ClientClosed, ConnectionFailed, ConnectionLost, GaveUp, RequestTimedOut
 from kreplica.client_core.addresses import Address
 from kreplica.client_core.options import ClientOptions
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire.messages import API_VERSIONS
 
 BROKER = Address("broker", 9092)

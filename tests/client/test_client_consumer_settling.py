@@ -16,7 +16,7 @@ from kreplica.client_core.addresses import Address
 from kreplica.client_core.errors import ClientError, LeaderUnknown
 from kreplica.client_core.metadata import BrokerView, ClusterView, PartitionView, TopicView
 from kreplica.model import TopicPartition
-from kreplica.testing.simulation import Simulation
+from kreplica.testing.simulator.simulation import Simulation
 
 KEY = TopicPartition("t", 0)
 

@@ -12,7 +12,7 @@ from kreplica.client_core.errors import ClientError
 from kreplica.client_core.offsets import CommittedOffset
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 
 ANSWER_S = 0.05
 OLD_CONNECTION_S = 30.0

@@ -13,7 +13,7 @@ from kreplica.client.group.error_actions import Verdict, verdict
 from kreplica.client_core.errors import BrokerRefused, ConnectionLost, MalformedAnswer, UnsupportedVersion
 from kreplica.client_core.offsets import CommittedOffset
 from kreplica.errors import ErrorCode
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 
 EAGER, COOPERATIVE = KINDS["eager"], KINDS["cooperative"]
 

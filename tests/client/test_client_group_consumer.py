@@ -14,7 +14,7 @@ from kreplica.client_core.errors import BrokerRefused
 from kreplica.client_core.metadata import TopicView
 from kreplica.client_core.offsets import CommittedOffset
 from kreplica.model import TopicPartition
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 
 CONSUMER, EAGER = KINDS["consumer"], KINDS["eager"]
 AUTO = {"protocol": "auto"}

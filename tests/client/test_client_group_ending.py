@@ -9,7 +9,7 @@ from group_readers import ALL, KINDS, Reader, begin, new_brokers
 from twisted.internet.defer import Deferred
 
 from kreplica.client.admin import Admin
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 
 
 @pytest.fixture

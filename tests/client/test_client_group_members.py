@@ -17,7 +17,7 @@ from kreplica.client_core.metadata import CoordinatorKind
 from kreplica.client_core.offsets import CommittedOffset
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire.messages import CONSUMER_GROUP_HEARTBEAT, LEAVE_GROUP
 
 

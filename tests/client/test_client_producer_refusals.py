@@ -9,8 +9,8 @@ from producer_scene import Scene
 from kreplica.client_core.errors import BrokerRefused, GaveUp, OutcomeUnknown
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.testing.disk import CAPACITY_BYTES
-from kreplica.testing.simulation import DATA_DIRECTORY
+from kreplica.testing.simulator.disk import CAPACITY_BYTES
+from kreplica.testing.simulator.simulation import DATA_DIRECTORY
 
 
 def test_too_few_replicas_in_sync() -> None:

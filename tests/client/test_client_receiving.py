@@ -14,10 +14,10 @@ from kreplica.client.connection import Connection, connect
 from kreplica.client.errors import ConnectionLost
 from kreplica.client_core.fetch_requests import FetchLimits, fetch_body
 from kreplica.client_core.fetched_batches import Isolation
-from kreplica.testing.real_reactor import run
 from kreplica.wire.framing import FrameReader
 from kreplica.wire.headers import parse_request_header
 from kreplica.wire.messages import FETCH, HEARTBEAT
+from tests.support.real_reactor import run
 
 VERSION = 12
 LIMITS = FetchLimits(isolation=Isolation.READ_UNCOMMITTED, wait_ms=0, size_min=1, size_max=1, partition_size_max=1)

@@ -12,7 +12,7 @@ from kreplica.cluster import documents, znodes
 from kreplica.controller.events import BrokersChanged
 from kreplica.errors import ErrorCode
 from kreplica.model import NO_LEADER, LeaderAndIsr, TopicPartition
-from kreplica.testing.controller_scene import ControllerScene
+from tests.support.controller_scene import ControllerScene
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 ROUND = {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2)}

@@ -16,8 +16,8 @@ from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step
 from kreplica.cluster.plans.throttle import decode_throttle
 from kreplica.controller.events import ReassignmentAsked
 from kreplica.model import TopicAssignment, TopicPartition
-from kreplica.testing.controller_scene import ControllerScene
 from kreplica.zookeeper import Create, NoNode
+from tests.support.controller_scene import ControllerScene
 
 P0 = TopicPartition("t", 0)
 

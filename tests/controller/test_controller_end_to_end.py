@@ -8,9 +8,9 @@ from uuid import UUID
 
 from kreplica.cluster import documents, znodes
 from kreplica.model import TopicAssignment
-from kreplica.testing.broker_scene import Scene, batch, create_body, on_broker
 from kreplica.wire.messages import CREATE_TOPICS
 from kreplica.zookeeper import Create
+from tests.support.broker_scene import Scene, batch, create_body, on_broker
 
 TOPIC_ID = UUID("12345678-1234-4234-8234-123456789abc")
 LED_SECONDS_MAX = 2.0

@@ -7,7 +7,7 @@ from kreplica.controller.events import ReplicasRecovered
 from kreplica.controller.failed_replicas import FIRST_RETRY_SECONDS
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.testing.controller_scene import ControllerScene
+from tests.support.controller_scene import ControllerScene
 
 P0 = TopicPartition("t", 0)
 

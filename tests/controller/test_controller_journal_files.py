@@ -16,11 +16,11 @@ from kreplica.controller.journal_values import Later
 from kreplica.errors import KreplicaError
 from kreplica.runtime.disk import IOV_MAX
 from kreplica.settings.setting import Setting
-from kreplica.testing.cluster import SimulatedCluster
-from kreplica.testing.controller_scene import ControllerScene
-from kreplica.testing.replay import replay_all
-from kreplica.testing.replay_reading import JournalUnreadable, read_journal, read_journals
-from kreplica.testing.simulation import Simulation
+from kreplica.testing.cluster.cluster import SimulatedCluster
+from kreplica.testing.replay.reading import JournalUnreadable, read_journal, read_journals
+from kreplica.testing.replay.replay import replay_all
+from kreplica.testing.simulator.simulation import Simulation
+from tests.support.controller_scene import ControllerScene
 
 DIRECTORY = "/data/journal"
 CONTROLLER = 101

@@ -19,11 +19,11 @@ from kreplica.controller.journal_files import JournalSettings
 from kreplica.controller.journal_head import state_of
 from kreplica.controller.states import PartitionState, ReplicaState
 from kreplica.model import LeaderAndIsr, TopicPartition
-from kreplica.testing.cluster import SimulatedCluster
-from kreplica.testing.controller_scene import ControllerScene
-from kreplica.testing.replay import Outcome, replay_all
-from kreplica.testing.replay_reading import read_journals
+from kreplica.testing.cluster.cluster import SimulatedCluster
+from kreplica.testing.replay.reading import read_journals
+from kreplica.testing.replay.replay import Outcome, replay_all
 from kreplica.zookeeper import Create
+from tests.support.controller_scene import ControllerScene
 
 DIRECTORY = "/data/journal"
 CONTROLLER = 101

@@ -10,7 +10,7 @@ from kreplica.cluster import documents, znodes
 from kreplica.controller.events import ElectionAsked, ElectionType
 from kreplica.errors import ErrorCode
 from kreplica.model import NO_LEADER, TopicPartition
-from kreplica.testing.controller_scene import ControllerScene
+from tests.support.controller_scene import ControllerScene
 
 P0, P1, P2, P3 = (TopicPartition("t", number) for number in range(4))
 TOPIC = {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2), 3: (1, 3)}

@@ -16,9 +16,9 @@ from kreplica.controller.events import BrokersChanged, Event, ReassignmentAsked,
 from kreplica.controller.memory import Memory
 from kreplica.controller.timeline import Timeline
 from kreplica.model import LeaderAndIsr, TopicPartition
-from kreplica.testing.controller_scene import ControllerScene
-from kreplica.testing.simulation import START_MS
+from kreplica.testing.simulator.simulation import START_MS
 from kreplica.zookeeper import Create, SessionState
+from tests.support.controller_scene import ControllerScene
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 ROUND = {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2)}

@@ -14,8 +14,8 @@ from kreplica.cluster.partition_requests import encode_addition, encode_removal
 from kreplica.controller.events import ReassignmentAsked
 from kreplica.errors import ErrorCode
 from kreplica.model import LEADER_DURING_DELETE, RemovedPartition, TopicPartition
-from kreplica.testing.controller_scene import ControllerScene
 from kreplica.zookeeper import Create, Delete, NodeExists, NoNode, Operation
+from tests.support.controller_scene import ControllerScene
 
 
 def scene_with(partitions: int, *, brokers: int = 3, wait_s: float = 10.0) -> ControllerScene:

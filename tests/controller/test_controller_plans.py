@@ -16,8 +16,8 @@ from kreplica.cluster.plans.throttle import decode_throttle
 from kreplica.controller.events import ReassignmentAsked
 from kreplica.controller.state_writes import StateWrites
 from kreplica.model import TopicAssignment, TopicPartition
-from kreplica.testing.controller_scene import ControllerScene
 from kreplica.zookeeper import Create, NoNode, SetData
+from tests.support.controller_scene import ControllerScene
 
 PLAN = "plan-0000000001"
 

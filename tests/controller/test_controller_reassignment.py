@@ -8,7 +8,7 @@ from kreplica.cluster import documents, znodes
 from kreplica.controller.events import MovesAsked, ReassignmentAsked
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.testing.controller_scene import ControllerScene
+from tests.support.controller_scene import ControllerScene
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

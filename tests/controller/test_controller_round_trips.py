@@ -14,8 +14,8 @@ import pytest
 from kreplica.controller.broker_requests import BrokerRequests, Command
 from kreplica.controller.events import BrokersChanged, ShutdownAsked
 from kreplica.controller.figures import Cost, difference
-from kreplica.testing.controller_scene import ControllerScene
 from kreplica.wire.messages import LEADER_AND_ISR
+from tests.support.controller_scene import ControllerScene
 
 SIZES = (2, 300)
 BROKERS = (1, 2, 3)

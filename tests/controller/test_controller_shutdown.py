@@ -7,7 +7,7 @@ import pytest
 from kreplica.controller.events import ShutdownAsked
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_LEADER, TopicPartition
-from kreplica.testing.controller_scene import ControllerScene
+from tests.support.controller_scene import ControllerScene
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 

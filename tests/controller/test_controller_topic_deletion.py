@@ -8,7 +8,7 @@ from kreplica.cluster import znodes
 from kreplica.controller import channels
 from kreplica.errors import ErrorCode
 from kreplica.model import LEADER_DURING_DELETE, TopicPartition
-from kreplica.testing.controller_scene import ControllerScene
+from tests.support.controller_scene import ControllerScene
 
 P0 = TopicPartition("t", 0)
 

@@ -11,8 +11,8 @@ from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode
 from kreplica.model import LEADER_DURING_DELETE, TopicPartition
 from kreplica.server.metadata import WHOLE
-from kreplica.testing.controller_scene import ControllerScene, Told
 from kreplica.zookeeper import Create, Delete
+from tests.support.controller_scene import ControllerScene, Told
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 OTHER_ID = UUID("12345678-1234-4234-8234-123456789abc")

@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred
 from kreplica.client.errors import ClientError, ConnectionFailed, ConnectionLost
 from kreplica.coordination import BrokerConnections
 from kreplica.model import Endpoint
-from kreplica.testing.cluster import BROKER_PORT, SimulatedCluster
+from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
 from kreplica.wire.messages import LIST_GROUPS, METADATA
 
 BODY = {"topics": []}

@@ -6,7 +6,7 @@ import pytest
 from coordination_scene import KEY, POISON, TOPIC, scene, told
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.testing.cluster_state import acting
+from kreplica.testing.cluster.state import acting
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.control_records import EndMarker, build_end_marker
 from kreplica.wire.records import Record

@@ -19,7 +19,7 @@ from urllib.request import Request, urlopen
 
 from confluent_kafka import Consumer, Producer
 
-from kreplica.testing.standalone import StandaloneProcess
+from tests.support.standalone import StandaloneProcess
 
 from .browser import Browser, browser
 

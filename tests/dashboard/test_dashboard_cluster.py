@@ -8,7 +8,7 @@ import urllib.request
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from kreplica.testing.standalone import StandaloneProcess
+from tests.support.standalone import StandaloneProcess
 
 pytestmark = pytest.mark.needs_program("chromium", "chromedriver")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kreplica.testing.standalone import StandaloneProcess
+from tests.support.standalone import StandaloneProcess
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "command-line.md").read_text()
 NOT_THE_SAME = (

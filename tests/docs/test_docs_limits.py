@@ -14,7 +14,7 @@ from kreplica.service.memory_figures import memory_families
 from kreplica.service.options import CoordinatorOptions
 from kreplica.settings.definitions import BROKER_SETTINGS
 from kreplica.settings.definitions.limits import LIMITS
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "limits.md").read_text()

@@ -10,7 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from kreplica.testing.standalone import StandaloneProcess
+from tests.support.standalone import StandaloneProcess
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "rest.md").read_text()
 

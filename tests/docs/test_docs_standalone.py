@@ -10,7 +10,7 @@ import pytest
 
 from kreplica.admin.resources.standalone import ACTIONS
 from kreplica.service.standalone import SESSION_TIMEOUT_MS
-from kreplica.testing.standalone import StandaloneProcess
+from tests.support.standalone import StandaloneProcess
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "standalone.md").read_text()
 

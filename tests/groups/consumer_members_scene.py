@@ -9,10 +9,10 @@ from members_scene import CONVERGED_S_MAX, GROUP_ID, OFFSETS_PARTITIONS, PARTITI
 from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.model import TopicPartition
-from kreplica.testing.cluster import BROKER_PORT, SimulatedCluster
-from kreplica.testing.consumer_member import ConsumerMember, Owners
-from kreplica.testing.coordinator_client import GROUP
-from kreplica.testing.wire_client import sleep
+from kreplica.testing.clients.coordinator_client import GROUP
+from kreplica.testing.clients.wire_client import sleep
+from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
+from tests.support.consumer_member import ConsumerMember, Owners
 
 INTERVAL_S = 0.5
 

@@ -11,11 +11,11 @@ from twisted.internet.defer import CancelledError, Deferred
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS
 from kreplica.coordination import partition_of
 from kreplica.model import TopicPartition
-from kreplica.testing.cluster import BROKER_PORT, SimulatedCluster
-from kreplica.testing.coordinator_client import GROUP, CoordinatorClient
-from kreplica.testing.group_history import GroupHistory
-from kreplica.testing.group_member import GroupMember, Subscription
-from kreplica.testing.wire_client import sleep
+from kreplica.testing.clients.coordinator_client import GROUP, CoordinatorClient
+from kreplica.testing.clients.group_member import GroupMember, Subscription
+from kreplica.testing.clients.wire_client import sleep
+from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
+from kreplica.testing.histories.group_history import GroupHistory
 from kreplica.wire.messages import Api
 
 GROUP_ID = "readers"

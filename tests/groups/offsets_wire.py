@@ -9,9 +9,9 @@ from typing import Any
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS
 from kreplica.errors import ErrorCode
 from kreplica.groups.shard import GroupShard
-from kreplica.testing.cluster import SimulatedCluster
-from kreplica.testing.coordinator_client import GROUP, CoordinatorClient
-from kreplica.testing.wire_client import WireClient
+from kreplica.testing.clients.coordinator_client import GROUP, CoordinatorClient
+from kreplica.testing.clients.wire_client import WireClient
+from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
 from kreplica.wire.messages.consumer_protocol import SUBSCRIPTION, build_versioned

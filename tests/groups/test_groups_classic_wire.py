@@ -10,8 +10,8 @@ from twisted.internet.defer import Deferred
 
 from kreplica.client.errors import ConnectionLost
 from kreplica.errors import ErrorCode
-from kreplica.testing.cluster import BROKER_PORT, SimulatedCluster
-from kreplica.testing.coordinator_client import GROUP, CoordinatorClient
+from kreplica.testing.clients.coordinator_client import GROUP, CoordinatorClient
+from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
 

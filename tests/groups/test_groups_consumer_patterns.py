@@ -13,7 +13,7 @@ from kreplica.groups.consumer.state import Resolved
 from kreplica.groups.consumer.topic_lookup import EXPRESSIONS_MAX, TopicLookup
 from kreplica.patterns import Automaton, PatternError
 from kreplica.patterns.automaton import PLACES_MAX, REMEMBERED_MAX
-from kreplica.testing.simulation import Simulation
+from kreplica.testing.simulator.simulation import Simulation
 
 # fmt: off
 EXPRESSIONS = [

@@ -18,8 +18,8 @@ from kreplica.groups.classic.requests import Joined, Leave, Sync, Synced
 from kreplica.groups.consumer.coordinator import Answer
 from kreplica.groups.consumer.requests import Heartbeat
 from kreplica.groups.memory import GroupAccount, GroupBounds, GroupMemory
-from kreplica.testing.cluster import BROKER_PORT, SimulatedCluster
-from kreplica.testing.coordinator_client import CoordinatorClient
+from kreplica.testing.clients.coordinator_client import CoordinatorClient
+from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
 from kreplica.wire import messages
 
 KIB, MIB = 1024, 2**20

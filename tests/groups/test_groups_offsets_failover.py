@@ -8,8 +8,8 @@ from twisted.internet.defer import Deferred
 
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS
 from kreplica.errors import ErrorCode
-from kreplica.testing.coordinator_client import first_error
-from kreplica.testing.wire_client import sleep
+from kreplica.testing.clients.coordinator_client import first_error
+from kreplica.testing.clients.wire_client import sleep
 from kreplica.wire import messages
 
 PAUSE_S = 0.1

@@ -10,7 +10,7 @@ import pytest
 from offsets_wire import WireScene, the_code, topics_of, wire_scene
 
 from kreplica.errors import ErrorCode
-from kreplica.testing.coordinator_client import TRANSACTION, CoordinatorClient
+from kreplica.testing.clients.coordinator_client import TRANSACTION, CoordinatorClient
 from kreplica.wire import messages
 
 NONE = ErrorCode.NONE

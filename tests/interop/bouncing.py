@@ -8,8 +8,8 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from kreplica.testing.coordinator import CoordinatorProcess
-from kreplica.testing.process_cluster import ProcessCluster, direct_places
+from tests.support.coordinator import CoordinatorProcess
+from tests.support.process_cluster import ProcessCluster, direct_places
 
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 TIME_S_MAX = 60

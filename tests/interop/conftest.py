@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from kreplica.testing.standalone import StandaloneProcess
+from tests.support.standalone import StandaloneProcess
 
 
 @pytest.fixture(scope="session")

@@ -21,8 +21,8 @@ from kreplica.client.group import GroupOptions, new_membership
 from kreplica.client_core.offsets import CommittedOffset
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
-from kreplica.testing.real_reactor import run
-from kreplica.testing.standalone import StandaloneProcess
+from tests.support.real_reactor import run
+from tests.support.standalone import StandaloneProcess
 
 PARTITIONS = 6
 ALL = list(range(PARTITIONS))

@@ -14,7 +14,7 @@ from matrix_members import Reader, filled, member
 from matrix_world import World
 
 from kreplica.client import Producer
-from kreplica.testing.real_reactor import run
+from tests.support.real_reactor import run
 
 pytestmark = pytest.mark.soak
 

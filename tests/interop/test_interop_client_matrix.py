@@ -18,7 +18,7 @@ from matrix_producer import JAVA_PARTITIONS, JAVA_PARTITIONS_COUNT
 from matrix_table import Scenario
 from matrix_world import World
 
-from kreplica.testing.real_reactor import run
+from tests.support.real_reactor import run
 
 SCENARIO_S_MAX = 100.0
 PROGRAM = Path(__file__).with_name("java") / "Partitions.java"

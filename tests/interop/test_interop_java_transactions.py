@@ -6,8 +6,8 @@ import apache_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kreplica.testing.blocking_client import BlockingClient
 from kreplica.wire.messages import DESCRIBE_TRANSACTIONS
+from tests.support.blocking_client import BlockingClient
 
 pytestmark = pytest.mark.soak
 

@@ -14,7 +14,7 @@ import pytest
 from bouncing import bounce, committed, three_brokers
 from connect_process import DISTRIBUTED, FILE_SINK, FILE_SOURCE, STANDALONE, WORKER, ConnectProcess, Rest
 
-from kreplica.testing.process_cluster import ProcessCluster, wait_until
+from tests.support.process_cluster import ProcessCluster, wait_until
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 

@@ -25,9 +25,9 @@ from kreplica.groups.config import GroupsConfig
 from kreplica.groups.offsets import Offsets
 from kreplica.groups.shard import GroupShard
 from kreplica.runtime import Runtime
-from kreplica.testing.standalone import StandaloneProcess
 from kreplica.wire.batches import iter_headers
 from kreplica.wire.records import iter_records
+from tests.support.standalone import StandaloneProcess
 
 pytestmark = pytest.mark.soak
 

@@ -14,10 +14,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kreplica.testing.blocking_client import BlockingClient
-from kreplica.testing.process_cluster import ProcessCluster, direct_places, wait_until
-from kreplica.testing.zookeeper import RealZooKeeper
 from kreplica.wire.messages import INIT_PRODUCER_ID
+from tests.support.blocking_client import BlockingClient
+from tests.support.process_cluster import ProcessCluster, direct_places, wait_until
+from tests.support.real_zookeeper import RealZooKeeper
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 

@@ -17,7 +17,7 @@ import pytest
 from bouncing import bounce, committed, three_brokers
 from confluent_kafka import Producer
 
-from kreplica.testing.process_cluster import ProcessCluster
+from tests.support.process_cluster import ProcessCluster
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 

@@ -6,8 +6,8 @@ import re
 import apache_kafka
 import pytest
 
-from kreplica.testing.process_cluster import ProcessCluster, direct_places
-from kreplica.testing.zookeeper import RealZooKeeper
+from tests.support.process_cluster import ProcessCluster, direct_places
+from tests.support.real_zookeeper import RealZooKeeper
 
 pytestmark = pytest.mark.soak
 

@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from connect_process import MIRROR_MAKER, ConnectProcess
 
-from kreplica.testing.coordinator import CoordinatorProcess
-from kreplica.testing.process_cluster import ProcessCluster, direct_places, wait_until
+from tests.support.coordinator import CoordinatorProcess
+from tests.support.process_cluster import ProcessCluster, direct_places, wait_until
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 

@@ -15,8 +15,8 @@ from kafka import TopicPartition as PythonPartition
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from kreplica.testing.blocking_client import BlockingClient
 from kreplica.wire.messages import METADATA
+from tests.support.blocking_client import BlockingClient
 
 PARTITIONS = range(3)
 LAST = 2

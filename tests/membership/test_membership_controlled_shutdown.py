@@ -15,7 +15,7 @@ from kreplica.server.bounds import Bounds
 from kreplica.server.listeners import Server
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.request import HandlerEntry, Request
-from kreplica.testing.simulation import Simulation
+from kreplica.testing.simulator.simulation import Simulation
 from kreplica.wire.messages import CONTROLLED_SHUTDOWN
 
 Row = dict[str, Any]

@@ -12,7 +12,7 @@ from kreplica.membership.incarnation import FILE_NAME, Incarnations, Note, intac
 from kreplica.model import NO_BROKER_EPOCH, BrokerRegistration, TopicPartition
 from kreplica.storage.config import LogConfig
 from kreplica.storage.directories import LogDirectories
-from kreplica.testing.simulation import Simulation
+from kreplica.testing.simulator.simulation import Simulation
 
 TOPIC_ID = UUID(int=7)
 NOTE = Note(broker_epoch=70, intact_since=50, boot_id="up", directories_count=2)

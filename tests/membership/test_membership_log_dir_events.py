@@ -9,7 +9,7 @@ import pytest
 from kreplica.cluster import documents, znodes
 from kreplica.membership.log_dir_events import LogDirEvents
 from kreplica.membership.registration import create_persistent_paths
-from kreplica.testing.simulation import Simulation
+from kreplica.testing.simulator.simulation import Simulation
 from kreplica.zookeeper import ZooKeeperClient
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 

@@ -13,7 +13,7 @@ from kreplica.membership.strays import Topic, find_strays, remove_strays, why_st
 from kreplica.model import NO_BROKER_EPOCH, ZERO_UUID, TopicAssignment, TopicPartition
 from kreplica.storage.config import LogConfig
 from kreplica.storage.directories import LogDirectories
-from kreplica.testing.simulation import Simulation
+from kreplica.testing.simulator.simulation import Simulation
 from kreplica.zookeeper import ConnectionLoss, ZooKeeperClient
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 

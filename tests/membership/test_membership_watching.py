@@ -12,7 +12,7 @@ from kreplica.cluster.znodes import ZnodeError
 from kreplica.membership.cordoned import CordonedBrokers
 from kreplica.membership.plan_throttle import PlanThrottle
 from kreplica.membership.registration import create_persistent_paths
-from kreplica.testing.simulation import Simulation
+from kreplica.testing.simulator.simulation import Simulation
 from kreplica.zookeeper import ZooKeeperClient
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 

@@ -16,7 +16,7 @@ from kreplica.membership.registration import (
 )
 from kreplica.membership.session import Membership
 from kreplica.model import BrokerRegistration, Endpoint
-from kreplica.testing.simulation import Simulation
+from kreplica.testing.simulator.simulation import Simulation
 from kreplica.zookeeper import ConnectionLoss, GetData, NodeExists, ZooKeeperClient
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 from kreplica.zookeeper.jute import Reader

@@ -11,8 +11,8 @@ from kreplica.interfaces import Operation, Principal, Resource, ResourceType
 from kreplica.server.authorization import Gate
 from kreplica.server.authorization.rules import RULES
 from kreplica.service.handlers import LOWEST
-from kreplica.testing.cluster import LOG_DIRECTORY, SimulatedCluster
-from kreplica.testing.simulation import Host
+from kreplica.testing.cluster.cluster import LOG_DIRECTORY, SimulatedCluster
+from kreplica.testing.simulator.simulation import Host
 from kreplica.wire import messages
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.records import Record

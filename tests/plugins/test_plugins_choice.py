@@ -10,7 +10,7 @@ import kreplica.plugins
 from kreplica.errors import SettingsError
 from kreplica.interfaces import IExtraListener, IMetricsReporter, IProduceInterceptor
 from kreplica.service.plugins.discovery import find, makers_of
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 
 
 def start(*overrides: str) -> None:

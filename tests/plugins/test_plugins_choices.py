@@ -13,8 +13,8 @@ from kreplica.interfaces import ILeaderElection, IReplicaPlacement
 from kreplica.model import TopicPartition
 from kreplica.service.plugins.choices import ChosenElection, ChosenPlacement
 from kreplica.service.plugins.containment import Containment
-from kreplica.testing.cluster import SimulatedCluster
-from kreplica.testing.cluster_state import state_of
+from kreplica.testing.cluster.cluster import SimulatedCluster
+from kreplica.testing.cluster.state import state_of
 
 RACKS = {1: "a", 2: "b", 3: "a", 4: "b"}
 

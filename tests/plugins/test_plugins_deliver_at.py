@@ -10,7 +10,7 @@ import pytest
 
 from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.notes import Note, build_notes
 from kreplica.wire.records import Record

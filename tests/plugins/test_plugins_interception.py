@@ -11,7 +11,7 @@ from zope.interface import implementer
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.interfaces import Instead, IProduceInterceptor, Refuse
 from kreplica.server.interception import Interception, Interceptor
-from kreplica.testing.cluster import LOG_DIRECTORY, SimulatedCluster
+from kreplica.testing.cluster.cluster import LOG_DIRECTORY, SimulatedCluster
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.messages import PRODUCE
 from kreplica.wire.records import Record

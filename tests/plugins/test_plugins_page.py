@@ -15,11 +15,11 @@ import kreplica.plugins
 from kreplica.errors import KafkaError
 from kreplica.interfaces import IPluginMaker
 from kreplica.service.plugins import chosen
-from kreplica.testing.cluster import SimulatedCluster
-from kreplica.testing.server_process import free_ports
-from kreplica.testing.standalone import StandaloneProcess
+from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.records import Record
+from tests.support.server_process import free_ports
+from tests.support.standalone import StandaloneProcess
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "plugins.md").read_text()

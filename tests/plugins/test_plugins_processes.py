@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 
-from kreplica.testing.server_process import free_ports
-from kreplica.testing.standalone import StandaloneProcess
+from tests.support.server_process import free_ports
+from tests.support.standalone import StandaloneProcess
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "plugins"
 

@@ -15,7 +15,7 @@ from kreplica.replication.partition import Partition
 from kreplica.replication.waiting import Wakeups
 from kreplica.storage.config import LogConfig
 from kreplica.storage.log import Log
-from kreplica.testing.disk import MemoryDisk
+from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.records import Record
 

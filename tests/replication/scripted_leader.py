@@ -24,7 +24,7 @@ from kreplica.runtime.offload import Offload
 from kreplica.server.wanted import NO_DIVERGENCE
 from kreplica.storage.config import LogConfig
 from kreplica.storage.log import Log
-from kreplica.testing.disk import MemoryDisk
+from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.batches import iter_headers, stamp
 from kreplica.wire.framing import frame

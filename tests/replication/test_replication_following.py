@@ -13,9 +13,9 @@ from kreplica.model import TopicPartition
 from kreplica.replication import Partition
 from kreplica.server.partition_reads import CONSUMER, PartitionReads, Read, Reader
 from kreplica.settings.definitions.replication import RACK_AWARE_SELECTOR
-from kreplica.testing.broker_scene import batch, fetch_body
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire.messages import DELETE_RECORDS, FETCH, INCREMENTAL_ALTER_CONFIGS, LIST_OFFSETS
+from tests.support.broker_scene import batch, fetch_body
 
 Row = dict[str, Any]
 KEY = TopicPartition("t", 0)

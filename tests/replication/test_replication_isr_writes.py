@@ -17,7 +17,7 @@ from kreplica.replication import Partition, in_sync
 from kreplica.replication.isr_notifications import INTERVAL_SECONDS, IsrNotifications
 from kreplica.replication.isr_writes import RETRY_SECONDS, IsrWrites
 from kreplica.replication.leadership import Leadership
-from kreplica.testing.simulation import Simulation
+from kreplica.testing.simulator.simulation import Simulation
 from kreplica.zookeeper import Acl, ConnectionLoss, Operation, OperationResult, Permission, ZooKeeperClient
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 

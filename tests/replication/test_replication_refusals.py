@@ -9,7 +9,7 @@ from leading_scene import EVERYBODY, LEADER, SECOND, Leading, leadership
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.replication import Partition
-from kreplica.testing.disk import CAPACITY_BYTES
+from kreplica.testing.simulator.disk import CAPACITY_BYTES
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.records import Record
 

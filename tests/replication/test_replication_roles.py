@@ -16,7 +16,7 @@ from kreplica.replication import Leadership, Partition, Partitions, Role, Wakeup
 from kreplica.runtime import turns
 from kreplica.storage.config import LogConfig
 from kreplica.storage.directories import LogDirectories
-from kreplica.testing.simulation import Simulation
+from kreplica.testing.simulator.simulation import Simulation
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.records import Record
 

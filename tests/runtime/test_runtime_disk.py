@@ -11,7 +11,7 @@ import pytest
 
 from kreplica.errors import StorageError
 from kreplica.runtime.disk import IOV_MAX, Buffer, Disk, FileRange, OsDisk, write_pieces
-from kreplica.testing.disk import MemoryDisk
+from kreplica.testing.simulator.disk import MemoryDisk
 
 
 @pytest.fixture(params=["os", "memory"])

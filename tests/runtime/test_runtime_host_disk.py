@@ -18,7 +18,7 @@ from kreplica.runtime.hosts.host_reactor import HostReactor
 from kreplica.runtime.hosts.loopback import Loopback
 from kreplica.runtime.hosts.machine import Equipment, KilledWhileStarting, Machine, real_equipment
 from kreplica.runtime.pause import pause
-from kreplica.testing.real_reactor import run
+from tests.support.real_reactor import run
 
 
 def open_descriptors(directory: Path) -> list[str]:

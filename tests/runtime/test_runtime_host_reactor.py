@@ -17,7 +17,7 @@ from kreplica.runtime import count_true_seconds
 from kreplica.runtime.hosts.host_reactor import HostClient, HostReactor
 from kreplica.runtime.hosts.loopback import CLIENTS, Loopback
 from kreplica.runtime.pause import pause
-from kreplica.testing.real_reactor import run
+from tests.support.real_reactor import run
 
 HOST = "127.0.0.1"
 

@@ -15,7 +15,7 @@ from kreplica.runtime.slices import (
     SMALL_BYTES_MAX,
     Slices,
 )
-from kreplica.testing.iterated_clock import IteratedClock
+from tests.support.iterated_clock import IteratedClock
 
 
 class Owner:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from loads import ABORTED, COMMITTED, PARTITIONS, Transactions
 
-from kreplica.testing.outside_clients import SteadyProducer
-from kreplica.testing.process_cluster import ProcessCluster, wait_until
-from kreplica.testing.replica_files import read_log
+from tests.support.outside_clients import SteadyProducer
+from tests.support.process_cluster import ProcessCluster, wait_until
+from tests.support.replica_files import read_log
 
 EXAMPLES_MAX = 5
 

@@ -11,10 +11,10 @@ from random import Random
 from hosts import BROKERS, ZOOKEEPERS, Hosts
 from power_cut import cut_tails
 
-from kreplica.testing.broker_process import BrokerProcess
-from kreplica.testing.links import CLIENTS, COORDINATOR, cut
-from kreplica.testing.process_cluster import ProcessCluster
-from kreplica.testing.zookeeper import RealZooKeeper
+from tests.support.broker_process import BrokerProcess
+from tests.support.links import CLIENTS, COORDINATOR, cut
+from tests.support.process_cluster import ProcessCluster
+from tests.support.real_zookeeper import RealZooKeeper
 
 CLOCK_JUMPS_S = (-7200, -30, -1, 5, 600, 86_400)
 LOST_PERCENT = (2, 10, 25)

@@ -8,9 +8,9 @@ import uuid
 from dataclasses import replace
 from pathlib import Path
 
-from kreplica.testing.broker_process import Place
-from kreplica.testing.namespaces import NamespaceLinks
-from kreplica.testing.zookeeper import ServerPlace
+from tests.support.broker_process import Place
+from tests.support.namespaces import NamespaceLinks
+from tests.support.real_zookeeper import ServerPlace
 
 BROKERS = (1, 2, 3)
 ZOOKEEPERS = (4, 5, 6)

@@ -27,11 +27,11 @@ from hosts import BROKERS, Hosts
 from loads import PARTITIONS, GroupMember, GroupPositions, Pipeline, Transactions, read_all
 from schedule import Schedule, Step, plan
 
-from kreplica.testing.histories import number_of
-from kreplica.testing.outside_clients import SteadyProducer, TailingReader
-from kreplica.testing.process_cluster import ProcessCluster, wait_until
-from kreplica.testing.server_process import ServerFailed
-from kreplica.testing.zookeeper import RealZooKeeper
+from kreplica.testing.histories.record_history import number_of
+from tests.support.outside_clients import SteadyProducer, TailingReader
+from tests.support.process_cluster import ProcessCluster, wait_until
+from tests.support.real_zookeeper import RealZooKeeper
+from tests.support.server_process import ServerFailed
 
 SETTINGS = {
     "offsets.topic.num.partitions": 4,

@@ -13,9 +13,9 @@ from power_cut import cut_tails
 from run_schedules import parse_seeds, run_schedules
 from schedule import plan
 
-from kreplica.testing.namespaces import are_permitted
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.records import Record
+from tests.support.namespaces import are_permitted
 
 SOAK_SEEDS = os.environ.get("SCHEDULES", f"1-{len(KINDS)}")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from transaction_checks import SOON
 
-from kreplica.testing.broker_scene import Scene
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
+from tests.support.broker_scene import Scene
 
 MEMBER_ID_REQUIRED = 79
 

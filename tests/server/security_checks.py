@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from kreplica.cluster import documents, znodes
-from kreplica.testing.broker_scene import Scene
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
+from tests.support.broker_scene import Scene
 
 Row = dict[str, Any]
 Check = Callable[[Scene, int], Awaitable[None]]

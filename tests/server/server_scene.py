@@ -20,11 +20,11 @@ from kreplica.runtime.offload import ThreadOffload
 from kreplica.server.bounds import Bounds
 from kreplica.server.listeners import Server
 from kreplica.server.request import HandlerEntry, Request
-from kreplica.testing.real_reactor import run
-from kreplica.testing.simulation import Simulation
+from kreplica.testing.simulator.simulation import Simulation
 from kreplica.wire.framing import FrameReader
 from kreplica.wire.headers import build_request_header, parse_response_header
 from kreplica.wire.messages import APIS, FETCH, PRODUCE, Api
+from tests.support.real_reactor import run
 
 PRODUCE_VERSION = 7
 FETCH_VERSION = 11

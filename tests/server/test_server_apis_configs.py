@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kreplica.testing.broker_scene import Row, Scene, batch, on_broker
 from kreplica.wire.messages import (
     ALTER_CONFIGS,
     DELETE_TOPICS,
@@ -14,6 +13,7 @@ from kreplica.wire.messages import (
     DESCRIBE_LOG_DIRS,
     INCREMENTAL_ALTER_CONFIGS,
 )
+from tests.support.broker_scene import Row, Scene, batch, on_broker
 
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)

@@ -6,9 +6,9 @@ from pathlib import Path
 from uuid import UUID
 
 from kreplica.model import ZERO_UUID
-from kreplica.testing.broker_scene import NOW_MS, Row, Scene, batch, fetch_body, on_broker
 from kreplica.wire.batches import iter_headers
 from kreplica.wire.messages import DELETE_RECORDS, DELETE_TOPICS, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from tests.support.broker_scene import NOW_MS, Row, Scene, batch, fetch_body, on_broker
 
 PROMPT_S = 0.5
 """Far below the waits that these tests ask for, far above what a busy machine needs."""

@@ -10,8 +10,8 @@ from twisted.internet.defer import Deferred
 
 from kreplica.client.connection import Connection
 from kreplica.server.partition_reads import PartitionReads
-from kreplica.testing.broker_scene import Row, Scene, batch, create_body, fetch_body, on_broker
 from kreplica.wire.messages import CREATE_TOPICS, FETCH
+from tests.support.broker_scene import Row, Scene, batch, create_body, fetch_body, on_broker
 
 PARTITIONS = 40
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kreplica.testing.broker_scene import Row, Scene, create_body, on_broker
 from kreplica.wire.messages import CONTROLLED_SHUTDOWN, CREATE_TOPICS, ELECT_LEADERS
+from tests.support.broker_scene import Row, Scene, create_body, on_broker
 
 
 async def elect(scene: Scene, election_type: int, wanted: list[Row] | None, version: int | None = None) -> Row:

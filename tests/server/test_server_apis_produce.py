@@ -9,9 +9,9 @@ import pytest
 
 from kreplica.client.errors import ConnectionLost
 from kreplica.model import TopicPartition
-from kreplica.testing.broker_scene import NO_ID, Scene, batch, on_broker, produce_body
 from kreplica.wire.compression import Codec
 from kreplica.wire.messages import FETCH, FIND_COORDINATOR, INIT_PRODUCER_ID, PRODUCE
+from tests.support.broker_scene import NO_ID, Scene, batch, on_broker, produce_body
 
 SEQUENCE_MAX = 2**31 - 1
 

@@ -10,10 +10,10 @@ from transaction_checks import ask_until_served, begin
 
 from kreplica.model import TopicPartition
 from kreplica.server import transactional_produce
-from kreplica.testing.broker_scene import Scene, batch, on_broker, produce_body
 from kreplica.wire import messages
 from kreplica.wire.batches import iter_headers
 from kreplica.wire.records import iter_records
+from tests.support.broker_scene import Scene, batch, on_broker, produce_body
 
 OLD, ABORTABLE, ADDING = 10, 11, 12
 """Versions of Produce: the newest that knows nothing of KIP-890, of its first part, and of its second."""

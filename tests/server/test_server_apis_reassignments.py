@@ -8,13 +8,13 @@ from uuid import UUID
 
 from kreplica.cluster import documents, znodes
 from kreplica.model import TopicAssignment
-from kreplica.testing.broker_scene import Scene, create_body, on_broker
 from kreplica.wire.messages import (
     ALTER_PARTITION_REASSIGNMENTS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     LIST_PARTITION_REASSIGNMENTS,
 )
+from tests.support.broker_scene import Scene, create_body, on_broker
 
 Row = dict[str, Any]
 

@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 
 from kreplica.client.errors import ConnectionLost
-from kreplica.testing.broker_scene import NO_ID, Row, Scene, batch, create_body, fetch_body, on_broker
 from kreplica.wire.messages import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CLUSTER, FETCH, METADATA
+from tests.support.broker_scene import NO_ID, Row, Scene, batch, create_body, fetch_body, on_broker
 
 NOBODY = UUID(int=77)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from transaction_checks import add_body, ask_until_served, begin
 
-from kreplica.testing.broker_scene import Scene, on_broker
 from kreplica.wire import messages
+from tests.support.broker_scene import Scene, on_broker
 
 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING = 47, 48, 49
 PRODUCER_FENCED, TRANSACTION_ABORTABLE = 90, 120

@@ -12,9 +12,9 @@ from security_checks import SECURITY_CHECKS
 from transaction_checks import TRANSACTION_CHECKS, begin
 
 from kreplica.model import ZERO_UUID
-from kreplica.testing.broker_scene import Scene, batch, create_body, fetch_body, on_broker, produce_body
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
+from tests.support.broker_scene import Scene, batch, create_body, fetch_body, on_broker, produce_body
 
 Check = Callable[[Scene, int], Awaitable[None]]
 

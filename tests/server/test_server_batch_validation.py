@@ -20,12 +20,12 @@ from twisted.internet.threads import deferToThread
 from kreplica.errors import ErrorCode
 from kreplica.storage.config import LogConfig
 from kreplica.storage.validation import validate
-from kreplica.testing.broker_scene import NOW_MS, Scene, on_broker, produce_body
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch, encode_record, seal
 from kreplica.wire.batches import HEADER_SIZE, BatchHeader, parse_header
 from kreplica.wire.compression import XERIAL_HEADER, Codec, compress
 from kreplica.wire.messages import PRODUCE
 from kreplica.wire.records import Record, iter_records
+from tests.support.broker_scene import NOW_MS, Scene, on_broker, produce_body
 
 INVALID_RECORD = 87
 INVALID_TIMESTAMP = 32

@@ -24,7 +24,7 @@ from kreplica.runtime.disk import FileRange
 from kreplica.server.pieces import Piece, piece_size
 from kreplica.server.request import Request
 from kreplica.server.wanted import Watch
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.messages import FETCH, LIST_OFFSETS, METADATA, PRODUCE, Api
 from kreplica.wire.records import Record

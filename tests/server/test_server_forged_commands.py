@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kreplica.testing.broker_scene import Row, Scene, batch, on_broker
 from kreplica.wire.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Api
+from tests.support.broker_scene import Row, Scene, batch, on_broker
 
 STALE_CONTROLLER_EPOCH = 11
 EPOCH_MAX = 2**31 - 1

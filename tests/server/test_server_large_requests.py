@@ -24,8 +24,8 @@ from kreplica.server.metadata import MetadataCache
 from kreplica.server.metrics import ServerMetrics
 from kreplica.server.request import COPIED_BYTES_MAX, HandlerEntry, Request
 from kreplica.server.turn import Turn
-from kreplica.testing.iterated_clock import IteratedClock
 from kreplica.wire.messages import API_VERSIONS, LEADER_AND_ISR, METADATA, OFFSET_FETCH
+from tests.support.iterated_clock import IteratedClock
 
 NAMES = 50_000
 SOFTWARE = {"client_software_name": "librdkafka", "client_software_version": "2.16.0-a"}

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from kreplica.errors import KafkaError
-from kreplica.testing.broker_scene import NOW_MS, Scene, on_broker
 from kreplica.wire.batches import check_batch, parse_header
 from kreplica.wire.compression import DecompressedTooLarge
 from kreplica.wire.message_sets import convert
 from kreplica.wire.records import iter_records
+from tests.support.broker_scene import NOW_MS, Scene, on_broker
 
 RECORDS = [(NOW_MS + 5, b"a", b"first"), (NOW_MS + 9, None, b"second"), (NOW_MS + 7, b"c", None), (NOW_MS, b"", b"")]
 GZIP, SNAPPY, LZ4 = 1, 2, 3

@@ -15,7 +15,7 @@ from kreplica.model import TopicPartition
 from kreplica.replication import Partition
 from kreplica.server.connection import Connection
 from kreplica.server.produce_runs import RUN_MAX, ProduceRuns
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.compression import Codec
 from kreplica.wire.messages import LIST_OFFSETS, METADATA, PRODUCE

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kreplica.testing.broker_scene import Scene, batch
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
+from tests.support.broker_scene import Scene, batch
 
 SOON = {14, 15, 16, 51}
 """The coordinator loads, is being found, has just moved, or writes markers: whoever asks again is served."""

@@ -16,10 +16,10 @@ from kreplica.cluster import documents, znodes
 from kreplica.errors import KafkaError
 from kreplica.model import BrokerRegistration, Endpoint, TopicPartition
 from kreplica.service.standalone import Standalone, StandaloneConfig
-from kreplica.testing.cluster import Machine, SimulatedCluster
-from kreplica.testing.cluster_state import state_of
-from kreplica.testing.simulation import Simulation
-from kreplica.testing.wire_client import WireClient
+from kreplica.testing.clients.wire_client import WireClient
+from kreplica.testing.cluster.cluster import Machine, SimulatedCluster
+from kreplica.testing.cluster.state import state_of
+from kreplica.testing.simulator.simulation import Simulation
 from kreplica.wire.batch_building import BatchBuilder
 from kreplica.zookeeper import Create, Delete, ZooKeeperClient
 from kreplica.zookeeper.embedded.disk_store import DiskStore

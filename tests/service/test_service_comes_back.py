@@ -8,7 +8,7 @@ import pytest
 
 from kreplica.cluster import documents, znodes
 from kreplica.model import BrokerRegistration, TopicAssignment, TopicPartition
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.zookeeper import ZooKeeperClient
 
 

@@ -7,7 +7,7 @@ import time
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from kreplica.testing.standalone import StandaloneProcess
+from tests.support.standalone import StandaloneProcess
 
 PARTITIONS = 3
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kreplica.testing.standalone import StandaloneProcess
 from kreplica.zookeeper.embedded import sqlite_store
+from tests.support.standalone import StandaloneProcess
 
 
 @pytest.fixture(autouse=True)

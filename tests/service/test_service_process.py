@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kreplica.testing.server_process import free_ports
-from kreplica.testing.standalone import StandaloneProcess
+from tests.support.server_process import free_ports
+from tests.support.standalone import StandaloneProcess
 
 TWISTD = str(Path(sys.executable).with_name("twistd"))
 

@@ -11,8 +11,8 @@ from kreplica.errors import SettingsError
 from kreplica.runtime import real_runtime
 from kreplica.service.broker import Broker
 from kreplica.settings import BrokerSettings
-from kreplica.testing.broker_scene import Scene, on_broker
 from kreplica.wire.messages import INCREMENTAL_ALTER_CONFIGS
+from tests.support.broker_scene import Scene, on_broker
 
 INVALID_CONFIG = 40
 SET = 0

@@ -10,7 +10,7 @@ import pytest
 
 from kreplica import __version__
 from kreplica.service.banner import banner
-from kreplica.testing.standalone import StandaloneProcess
+from tests.support.standalone import StandaloneProcess
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

@@ -2,7 +2,7 @@
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kreplica.testing.standalone import StandaloneProcess
+from tests.support.standalone import StandaloneProcess
 
 TOPICS = [NewTopic(f"t{i}", 10, 1) for i in range(20)]
 

@@ -10,7 +10,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from kreplica.service.service_manager import ServiceManager, service_manager
-from kreplica.testing.standalone import StandaloneProcess
+from tests.support.standalone import StandaloneProcess
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 from kreplica.blocking import EARLIEST, Cluster, Producer, Reader, TopicPartition
 from kreplica.blocking.admin import create_topic
 from kreplica.blocking.offsets import end_offsets
-from kreplica.testing.standalone import StandaloneProcess
+from tests.support.standalone import StandaloneProcess
 
 TOPIC = "orders"
 PARTITIONS = [TopicPartition(TOPIC, number) for number in range(2)]

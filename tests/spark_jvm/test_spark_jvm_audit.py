@@ -14,8 +14,8 @@ from kreplica.spark.pipelines.audit import AuditOptions, audit
 from kreplica.spark.pipelines.audit_report import AuditReport
 from kreplica.spark.pipelines.progress import Progress
 from kreplica.spark.pipelines.replica_findings import Kind
-from kreplica.testing.standalone import StandaloneProcess
 from kreplica.wire.batches import iter_headers
+from tests.support.standalone import StandaloneProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from storage_world import SMALL, batch, idempotent, open_log, read_bytes, record
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.storage.compaction import Compaction, plan_compaction
-from kreplica.testing.disk import MemoryDisk
+from kreplica.testing.simulator.disk import MemoryDisk
 
 PATH = "/data/orders-0"
 TINY = replace(SMALL, segment_bytes=300, index_interval_bytes=80)

@@ -20,9 +20,9 @@ from kreplica.storage.log import Log
 from kreplica.storage.scanning import HEADERS_READ_SIZE
 from kreplica.storage.scrubbing import PASS_STEPS_MIN
 from kreplica.storage.search import MAX_TIMESTAMP
-from kreplica.testing.disk import MemoryDisk
-from kreplica.testing.memory_file import MemoryFile
-from kreplica.testing.simulation import Simulation
+from kreplica.testing.simulator.disk import MemoryDisk
+from kreplica.testing.simulator.memory_file import MemoryFile
+from kreplica.testing.simulator.simulation import Simulation
 
 KEY, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
 RECORD_BYTES = 100

@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.storage import LogConfig, LogDirectories, StorageConfig
-from kreplica.testing.simulation import Simulation
+from kreplica.testing.simulator.simulation import Simulation
 
 CLUSTER = "cluster-one"
 TOPIC_ID = UUID(int=77)

@@ -9,7 +9,7 @@ from storage_world import SMALL, batch, open_log, read_bytes
 from test_storage_crash import TINY, DyingDisk, PowerCut
 
 from kreplica.model import NO_EPOCH
-from kreplica.testing.disk import MemoryDisk
+from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.wire.batches import iter_headers
 
 PATH = "/data/orders-0"

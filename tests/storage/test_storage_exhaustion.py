@@ -17,7 +17,7 @@ from kreplica.model import TopicPartition
 from kreplica.storage import Log, LogConfig, LogDirectories, Origin
 from kreplica.storage.checkpoints import RECOVERY_POINTS, read_offsets
 from kreplica.storage.failed_syncs import is_marked
-from kreplica.testing.simulation import Simulation
+from kreplica.testing.simulator.simulation import Simulation
 
 KEY = TopicPartition("orders", 0)
 PASSING = [errno.EMFILE, errno.ENFILE, errno.ENOMEM]

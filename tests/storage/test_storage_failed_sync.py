@@ -16,8 +16,8 @@ from kreplica.model import TopicPartition
 from kreplica.storage import LogConfig, LogDirectories
 from kreplica.storage.failed_syncs import FILE_NAME, is_marked, leave_mark
 from kreplica.storage.log import Log
-from kreplica.testing.disk import MemoryDisk
-from kreplica.testing.simulation import Simulation
+from kreplica.testing.simulator.disk import MemoryDisk
+from kreplica.testing.simulator.simulation import Simulation
 
 TOPIC_ID = UUID(int=77)
 KEYS = [TopicPartition("orders", partition) for partition in range(3)]

@@ -16,7 +16,7 @@ from kreplica.model import TopicPartition
 from kreplica.runtime.disk import OsDisk
 from kreplica.storage import LogConfig, LogDirectories
 from kreplica.storage.checkpoints import CLEAN_SHUTDOWN, META_PROPERTIES, read_clean_shutdown, read_meta_properties
-from kreplica.testing.simulation import Simulation
+from kreplica.testing.simulator.simulation import Simulation
 from kreplica.wire.batches import iter_headers
 
 ARCHIVES = Path(__file__).resolve().parent / "written_by_kafka"

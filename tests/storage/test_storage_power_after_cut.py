@@ -13,7 +13,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.storage import Log, LogDirectories
 from kreplica.storage.checkpoints import RECOVERY_POINTS, read_offsets
-from kreplica.testing.simulation import Simulation
+from kreplica.testing.simulator.simulation import Simulation
 
 KEY = TopicPartition("orders", 0)
 CHECKPOINT = f"/data/{RECOVERY_POINTS}"

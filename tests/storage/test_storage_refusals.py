@@ -12,7 +12,7 @@ from kreplica.model import TopicPartition
 from kreplica.storage.config import LogConfig
 from kreplica.storage.refusals import KEPT_MS, LOGS_MISSING_MAX, REFUSALS_MAX, Refusals, RefusalsWithoutLog
 from kreplica.storage.results import AppendResult
-from kreplica.testing.disk import MemoryDisk
+from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.wire.batches import SEQUENCE_MASK, parse_header
 
 FULL = ErrorCode.NOT_ENOUGH_REPLICAS

@@ -11,7 +11,7 @@ from kreplica.storage import loading, resuming
 from kreplica.storage import log as log_module
 from kreplica.storage.producers import Origin
 from kreplica.storage.segment import Segment
-from kreplica.testing.disk import MemoryDisk
+from kreplica.testing.simulator.disk import MemoryDisk
 
 PATH = "/data/orders-0"
 CONFIG = dataclasses.replace(SMALL, segment_bytes=2500, index_interval_bytes=80)

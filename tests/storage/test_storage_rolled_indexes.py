@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from storage_world import SMALL, fill, open_log
 
-from kreplica.testing.disk import MemoryDisk
+from kreplica.testing.simulator.disk import MemoryDisk
 
 RECORDS_COUNT = 40
 

@@ -28,7 +28,7 @@ from kreplica.storage.indexes import OffsetIndex, TimeIndex
 from kreplica.storage.leader_epochs import LeaderEpochs
 from kreplica.storage.names import deleted_name, parse_directory_name
 from kreplica.storage.open_segments import OpenSegments
-from kreplica.testing.disk import MemoryDisk
+from kreplica.testing.simulator.disk import MemoryDisk
 
 DISK = OsDisk()
 

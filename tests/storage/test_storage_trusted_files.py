@@ -18,8 +18,8 @@ from kreplica.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS
 from kreplica.storage.log import Log
 from kreplica.storage.producers import Origin
 from kreplica.storage.scrubbing import PASS_STEPS_MIN
-from kreplica.testing.disk import MemoryDisk
-from kreplica.testing.simulation import Simulation
+from kreplica.testing.simulator.disk import MemoryDisk
+from kreplica.testing.simulator.simulation import Simulation
 from kreplica.wire.batches import iter_headers
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=100, retention_ms=1_000_000)

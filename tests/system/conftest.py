@@ -4,8 +4,8 @@ import uuid
 
 import pytest
 
-from kreplica.testing.process_cluster import ProcessCluster, direct_places
-from kreplica.testing.zookeeper import RealZooKeeper
+from tests.support.process_cluster import ProcessCluster, direct_places
+from tests.support.real_zookeeper import RealZooKeeper
 
 
 @pytest.fixture(scope="session")

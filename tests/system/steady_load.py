@@ -2,8 +2,8 @@
 
 from contextlib import contextmanager
 
-from kreplica.testing.outside_clients import SteadyProducer, TailingReader, check_exactly_once
-from kreplica.testing.replica_files import check_replicas_equal
+from tests.support.outside_clients import SteadyProducer, TailingReader, check_exactly_once
+from tests.support.replica_files import check_replicas_equal
 
 PARTITIONS = 3
 SOME = 300

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from kreplica.testing.process_cluster import ProcessCluster, direct_places, wait_until
+from tests.support.process_cluster import ProcessCluster, direct_places, wait_until
 
 PARTITIONS = 4
 WORKERS = 2

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 from steady_load import SOME, load
 
-from kreplica.testing.process_cluster import ProcessCluster, direct_places, wait_until
+from tests.support.process_cluster import ProcessCluster, direct_places, wait_until
 
 DISK_SIZE = 24 << 20
 

@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from steady_load import PARTITIONS, SOME, load
 
-from kreplica.testing.histories import number_of
-from kreplica.testing.process_cluster import wait_until
+from kreplica.testing.histories.record_history import number_of
+from tests.support.process_cluster import wait_until
 
 CONSUMERS = 2
 BOUNCES = 5

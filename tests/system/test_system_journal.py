@@ -3,9 +3,9 @@
 from steady_load import SOME, load
 
 from kreplica.runtime.disk import OsDisk
-from kreplica.testing.process_cluster import ProcessCluster, direct_places
-from kreplica.testing.replay import replay_all
-from kreplica.testing.replay_reading import read_journals
+from kreplica.testing.replay.reading import read_journals
+from kreplica.testing.replay.replay import replay_all
+from tests.support.process_cluster import ProcessCluster, direct_places
 
 
 def test_journals_of_a_cluster_that_was_killed_bit_by_bit(zookeeper, tmp_path, topic):

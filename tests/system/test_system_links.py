@@ -3,9 +3,9 @@
 import pytest
 from steady_load import SOME, load
 
-from kreplica.testing.links import COORDINATOR, cut
-from kreplica.testing.process_cluster import ProcessCluster, wait_until
-from kreplica.testing.proxy import ProxyLinks
+from tests.support.links import COORDINATOR, cut
+from tests.support.process_cluster import ProcessCluster, wait_until
+from tests.support.proxy import ProxyLinks
 
 FAR_S = 0.1
 

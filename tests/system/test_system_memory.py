@@ -15,12 +15,12 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ZookeeperError
 
 from kreplica.errors import ErrorCode
-from kreplica.testing.blocking_client import BlockingClient
-from kreplica.testing.standalone import StandaloneProcess
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.headers import build_request_header
 from kreplica.wire.messages import CREATE_TOPICS, FIND_COORDINATOR, JOIN_GROUP, PRODUCE
 from kreplica.wire.records import Record
+from tests.support.blocking_client import BlockingClient
+from tests.support.standalone import StandaloneProcess
 
 pytestmark = pytest.mark.soak
 

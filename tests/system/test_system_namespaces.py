@@ -3,10 +3,10 @@
 import pytest
 from steady_load import SOME, load
 
-from kreplica.testing.links import COORDINATOR, cut
-from kreplica.testing.namespaces import NamespaceLinks, are_permitted
-from kreplica.testing.process_cluster import ProcessCluster
-from kreplica.testing.zookeeper import RealZooKeeper, ServerPlace
+from tests.support.links import COORDINATOR, cut
+from tests.support.namespaces import NamespaceLinks, are_permitted
+from tests.support.process_cluster import ProcessCluster
+from tests.support.real_zookeeper import RealZooKeeper, ServerPlace
 
 pytestmark = pytest.mark.needs_program("ip")
 

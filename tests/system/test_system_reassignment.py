@@ -4,8 +4,8 @@ import pytest
 from steady_load import SOME, load
 
 from kreplica.errors import ErrorCode
-from kreplica.testing.process_cluster import ProcessCluster, direct_places, wait_until
 from kreplica.wire import messages
+from tests.support.process_cluster import ProcessCluster, direct_places, wait_until
 
 BROKERS = 4
 PARTITIONS = 20

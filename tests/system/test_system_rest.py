@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from rest_writes import WRITES
 
-from kreplica.testing.process_cluster import ProcessCluster, direct_places, wait_until
+from tests.support.process_cluster import ProcessCluster, direct_places, wait_until
 
 ROOT = "/rest"
 SESSION_MS = 18_000

@@ -8,10 +8,10 @@ import pytest
 from steady_load import SOME, load
 
 from kreplica.errors import ErrorCode
-from kreplica.testing.process_cluster import ProcessCluster, direct_places, wait_until
-from kreplica.testing.server_process import ServerFailed
-from kreplica.testing.zookeeper import RealZooKeeper
 from kreplica.wire import messages
+from tests.support.process_cluster import ProcessCluster, direct_places, wait_until
+from tests.support.real_zookeeper import RealZooKeeper
+from tests.support.server_process import ServerFailed
 
 BROKERS = 4
 TURNS = 15

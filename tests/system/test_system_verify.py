@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from kreplica.testing.links import COORDINATOR, cut
-from kreplica.testing.process_cluster import ProcessCluster, wait_until
-from kreplica.testing.proxy import ProxyLinks
-from kreplica.testing.zookeeper import RealZooKeeper
 from kreplica.wire import messages
+from tests.support.links import COORDINATOR, cut
+from tests.support.process_cluster import ProcessCluster, wait_until
+from tests.support.proxy import ProxyLinks
+from tests.support.real_zookeeper import RealZooKeeper
 
 SOME = 200
 END_OF_LOG = -1

@@ -5,9 +5,9 @@ import time
 import pytest
 from steady_load import SOME, load
 
-from kreplica.testing.coordinator import CoordinatorProcess
-from kreplica.testing.process_cluster import QUICK, ProcessCluster, direct_places, wait_until
-from kreplica.testing.zookeeper import LOOPBACK, RealZooKeeper
+from tests.support.coordinator import CoordinatorProcess
+from tests.support.process_cluster import QUICK, ProcessCluster, direct_places, wait_until
+from tests.support.real_zookeeper import LOOPBACK, RealZooKeeper
 
 SESSION_S = QUICK["zookeeper.session.timeout.ms"] / 1000
 

@@ -17,11 +17,11 @@ from kreplica.model import TopicPartition
 from kreplica.runtime.disk import Disk
 from kreplica.storage.log import Log
 from kreplica.testing.anomalies import Expectations, report
-from kreplica.testing.cluster import BROKER_PORT, SimulatedCluster
-from kreplica.testing.histories import History, check_nothing_lost, check_whole
-from kreplica.testing.idempotent_producer import IdempotentProducer, Load
-from kreplica.testing.tailing_consumer import TailingConsumer
-from kreplica.testing.wire_client import WireClient
+from kreplica.testing.clients.idempotent_producer import IdempotentProducer, Load
+from kreplica.testing.clients.tailing_consumer import TailingConsumer
+from kreplica.testing.clients.wire_client import WireClient
+from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
+from kreplica.testing.histories.record_history import History, check_nothing_lost, check_whole
 from kreplica.wire.batch_building import BatchBuilder
 from kreplica.wire.records import Record
 

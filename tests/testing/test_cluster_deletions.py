@@ -6,7 +6,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from kreplica.cluster import znodes
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire import messages
 from kreplica.zookeeper import ZooKeeperClient
 

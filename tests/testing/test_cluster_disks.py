@@ -16,8 +16,8 @@ from kreplica.storage.checkpoints import RECOVERY_POINTS, read_offsets
 from kreplica.storage.failed_logs import DAMAGED_SUFFIX
 from kreplica.storage.log import Log
 from kreplica.storage.segment import LOG_SUFFIX, Segment
-from kreplica.testing.cluster_state import state_of
-from kreplica.testing.disk import MemoryDisk
+from kreplica.testing.cluster.state import state_of
+from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.testing.storms.replicated_run import SAFE, SYNCED, ReplicatedRun
 from kreplica.wire.batches import iter_headers
 

@@ -9,11 +9,11 @@ import pytest
 from cluster_runs import replicated, seeds, traced_run
 
 from kreplica.errors import ErrorCode
-from kreplica.testing.cluster_state import state_of
-from kreplica.testing.disk import CAPACITY_BYTES
+from kreplica.testing.cluster.state import state_of
+from kreplica.testing.simulator.disk import CAPACITY_BYTES
 from kreplica.testing.storms.replicated_run import SAFE, ReplicatedRun
-from kreplica.testing.storms.scenarios.scene import TOGETHER, LosesAll
 from kreplica.zookeeper import ConnectionLoss
+from tests.support.mutations.scenarios.scene import TOGETHER, LosesAll
 
 pytestmark = pytest.mark.usefixtures("logged_errors")
 

@@ -1,6 +1,6 @@
 """The tests are tested: every guard of replication is taken away, and the order of events in which it counts shows it.
 
-``kreplica simulate --mutations`` also counts how many storms notice.
+``python -m tests.support.mutations`` also counts how many storms notice.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from kreplica.testing.storms.burial import burial
-from kreplica.testing.storms.guard import Guard, without
-from kreplica.testing.storms.guards import GUARDS
+from kreplica.testing.storms.cleanup import burial
 from kreplica.testing.storms.sweep import keep_quiet
+from tests.support.mutations.guard import Guard, without
+from tests.support.mutations.guards import GUARDS
 
 SEED = 1
 SCENARIOS = {guard.scenario.__name__: guard.scenario for guard in GUARDS}

@@ -14,9 +14,9 @@ from cluster_runs import replicated, seeds, traced_run
 from kreplica.cluster.plans.plan import PlanState, StepState
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.testing.cluster_state import assignment_of, replicas_of
-from kreplica.testing.planner import Planner
+from kreplica.testing.cluster.state import assignment_of, replicas_of
 from kreplica.testing.storms.replicated_run import ReplicatedRun
+from tests.support.planner import Planner
 
 pytestmark = pytest.mark.usefixtures("logged_errors")
 

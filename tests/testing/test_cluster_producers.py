@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kreplica.model import TopicPartition
-from kreplica.testing.broker_scene import batch
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire.messages import DESCRIBE_PRODUCERS
+from tests.support.broker_scene import batch
 
 pytestmark = pytest.mark.usefixtures("logged_errors")
 

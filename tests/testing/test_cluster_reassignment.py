@@ -14,10 +14,10 @@ from kreplica.cluster import documents, znodes
 from kreplica.cluster.partition_requests import encode_addition, encode_removal
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
-from kreplica.testing.broker_scene import batch
-from kreplica.testing.cluster_state import replicas_of, state_of, znode
+from kreplica.testing.cluster.state import replicas_of, state_of, znode
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 from kreplica.wire import messages
+from tests.support.broker_scene import batch
 
 pytestmark = pytest.mark.usefixtures("logged_errors")
 

@@ -7,8 +7,8 @@ from twisted.internet.defer import Deferred
 
 from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.testing.cluster import SimulatedCluster
-from kreplica.testing.cluster_state import znode
+from kreplica.testing.cluster.cluster import SimulatedCluster
+from kreplica.testing.cluster.state import znode
 
 pytestmark = pytest.mark.usefixtures("logged_errors")
 

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import globalLogPublisher
 
 from kreplica.cluster import documents, znodes
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.zookeeper import OperationTimeout, ZooKeeperClient
 
 pytestmark = pytest.mark.usefixtures("logged_errors")

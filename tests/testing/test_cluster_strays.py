@@ -5,8 +5,8 @@ from __future__ import annotations
 from kreplica.cluster import znodes
 from kreplica.cluster.partition_requests import encode_removal
 from kreplica.model import TopicPartition
-from kreplica.testing.cluster import SimulatedCluster
-from kreplica.testing.cluster_state import assignment_of
+from kreplica.testing.cluster.cluster import SimulatedCluster
+from kreplica.testing.cluster.state import assignment_of
 
 TOPIC = "t"
 OTHERS = ("coordinator", "broker-1", "broker-2")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from cluster_runs import seeds
 
-from kreplica.testing.cluster import SimulatedCluster
+from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.testing.storms import storm as storms
 from kreplica.testing.storms import sweep as sweeps
 from kreplica.testing.storms.minimize import minimize

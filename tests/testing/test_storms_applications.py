@@ -11,7 +11,7 @@ from kreplica.client.producer import Written
 from kreplica.model import TopicPartition
 from kreplica.testing.storms.applications.applications import OVERRIDES, WORKERS, Applications
 from kreplica.testing.storms.applications.checks import check_carried, check_followed, check_sent
-from kreplica.testing.storms.applications.tellings import Followed, GroupTellings, Sent
+from kreplica.testing.storms.applications.history import Followed, GroupTellings, Sent
 from kreplica.testing.storms.faults import OF_APPLICATIONS
 from kreplica.testing.storms.options import options_of
 from kreplica.testing.storms.outcome import run_storm

@@ -11,16 +11,16 @@ from twisted.internet.defer import Deferred
 from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
 from kreplica.testing.anomalies import Kind, report
-from kreplica.testing.group_history import GroupHistory
-from kreplica.testing.isolation import shown
-from kreplica.testing.simulation import Host
-from kreplica.testing.storms.chain import OVERRIDES, Chain
+from kreplica.testing.clients.isolation import shown
+from kreplica.testing.histories.group_history import GroupHistory
+from kreplica.testing.histories.transaction_history import TransactionHistory
+from kreplica.testing.simulator.simulation import Host
+from kreplica.testing.storms.clients.chain import OVERRIDES, Chain
+from kreplica.testing.storms.clients.seats import Seat
 from kreplica.testing.storms.faults import OF_CHAINS
 from kreplica.testing.storms.options import options_of
 from kreplica.testing.storms.replicated_run import REPLICAS, SAFE, ReplicatedRun
-from kreplica.testing.storms.seats import Seat
 from kreplica.testing.storms.storm import planned
-from kreplica.testing.transaction_history import TransactionHistory
 from kreplica.wire.batch_building import BatchBuilder
 from kreplica.wire.batches import stamp
 from kreplica.wire.control_records import EndMarker, build_end_marker

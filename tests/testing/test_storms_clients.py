@@ -7,8 +7,8 @@ from cluster_runs import replicated, traced_run
 
 from kreplica.errors import KafkaError
 from kreplica.testing.anomalies import Kind, report
-from kreplica.testing.storms.loose_clients import EXPECTATIONS, ONE_REPLICA, TWICE, LooseClients
-from kreplica.testing.storms.readers import PickyReader
+from kreplica.testing.storms.clients.loose_clients import EXPECTATIONS, ONE_REPLICA, TWICE, LooseClients
+from kreplica.testing.storms.clients.readers import PickyReader
 from kreplica.testing.storms.replicated_run import SAFE, ReplicatedRun
 
 pytestmark = pytest.mark.usefixtures("logged_errors")

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from kreplica.testing.offload import DELAY_S
-from kreplica.testing.storms.burial import burial
+from kreplica.testing.simulator.offload import DELAY_S
+from kreplica.testing.storms.cleanup import burial
 from kreplica.testing.storms.faults import FAULTS
 from kreplica.testing.storms.replicated_run import SAFE, SYNCED, ReplicatedRun
 

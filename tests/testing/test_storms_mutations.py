@@ -10,19 +10,19 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from kreplica.cli import simulate_mutations
-from kreplica.cli.simulate import command
 from kreplica.replication import in_sync
-from kreplica.testing.invariants import BrokenRule
-from kreplica.testing.storms import mutations
-from kreplica.testing.storms.burial import burial
-from kreplica.testing.storms.guard import Place, without
-from kreplica.testing.storms.guards import GUARDS
+from kreplica.testing.cluster.invariants import BrokenRule
+from kreplica.testing.storms.cleanup import burial
 from kreplica.testing.storms.log_watch import UnexpectedLog
-from kreplica.testing.storms.mutations import Score, score, score_guard
 from kreplica.testing.storms.options import StormOptions
 from kreplica.testing.storms.outcome import Outcome, unfinished
 from kreplica.testing.storms.replicated_run import ProgramFailed
+from tests.support.mutations import command as command_line
+from tests.support.mutations import scoring
+from tests.support.mutations.command import command
+from tests.support.mutations.guard import Place, without
+from tests.support.mutations.guards import GUARDS
+from tests.support.mutations.scoring import Score, score, score_guard
 
 CONDITIONAL = next(number for number, guard in enumerate(GUARDS) if guard.name == "ISR write is conditional")
 
@@ -59,7 +59,7 @@ def test_a_guard_that_nothing_misses(monkeypatch: pytest.MonkeyPatch) -> None:
     same = GUARDS[CONDITIONAL]._replace(
         places=(Place("kreplica.replication.in_sync:expected_version", lambda epoch: epoch),)
     )
-    monkeypatch.setattr(mutations, "GUARDS", (same,))
+    monkeypatch.setattr(scoring, "GUARDS", (same,))
     found = score_guard(0, [1], 1, {"seconds": "2"})
     assert not found.is_caught
     assert (found.storms, found.caught, found.scenario_said) == (1, (), "")
@@ -69,12 +69,12 @@ def test_the_table_and_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was missed by nothing fails the command, and is named."""
     caught = Score(0, "lease", "is_alone", "it broke", True, 4, (2, 3), (), "too")
     missed = Score(1, "union", "is_torn", "a typing error", False, 4, (), (4,), "it took long")
-    monkeypatch.setattr(simulate_mutations, "score", lambda *_, **__: iter([missed, caught]))
-    result = CliRunner().invoke(command, ["--mutations", "--seeds", "1-4"])
+    monkeypatch.setattr(command_line, "score", lambda *_, **__: iter([missed, caught]))
+    result = CliRunner().invoke(command, ["--seeds", "1-4"])
     assert result.exit_code == 1
     assert "NOT CAUGHT: union" in result.output
     console = Console(width=150, record=True, file=StringIO())
-    console.print(simulate_mutations.table([missed, caught]))
+    console.print(command_line.table([missed, caught]))
     lines = [line for line in console.export_text().splitlines() if "is_" in line]
     assert ["lease" in lines[0], "(is_torn)" in lines[1]] == [True, True]
     assert [re.findall(r"\b\d+\b|-", line)[:4] for line in lines] == [["4", "2", "0", "2"], ["4", "0", "1", "-"]]
@@ -89,7 +89,7 @@ def test_an_error_of_another_kind_is_no_catch(monkeypatch: pytest.MonkeyPatch, e
         raise error
 
     mutant = GUARDS[CONDITIONAL]._replace(places=(), scenario=scenario)
-    monkeypatch.setattr(mutations, "GUARDS", (mutant,))
+    monkeypatch.setattr(scoring, "GUARDS", (mutant,))
     assert not score_guard(0, [], 1, {}).is_caught
 
 
@@ -101,8 +101,8 @@ def test_what_storms_fail_by_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> N
     def run_storm(seed: int, options: StormOptions) -> Outcome:
         return unfinished(seed, options, storms[seed])
 
-    monkeypatch.setattr(mutations, "run_storm", run_storm)
-    monkeypatch.setattr(mutations, "GUARDS", (GUARDS[CONDITIONAL]._replace(places=(), scenario=lambda _: None),))
+    monkeypatch.setattr(scoring, "run_storm", run_storm)
+    monkeypatch.setattr(scoring, "GUARDS", (GUARDS[CONDITIONAL]._replace(places=(), scenario=lambda _: None),))
     found = score_guard(0, list(storms), 3, {"seconds": "2"})
     assert (found.storms, found.caught, found.stuck) == (5, (1,), (2,))
     assert found.is_caught
@@ -112,9 +112,9 @@ def test_what_storms_fail_by_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> N
     assert found.what_broke == "TimeoutError: stuck"
 
 
-def test_what_does_not_go_with_it() -> None:
-    """One seed is no score."""
-    assert CliRunner().invoke(command, ["--mutations", "--seed", "1"]).exit_code == 2
+@pytest.mark.parametrize("arguments", [["--seeds", "1"], ["--seeds", "4-1"], ["--option", "brokers"]])
+def test_bad_arguments_are_refused(arguments: list[str]) -> None:
+    assert CliRunner().invoke(command, arguments).exit_code == 2
 
 
 OFTEN = (

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from kreplica.testing.cluster import SimulatedCluster
-from kreplica.testing.network import LATE_S_MAX
-from kreplica.testing.storms.burial import burial
+from kreplica.testing.cluster.cluster import SimulatedCluster
+from kreplica.testing.simulator.network import LATE_S_MAX
+from kreplica.testing.storms.cleanup import burial
 from kreplica.testing.storms.faults import FAULTS
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 

@@ -11,13 +11,13 @@ from kreplica.cluster import znodes
 from kreplica.cluster.partition_requests import encode_removal
 from kreplica.testing.anomalies import Kind, report
 from kreplica.testing.anomalies.history import Poll
-from kreplica.testing.cluster_state import assignment_of, state_of
-from kreplica.testing.histories import History
-from kreplica.testing.storms.burial import burial
-from kreplica.testing.storms.expected import Answer, Expected
+from kreplica.testing.cluster.state import assignment_of, state_of
+from kreplica.testing.histories.record_history import History
+from kreplica.testing.storms.cleanup import burial
+from kreplica.testing.storms.clients.side_partition import LATE, SideHistory
+from kreplica.testing.storms.expected_state import Answer, Expected
 from kreplica.testing.storms.faults import partitions, topics
 from kreplica.testing.storms.replicated_run import ReplicatedRun
-from kreplica.testing.storms.side_partition import LATE, SideHistory
 from kreplica.wire.records import Record
 
 pytestmark = pytest.mark.usefixtures("logged_errors")

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from kreplica.errors import StorageError
-from kreplica.testing.disk import MemoryDisk
+from kreplica.testing.simulator.disk import MemoryDisk
 
 SEEDS = range(200)
 

@@ -14,13 +14,13 @@ from kreplica.model import TopicPartition
 from kreplica.replication import Partition
 from kreplica.storage.config import LogConfig
 from kreplica.storage.log import Log
-from kreplica.testing.cluster import SimulatedCluster
-from kreplica.testing.cluster_state import acting, is_in_sync, state_of, znode
-from kreplica.testing.committed_log import CommittedLog
-from kreplica.testing.disk import MemoryDisk
-from kreplica.testing.histories import History
-from kreplica.testing.invariants import BrokenRule, Invariants
-from kreplica.testing.storms.burial import burial
+from kreplica.testing.cluster.cluster import SimulatedCluster
+from kreplica.testing.cluster.committed_log import CommittedLog
+from kreplica.testing.cluster.invariants import BrokenRule, Invariants
+from kreplica.testing.cluster.state import acting, is_in_sync, state_of, znode
+from kreplica.testing.histories.record_history import History
+from kreplica.testing.simulator.disk import MemoryDisk
+from kreplica.testing.storms.cleanup import burial
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 KEY = TopicPartition("orders", 0)

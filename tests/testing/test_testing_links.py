@@ -7,10 +7,10 @@ from contextlib import closing
 
 import pytest
 
-from kreplica.testing.links import CLIENTS, COORDINATOR, cut
-from kreplica.testing.namespaces import NamespaceLinks, are_permitted
-from kreplica.testing.proxy import ProxyLinks
-from kreplica.testing.server_process import ServerProcess, free_ports
+from tests.support.links import CLIENTS, COORDINATOR, cut
+from tests.support.namespaces import NamespaceLinks, are_permitted
+from tests.support.proxy import ProxyLinks
+from tests.support.server_process import ServerProcess, free_ports
 
 QUIET_S = 0.2
 DELAY_S = 0.15

@@ -17,8 +17,8 @@ from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from kreplica.testing import real_reactor
-from kreplica.testing.simulation import Simulation
+from kreplica.testing.simulator.simulation import Simulation
+from tests.support import real_reactor
 
 NO_REASON = Failure(error.ConnectionDone())
 PAYLOAD = bytes(range(256)) * 4096

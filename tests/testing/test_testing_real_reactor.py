@@ -9,7 +9,7 @@ from twisted.internet.protocol import Factory
 from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 
-from kreplica.testing.real_reactor import LeftBehind, run
+from tests.support.real_reactor import LeftBehind, run
 
 
 def _reactor() -> IReactorTime:

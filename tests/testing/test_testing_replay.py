@@ -21,13 +21,13 @@ from kreplica.controller.events import ElectionAsked, ElectionType, MovesAsked, 
 from kreplica.controller.journal_files import JournalSettings
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicAssignment, TopicPartition
-from kreplica.testing.cluster import SimulatedCluster
-from kreplica.testing.controller_scene import ControllerScene
-from kreplica.testing.disk import MemoryDisk
-from kreplica.testing.replay import Outcome, Replay, replay_all
-from kreplica.testing.replay_reading import JournalUnreadable, read_journals
-from kreplica.testing.storms.burial import burial
+from kreplica.testing.cluster.cluster import SimulatedCluster
+from kreplica.testing.replay.reading import JournalUnreadable, read_journals
+from kreplica.testing.replay.replay import Outcome, Replay, replay_all
+from kreplica.testing.simulator.disk import MemoryDisk
+from kreplica.testing.storms.cleanup import burial
 from kreplica.zookeeper import Create
+from tests.support.controller_scene import ControllerScene
 
 ORDERS = TopicPartition("orders", 0)
 DIRECTORY = "/data/journal"

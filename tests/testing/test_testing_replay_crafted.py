@@ -21,8 +21,8 @@ from test_testing_replay import CONTROLLER, DIRECTORY, a_busy_life, scene_with_j
 from kreplica.cli.replay import command
 from kreplica.controller import journal_files
 from kreplica.controller.journal_lines import decode_line
-from kreplica.testing import replay_reading
-from kreplica.testing.storms.burial import burial
+from kreplica.testing.replay import reading
+from kreplica.testing.storms.cleanup import burial
 
 ODD: list[Any] = [
     None, True, -1, 0, 2**31, 2**63, 10**30, 1e308, -0.5, float("nan"), float("inf"), "", "x", "\x1b[2J", "\ud800",
@@ -240,7 +240,7 @@ def test_a_line_that_is_no_json_is_named(tmp_path, data):
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
     """A file, and all lines of a file unpacked, have bounds."""
-    monkeypatch.setattr(replay_reading, "FILE_BYTES_MAX", 50_000)
+    monkeypatch.setattr(reading, "FILE_BYTES_MAX", 50_000)
     assert "at most 50,000 are read" in refused(tmp_path, b"x" * 60_000)
     entries = [first(), *({"n": n, "packed": packed(b'{"n":%d,"a":"%b"}' % (n, b"x" * 20_000))} for n in range(1, 9))]
     assert "when unpacked" in replayed(tmp_path, written(entries)).output

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kreplica.controller import journal_files
-from kreplica.testing.storms.burial import burial
+from kreplica.testing.storms.cleanup import burial
 from kreplica.testing.storms.journals import check_journals
 from kreplica.testing.storms.options import options_of
 from kreplica.testing.storms.storm import Storm, planned

@@ -28,9 +28,9 @@ from twisted.web.resource import Resource
 from twisted.web.server import Site
 from zope.interface.verify import verifyObject
 
-from kreplica.testing.network import DATA_TIMEOUT_S
-from kreplica.testing.scheduler import Process
-from kreplica.testing.simulation import START_MS, Host, Simulation
+from kreplica.testing.simulator.network import DATA_TIMEOUT_S
+from kreplica.testing.simulator.scheduler import Process
+from kreplica.testing.simulator.simulation import START_MS, Host, Simulation
 
 
 class Peer(Protocol):
@@ -206,7 +206,7 @@ class TestTime:
 
     def test_standing_still_is_noticed(self, simulation: Simulation, a: Host, monkeypatch: pytest.MonkeyPatch) -> None:
         """A program that goes round without time passing is an error, not a hang."""
-        monkeypatch.setattr("kreplica.testing.scheduler.EVENTS_AT_ONE_TIME_MAX", 1000)
+        monkeypatch.setattr("kreplica.testing.simulator.scheduler.EVENTS_AT_ONE_TIME_MAX", 1000)
 
         def again() -> None:
             a.reactor.callLater(0, again)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.testing.isolation import shown
-from kreplica.testing.wire_client import records_of
+from kreplica.testing.clients.isolation import shown
+from kreplica.testing.clients.wire_client import records_of
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.records import Record
 

@@ -11,8 +11,8 @@ from kreplica.client import connection
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.storage.producers import ProducerStates
 from kreplica.testing.anomalies import Kind
-from kreplica.testing.cluster import BROKER_PORT, SimulatedCluster
-from kreplica.testing.leader_client import LeaderClient
+from kreplica.testing.clients.leader_client import LeaderClient
+from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
 from kreplica.testing.verification import cluster_access
 from kreplica.testing.verification.cluster_access import Cluster, CouldNotRun
 from kreplica.testing.verification.observations import percentile

@@ -13,10 +13,10 @@ from twisted.logger import LogLevel, formatEvent, globalLogPublisher
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import TopicPartition
 from kreplica.service.standalone import Standalone, StandaloneConfig
-from kreplica.testing.cluster import Machine, SimulatedCluster
-from kreplica.testing.disk import MemoryDisk
-from kreplica.testing.simulation import Simulation
-from kreplica.testing.wire_client import WireClient
+from kreplica.testing.clients.wire_client import WireClient
+from kreplica.testing.cluster.cluster import Machine, SimulatedCluster
+from kreplica.testing.simulator.disk import MemoryDisk
+from kreplica.testing.simulator.simulation import Simulation
 from kreplica.wire.batches import HEADER_SIZE
 from kreplica.zookeeper.embedded.disk_store import DiskStore
 

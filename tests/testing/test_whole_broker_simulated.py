@@ -17,9 +17,9 @@ from twisted.web.client import Agent
 from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.service.standalone import Standalone, StandaloneConfig
-from kreplica.testing.cluster import Machine, SimulatedCluster
-from kreplica.testing.simulation import Simulation
-from kreplica.testing.wire_client import WireClient
+from kreplica.testing.clients.wire_client import WireClient
+from kreplica.testing.cluster.cluster import Machine, SimulatedCluster
+from kreplica.testing.simulator.simulation import Simulation
 from kreplica.zookeeper import NoNode, ZooKeeperClient
 from kreplica.zookeeper.embedded.disk_store import DiskStore
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from broker_runs import EVERY_ACK_SYNCED, CrashRun
 
-from kreplica.testing.disk import CAPACITY_BYTES
+from kreplica.testing.simulator.disk import CAPACITY_BYTES
 
 pytestmark = pytest.mark.usefixtures("logged_errors")
 

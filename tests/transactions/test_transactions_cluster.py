@@ -13,11 +13,11 @@ from kreplica.coordination import partition_of
 from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
 from kreplica.replication import READ_COMMITTED
-from kreplica.testing.cluster import BROKER_PORT, SimulatedCluster
-from kreplica.testing.coordinator_client import TRANSACTION, CoordinatorClient, Refused
-from kreplica.testing.isolation import shown
-from kreplica.testing.transaction_history import TransactionHistory
-from kreplica.testing.transactional_producer import TransactionalProducer, TransactionSettings
+from kreplica.testing.clients.coordinator_client import TRANSACTION, CoordinatorClient, Refused
+from kreplica.testing.clients.isolation import shown
+from kreplica.testing.clients.transactional_producer import TransactionalProducer, TransactionSettings
+from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
+from kreplica.testing.histories.transaction_history import TransactionHistory
 from kreplica.transactions.shard import Entry
 from kreplica.wire import messages
 from kreplica.wire.batch_building import BatchBuilder

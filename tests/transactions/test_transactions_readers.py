@@ -10,12 +10,12 @@ from kreplica.client.errors import ClientError
 from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
 from kreplica.replication import READ_COMMITTED
-from kreplica.testing.cluster import BROKER_PORT, SimulatedCluster
-from kreplica.testing.coordinator_client import TRANSACTION, CoordinatorClient
-from kreplica.testing.isolation import shown
-from kreplica.testing.transaction_history import TransactionHistory
-from kreplica.testing.transactional_producer import TransactionalProducer, TransactionSettings
-from kreplica.testing.wire_client import WireClient
+from kreplica.testing.clients.coordinator_client import TRANSACTION, CoordinatorClient
+from kreplica.testing.clients.isolation import shown
+from kreplica.testing.clients.transactional_producer import TransactionalProducer, TransactionSettings
+from kreplica.testing.clients.wire_client import WireClient
+from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
+from kreplica.testing.histories.transaction_history import TransactionHistory
 
 KEY = TopicPartition("t", 0)
 BROKERS = (1, 2, 3)

@@ -12,7 +12,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
-from kreplica.testing.process_cluster import ProcessCluster
+from tests.support.process_cluster import ProcessCluster
 
 TIME_S_MAX = 60.0
 

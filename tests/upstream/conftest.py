@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from confluent_scene import Scene
 
-from kreplica.testing.broker_process import direct_place
-from kreplica.testing.coordinator import CoordinatorProcess
-from kreplica.testing.process_cluster import ProcessCluster
+from tests.support.broker_process import direct_place
+from tests.support.coordinator import CoordinatorProcess
+from tests.support.process_cluster import ProcessCluster
 
 SETTINGS = {
     # Suites write to topics that they do not create.

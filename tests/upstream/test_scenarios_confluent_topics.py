@@ -10,7 +10,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.aio import AIOConsumer, AIOProducer
 from confluent_scene import TIME_S_MAX, Scene, wait_until
 
-from kreplica.testing.process_cluster import ProcessCluster
+from tests.support.process_cluster import ProcessCluster
 
 
 @pytest.mark.parametrize("level", list(IsolationLevel), ids=lambda level: level.name)

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_scene import PROTOCOLS, TIME_S_MAX, Scene, read, until_shared
 
-from kreplica.testing.process_cluster import ProcessCluster
 from kreplica.wire import messages
+from tests.support.process_cluster import ProcessCluster
 
 GROUP, TRANSACTION = 0, 1
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")

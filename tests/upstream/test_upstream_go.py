@@ -17,12 +17,12 @@ from conftest import OF_ONE_BROKER, SETTINGS
 from go_clients import FRANZ_GO, FRANZ_GO_ADMIN, KAFKA_GO, SARAMA, TOXIPROXY
 from go_suites import GoSuite
 
-from kreplica.testing.broker_process import Place
-from kreplica.testing.links import COORDINATOR
-from kreplica.testing.namespaces import NamespaceLinks, are_permitted
-from kreplica.testing.process_cluster import ProcessCluster, wait_until
-from kreplica.testing.server_process import ServerProcess
-from kreplica.testing.zookeeper import RealZooKeeper, ServerPlace
+from tests.support.broker_process import Place
+from tests.support.links import COORDINATOR
+from tests.support.namespaces import NamespaceLinks, are_permitted
+from tests.support.process_cluster import ProcessCluster, wait_until
+from tests.support.real_zookeeper import RealZooKeeper, ServerPlace
+from tests.support.server_process import ServerProcess
 
 HOST = 1
 """The node whose namespace holds brokers and tests that expect each other at fixed ports of ``localhost``."""

@@ -9,7 +9,7 @@ from kafka_python import KAFKA_PYTHON, OLDER_KAFKA_PYTHON
 from run_suite import run_suite
 from suites import Suite
 
-from kreplica.testing.process_cluster import ProcessCluster
+from tests.support.process_cluster import ProcessCluster
 
 SUITES = [
     pytest.param(KAFKA_PYTHON, id=KAFKA_PYTHON.version),

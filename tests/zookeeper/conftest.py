@@ -9,12 +9,12 @@ import pytest
 from embedded_peer import Scene as CoordinatorScene
 
 from kreplica.runtime import Runtime, real_runtime
-from kreplica.testing.real_reactor import run
-from kreplica.testing.simulation import DATA_DIRECTORY, Simulation
-from kreplica.testing.zookeeper import RealZooKeeper
-from kreplica.testing.zookeeper_scene import RealServerUnderTest, Scenario, Scene, ServerUnderTest, play
+from kreplica.testing.simulator.simulation import DATA_DIRECTORY, Simulation
 from kreplica.zookeeper.embedded.disk_store import DiskStore
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+from tests.support.real_reactor import run
+from tests.support.real_zookeeper import RealZooKeeper
+from tests.support.zookeeper_scene import RealServerUnderTest, Scenario, Scene, ServerUnderTest, play
 
 # That of the real server in these tests, so that sessions expire as soon.
 TICK_TIME_MS = 200

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred, DeferredQueue
 from twisted.internet.protocol import ClientFactory, Protocol, connectionDone
 from twisted.python.failure import Failure
 
-from kreplica.testing.simulation import DATA_DIRECTORY, Host, Simulation
+from kreplica.testing.simulator.simulation import DATA_DIRECTORY, Host, Simulation
 from kreplica.zookeeper.embedded.disk_store import DiskStore
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 from kreplica.zookeeper.embedded.serving import CoordinatorSettings

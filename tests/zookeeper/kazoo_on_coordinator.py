@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from kreplica.testing.coordinator import CoordinatorProcess
+from tests.support.coordinator import CoordinatorProcess
 
 # kazoo's harness makes key stores for a Java server as it is imported; the coordinator has no use for any.
 sys.modules.setdefault("jks", types.ModuleType("jks"))

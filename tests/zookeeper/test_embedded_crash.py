@@ -8,10 +8,10 @@ from random import Random
 import pytest
 from blocking_client import BlockingClient
 
-from kreplica.testing.coordinator import CoordinatorProcess
 from kreplica.zookeeper.records import Opcode, request_frame
 from kreplica.zookeeper.requests import Create, Exists, GetData, Multi, SetData
 from kreplica.zookeeper.responses import decode_data
+from tests.support.coordinator import CoordinatorProcess
 
 REQUESTS_COUNT = 4_000
 ZNODES_COUNT = 20

@@ -14,8 +14,6 @@ from typing import Any
 import pytest
 from blocking_client import BlockingClient, Reply
 
-from kreplica.testing.coordinator import CoordinatorProcess
-from kreplica.testing.zookeeper_scene import RealServerUnderTest
 from kreplica.zookeeper.jute import Reader
 from kreplica.zookeeper.records import (
     OPEN_ACL,
@@ -64,6 +62,8 @@ from kreplica.zookeeper.responses import (
     decode_path,
     decode_stat,
 )
+from tests.support.coordinator import CoordinatorProcess
+from tests.support.zookeeper_scene import RealServerUnderTest
 
 REQUESTS_COUNT = 250
 ACLS = (OPEN_ACL, OPEN_ACL, OPEN_ACL, READ_ACL, (Acl(31, "auth", ""),), (Acl(31, "nobody", "x"),), ())

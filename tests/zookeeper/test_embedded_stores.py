@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.python.failure import Failure
 
 from kreplica.errors import StorageError
-from kreplica.testing.disk import MemoryDisk
+from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.zookeeper.embedded.disk_store import DiskStore, decode_changes, encode_changes
 from kreplica.zookeeper.embedded.sessions import SessionRow
 from kreplica.zookeeper.embedded.sqlite_store import ROWS_PER_STATEMENT_MAX, SqliteStore

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kreplica.testing.coordinator import CoordinatorProcess
 from kreplica.zookeeper.java_server import class_path, java_path
+from tests.support.coordinator import CoordinatorProcess
 
 MAIN = "org.apache.zookeeper.ZooKeeperMain"
 FLAGS = ("-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")

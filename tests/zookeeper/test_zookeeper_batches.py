@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import pytest
 from twisted.internet.defer import Deferred, fail, succeed
 
-from kreplica.testing.zookeeper_scene import Scene, ServerUnderTest
 from kreplica.zookeeper import (
     Acl,
     BadVersion,
@@ -36,6 +35,7 @@ from kreplica.zookeeper import (
 )
 from kreplica.zookeeper.batches import UnitOutcome
 from kreplica.zookeeper.operations import encode_operation, size_at_most
+from tests.support.zookeeper_scene import Scene, ServerUnderTest
 
 STAT = Stat(1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1)
 

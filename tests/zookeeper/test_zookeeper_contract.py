@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred, DeferredList, gatherResults
 
-from kreplica.testing.zookeeper_scene import Events, Scene, ServerUnderTest
 from kreplica.zookeeper import (
     CREATOR_ALL_ACL,
     OPEN_ACL,
@@ -35,6 +34,7 @@ from kreplica.zookeeper import (
     SetData,
     Stat,
 )
+from tests.support.zookeeper_scene import Events, Scene, ServerUnderTest
 
 
 async def raises(error: type[Exception], deferred: Deferred[Any]) -> Any:

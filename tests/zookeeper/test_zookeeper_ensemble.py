@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from kreplica.testing.real_reactor import run
-from kreplica.testing.zookeeper import LOOPBACK, RealZooKeeper
 from kreplica.zookeeper import BadArguments, ConnectionLoss, SessionExpired, SessionState, Stat, ZooKeeperClient
 from kreplica.zookeeper.ensemble import Ensemble, Server, ServerOrder
+from tests.support.real_reactor import run
+from tests.support.real_zookeeper import LOOPBACK, RealZooKeeper
 
 
 @pytest.mark.parametrize(

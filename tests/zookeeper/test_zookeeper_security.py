@@ -16,8 +16,6 @@ from cryptography.x509.oid import NameOID
 from OpenSSL import crypto
 from twisted.internet import ssl
 
-from kreplica.testing.real_reactor import run
-from kreplica.testing.zookeeper import RealZooKeeper, free_ports
 from kreplica.zookeeper import (
     CREATOR_ALL_ACL,
     AuthFailed,
@@ -27,6 +25,8 @@ from kreplica.zookeeper import (
     ZooKeeperClient,
 )
 from kreplica.zookeeper.sasl import DigestExchange
+from tests.support.real_reactor import run
+from tests.support.real_zookeeper import RealZooKeeper, free_ports
 
 _JAAS = """\
 Server {

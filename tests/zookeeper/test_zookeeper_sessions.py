@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred, DeferredList
 
-from kreplica.testing.zookeeper_scene import Events, Scene, ServerUnderTest
 from kreplica.zookeeper import (
     AuthFailed,
     ClientClosed,
@@ -19,6 +18,7 @@ from kreplica.zookeeper import (
     SessionState,
     ZooKeeperClient,
 )
+from tests.support.zookeeper_scene import Events, Scene, ServerUnderTest
 
 CONNECTED, SUSPENDED, EXPIRED = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.EXPIRED
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kreplica.testing.anomalies.history import Outcome, Partition, Poll, Send, Value
 from kreplica.testing.anomalies.kinds import Anomaly, Kind
-from kreplica.testing.anomalies.tellings import Tellings, shown
+from kreplica.testing.anomalies.observed_log import Tellings, shown
 
 
 def hidden_reads(tellings: Tellings) -> Iterator[Anomaly]:

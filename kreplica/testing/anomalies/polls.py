@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from kreplica.testing.anomalies.history import NO_OFFSET, Assign, Partition, Poll, Seek, Value
 from kreplica.testing.anomalies.kinds import Anomaly, Kind
-from kreplica.testing.anomalies.tellings import Tellings, how, names, shown
+from kreplica.testing.anomalies.observed_log import Tellings, how, names, shown
 
 
 def wrong_polls(tellings: Tellings) -> Iterator[Anomaly]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from kreplica.testing.anomalies.history import ClientHistory
 from kreplica.testing.anomalies.isolation import hidden_reads
 from kreplica.testing.anomalies.kinds import Anomaly, Kind
+from kreplica.testing.anomalies.observed_log import Tellings
 from kreplica.testing.anomalies.polls import wrong_polls
-from kreplica.testing.anomalies.tellings import Tellings
 from kreplica.testing.anomalies.writes import (
     duplicates,
     inconsistent_offsets,

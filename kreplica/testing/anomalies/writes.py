@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kreplica.testing.anomalies.history import NO_OFFSET, Outcome, Partition, Poll, Send, Value
 from kreplica.testing.anomalies.kinds import Anomaly, Kind
-from kreplica.testing.anomalies.tellings import Log, Telling, Tellings, how, last_s, names, shown
+from kreplica.testing.anomalies.observed_log import Log, Telling, Tellings, how, last_s, names, shown
 
 
 def lost_writes(tellings: Tellings) -> Iterator[Anomaly]:

@@ -1,19 +1,15 @@
-"""Storms: a cluster under load, faults from a seed, checks after every event; then everything must come back.
+"""Storms: a cluster under load, with faults from a seed.
 
-* ``storm`` carries out a plan: start here; ``outcome`` one storm from its seed to its verdict
+Invariants are checked after every event. When the faults are over, the cluster must recover.
+
+* ``storm`` executes a plan: start here; ``outcome`` runs one storm from its seed to its verdict
 * ``sweep`` many seeds; ``child`` a process for each storm
-* ``options`` what a seed chooses of the circumstances; ``plan`` what is to go wrong, and when, as data
-* ``faults`` what can go wrong, a function each
-* ``minimize`` the fewest faults with which a storm still fails
-* ``replicated_run`` the cluster, its load, and what scripted tests do to it
-* ``companion`` what may be there besides: ``loose_clients``, to whom less is promised; ``readers`` that come and go;
-  ``side_topics`` that do, each partition with clients of its own (``side_partition``, ``side_clients``)
-* ``chain`` consume, transform, produce in transactions, and a plain group; ``chain_clients`` who does that, ``seats``
-  places in a group, in each of which one process after the other works
-* ``applications`` programs that use the client library, as its users write them
-* ``expected`` what may be, after what administrators asked for
-* ``scenarios`` rare orders of events, a script each; ``guards`` and ``coordinator_guards`` the rules that they are
-  about, and ``guard`` how to be without one
-* ``mutations`` what notices that a guard is not there
-* ``journals`` of controllers, replayed; ``log_watch`` what no program may log; ``burial`` what killed ones leave behind
+* ``options`` the parameters that a seed chooses; ``plan`` the faults and their times, as data
+* ``faults`` one function for each kind of fault
+* ``minimize`` finds a smaller set of faults with which a storm still fails
+* ``replicated_run`` the cluster with its main topic, also used by scripted tests
+* ``clients`` further topics, groups and transactions; ``applications`` programs that use the client library
+* ``expected_state`` states that are allowed after an administrator's requests
+* ``journals`` replays the journals of the controllers; ``log_watch`` fails a storm that logs an error
+* ``cleanup`` collects killed processes between storms
 """

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kreplica.testing.cluster import LOG_DIRECTORY, SimulatedCluster
-from kreplica.testing.replay import replay_all
-from kreplica.testing.replay_difference import explain
-from kreplica.testing.replay_reading import JournalUnreadable, read_journals
-from kreplica.testing.replay_story import Story
+from kreplica.testing.cluster.cluster import LOG_DIRECTORY, SimulatedCluster
+from kreplica.testing.replay.difference import explain
+from kreplica.testing.replay.reading import JournalUnreadable, read_journals
+from kreplica.testing.replay.replay import replay_all
+from kreplica.testing.replay.story import Story
 
 
 def check_journals(cluster: SimulatedCluster) -> int:

@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 from kreplica.errors import KreplicaError
-from kreplica.testing.idempotent_producer import Load
-from kreplica.testing.pipelining_producer import Style
+from kreplica.testing.clients.idempotent_producer import Load
+from kreplica.testing.clients.pipelining_producer import Style
 from kreplica.testing.storms.replicated_run import REPLICAS, TOPIC
 
 VALUE_SIZE_MAX = 80

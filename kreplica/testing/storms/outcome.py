@@ -8,7 +8,7 @@ from enum import Enum
 from time import perf_counter
 from traceback import format_exception
 
-from kreplica.testing.storms.burial import burial
+from kreplica.testing.storms.cleanup import burial
 from kreplica.testing.storms.journals import check_journals
 from kreplica.testing.storms.log_watch import LogWatch, UnexpectedLog
 from kreplica.testing.storms.options import StormOptions

@@ -19,18 +19,18 @@ from kreplica.service.broker import Broker
 from kreplica.settings.definitions.replication import RACK_AWARE_SELECTOR
 from kreplica.storage.segment import LOG_SUFFIX
 from kreplica.testing.anomalies import report
-from kreplica.testing.cluster import Machine, SimulatedCluster
-from kreplica.testing.cluster_state import ACTING, is_moving, state_of
-from kreplica.testing.histories import History, check_nothing_lost, check_whole
-from kreplica.testing.idempotent_producer import IdempotentProducer, Load
-from kreplica.testing.invariants import Invariants
-from kreplica.testing.pipelining_producer import PipeliningProducer, Style
-from kreplica.testing.scheduler import Process
-from kreplica.testing.storms.companion import Companion
-from kreplica.testing.storms.readers import Readers
-from kreplica.testing.storms.side_topics import DELETE_DELAY_MS, SideTopics
-from kreplica.testing.tailing_consumer import TailingConsumer
-from kreplica.testing.wire_client import WireClient
+from kreplica.testing.clients.idempotent_producer import IdempotentProducer, Load
+from kreplica.testing.clients.pipelining_producer import PipeliningProducer, Style
+from kreplica.testing.clients.tailing_consumer import TailingConsumer
+from kreplica.testing.clients.wire_client import WireClient
+from kreplica.testing.cluster.cluster import Machine, SimulatedCluster
+from kreplica.testing.cluster.invariants import Invariants
+from kreplica.testing.cluster.state import ACTING, is_moving, state_of
+from kreplica.testing.histories.record_history import History, check_nothing_lost, check_whole
+from kreplica.testing.simulator.scheduler import Process
+from kreplica.testing.storms.clients.companion import Companion
+from kreplica.testing.storms.clients.readers import Readers
+from kreplica.testing.storms.clients.side_topics import DELETE_DELAY_MS, SideTopics
 
 TOPIC = "load"
 REPLICAS = 3

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from kreplica.testing.storms.applications.applications import OVERRIDES as APPLICATIONS_OVERRIDES
 from kreplica.testing.storms.applications.applications import Applications
-from kreplica.testing.storms.chain import OVERRIDES as CHAIN_OVERRIDES
-from kreplica.testing.storms.chain import Chain
+from kreplica.testing.storms.clients.chain import OVERRIDES as CHAIN_OVERRIDES
+from kreplica.testing.storms.clients.chain import Chain
+from kreplica.testing.storms.clients.loose_clients import LooseClients
 from kreplica.testing.storms.faults import FAULTS, OF_APPLICATIONS, OF_CHAINS, OF_SIDE_TOPICS, topics
 from kreplica.testing.storms.faults.fault import Begin, End
-from kreplica.testing.storms.loose_clients import LooseClients
 from kreplica.testing.storms.options import StormOptions
 from kreplica.testing.storms.plan import Fault, make_plan
 from kreplica.testing.storms.replicated_run import REPLICAS, SAFE, SYNCED, ReplicatedRun

@@ -14,8 +14,8 @@ from time import monotonic
 
 from twisted.logger import globalLogBeginner
 
-from kreplica.testing.storms.burial import only_between_storms
 from kreplica.testing.storms.child import ChildFailed, in_child
+from kreplica.testing.storms.cleanup import only_between_storms
 from kreplica.testing.storms.options import options_of
 from kreplica.testing.storms.outcome import Outcome, run_storm, run_unburied, unfinished
 

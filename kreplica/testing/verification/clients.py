@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kreplica.runtime import Runtime
-from kreplica.testing.idempotent_producer import IdempotentProducer
-from kreplica.testing.leader_client import LeaderClient
-from kreplica.testing.tailing_consumer import TailingConsumer
+from kreplica.testing.clients.idempotent_producer import IdempotentProducer
+from kreplica.testing.clients.leader_client import LeaderClient
+from kreplica.testing.clients.tailing_consumer import TailingConsumer
 from kreplica.testing.verification.observations import Observations
 from kreplica.testing.verification.options import ANSWER_TIMEOUT_S, Address, VerificationOptions
 

@@ -9,9 +9,9 @@ from kreplica.client.connection import connect
 from kreplica.client.errors import ClientError, ConnectionFailed, MalformedAnswer, UnsupportedVersion
 from kreplica.errors import ErrorCode, KafkaError, KreplicaError
 from kreplica.runtime import Reactor
-from kreplica.testing.leader_client import CONNECT_TIMEOUT_S
+from kreplica.testing.clients.leader_client import CONNECT_TIMEOUT_S
+from kreplica.testing.clients.wire_client import WireClient, name_of, sleep
 from kreplica.testing.verification.options import ANSWER_TIMEOUT_S, Address
-from kreplica.testing.wire_client import WireClient, name_of, sleep
 from kreplica.wire import messages
 
 CLIENT_ID = "kreplica-verify"

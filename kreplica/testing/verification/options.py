@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kreplica.testing.idempotent_producer import Load
+from kreplica.testing.clients.idempotent_producer import Load
 from kreplica.wire.batches import HEADER_SIZE
 
 ACKS_ALL = -1

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from kreplica.runtime import Runtime
 from kreplica.testing.anomalies import ClientHistory, Expectations, report
+from kreplica.testing.clients.wire_client import sleep
 from kreplica.testing.verification.clients import Clients
 from kreplica.testing.verification.cluster_access import Cluster, ClusterAccess, CouldNotRun
 from kreplica.testing.verification.observations import Observations, percentile
 from kreplica.testing.verification.options import ACKS_ALL, VerificationOptions
 from kreplica.testing.verification.verdict import Scene, Verdict
-from kreplica.testing.wire_client import sleep
 
 TICK_S = 0.25
 REPLICATION_FACTOR = 3

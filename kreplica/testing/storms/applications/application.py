@@ -12,7 +12,7 @@ from kreplica.client.client_runtime import surroundings_of
 from kreplica.client.cluster import Cluster
 from kreplica.client_core.options import ClientOptions
 from kreplica.runtime.pause import pause
-from kreplica.testing.simulation import Host
+from kreplica.testing.simulator.simulation import Host
 
 IMPATIENT = ClientOptions(
     connect_timeout_s=3.0, request_timeout_s=5.0, operation_timeout_s=20.0, metadata_age_s_max=20.0

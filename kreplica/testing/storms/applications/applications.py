@@ -16,16 +16,16 @@ from kreplica.client.group.options import GroupOptions
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kreplica.coordination import partition_of
 from kreplica.model import TopicPartition
-from kreplica.testing.cluster_state import acting, is_all_committed, is_decided, is_in_sync
-from kreplica.testing.coordinator_client import GROUP, TRANSACTION, CoordinatorClient
-from kreplica.testing.simulation import Host
+from kreplica.testing.clients.coordinator_client import GROUP, TRANSACTION, CoordinatorClient
+from kreplica.testing.cluster.state import acting, is_all_committed, is_decided, is_in_sync
+from kreplica.testing.simulator.simulation import Host
 from kreplica.testing.storms.applications.carrier import Carrier
 from kreplica.testing.storms.applications.checks import check_carried, check_followed, check_sent
 from kreplica.testing.storms.applications.circumstances import circumstances_of
 from kreplica.testing.storms.applications.follower import Follower
+from kreplica.testing.storms.applications.history import Followed, Tellings
 from kreplica.testing.storms.applications.logs import committed_offsets, read_logs
 from kreplica.testing.storms.applications.places import Place
-from kreplica.testing.storms.applications.tellings import Followed, Tellings
 from kreplica.testing.storms.applications.worker import Haste, Worker
 from kreplica.testing.storms.applications.writer import Writer
 from kreplica.testing.storms.replicated_run import ProgramFailed, ReplicatedRun

@@ -10,9 +10,9 @@ from kreplica.client.cluster import Cluster
 from kreplica.client.consumer import ConsumedBatch, Consumer, ConsumerOptions
 from kreplica.client.producer import Producer, ProducerOptions
 from kreplica.client_core.errors import ClientError
-from kreplica.testing.simulation import Host
+from kreplica.testing.simulator.simulation import Host
 from kreplica.testing.storms.applications.application import Application
-from kreplica.testing.storms.applications.tellings import GroupTellings
+from kreplica.testing.storms.applications.history import GroupTellings
 from kreplica.testing.storms.applications.worker import Listener
 
 POLL_S, POLLED_MAX = 0.5, 12

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from kreplica.model import TopicPartition
-from kreplica.testing.storms.applications.tellings import Followed, Sent
+from kreplica.testing.storms.applications.history import Followed, Sent
 from kreplica.wire.partitioning import partition_of_key
 from kreplica.wire.records import Record
 

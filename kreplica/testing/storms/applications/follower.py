@@ -8,9 +8,9 @@ from kreplica.client.cluster import Cluster
 from kreplica.client.consumer import Consumer, ConsumerOptions
 from kreplica.client_core.fetched_batches import Isolation
 from kreplica.model import TopicPartition
-from kreplica.testing.simulation import Host
+from kreplica.testing.simulator.simulation import Host
 from kreplica.testing.storms.applications.application import Application
-from kreplica.testing.storms.applications.tellings import Followed
+from kreplica.testing.storms.applications.history import Followed
 
 SLOW, SLOW_S_MAX = 0.01, 3.0
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from kreplica.model import TopicPartition
 from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED
-from kreplica.testing.cluster import BROKER_PORT, SimulatedCluster
-from kreplica.testing.coordinator_client import GROUP, CoordinatorClient
-from kreplica.testing.group_member import BY_NAME_MAX, by_topic
-from kreplica.testing.isolation import shown
+from kreplica.testing.clients.coordinator_client import GROUP, CoordinatorClient
+from kreplica.testing.clients.group_member import BY_NAME_MAX, by_topic
+from kreplica.testing.clients.isolation import shown
+from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
 from kreplica.wire import messages
 from kreplica.wire.records import Record
 

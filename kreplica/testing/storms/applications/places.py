@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kreplica.client_core.errors import ClientError
-from kreplica.testing.simulation import Host
+from kreplica.testing.simulator.simulation import Host
 from kreplica.testing.storms.applications.application import Application
-from kreplica.testing.storms.applications.tellings import GroupTellings, Tellings
-from kreplica.testing.storms.seats import Seat
+from kreplica.testing.storms.applications.history import GroupTellings, Tellings
+from kreplica.testing.storms.clients.seats import Seat
 
 if TYPE_CHECKING:
     from kreplica.testing.storms.replicated_run import ReplicatedRun

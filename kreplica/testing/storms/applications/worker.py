@@ -11,10 +11,10 @@ from kreplica.client.consumer import ConsumedRecord, Consumer, ConsumerOptions
 from kreplica.client_core.errors import BrokerRefused, ClientError, CommitFailed, GaveUp
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.testing.simulation import Host
+from kreplica.testing.clients.wire_client import cancel
+from kreplica.testing.simulator.simulation import Host
 from kreplica.testing.storms.applications.application import Application
-from kreplica.testing.storms.applications.tellings import GroupTellings
-from kreplica.testing.wire_client import cancel
+from kreplica.testing.storms.applications.history import GroupTellings
 
 SLOW, SLOW_S = 0.03, (0.01, 0.1, 1.0)
 STUCK, STUCK_S = 0.002, (5.0, 20.0, 90.0)

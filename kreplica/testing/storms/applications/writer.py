@@ -11,9 +11,9 @@ from twisted.python.failure import Failure
 from kreplica.client.cluster import Cluster
 from kreplica.client.producer import Producer, ProducerOptions, Written
 from kreplica.client_core.errors import BufferFull, OutcomeUnknown
-from kreplica.testing.simulation import Host
+from kreplica.testing.simulator.simulation import Host
 from kreplica.testing.storms.applications.application import Application
-from kreplica.testing.storms.applications.tellings import Sent, Tellings
+from kreplica.testing.storms.applications.history import Sent, Tellings
 
 RECORDS_MAX = 7
 SIZE_MAX = 120

@@ -7,10 +7,10 @@ from random import Random
 from typing import Protocol
 
 from kreplica.model import TopicPartition
-from kreplica.testing.storms.chain import Chain
+from kreplica.testing.storms.clients.chain import Chain
+from kreplica.testing.storms.clients.seats import Seat
 from kreplica.testing.storms.faults.fault import Begin, End, broker_name
 from kreplica.testing.storms.replicated_run import ReplicatedRun
-from kreplica.testing.storms.seats import Seat
 
 MembersFault = Callable[[Seat], End | None]
 STEPS_MAX = 300

@@ -6,10 +6,10 @@ from random import Random
 
 from twisted.internet.defer import Deferred
 
+from kreplica.testing.clients.wire_client import FETCH_SIZE_MAX
+from kreplica.testing.storms.clients.readers import EndWatcher, PickyReader
 from kreplica.testing.storms.faults.fault import End
-from kreplica.testing.storms.readers import EndWatcher, PickyReader
 from kreplica.testing.storms.replicated_run import RACKS, ReplicatedRun
-from kreplica.testing.wire_client import FETCH_SIZE_MAX
 
 SIZES_MAX = (1, 300, 5000, FETCH_SIZE_MAX)
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from random import Random
 
 from kreplica.storage.segment import LOG_SUFFIX
-from kreplica.testing.disk import CAPACITY_BYTES, MemoryDisk
-from kreplica.testing.offload import DELAY_S
-from kreplica.testing.simulation import DATA_DIRECTORY
+from kreplica.testing.simulator.disk import CAPACITY_BYTES, MemoryDisk
+from kreplica.testing.simulator.offload import DELAY_S
+from kreplica.testing.simulator.simulation import DATA_DIRECTORY
 from kreplica.testing.storms.faults.fault import End, some_broker
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 

@@ -9,8 +9,8 @@ from twisted.internet.defer import Deferred
 
 from kreplica.client.errors import ClientError
 from kreplica.errors import KafkaError
+from kreplica.testing.clients.wire_client import WireClient
 from kreplica.testing.storms.replicated_run import REPLICAS, ReplicatedRun
-from kreplica.testing.wire_client import WireClient
 
 CANCEL_CHANCE = 0.2
 

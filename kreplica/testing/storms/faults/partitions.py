@@ -10,13 +10,13 @@ from twisted.internet.defer import Deferred
 from kreplica.cluster import znodes
 from kreplica.cluster.partition_requests import encode_addition, encode_removal
 from kreplica.service.broker import Broker
-from kreplica.testing.cluster_state import assignment_of
-from kreplica.testing.storms.expected import Answer
+from kreplica.testing.clients.wire_client import sleep
+from kreplica.testing.cluster.state import assignment_of
+from kreplica.testing.storms.clients.side_topics import ADMINISTRATOR, SideTopic
+from kreplica.testing.storms.expected_state import Answer
 from kreplica.testing.storms.faults.fault import End
 from kreplica.testing.storms.faults.topics import some_topic, tell_answer
 from kreplica.testing.storms.replicated_run import ReplicatedRun
-from kreplica.testing.storms.side_topics import ADMINISTRATOR, SideTopic
-from kreplica.testing.wire_client import sleep
 from kreplica.zookeeper import NodeExists, ZooKeeperError
 
 PARTITIONS_MAX = 4

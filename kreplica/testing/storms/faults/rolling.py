@@ -8,9 +8,9 @@ from random import Random
 
 from twisted.internet.defer import CancelledError, Deferred
 
+from kreplica.testing.clients.wire_client import sleep
 from kreplica.testing.storms.faults.fault import End
 from kreplica.testing.storms.replicated_run import ReplicatedRun
-from kreplica.testing.wire_client import sleep
 
 HARD_CHANCE = 0.5
 LOOK_S = 0.2

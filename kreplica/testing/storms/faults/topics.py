@@ -11,10 +11,10 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from kreplica.testing.storms.expected import Answer, Expected
+from kreplica.testing.storms.clients.side_topics import SideTopic
+from kreplica.testing.storms.expected_state import Answer, Expected
 from kreplica.testing.storms.faults.fault import End
 from kreplica.testing.storms.replicated_run import REPLICAS, ReplicatedRun
-from kreplica.testing.storms.side_topics import SideTopic
 
 Operation = Callable[[ReplicatedRun, Random], End | None]
 

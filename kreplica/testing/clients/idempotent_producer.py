@@ -1,0 +1,239 @@
+"""A plain idempotent producer: sequence numbers, several batches in flight, and retries until all is acknowledged."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, NamedTuple
+
+from twisted.internet.defer import Deferred
+
+from kreplica.client.connection import Connection
+from kreplica.client.errors import ClientError
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.runtime import Runtime
+from kreplica.testing.anomalies.history import NO_OFFSET
+from kreplica.testing.clients.wire_client import WireClient, cancel, name_of, sleep, then_close
+from kreplica.testing.histories.record_history import Listener
+from kreplica.wire import messages
+from kreplica.wire.batch_building import BatchBuilder
+
+IN_FLIGHT_MAX = 5
+"""Batches of one partition without an acknowledgement: a broker remembers so many of a producer (KIP-98)."""
+
+RETRY_S_MIN, RETRY_S_MAX = 0.05, 1.0
+
+FORGOTTEN = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
+"""What a broker says of the first batch without acknowledgement where it does not know of those before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a producer writes.
+
+    :param partitions: to which ones.
+    :param acks: -1 or 1.
+    :param interval_s: the mean time between two batches of one partition.
+    :param records_max: of one batch; it holds at least one.
+    :param value_size_max: bytes of a record's value.
+    :param idempotent: whether batches have sequence numbers; without, one that is sent again may be there twice.
+    :param answer_timeout_s: how long a broker may take to acknowledge; half of it, to have the replicas do so.
+    """
+
+    topic: str
+    partitions: Sequence[int] = (0,)
+    acks: int = -1
+    interval_s: float = 0.005
+    records_max: int = 4
+    value_size_max: int = 300
+    idempotent: bool = True
+    answer_timeout_s: float = 10.0
+
+
+class Batch(NamedTuple):
+    """Values that were given their sequence numbers; sent as they are until they are acknowledged.
+
+    :param number: by which the history knows them.
+    """
+
+    base_sequence: int
+    values: list[bytes]
+    number: int
+
+
+async def new_producer_id(client: WireClient, timeout_s: float) -> int:
+    """Have a broker assign a producer id.
+
+    :raise ClientError: no response.
+    :raise KafkaError: the broker refused.
+    """
+    body = {"transactional_id": None, "transaction_timeout_ms": 0, "producer_id": -1, "producer_epoch": -1}
+    answer = await client.request(messages.INIT_PRODUCER_ID, body, timeout_s=timeout_s)
+    if answer["error_code"]:
+        raise KafkaError(ErrorCode(answer["error_code"]))
+    return int(answer["producer_id"])
+
+
+class IdempotentProducer:
+    """Writes numbered values until ``finish``; whatever goes wrong, it connects anew and sends again in order.
+
+    :param history: told what was sent and what was acknowledged.
+    :ivar resets: how often the broker had lost earlier records, so that a new producer id was needed.
+    :ivar errors: what went wrong, by name, and how often.
+    :ivar resent: the numbers of batches that were sent more than once: an earlier attempt may still arrive.
+    """
+
+    def __init__(self, runtime: Runtime, client: WireClient, load: Load, history: Listener) -> None:
+        self.resets = 0
+        self.errors: Counter[str] = Counter()
+        self.resent: set[int] = set()
+        self._reactor = runtime.reactor
+        self._random: Random = runtime.random
+        self._wall_clock_ms = runtime.wall_clock_ms
+        self._client = client
+        self._load = load
+        self._history = history
+        self._producer_id = -1
+        self._unacknowledged: dict[int, deque[Batch]] = {partition: deque() for partition in load.partitions}
+        self._sequences = dict.fromkeys(load.partitions, 0)
+        self._retry_s = RETRY_S_MIN
+        self._finishing = False
+        self._running: Deferred[None] | None = None
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._running = Deferred.fromCoroutine(self._run())
+
+    def wind_up(self) -> None:
+        """Make no more, and go on until all that was sent is acknowledged."""
+        self._finishing = True
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is to make no more, and all that was sent is acknowledged."""
+        return self._finishing and not any(self._unacknowledged.values())
+
+    async def finish(self) -> None:
+        """Make no more, and wait until all that was sent is acknowledged."""
+        assert self._running is not None, "the producer was not started"
+        self.wind_up()
+        await self._running
+
+    async def abandon(self) -> None:
+        """Stop at once, whatever is not acknowledged."""
+        assert self._running is not None, "the producer was not started"
+        self.wind_up()
+        await cancel(self._running)
+
+    async def _run(self) -> None:
+        await then_close(self._client, self._write_on())
+
+    async def _write_on(self) -> None:
+        while not self.is_done:
+            try:
+                await self._write(await self._client.connection())
+            except (ClientError, KafkaError) as error:
+                self.errors[name_of(error)] += 1
+                # What was sent may or may not be in the log: the broker recognises what it has.
+                await self._client.close()
+                await sleep(self._reactor, self._random.uniform(0, self._retry_s))
+                self._retry_s = min(self._retry_s * 2, RETRY_S_MAX)
+
+    async def _write(self, connection: Connection) -> None:
+        """Use one connection until something fails or all is done."""
+        if self._producer_id < 0 and self._load.idempotent:
+            self._producer_id = await new_producer_id(self._client, self._load.answer_timeout_s)
+        over: Deferred[None] = Deferred()
+        for partition, batches in self._unacknowledged.items():
+            for batch in batches:
+                self.resent.add(batch.number)
+                self._send(connection, partition, batch, over)
+        for partition, batches in self._unacknowledged.items():
+            if len(batches) < IN_FLIGHT_MAX:
+                self._go_on(connection, partition, over)
+        if not self.is_done:
+            await over
+
+    def _go_on(self, connection: Connection, partition: int, over: Deferred[None]) -> None:
+        """Send the next batch of a partition after a while."""
+        wait_s = self._random.expovariate(1 / self._load.interval_s)
+        self._reactor.callLater(wait_s, self._next, connection, partition, over)
+
+    def _next(self, connection: Connection, partition: int, over: Deferred[None]) -> None:
+        if over.called:
+            return
+        if self._finishing:
+            if self.is_done:
+                over.callback(None)
+            return
+        count = self._random.randint(1, self._load.records_max)
+        values = [self._history.next_value(partition, self._size()) for _ in range(count)]
+        number = self._history.sending(self._client.client_id, partition, values)
+        batch = Batch(self._sequences[partition], values, number)
+        self._sequences[partition] += count
+        self._unacknowledged[partition].append(batch)
+        self._send(connection, partition, batch, over)
+        if len(self._unacknowledged[partition]) < IN_FLIGHT_MAX:
+            self._go_on(connection, partition, over)
+
+    def _size(self) -> int:
+        return int(self._random.random() * (self._load.value_size_max + 1))
+
+    def _send(self, connection: Connection, partition: int, batch: Batch, over: Deferred[None]) -> None:
+        builder = self._builder(batch)
+        now_ms = self._wall_clock_ms()
+        for value in batch.values:
+            builder.append(now_ms, None, value)
+        row = {"index": partition, "records": builder.build()}
+        body = {
+            "transactional_id": None,
+            "acks": self._load.acks,
+            "timeout_ms": int(self._load.answer_timeout_s * 500),
+            "topic_data": [{"name": self._load.topic, "partition_data": [row]}],
+        }
+        version = connection.version(messages.PRODUCE)
+        answer = connection.request(messages.PRODUCE, version, body, timeout_s=self._load.answer_timeout_s)
+        answer.addCallback(self._answered, connection, partition, batch, over)
+        answer.addErrback(lambda failure: None if over.called else over.errback(failure))
+
+    def _builder(self, batch: Batch) -> BatchBuilder:
+        if not self._load.idempotent:
+            return BatchBuilder()
+        return BatchBuilder(producer_id=self._producer_id, producer_epoch=0, base_sequence=batch.base_sequence)
+
+    def _answered(
+        self, answer: dict[str, Any], connection: Connection, partition: int, batch: Batch, over: Deferred[None]
+    ) -> None:
+        if over.called:
+            return  # a batch before it failed: all are sent again
+        row = answer["responses"][0]["partition_responses"][0]
+        code = ErrorCode.of(row["error_code"])
+        if code in FORGOTTEN and batch is self._unacknowledged[partition][0]:
+            self._start_anew()
+        if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            row["base_offset"] = NO_OFFSET  # it is in the log, so long ago that the broker does not know where
+        elif code:
+            over.errback(KafkaError(code))
+            return
+        waiting = self._unacknowledged[partition]
+        if len(waiting) == IN_FLIGHT_MAX:
+            self._go_on(connection, partition, over)
+        acknowledged = waiting.popleft()
+        assert acknowledged is batch, "answers come in the order of the requests"
+        self._history.acknowledged(partition, row["base_offset"], batch.values, batch.number)
+        self._retry_s = RETRY_S_MIN
+        if self.is_done:
+            over.callback(None)
+
+    def _start_anew(self) -> None:
+        """What this producer wrote before is gone from the log: a new id, and sequences from 0 (as in KIP-360)."""
+        self.resets += 1
+        self._producer_id = -1
+        for partition, batches in self._unacknowledged.items():
+            sequence = 0
+            for index, batch in enumerate(batches):
+                batches[index] = batch._replace(base_sequence=sequence)
+                sequence += len(batch.values)
+            self._sequences[partition] = sequence

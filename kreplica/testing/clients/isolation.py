@@ -1,0 +1,89 @@
+"""Reading topics that are written to in transactions: what a reader is shown, and where it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED
+from kreplica.runtime import Reactor
+from kreplica.testing.clients.tailing_consumer import WAIT_MS, TailingConsumer
+from kreplica.testing.clients.wire_client import WireClient, check_sound
+from kreplica.testing.histories.transaction_history import TransactionHistory
+from kreplica.wire.batches import iter_headers
+from kreplica.wire.control_records import parse_end_marker
+from kreplica.wire.records import Record, iter_records
+
+
+class Shown(NamedTuple):
+    """What one answer to Fetch shows of a partition.
+
+    :param position: where the next one is to begin, behind records that are not shown too.
+    """
+
+    records: list[Record]
+    position: int
+
+
+def shown(row: dict[str, Any], position: int) -> Shown:
+    """The records that an answer to Fetch has for a reader; markers and what was aborted are for nobody to see.
+
+    :param row: what is aborted it names only for a reader of committed records.
+    :raise KafkaError: the answer is an error, or the records are damaged.
+    """
+    if row["error_code"]:
+        raise KafkaError(ErrorCode.of(row["error_code"]))
+    data = memoryview(bytes(row["records"] or b""))
+    asked = position
+    to_come = sorted(row.get("aborted_transactions") or (), key=lambda each: -each["first_offset"])
+    aborted: set[int] = set()
+    records: list[Record] = []
+    for at, header in iter_headers(data, incomplete_last=True):
+        check_sound(row, data, header, at, asked)
+        while to_come and to_come[-1]["first_offset"] <= header.last_offset:
+            aborted.add(to_come.pop()["producer_id"])
+        batch = list(iter_records(data[at : at + header.size]))
+        if header.is_control:
+            _end(batch, header.producer_id, aborted)
+        elif not (header.is_transactional and header.producer_id in aborted):
+            records += [record for record in batch if record.offset >= position]
+        position = max(position, header.next_offset)
+    return Shown(records, position)
+
+
+def _end(markers: Sequence[Record], producer_id: int, aborted: set[int]) -> None:
+    """An aborted transaction ends with its marker; what its producer writes next is of another."""
+    marker = parse_end_marker(markers[0])
+    if marker is not None and not marker.committed:
+        aborted.discard(producer_id)
+
+
+class IsolatedConsumer(TailingConsumer):
+    """Follows a partition that is written to in transactions.
+
+    :param read_committed: whether it reads nothing else than what is committed.
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        client: WireClient,
+        topic: str,
+        partition: int,
+        history: TransactionHistory,
+        *,
+        read_committed: bool,
+    ) -> None:
+        super().__init__(reactor, client, topic, partition, history)
+        self._told = history
+        self._read_committed = read_committed
+
+    async def _read(self) -> None:
+        isolation = READ_COMMITTED if self._read_committed else READ_UNCOMMITTED
+        row = await self._client.fetch_row(
+            self._topic, self._partition, self.position, wait_ms=WAIT_MS, isolation=isolation
+        )
+        records, self.position = shown(row, self.position)
+        if records:
+            self._told.given(self._partition, records, self._client.client_id, read_committed=self._read_committed)

@@ -1,0 +1,6 @@
+"""Simulated cluster: a coordinator and brokers built by the product's own composition root.
+
+* ``cluster`` starts, stops and kills its processes: start here
+* ``state`` reads its files and znodes
+* ``invariants`` what must hold after every event; ``committed_log`` every record that was ever committed
+"""

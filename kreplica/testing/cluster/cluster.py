@@ -1,0 +1,239 @@
+"""A whole cluster on virtual time, from one seed: a coordinator, brokers by the very composition root, clients.
+
+cluster = SimulatedCluster(seed=1, brokers=3)
+cluster.start()
+client = cluster.client(broker=2)
+cluster.run_until(client.create_topic("orders"))
+cluster.brokers[2].power_loss()
+cluster.run_until(cluster.brokers[2].start())
+
+Faults of network, clocks and disks are those of ``cluster.simulation`` and of each machine's ``host``; what the brokers
+hold, ``cluster_state`` and ``invariants`` look up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from random import Random
+from typing import Any, Generic, Protocol, TypeVar
+
+from twisted.internet.defer import Deferred
+
+from kreplica.model import TopicPartition
+from kreplica.runtime import Runtime
+from kreplica.service.broker import Broker
+from kreplica.service.coordinators import coordinator_settings
+from kreplica.settings.broker_settings import BrokerSettings
+from kreplica.testing.clients.leader_client import LeaderClient
+from kreplica.testing.clients.wire_client import WireClient
+from kreplica.testing.cluster.state import acting, is_in_sync, state_of
+from kreplica.testing.simulator.simulation import DATA_DIRECTORY, Host, Simulation
+from kreplica.zookeeper.embedded.disk_store import DiskStore
+from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+
+COORDINATOR_PORT = 2181
+BROKER_PORT = 9092
+LOG_DIRECTORY = f"{DATA_DIRECTORY}/logs"
+
+
+class Program(Protocol):
+    """What a machine runs: a broker, a coordinator, both."""
+
+    def start(self) -> Awaitable[None]: ...
+
+    def stop(self) -> Awaitable[None]: ...
+
+
+ProgramT = TypeVar("ProgramT", bound=Program)
+
+
+class Machine(Generic[ProgramT]):
+    """A host and the one program on it, which is built anew at each start; the disk stays.
+
+    :param build: makes the program from the host's runtime.
+    """
+
+    def __init__(self, host: Host, build: Callable[[Runtime], ProgramT]) -> None:
+        self.host = host
+        self._build = build
+        self._program: ProgramT | None = None
+
+    @property
+    def program(self) -> ProgramT:
+        """What was started last and has not ended."""
+        assert self._program is not None, f"nothing runs on {self.host.name}"
+        return self._program
+
+    @property
+    def running(self) -> bool:
+        """Whether the program was started, and neither stopped nor killed since."""
+        return self._program is not None
+
+    def start(self) -> Deferred[None]:
+        """Start the program; fires when it serves, and never where it is killed before that."""
+        assert self._program is None, f"{self.host.name} runs already"
+        program = self._program = self._build(self.host.runtime)
+        return Deferred.fromCoroutine(_finished(program.start()))
+
+    def stop(self) -> Deferred[None]:
+        """Stop the program in order; then its process ends."""
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        await self.program.stop()
+        self.kill()
+
+    def kill(self) -> None:
+        """``kill -9``: what was written stays."""
+        self._program = None
+        self.host.kill()
+
+    def power_loss(self, random: Random | None = None) -> None:
+        """The machine goes out: what was not synced is kept, lost or torn at random, and peers are not told.
+
+        :param random: what draws it; the host's own unless given.
+        """
+        self._program = None
+        self.host.power_loss(random)
+
+
+async def _finished(work: Awaitable[None]) -> None:
+    await work
+
+
+class SimulatedCluster:
+    """Hosts ``coordinator``, ``broker-1`` to ``broker-N`` and whatever clients are asked for.
+
+    :param overrides: ``name=value`` each, settings of every broker.
+    :param racks: by broker; none for those that are not named.
+    :param trace: called with one line per event.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        brokers: int = 1,
+        overrides: Sequence[str] = (),
+        racks: Mapping[int, str] | None = None,
+        trace: Callable[[str], None] | None = None,
+    ) -> None:
+        small = [f"{name}={value}" for name, value in coordinator_settings(brokers).items()]
+        in_rack = {number: [f"broker.rack={rack}"] for number, rack in (racks or {}).items()}
+        self.simulation = Simulation(seed, trace)
+        self.coordinator = Machine(self.simulation.host("coordinator"), _coordinator)
+        self.brokers = {
+            number: Machine(
+                self.simulation.host(f"broker-{number}"),
+                _broker(broker_settings(number, [*small, *overrides, *in_rack.get(number, [])])),
+            )
+            for number in range(1, brokers + 1)
+        }
+        self._clients_count = 0
+
+    def start(self) -> None:
+        """Start the coordinator, then the brokers one after the other, and wait until they serve."""
+        machines: list[Machine[Any]] = [self.coordinator, *self.brokers.values()]
+        for machine in machines:
+            self.run_until(machine.start())
+
+    def stop(self) -> None:
+        """Stop what runs in order: the brokers, then the coordinator."""
+        machines: list[Machine[Any]] = [*self.brokers.values(), self.coordinator]
+        for machine in machines:
+            if machine.running:
+                self.run_until(machine.stop())
+
+    def host(self, name: str) -> Host:
+        """The host of that name, for a program of the test's own: its ``reactor``, its ``runtime``, its faults."""
+        return self.simulation.host(name)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """For any Kafka client that runs on a host of this cluster."""
+        return ",".join(f"broker-{number}:{BROKER_PORT}" for number in self.brokers)
+
+    def client(self, *, broker: int = 1) -> WireClient:
+        """A client of one broker, on a host of its own."""
+        self._clients_count += 1
+        host = self.simulation.host(f"client-{self._clients_count}")
+        return WireClient(host.reactor, f"broker-{broker}", BROKER_PORT, client_id=host.name)
+
+    def leader_client(self, topic: str, partition: int, *, name: str) -> LeaderClient:
+        """A client of whoever leads a partition, on the host of that name."""
+        host = self.simulation.host(name)
+        brokers = [(f"broker-{number}", BROKER_PORT) for number in self.brokers]
+        return LeaderClient(host.reactor, brokers, topic, partition, client_id=name)
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        """The broker that leads, as ZooKeeper has it; -1 for none."""
+        state = state_of(self, TopicPartition(topic, partition))
+        return -1 if state is None else state.leader
+
+    def wait_in_sync(self, topic: str, partitions: Iterable[int], timeout_s: float = 120.0) -> None:
+        """Until every partition is led and all its live replicas are in sync."""
+        keys = [TopicPartition(topic, partition) for partition in partitions]
+        self.run_until(lambda: all(is_in_sync(self, key) for key in keys), timeout_s)
+
+    def wait_replicas_end(self, key: TopicPartition, end_offset: int, timeout_s: float = 120.0) -> None:
+        """Until the log of every replica ends there.
+
+        One may be in sync, for a moment, that waits for the answer to a fetch of which its leader knows nothing.
+
+        :raise AssertionError: with where they end instead.
+        """
+
+        def ends() -> dict[int, int]:
+            return {broker: partition.log.log_end_offset for broker, partition in acting(self, key)}
+
+        try:
+            self.run_until(lambda: set(ends().values()) == {end_offset}, timeout_s)
+        except TimeoutError:
+            raise AssertionError(f"{key}: replicas end at {ends()}, not at {end_offset}") from None
+
+    def controller(self) -> int | None:
+        """The broker that holds the controller's office, by its own account; the latest where there are several."""
+        running = [(number, machine.program.controller) for number, machine in self.brokers.items() if machine.running]
+        active = [(each.context.controller_epoch, number) for number, each in running if each.active and each.context]
+        return max(active)[1] if active else None
+
+    def expire_session(self, broker: int) -> None:
+        """Let the coordinator end a live broker's session; the broker learns it when it is heard again."""
+        serving = self.coordinator.program.serving
+        assert serving is not None, "no coordinator serves"
+        serving.expire(self.brokers[broker].program.client.session_id)
+
+    def run(self, seconds: float) -> None:
+        """Let so much virtual time pass."""
+        self.simulation.run(seconds)
+
+    def run_until(self, goal: Any, timeout_s: float = 60.0) -> Any:
+        """Let events happen until a condition holds, or give what a Deferred or coroutine ends with."""
+        return self.simulation.run_until(goal, timeout_s)
+
+
+def broker_settings(number: int, overrides: Sequence[str] = ()) -> BrokerSettings:
+    """The settings of one broker of a simulated cluster."""
+    return BrokerSettings.from_text(
+        f"broker.id={number}\n"
+        f"listeners=PLAINTEXT://broker-{number}:{BROKER_PORT}\n"
+        f"log.dirs={LOG_DIRECTORY}\n"
+        f"zookeeper.connect=coordinator:{COORDINATOR_PORT}\n"
+        "kreplica.controller.journal.max.bytes=0\n",  # runs can be repeated from their seeds
+        overrides,
+        origin="simulation",
+    )
+
+
+def _broker(settings: BrokerSettings) -> Callable[[Runtime], Broker]:
+    return lambda runtime: Broker(runtime, settings)
+
+
+def _coordinator(runtime: Runtime) -> EmbeddedCoordinator:
+    return EmbeddedCoordinator(
+        runtime,
+        DATA_DIRECTORY,
+        port=COORDINATOR_PORT,
+        interface="coordinator",
+        store=DiskStore(DATA_DIRECTORY, runtime.disk, runtime.offload),
+    )

@@ -1,0 +1,6 @@
+"""Histories: what the clients of one run sent and received, with checks of them.
+
+* ``record_history`` records of one topic
+* ``group_history`` generations, assignments and commits of a group
+* ``transaction_history`` transactions and their outcomes
+"""

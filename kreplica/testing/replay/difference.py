@@ -1,0 +1,74 @@
+"""The first difference between a run and its repetition, for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from difflib import unified_diff
+from typing import Any
+
+from kreplica.controller.journal_lines import Line
+from kreplica.testing.replay.reading import JournalFile
+from kreplica.testing.replay.script import Difference
+from kreplica.testing.replay.story import Story
+
+DIFFERING_LINES_MAX = 40
+
+
+def explain(difference: Difference, file: JournalFile, story: Story) -> list[str]:
+    """Which event, when, what the journal has, what was done now, and where these two differ."""
+    return [
+        f"{file.path}: event {difference.event}{_named(difference, file)} is the first that differs"
+        f"{_when(difference, file, story)}",
+        "the journal has:",
+        *_told(story, difference.expected),
+        "and now there is:",
+        *_told(story, difference.actual),
+        *_differing(difference),
+    ]
+
+
+def _named(difference: Difference, file: JournalFile) -> str:
+    for line in file.lines:
+        if line.get("out") == "event" and line["number"] == difference.event:
+            return f" ({line['event'][0]})"
+    return ""
+
+
+def _when(difference: Difference, file: JournalFile, story: Story) -> str:
+    expected = difference.expected
+    if expected is None or "n" not in expected:
+        return ", at the end of the file"
+    heard = next((line for line in reversed(file.lines[: expected["n"]]) if "in" in line), None)
+    return f", at entry {expected['n']}" + (f", {story.time(heard)}" if heard is not None else "")
+
+
+def _told(story: Story, line: Line | None) -> list[str]:
+    if line is None:
+        return ["  nothing"]
+    told = story.tell(line) if "office" not in line else ["  the controller stands elsewhere"]
+    return [f"  {each.strip()}" for each in told] or [f"  {json.dumps(line)[:200]}"]
+
+
+def _differing(difference: Difference) -> Iterator[str]:
+    if difference.expected is None or difference.actual is None:
+        return
+    expected, actual = list(_rows(difference.expected)), list(_rows(difference.actual))
+    rows = list(unified_diff(expected, actual, lineterm="", n=0))[2:]
+    yield "they differ in:"
+    yield from (f"  {row}" for row in rows[:DIFFERING_LINES_MAX] if not row.startswith("@@"))
+    if len(rows) > DIFFERING_LINES_MAX:
+        yield f"  and {len(rows) - DIFFERING_LINES_MAX} more lines"
+
+
+def _rows(value: Any, name: str = "") -> Iterator[str]:
+    """One line for each thing that can differ alone."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            if key not in ("n", "s"):
+                yield from _rows(each, f"{name}.{key}" if name else key)
+    elif isinstance(value, list) and value and isinstance(value[0], list):
+        for each in value:
+            yield f"{name}: {json.dumps(each)}"
+    else:
+        yield f"{name}: {json.dumps(value)}"

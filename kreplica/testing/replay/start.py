@@ -1,0 +1,99 @@
+"""A controller made to stand where the head of a journal's file says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kreplica.controller.broker_requests import Command
+from kreplica.controller.controller import Controller
+from kreplica.controller.journal import Journal
+from kreplica.controller.journal_context import decode_context
+from kreplica.controller.journal_seams import RecordedChannel, RecordedClient
+from kreplica.controller.journal_values import decode_event, decode_runs
+from kreplica.controller.office import Office, Watcher
+from kreplica.runtime import Reactor
+from kreplica.testing.replay.world import ReplayWorld
+from kreplica.wire.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from kreplica.wire.primitives import Built
+from kreplica.zookeeper import EventType
+
+COMMANDS = {api.name: api for api in (LEADER_AND_ISR, UPDATE_METADATA, STOP_REPLICA)}
+
+
+class Start:
+    """Gives a controller that was just made what it knew, and lets its surroundings know what it waits for.
+
+    What is noted meanwhile is none of the run.
+    """
+
+    def __init__(self, world: ReplayWorld, journal: Journal, state: dict[str, Any]) -> None:
+        self._world = world
+        self._controller: Controller = world.controller
+        self._journal = journal
+        self._state = state
+
+    def stand(self) -> None:
+        controller, state = self._controller, self._state
+        controller._forget_listener = controller._client.on_session_event(controller._session_changed)
+        controller.controller_id = state["controller_id"]
+        controller._commands_count = state["commands_count"]
+        controller._watches = state["is_watching"]
+        controller._retry_seconds = state["retry_s"]
+        controller.queue._paused = state["is_paused"]
+        if state["retry"] is not None:
+            self._numbered("timer", state["retry"])
+            controller._retry = controller._reactor.callLater(0, controller._look_again)
+        if state["office"] is not None:
+            controller._office = self._office(state["office"])
+        for watch in state["watches"]:
+            self._watch(watch)
+        self._journal.numbers = dict(state["numbers"])
+
+    def _numbered(self, kind: str, number: int) -> None:
+        """The next of that kind has this number."""
+        self._journal.numbers[kind] = number - 1
+
+    def _office(self, known: dict[str, Any]) -> Office:
+        controller = self._controller
+        context = decode_context(known["context"])
+        office = Office(controller._surroundings, context, controller.queue.put, controller.counters, controller.memory)
+        office.untold.update(known["untold"])
+        office.noted_epochs = dict(known["noted_epochs"])
+        office._watched.update(known["watched"])
+        for number, event in known["timers"]:
+            self._numbered("timer", number)
+            office.put_later(decode_event(event), 0)
+        for broker, channel in known["channels"]:
+            self._numbered("channel", channel["channel"])
+            office.open_channel(context.brokers[broker])
+            recorded = office._channels[broker]
+            assert isinstance(recorded, RecordedChannel)
+            for command in channel["commands"]:
+                self._command(recorded, command)
+        return office
+
+    def _command(self, channel: RecordedChannel, known: dict[str, Any]) -> None:
+        """One that was not answered; what it said is not known."""
+        number = known["command"]
+        what = tuple(decode_runs(known["partitions"]))
+        command = Command(COMMANDS[known["api"]], what, _unknown, known["epoch"], known["delete"])
+        channel.commands[command] = number
+        if not known["is_sent"]:
+            channel.unsent[command] = number
+        self._world.commands[number] = (self._world.channels[channel.number], command)
+        self._world.script.unformed = [*self._world.script.unformed, number]
+
+    def _watch(self, known: dict[str, Any]) -> None:
+        controller, client = self._controller, self._controller._client
+        assert isinstance(client, RecordedClient)
+        listener: Any = controller._changed
+        if "path" in known:
+            office = controller._office
+            watched = office._watched if office is not None and known["is_present"] else set()
+            ignored = None if known["ignored"] is None else EventType[known["ignored"]]
+            listener = Watcher(known["path"], decode_event(known["event"]), ignored, watched, controller.queue.put)
+        self._world.watches[known["op"]] = client.watcher(known["op"], listener)
+
+
+async def _unknown(_: Reactor) -> dict[str, Any]:
+    return {"topic_states": Built(0, ())}

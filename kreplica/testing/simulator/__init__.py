@@ -1,0 +1,11 @@
+"""Simulated operating system: everything below a broker, in memory and in virtual time, driven by one seed.
+
+* ``simulation`` hosts, their clocks and processes: start here
+* ``scheduler`` virtual time and the queue of events
+* ``reactor`` Twisted's reactor for one process; ``readiness`` reader and writer notifications; ``transports``
+  listening ports and connections
+* ``sockets`` the kernel's part of TCP; ``network`` links, partitions and listening addresses
+* ``offload`` work in threads
+* ``disk`` and ``memory_file`` files in memory; ``content`` and ``namespace`` their state after a power loss
+* ``disk_faults`` disk errors and delays to inject
+"""

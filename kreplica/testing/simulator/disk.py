@@ -1,0 +1,350 @@
+"""A disk in memory that behaves as the real one does, and can fail as real ones do.
+
+It passes the contract tests of ``kreplica.runtime.disk.OsDisk``.  On top of those: ``power_loss`` leaves only what was
+synced and a random part of the rest, ``kill`` ends the process that uses it, ``fail`` lets chosen operations fail,
+``flip_bit`` damages what is stored, and ``capacity_bytes`` makes it run full.
+"""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+from collections.abc import Callable, Iterable
+from functools import partial
+from random import Random
+from weakref import ref
+
+from kreplica.errors import StorageError
+from kreplica.runtime.disk import Buffer, DirectoryLock, File
+from kreplica.testing.simulator.content import Content
+from kreplica.testing.simulator.disk_faults import Faults, Operation
+from kreplica.testing.simulator.memory_file import MemoryFile
+from kreplica.testing.simulator.namespace import Directory, Namespace, Node, os_error, split
+
+CAPACITY_BYTES = 1 << 40
+
+
+class MemoryDirectoryLock:
+    """A lock that ``MemoryDisk.kill`` takes away, as the end of a process does."""
+
+    def __init__(self, locks: dict[Content, MemoryDirectoryLock], name: Content) -> None:
+        self._locks = locks
+        self._name = name
+        locks[name] = self
+
+    def release(self) -> None:
+        if self._locks.get(self._name) is self:
+            del self._locks[self._name]
+
+
+class MemoryDisk:
+    """A ``Disk`` in memory, used by one simulated host; it outlives the host's processes.
+
+    :param clock_ms: dates files (``modified_ms``).
+    :param directories: made durably at the start, as an operator would have done long ago.
+    :param capacity_bytes: writes beyond it raise ``ENOSPC``; may be changed at any time.
+    """
+
+    def __init__(
+        self,
+        clock_ms: Callable[[], int] = lambda: 0,
+        directories: Iterable[str] = (),
+        capacity_bytes: int = CAPACITY_BYTES,
+    ) -> None:
+        self.capacity_bytes = capacity_bytes
+        self._clock_ms = clock_ms
+        self._names = Namespace()
+        self._open: dict[int, ref[MemoryFile]] = {}
+        self._opened_count = 0
+        self._locks: dict[Content, MemoryDirectoryLock] = {}
+        self._faults = Faults()
+        self._used_bytes = 0
+        for path in directories:
+            self.make_directories(path)
+        self.write_back()
+
+    # --- Disk ---
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        self.check("open", path)
+        parent, name = self._names.parent(path)
+        node = parent.names.get(name) if name else self._names.root
+        if isinstance(node, Directory):
+            raise os_error(errno.EISDIR, path)
+        if node is None:
+            if not create:
+                raise os_error(errno.ENOENT, path)
+            node = Content(self._clock_ms())
+            self._names.change((parent, name, node))
+        self._opened_count = number = self._opened_count + 1
+        file = MemoryFile(self, path, node, number)
+        self._open[number] = ref(file)
+        return file
+
+    def exists(self, path: str) -> bool:
+        return self._names.find(path) is not None
+
+    def is_directory(self, path: str) -> bool:
+        return isinstance(self._names.find(path), Directory)
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(self._names.directory(path).names)
+
+    def make_directories(self, path: str) -> None:
+        directory = self._names.root
+        for name in split(path):
+            node = directory.names.get(name)
+            if node is None:
+                node = Directory()
+                self._names.change((directory, name, node))
+            elif isinstance(node, Content):
+                raise os_error(errno.EEXIST, path)
+            directory = node
+
+    def remove(self, path: str) -> None:
+        self.check("remove", path)
+        parent, name = self._names.parent(path)
+        node = parent.names.get(name) if name else self._names.root
+        if isinstance(node, Directory):
+            raise os_error(errno.EISDIR, path)
+        if node is None:
+            raise os_error(errno.ENOENT, path)
+        self._names.change((parent, name, None))
+        self._unlinked(node)
+
+    def remove_tree(self, path: str) -> None:
+        self.check("remove", path)
+        node = self._names.find(path)
+        if node is None:
+            return
+        if isinstance(node, Content):
+            raise os_error(errno.ENOTDIR, path)
+        self._empty(node)
+        parent, name = self._names.parent(path)
+        if name:
+            self._names.change((parent, name, None))
+
+    def _empty(self, directory: Directory) -> None:
+        for name, node in sorted(directory.names.items()):
+            if isinstance(node, Directory):
+                self._empty(node)
+            self._names.change((directory, name, None))
+            if isinstance(node, Content):
+                self._unlinked(node)
+
+    def rename(self, old: str, new: str) -> None:
+        self.check("rename", old)
+        from_parent, from_name = self._names.parent(old)
+        to_parent, to_name = self._names.parent(new)
+        node = from_parent.names.get(from_name)
+        if node is None:
+            raise os_error(errno.ENOENT, old)
+        replaced = to_parent.names.get(to_name)
+        if replaced is node:
+            return
+        self._check_rename(old, new, node, replaced)
+        self._names.change((from_parent, from_name, None), (to_parent, to_name, node))
+        if isinstance(replaced, Content):
+            self._unlinked(replaced)
+
+    def _check_rename(self, old: str, new: str, node: Node, replaced: Node | None) -> None:
+        if isinstance(node, Directory):
+            if posixpath.normpath(new).startswith(posixpath.normpath(old) + "/"):
+                raise os_error(errno.EINVAL, new)
+            if isinstance(replaced, Content):
+                raise os_error(errno.ENOTDIR, new)
+            if replaced is not None and replaced.names:
+                raise os_error(errno.ENOTEMPTY, new)
+        elif isinstance(replaced, Directory):
+            raise os_error(errno.EISDIR, new)
+
+    def sync_directory(self, path: str) -> None:
+        directory = self._names.directory(path)
+        self.check("sync_directory", path)
+        self._names.sync(directory)
+
+    def read_file(self, path: str) -> bytes:
+        self.check("read", path)
+        return bytes(self._names.content(path).data)
+
+    def write_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        beside = path + ".tmp"
+        file = self.open(beside, create=True)
+        try:
+            file.truncate(0)
+            file.write_at(0, [data])
+            if sync:
+                file.sync()
+        finally:
+            file.close()
+        self.rename(beside, path)
+        if sync:
+            self.sync_directory(posixpath.dirname(path) or ".")
+
+    def usage(self, path: str) -> tuple[int, int]:
+        if not self.exists(path):
+            raise os_error(errno.ENOENT, path)
+        return self.capacity_bytes, max(self.capacity_bytes - self._used_bytes, 0)
+
+    def modified_ms(self, path: str) -> int:
+        node = self._names.find(path)
+        if node is None:
+            raise os_error(errno.ENOENT, path)
+        return node.modified_ms if isinstance(node, Content) else self._clock_ms()
+
+    def lock_directory(self, path: str) -> DirectoryLock:
+        self._names.directory(path)
+        name = posixpath.join(path, ".lock")
+        self.open(name, create=True).close()
+        content = self._names.content(name)
+        if content in self._locks:
+            raise StorageError(f"{path} is in use: {name} is held; stop its holder, or choose another directory")
+        return MemoryDirectoryLock(self._locks, content)
+
+    # --- what happens to disks ---
+
+    def kill(self) -> None:
+        """The process ends: its files close and its locks go; all it wrote stays."""
+        for file in self._open_files():
+            file.close()
+        self._locks.clear()
+
+    def power_loss(self, random: Random) -> None:
+        """The host loses power: besides ``kill``, whatever was not synced is kept, dropped or torn at random."""
+        self.kill()
+        self._names.lose_power(random)
+        self._used_bytes = 0
+        for content in self._names.root.contents():
+            content.lose_power(random)
+            content.linked = True
+            content.cold = True
+            self._used_bytes += content.footprint()
+
+    def drop_caches(self, random: Random) -> None:
+        """The kernel needs its memory: clean pages are read from the device again, those of a failed sync too."""
+        for content in self._names.root.contents():
+            before = content.footprint()
+            content.drop_clean_pages(random)
+            content.cold = True
+            self._used_bytes += content.footprint() - before
+
+    def write_back(self) -> None:
+        """Make everything durable, as the kernel does by itself from time to time."""
+        self._names.sync_all()
+        for content in self._names.root.contents():
+            content.sync()
+
+    def fail(
+        self, operation: Operation, pattern: str, number: int = errno.EIO, times: int | None = None
+    ) -> Callable[[], None]:
+        """Let an operation fail on the paths that match.
+
+        :param pattern: of a shell, against the path as the caller gave it: ``/data/*/*.log``.
+        :param number: the errno, ``EIO`` or ``EROFS`` or whichever.
+        :param times: how often; None for ever (until it is ended).
+        :return: ends this fault, and no other; nothing where it has ended already.
+        """
+        return partial(self._faults.remove, self._faults.plant(operation, pattern, number, times))
+
+    def mend(self) -> None:
+        """End all that ``fail`` began."""
+        self._faults.clear()
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether something that ``fail`` began has not ended."""
+        return bool(self._faults)
+
+    def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
+        """Damage one stored bit of the byte at ``position``, as bad media do.
+
+        :raise IndexError: beyond the end of the file.
+        """
+        self._names.content(path).flip(position, bit)
+
+    def stored(self, path: str) -> bytearray:
+        """What was written to a file and is there, whatever is planted to fail and whichever bits were flipped.
+
+        For checks, not for programs: what another program took a flipped bit into is damaged there.
+
+        :raise OSError: ``ENOENT``.
+        """
+        return self._names.content(path).written
+
+    def synced_size(self, path: str) -> int:
+        """How many bytes from its beginning are on the device as they are in memory.
+
+        :raise OSError: ``ENOENT``.
+        """
+        return self._names.content(path).synced_size
+
+    def damaged_files(self) -> list[str]:
+        """The paths of files with flipped bits in them."""
+        return [path for path, content in self._names.files() if content.is_damaged]
+
+    def evict(self, path: str) -> None:
+        """Drop it from the page cache: ``File.is_cached`` says no until it is read again."""
+        self._names.content(path).cold = True
+
+    @property
+    def open_paths(self) -> list[str]:
+        """The paths of all open files, in the order of opening."""
+        return [file.path for file in self._open_files()]
+
+    def _open_files(self) -> list[MemoryFile]:
+        return [file for file in (reference() for reference in self._open.values()) if file is not None]
+
+    # --- for MemoryFile ---
+
+    def check(self, operation: Operation, path: str) -> None:
+        """:raise OSError: where a fault was planted for it."""
+        self._faults.check(operation, path)
+
+    def write(self, content: Content, path: str, position: int, piece: Buffer) -> None:
+        """Write as much as there is room for.
+
+        :raise OSError: ``ENOSPC`` where that was not all of it.
+        """
+        grows = position + len(piece) - content.footprint()
+        free = self.capacity_bytes - self._used_bytes
+        full = grows > 0 and grows > free
+        if full:
+            piece = piece[: max(len(piece) - grows + max(free, 0), 0)]
+        before = content.footprint()
+        if piece:
+            content.write(position, piece)
+            content.modified_ms = self._clock_ms()
+            self._used_bytes += content.footprint() - before
+        if full:
+            raise os_error(errno.ENOSPC, path)
+
+    def resize(self, content: Content, path: str, size: int) -> None:
+        """Change the length; cutting gives reserved space back too."""
+        before = content.footprint()
+        if size < len(content.data):
+            content.reserved = 0
+        elif size - before > self.capacity_bytes - self._used_bytes:
+            raise os_error(errno.ENOSPC, path)
+        content.truncate(size)
+        content.modified_ms = self._clock_ms()
+        self._used_bytes += content.footprint() - before
+
+    def reserve(self, content: Content, path: str, size: int) -> None:
+        """Take space up to ``size`` without changing the length."""
+        grows = size - content.footprint()
+        if grows > 0:
+            if grows > self.capacity_bytes - self._used_bytes:
+                raise os_error(errno.ENOSPC, path)
+            content.reserved = size
+            self._used_bytes += grows
+
+    def closed(self, number: int, content: Content) -> None:
+        """Forget a file that was closed, and its bytes where no name leads to them any more."""
+        del self._open[number]
+        if not content.linked and not content.opened:
+            self._used_bytes -= content.footprint()
+
+    def _unlinked(self, content: Content) -> None:
+        content.linked = False
+        if not content.opened:
+            self._used_bytes -= content.footprint()

@@ -1,0 +1,103 @@
+"""An open file of a disk in memory; what becomes of its bytes is the disk's business."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kreplica.runtime.disk import IOV_MAX, Buffer, write_pieces
+from kreplica.testing.simulator.content import Content
+from kreplica.testing.simulator.namespace import os_error
+
+if TYPE_CHECKING:
+    from kreplica.testing.simulator.disk import MemoryDisk
+
+
+class MemoryFile:
+    """A ``File`` in memory."""
+
+    __slots__ = ("__weakref__", "_content", "_disk", "_number", "_open", "path")
+
+    def __init__(self, disk: MemoryDisk, path: str, content: Content, number: int) -> None:
+        self.path = path
+        self._number = number
+        self._disk = disk
+        self._content = content
+        self._open = True
+        content.opened += 1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not been closed, nor the process killed."""
+        return self._open
+
+    def size(self) -> int:
+        return len(self._use().data)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        content = self._use(position)
+        self._disk.check("read", self.path)
+        content.cold = False
+        return bytes(content.data[position : position + size])
+
+    def write_at(self, position: int, pieces: Sequence[Buffer]) -> int:
+        self._use(position)
+        return write_pieces(self._pwritev, position, pieces, self.path)
+
+    def _pwritev(self, pieces: Sequence[Buffer], position: int) -> int:
+        """Write as the system call does, which refuses more than ``IOV_MAX`` pieces."""
+        content = self._use(position)
+        self._disk.check("write", self.path)
+        if len(pieces) > IOV_MAX:
+            raise os_error(errno.EINVAL, self.path)
+        total = 0
+        for piece in pieces:
+            if piece:
+                self._disk.write(content, self.path, position + total, piece)
+                total += len(piece)
+        return total
+
+    def truncate(self, size: int) -> None:
+        content = self._use(size)
+        self._disk.check("write", self.path)
+        self._disk.resize(content, self.path, size)
+
+    def allocate(self, size: int) -> None:
+        self._disk.reserve(self._use(size), self.path, size)
+
+    def is_cached(self, position: int, size: int) -> bool:
+        return not self._use(position).cold
+
+    def read_cached(self, position: int, size: int) -> bytes | None:
+        if not self.is_cached(position, size):
+            return None
+        data = self.read_at(position, size)
+        return data if len(data) == size else None
+
+    def sync(self) -> None:
+        content = self._use()
+        try:
+            self._disk.check("sync", self.path)
+        except OSError:
+            content.sync_fails()
+            raise
+        content.sync()
+
+    def descriptor(self) -> int | None:
+        return None
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._content.opened -= 1
+            self._disk.closed(self._number, self._content)
+
+    __del__ = close  # as the real one: its last holder may be an answer that is still being sent
+
+    def _use(self, position: int = 0) -> Content:
+        if not self._open:
+            raise os_error(errno.EBADF, self.path)
+        if position < 0:
+            raise os_error(errno.EINVAL, self.path)
+        return self._content

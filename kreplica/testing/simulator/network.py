@@ -1,0 +1,270 @@
+"""The network between simulated hosts: delays, order, partitions, slow links, lost connections.
+
+A partition (``cut``) does what it does to TCP: nothing is lost that was sent, it waits until the link is whole again
+and arrives after a retransmission; a connection on which data waits for too long fails.  Half-open connections come
+from ``drop_connections(one_way=True)`` and from hosts that lose power.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+from weakref import WeakSet
+
+from kreplica.testing.simulator.scheduler import Call, Process, Scheduler
+from kreplica.testing.simulator.sockets import LOOPBACK_NAMES, Address, Segment, SimulatedSocket
+
+ANY_INTERFACE = ("", "0.0.0.0", "::")
+FIRST_EPHEMERAL_PORT, LAST_EPHEMERAL_PORT = 32768, 60999
+FIRST_DESCRIPTOR = 1_000_000
+RETRANSMISSION_DELAY_S_MAX = 1.0
+# Linux gives up after 15 retransmissions of data (tcp_retries2) and 6 of a SYN (tcp_syn_retries).
+DATA_TIMEOUT_S = 924.6
+CONNECT_TIMEOUT_S = 127.0
+SYN_RETRY_S = 1.0
+LATE_S_MAX = 15.0
+
+
+@dataclass(slots=True)
+class Link:
+    """One direction between two hosts.
+
+    :param latency_s: least and greatest delay of a segment.
+    :param bytes_per_s: None for no limit; otherwise segments of all connections queue up for the link.
+    :param late_chance: that a segment is lost and sent again, so that all behind it on its connection waits: mostly
+        for a second or two, at times for up to ``LATE_S_MAX``.
+    """
+
+    latency_s: tuple[float, float]
+    bytes_per_s: float | None = None
+    late_chance: float = 0.0
+    cut: bool = False
+    free_at_s: float = 0.0
+
+
+class Network:
+    """All hosts, who listens where, and the links between them.
+
+    :param random: of its own, so that what hosts draw does not change what the network does.
+    """
+
+    def __init__(self, scheduler: Scheduler, random: Random) -> None:
+        self.random = random
+        self.latency_s = (0.000_1, 0.001)
+        self.loopback_latency_s = (0.000_01, 0.000_05)
+        self._scheduler = scheduler
+        self._process = Process("network")
+        self._hosts: dict[str, int] = {}
+        self._links: dict[tuple[str, str], Link] = {}
+        self._listening: dict[tuple[str, int], SimulatedSocket] = {}
+        self._holding: dict[SimulatedSocket, Call] = {}
+        self._sockets: dict[str, WeakSet[SimulatedSocket]] = {}
+        self._sockets_count = 0
+
+    # --- faults and conditions ---
+
+    def link(self, source: str, destination: str) -> Link:
+        """The link in that direction, to be read or changed."""
+        link = self._links.get((source, destination))
+        if link is None:
+            latency_s = self.loopback_latency_s if source == destination else self.latency_s
+            link = self._links[source, destination] = Link(latency_s)
+        return link
+
+    def slow(self, a: str, b: str, latency_s: tuple[float, float], bytes_per_s: float | None = None) -> None:
+        """Set delay and throughput of both directions."""
+        for link in (self.link(a, b), self.link(b, a)):
+            link.latency_s, link.bytes_per_s = latency_s, bytes_per_s
+
+    def cut(self, a: str, b: str, one_way: bool = False) -> None:
+        """Let nothing more pass from ``a`` to ``b``, nor back unless it is ``one_way``."""
+        self.link(a, b).cut = True
+        if not one_way:
+            self.link(b, a).cut = True
+
+    def isolate(self, host: str) -> None:
+        """Cut a host off from all others."""
+        for other in self._hosts:
+            if other != host:
+                self.cut(host, other)
+
+    def heal(self, a: str | None = None, b: str | None = None) -> None:
+        """Undo ``cut`` and ``isolate``: between two hosts, of one, or (without names) everywhere."""
+        for ends, link in self._links.items():
+            if (a is None or a in ends) and (b is None or b in ends):
+                link.cut = False
+        for sender in list(self._holding):
+            if not self.is_cut(sender.host, sender.destination):
+                self._release(sender)
+
+    def is_cut(self, source: str, destination: str) -> bool:
+        """Whether nothing passes in that direction."""
+        link = self._links.get((source, destination))
+        return link is not None and link.cut
+
+    def drop_connections(self, a: str, b: str, one_way: bool = False) -> None:
+        """Reset all connections between two hosts.
+
+        :param one_way: only ``a`` notices; ``b`` holds a half-open connection until it sends something.
+        """
+        for connection in self.connections(a, b):
+            connection.reset(errno.ECONNRESET)
+            if connection.peer is not None and not one_way:
+                connection.peer.reset(errno.ECONNRESET)
+
+    def connections(self, a: str, b: str) -> list[SimulatedSocket]:
+        """The ends at ``a`` of the connections with ``b``, in the order of their making."""
+        sockets = sorted(self._sockets.get(a, ()), key=lambda each: each.number)
+        return [each for each in sockets if each.connected and not each.closed and each.destination == b]
+
+    # --- for reactors ---
+
+    def add_host(self, name: str) -> None:
+        """Make the name known; again does nothing."""
+        self._hosts.setdefault(name, FIRST_EPHEMERAL_PORT)
+
+    def knows(self, name: str) -> bool:
+        """Whether it resolves."""
+        return name in self._hosts or name in LOOPBACK_NAMES
+
+    def socket(self, host: str) -> SimulatedSocket:
+        """A new socket on a host."""
+        self._sockets_count += 1
+        made = SimulatedSocket(self, FIRST_DESCRIPTOR + self._sockets_count, host)
+        self._sockets.setdefault(host, WeakSet()).add(made)
+        return made
+
+    # --- for sockets ---
+
+    def bind(self, which: SimulatedSocket, address: Address) -> Address:
+        """:raise OSError: ``EADDRINUSE`` or ``EADDRNOTAVAIL``."""
+        interface, port = address
+        if interface not in (*ANY_INTERFACE, *LOOPBACK_NAMES, which.host):
+            raise OSError(errno.EADDRNOTAVAIL, f"{interface} is not an address of {which.host}")
+        if not port:
+            port = self._ephemeral_port(which.host)
+        elif (which.host, port) in self._listening:
+            raise OSError(errno.EADDRINUSE, f"port {port} of {which.host} is in use")
+        return ("0.0.0.0" if interface in ANY_INTERFACE else interface), port
+
+    def listen(self, which: SimulatedSocket) -> None:
+        """Send connections to its port there."""
+        self._listening[which.host, which.local[1]] = which
+
+    def stop_listening(self, which: SimulatedSocket) -> None:
+        """Refuse connections to its port."""
+        if self._listening.get((which.host, which.local[1])) is which:
+            del self._listening[which.host, which.local[1]]
+
+    def connect(self, client: SimulatedSocket, address: Address) -> int:
+        """Begin a handshake.
+
+        :return: an errno, ``EINPROGRESS`` if all is well.
+        """
+        name, port = address
+        loopback = name in LOOPBACK_NAMES
+        target = client.host if loopback else name
+        if target not in self._hosts:
+            return errno.EHOSTUNREACH
+        if not client.local[1]:
+            source = name if loopback else client.host
+            client.local = (source, self._ephemeral_port(client.host))
+        client.connecting = True
+        client.go_to(target)
+        self.transmit(client, 0, self._arrive_syn, client, port, loopback)
+        return errno.EINPROGRESS
+
+    def transmit(
+        self, sender: SimulatedSocket, size: int, arrival: Callable[..., None], *args: Any, acknowledges: bool = False
+    ) -> None:
+        """Let something arrive at the other end of the sender's connection, after all that was sent before it.
+
+        :param size: in bytes; 0 for what carries no data.
+        :param acknowledges: whether it only tells the other end what has been read.
+        """
+        if sender.held or sender.link.cut:
+            sender.held.append(Segment(size, arrival, args, acknowledges))
+            if sender not in self._holding:
+                timeout_s = CONNECT_TIMEOUT_S if sender.connecting else DATA_TIMEOUT_S
+                self._holding[sender] = self._scheduler.post(self._process, timeout_s, self._give_up, sender)
+        else:
+            self._send(sender, size, arrival, args)
+
+    def _send(
+        self,
+        sender: SimulatedSocket,
+        size: int,
+        arrival: Callable[..., None],
+        args: tuple[Any, ...],
+        delay_s: float = 0.0,
+    ) -> None:
+        link = sender.link
+        leaves_s = self._scheduler.now_s
+        if link.bytes_per_s is not None:
+            link.free_at_s = leaves_s = max(link.free_at_s, leaves_s) + size / link.bytes_per_s
+        least_s, most_s = link.latency_s
+        arrives_s = leaves_s + least_s + (most_s - least_s) * self.random.random() + delay_s
+        if link.late_chance and self.random.random() < link.late_chance:
+            arrives_s += LATE_S_MAX ** self.random.random()
+        if arrives_s < sender.last_arrival_s:
+            arrives_s = sender.last_arrival_s
+        sender.last_arrival_s = arrives_s
+        self._scheduler.post_at(self._process, arrives_s, arrival, args)
+
+    def _release(self, sender: SimulatedSocket) -> None:
+        self._holding.pop(sender).cancel()
+        held = list(sender.held)
+        sender.held.clear()
+        extra_s = self.random.uniform(0.0, RETRANSMISSION_DELAY_S_MAX)
+        for segment in held:
+            self._send(sender, segment.size, segment.arrival, segment.args, extra_s)
+
+    def _give_up(self, sender: SimulatedSocket) -> None:
+        del self._holding[sender]
+        unanswered = sender.peer if all(segment.acknowledges for segment in sender.held) else sender
+        sender.held.clear()
+        if unanswered is not None:
+            unanswered.reset(errno.ETIMEDOUT)
+
+    # --- the handshake ---
+
+    def _arrive_syn(self, client: SimulatedSocket, port: int, loopback: bool) -> None:
+        target = client.destination
+        listener = self._listening.get((target, port))
+        if listener is not None and listener.local[0] in LOOPBACK_NAMES and not loopback:
+            listener = None
+        if listener is not None and len(listener.backlog) >= listener.backlog_max:
+            self._scheduler.post(self._process, SYN_RETRY_S, self._arrive_syn, client, port, loopback)
+            return
+        server = self.socket(target)
+        server.local = (client.remote[0] if client.remote else target, port)
+        server.remote = client.local
+        server.go_to(client.host)
+        server.peer = client
+        if listener is None:
+            self.transmit(server, 0, client.reset, errno.ECONNREFUSED)
+        else:
+            self.transmit(server, 0, self._arrive_syn_ack, client, server, listener)
+
+    def _arrive_syn_ack(self, client: SimulatedSocket, server: SimulatedSocket, listener: SimulatedSocket) -> None:
+        if client.closed:
+            return
+        self.transmit(client, 0, self._arrive_ack, server, listener)
+        client.establish(server)
+
+    def _arrive_ack(self, server: SimulatedSocket, listener: SimulatedSocket) -> None:
+        server.connected = True
+        if listener.closed:
+            server.abort()
+        else:
+            listener.enqueue(server)
+
+    def _ephemeral_port(self, host: str) -> int:
+        port = self._hosts[host]
+        while (host, port) in self._listening:
+            port = port + 1 if port < LAST_EPHEMERAL_PORT else FIRST_EPHEMERAL_PORT
+        self._hosts[host] = port + 1 if port < LAST_EPHEMERAL_PORT else FIRST_EPHEMERAL_PORT
+        return port

@@ -1,0 +1,360 @@
+"""TCP sockets of simulated hosts: what a kernel keeps of a connection, under the interface of ``socket.socket``.
+
+Twisted's own transports run on these unchanged.  Bytes sent travel over ``kreplica.testing.simulator.network``; at most
+``WINDOW_BYTES`` of one direction are on the way or unread, so a reader that does not read stops its sender.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kreplica.runtime.disk import Buffer
+
+if TYPE_CHECKING:
+    from kreplica.testing.simulator.network import Network
+
+WINDOW_BYTES = 256 * 1024
+SEGMENT_BYTES_MAX = 64 * 1024
+# What is longer than a packet often comes in pieces, what is not hardly ever; both are read in pieces as often.
+PACKET_BYTES = 1448
+SPLIT_CHANCE = 0.25
+PACKET_SPLIT_CHANCE = 0.03
+MSG_MORE = int(socket.MSG_MORE)
+ABORT_ON_CLOSE = struct.pack("ii", 1, 0)
+LOOPBACK_NAMES = ("127.0.0.1", "localhost")
+
+Address = tuple[str, int]
+
+
+class Segment(NamedTuple):
+    """What waits at a link that is cut.
+
+    :param size: in bytes; 0 for what carries no data.
+    :param acknowledges: whether it only says what has been read: then it is the other end that waits for an answer.
+    """
+
+    size: int
+    arrival: Callable[..., None]
+    args: tuple[Any, ...]
+    acknowledges: bool
+
+
+class SimulatedSocket:
+    """One end of a connection, or a listening socket.
+
+    :param number: what ``fileno`` says; no descriptor of the operating system.
+    :param host: the name of the host it is on.
+    """
+
+    def __init__(self, network: Network, number: int, host: str) -> None:
+        self.network = network
+        self.host = host
+        self.link = network.link(host, host)
+        self.local: Address = ("0.0.0.0", 0)
+        self.remote: Address | None = None
+        self.destination = host
+        self.peer: SimulatedSocket | None = None
+        self.connected = False
+        self.connecting = False
+        self.backlog_max = 0
+        self.backlog: deque[SimulatedSocket] = deque()
+        self.on_ready: Callable[[], None] | None = None
+        # The last moment for which something was put on the way to the peer: nothing overtakes within a connection.
+        self.last_arrival_s = 0.0
+        self.held: deque[Segment] = deque()
+        self.number = number
+        self.closed = False
+        # Closed is what the program did to it; gone is a connection that this kernel knows nothing of any more.
+        self._gone = False
+        self._error = 0
+        self._inbox = bytearray()
+        self._corked: list[bytes] = []
+        self._end_received = False
+        self._end_sent = False
+        self._outstanding_bytes = 0
+        self._blocked = False
+        self._abort_on_close = False
+        self._options: dict[tuple[int, int], int] = {}
+
+    def go_to(self, host: str) -> None:
+        """The other end is, or will be, on that host."""
+        self.destination = host
+        self.link = self.network.link(self.host, host)
+
+    # --- what socket.socket has ---
+
+    def fileno(self) -> int:
+        return -1 if self.closed else self.number
+
+    def setblocking(self, flag: bool) -> None:
+        """Nothing here ever blocks."""
+
+    def setsockopt(self, level: int, option: int, value: int | bytes) -> None:
+        if (level, option) == (socket.SOL_SOCKET, socket.SO_LINGER):
+            self._abort_on_close = value == ABORT_ON_CLOSE
+        elif isinstance(value, int):
+            self._options[level, option] = value
+
+    def getsockopt(self, level: int, option: int) -> int:
+        if (level, option) == (socket.SOL_SOCKET, socket.SO_ERROR):
+            number, self._error = self._error, 0
+            return number
+        return self._options.get((level, option), 0)
+
+    def bind(self, address: Address) -> None:
+        self.local = self.network.bind(self, address)
+
+    def listen(self, backlog: int) -> None:
+        self.backlog_max = backlog
+        self.network.listen(self)
+
+    def accept(self) -> tuple[SimulatedSocket, Address]:
+        self._check_open()
+        if not self.backlog:
+            raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
+        accepted = self.backlog.popleft()
+        assert accepted.remote is not None
+        return accepted, accepted.remote
+
+    def connect_ex(self, address: Address) -> int:
+        if self.connected:
+            return errno.EISCONN
+        if self.connecting:
+            return errno.EALREADY
+        self.remote = address
+        return self.network.connect(self, address)
+
+    def getsockname(self) -> Address:
+        self._check_open()
+        return self.local
+
+    def getpeername(self) -> Address:
+        self._check_open()
+        if self.remote is None:
+            raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+        return self.remote
+
+    def send(self, data: Buffer, flags: int = 0) -> int:
+        if self.closed or self._error or self._end_sent or self.peer is None:
+            self._check_open()
+            if self._error:
+                raise self._take_error()
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+        room = WINDOW_BYTES - self._outstanding_bytes
+        size = len(data)
+        if size >= room:
+            self._blocked = True
+            if room <= 0:
+                raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
+            data, size = memoryview(data)[:room], room
+        else:
+            self._blocked = False
+        self._outstanding_bytes += size
+        if flags & MSG_MORE and not self._blocked:
+            self._corked.append(bytes(data))
+        elif self._corked:
+            self._corked.append(bytes(data))
+            self._uncork()
+        else:
+            self._transmit(bytes(data))
+        return size
+
+    def sendmsg(self, buffers: Sequence[Buffer], ancillary: Sequence[Any] = (), flags: int = 0) -> int:
+        return self.send(b"".join(buffers), flags)
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        size = self._readable_bytes(size)
+        inbox = self._inbox
+        data = bytes(inbox) if size == len(inbox) else bytes(inbox[:size])
+        self._consume(size)
+        return data
+
+    def recv_into(self, buffer: bytearray | memoryview, size: int = 0, flags: int = 0) -> int:
+        size = self._readable_bytes(size or len(buffer))
+        buffer[:size] = self._inbox[:size]
+        self._consume(size)
+        return size
+
+    def recvmsg_into(
+        self, buffers: Sequence[bytearray | memoryview], ancillary_size: int = 0, flags: int = 0
+    ) -> tuple[int, list[Any], int, Address | None]:
+        size = self._readable_bytes(sum(map(len, buffers)))
+        start = 0
+        for buffer in buffers:
+            piece = self._inbox[start : min(start + len(buffer), size)]
+            memoryview(buffer)[: len(piece)] = piece
+            start += len(piece)
+        self._consume(size)
+        return size, [], 0, self.remote
+
+    def shutdown(self, how: int) -> None:
+        self._check_open()
+        if how != socket.SHUT_RD and self.connected and not self._end_sent and not self._gone:
+            self._uncork()
+            self._end_sent = True
+            self.network.transmit(self, 0, self._other().arrive_end)
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self.on_ready = None
+        if self.backlog_max:
+            self.network.stop_listening(self)
+            for waiting in self.backlog:
+                waiting.abort()
+        if self.connected and not self._gone:
+            self._uncork()
+            if self._abort_on_close or self._inbox:
+                self.network.transmit(self, 0, self._other().arrive_reset)
+            elif not self._end_sent:
+                self._end_sent = True
+                self.network.transmit(self, 0, self._other().arrive_end)
+
+    def abort(self) -> None:
+        """Close it with a reset instead of an orderly end."""
+        self._abort_on_close = True
+        self.close()
+
+    # --- readiness, as epoll would tell it ---
+
+    @property
+    def readable(self) -> bool:
+        return bool(self._inbox or self._end_received or self._error or self.backlog)
+
+    @property
+    def writable(self) -> bool:
+        return bool(self._error or (self.connected and (self._outstanding_bytes < WINDOW_BYTES or self._end_sent)))
+
+    @property
+    def failed(self) -> bool:
+        """A reset or a failed connect is waiting to be noticed."""
+        return bool(self._error)
+
+    # --- what arrives from the network ---
+
+    def arrive(self, data: bytes) -> None:
+        """Bytes from the peer; who knows nothing of the connection answers with a reset."""
+        if self.closed or self._gone:
+            self.network.transmit(self, 0, self._other().arrive_reset)
+            return
+        self._inbox += data
+        if self.on_ready is not None:
+            self.on_ready()
+
+    def arrive_end(self) -> None:
+        """The peer sends no more."""
+        self._end_received = True
+        self._ready()
+
+    def arrive_reset(self) -> None:
+        """The peer knows of no such connection, or does not want it."""
+        self.reset(errno.ECONNRESET)
+
+    def arrive_credit(self, size: int) -> None:
+        """The peer has read so many bytes."""
+        self._outstanding_bytes -= size
+        self._blocked = False
+        self._ready()
+
+    def establish(self, peer: SimulatedSocket) -> None:
+        """The handshake is done, as far as this end can tell."""
+        self.peer = peer
+        self.connecting = False
+        self.connected = True
+        self._ready()
+
+    def enqueue(self, connection: SimulatedSocket) -> None:
+        """A connection for this listening socket to accept."""
+        self.backlog.append(connection)
+        self._ready()
+
+    def reset(self, number: int) -> None:
+        """The connection is gone at this end: the next use says ``number``."""
+        self._gone = True
+        self.held.clear()
+        if not self._error and not self.closed:
+            self._error = number
+            self.connecting = False
+            self._ready()
+
+    def vanish(self) -> None:
+        """The host is gone without a word; only an answer to what is sent here later can tell."""
+        self.closed = self._gone = True
+        self.on_ready = None
+        self.held.clear()
+        if self.backlog_max:
+            self.network.stop_listening(self)
+            for waiting in self.backlog:
+                waiting.vanish()
+
+    # --- inside ---
+
+    def _uncork(self) -> None:
+        """Put on its way what the program held back to share its packets with what comes behind (``MSG_MORE``)."""
+        corked, self._corked = self._corked, []
+        if corked:
+            self._transmit(b"".join(corked))
+
+    def _transmit(self, data: bytes) -> None:
+        """Put bytes on their way to the peer, at times in several segments."""
+        network, arrive = self.network, self._other().arrive
+        while data:
+            size = len(data)
+            together = _taken_together(size if size < SEGMENT_BYTES_MAX else SEGMENT_BYTES_MAX, network.random)
+            network.transmit(self, together, arrive, data[:together])
+            data = data[together:]
+
+    def _readable_bytes(self, size: int) -> int:
+        """How much of what is there a read may take."""
+        available = len(self._inbox)
+        if available and not self.closed:
+            return _taken_together(size if size < available else available, self.network.random)
+        self._check_open()
+        if self._error:
+            raise self._take_error()
+        if not self._end_received:
+            raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
+        return 0
+
+    def _consume(self, size: int) -> None:
+        del self._inbox[:size]
+        if size and self.peer is not None:
+            self.peer._read_by_peer(self, size)
+
+    def _read_by_peer(self, reader: SimulatedSocket, size: int) -> None:
+        # Only a sender that waits for room, or cannot be told now, is worth an event.
+        if self._blocked or reader.held or reader.link.cut:
+            self.network.transmit(reader, 0, self.arrive_credit, size, acknowledges=True)
+        else:
+            self._outstanding_bytes -= size
+
+    def _other(self) -> SimulatedSocket:
+        assert self.peer is not None
+        return self.peer
+
+    def _ready(self) -> None:
+        if self.on_ready is not None:
+            self.on_ready()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    def _take_error(self) -> OSError:
+        number = self._error
+        return OSError(number, os.strerror(number))
+
+
+def _taken_together(size: int, random: Random) -> int:
+    """How much of what could be sent or read at once is: at times less, as TCP has it."""
+    if random.random() < (PACKET_SPLIT_CHANCE if size <= PACKET_BYTES else SPLIT_CHANCE):
+        return random.randint(1, size)
+    return size

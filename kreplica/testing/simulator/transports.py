@@ -1,0 +1,102 @@
+"""Twisted's own ports, connectors and client connections, with sockets and names of the simulation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet import tcp
+from twisted.internet.address import IPv4Address
+from twisted.internet.interfaces import IHostnameResolver, IHostResolution
+from zope.interface import implementer
+
+from kreplica.testing.simulator.network import Network
+
+if TYPE_CHECKING:
+    from kreplica.testing.simulator.reactor import SimulatedReactor
+
+
+class SimulatedPort(tcp.Port):
+    """A stock port that listens on a simulated host."""
+
+    simulated: SimulatedReactor
+
+    def __init__(self, port: int, factory: Any, backlog: int, interface: str, reactor: SimulatedReactor) -> None:
+        self.simulated = reactor
+        super().__init__(port, factory, backlog, interface, reactor)
+
+    def createInternetSocket(self) -> Any:
+        return self.simulated.new_socket()
+
+    def doRead(self) -> None:
+        # The stock one asks the operating system about descriptors, which these are not.
+        connection: Any
+        connection, address = self.socket.accept()
+        self.simulated.adopt(connection)
+        try:
+            protocol = self.factory.buildProtocol(IPv4Address("TCP", *address))  # type: ignore[union-attr]
+            if protocol is None:
+                connection.close()
+                return
+            number = self.sessionno
+            self.sessionno += 1
+            protocol.makeConnection(self.transport(connection, protocol, address, self, number, self.simulated))
+        except Exception:
+            self.simulated.log_failure()  # as on the real reactor, the port goes on listening
+
+
+class SimulatedClient(tcp.Client):
+    """A stock client connection from a simulated host."""
+
+    connector: SimulatedConnector
+
+    def createInternetSocket(self) -> Any:
+        return self.connector.simulated.new_socket()
+
+
+class SimulatedConnector(tcp.Connector):
+    """A stock connector on a simulated host."""
+
+    def __init__(
+        self, host: str, port: int, factory: Any, timeout: float, bindAddress: Any, reactor: SimulatedReactor
+    ) -> None:
+        self.simulated = reactor
+        super().__init__(host, port, factory, timeout, bindAddress, reactor)
+
+    def _makeTransport(self) -> tcp.Client:
+        return SimulatedClient(  # type: ignore[no-untyped-call]
+            self.host, self.port, self.bindAddress, self, self.simulated
+        )
+
+
+@implementer(IHostResolution)
+class Resolution:
+    """A host name that is looked up: it is its own address."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def cancel(self) -> None:
+        """Too late, always."""
+
+
+@implementer(IHostnameResolver)
+class NameResolver:
+    """Names of hosts are their addresses; other names have none."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    def resolveHostName(
+        self,
+        resolutionReceiver: Any,
+        hostName: str,
+        portNumber: int = 0,
+        addressTypes: Any = None,
+        transportSemantics: str = "TCP",
+    ) -> Any:
+        resolution = Resolution(hostName)
+        resolutionReceiver.resolutionBegan(resolution)
+        if self._network.knows(hostName):
+            resolutionReceiver.addressResolved(IPv4Address("TCP", hostName, portNumber))
+        resolutionReceiver.resolutionComplete()
+        return resolution

@@ -1,0 +1,99 @@
+"""Producers to whom less is promised, on a topic of their own: one with ``acks=1``, one that is not idempotent.
+
+What the first is told may be lost, what the second sends may be there twice; readers must agree all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kreplica.model import TopicPartition
+from kreplica.testing.anomalies import Expectations, report
+from kreplica.testing.clients.idempotent_producer import IdempotentProducer, Load
+from kreplica.testing.clients.tailing_consumer import TailingConsumer
+from kreplica.testing.cluster.state import is_all_committed, is_in_sync
+from kreplica.testing.histories.record_history import History, check_nothing_lost
+
+if TYPE_CHECKING:
+    from kreplica.testing.storms.replicated_run import ReplicatedRun
+
+TOPIC = "loose"
+ONE_REPLICA, TWICE = 0, 1
+"""Its partitions: acknowledged by the leader alone; maybe written twice."""
+
+INTERVAL_S = 0.5
+VALUE_SIZE_MAX = 150
+LATEST = -1
+
+LOADS = {
+    ONE_REPLICA: Load(TOPIC, [ONE_REPLICA], 1, INTERVAL_S, value_size_max=VALUE_SIZE_MAX),
+    TWICE: Load(TOPIC, [TWICE], interval_s=INTERVAL_S, value_size_max=VALUE_SIZE_MAX, idempotent=False),
+}
+EXPECTATIONS = {ONE_REPLICA: Expectations(kept=False), TWICE: Expectations(written_once=False)}
+
+
+class LooseClients:
+    """A producer and a consumer for each of the two partitions.
+
+    :ivar keys: the partitions; ``histories`` what the clients of each were told.
+    """
+
+    def __init__(self, run: ReplicatedRun, replicas: int, configs: Mapping[str, str]) -> None:
+        self._run = run
+        cluster = run.cluster
+        self.keys = [TopicPartition(TOPIC, partition) for partition in LOADS]
+        admin = cluster.client()
+        cluster.run_until(admin.create_topic(TOPIC, len(LOADS), configs, replication_factor=replicas))
+        cluster.run_until(admin.close())
+        self.histories = [History(key.partition + 1, lambda: cluster.simulation.now_s) for key in self.keys]
+        for key, history in zip(self.keys, self.histories, strict=True):
+            run.invariants.add(key, history if key.partition == TWICE else None)
+        self._producers = [self._producer(key) for key in self.keys]
+        self._consumers = [self._consumer(key) for key in self.keys]
+
+    def _producer(self, key: TopicPartition) -> IdempotentProducer:
+        client = self._run.cluster.leader_client(*key, name=TOPIC)
+        runtime = self._run.cluster.simulation.host(TOPIC).runtime
+        producer = IdempotentProducer(runtime, client, LOADS[key.partition], self.histories[key.partition])
+        producer.start()
+        return producer
+
+    def _consumer(self, key: TopicPartition) -> TailingConsumer:
+        client = self._run.cluster.leader_client(*key, name=TOPIC)
+        consumer = TailingConsumer(client.reactor, client, *key, self.histories[key.partition])
+        consumer.start()
+        return consumer
+
+    @property
+    def hosts(self) -> list[str]:
+        return [TOPIC]
+
+    @property
+    def committed_ends(self) -> dict[TopicPartition, int]:
+        return {key: self._run.invariants.committed[key].end_offset for key in self.keys}
+
+    def converge(self) -> None:
+        cluster = self._run.cluster
+        for key, producer, consumer in zip(self.keys, self._producers, self._consumers, strict=True):
+            cluster.run_until(lambda key=key: is_in_sync(cluster, key), timeout_s=180.0)
+            cluster.run_until(producer.finish(), timeout_s=300.0)
+            cluster.run_until(lambda key=key: is_all_committed(cluster, key), timeout_s=120.0)
+            client = cluster.leader_client(*key, name=TOPIC)
+            end = cluster.run_until(client.find_offset(*key, LATEST))
+            cluster.run_until(client.close())
+            cluster.run_until(lambda consumer=consumer, end=end: consumer.position >= end, timeout_s=120.0)
+            cluster.run_until(consumer.finish(), timeout_s=120.0)
+            self._check(key)
+
+    def _check(self, key: TopicPartition) -> None:
+        cluster, history = self._run.cluster, self.histories[key.partition]
+        report(history.told, EXPECTATIONS[key.partition]).check()
+        client = cluster.leader_client(*key, name=TOPIC)
+        records = cluster.run_until(client.read_all(*key), timeout_s=120.0)
+        cluster.run_until(client.close())
+        assert [record.offset for record in records] == list(range(len(records))), f"{key} has holes"
+        check_nothing_lost(records, history.seen[key.partition], f"read in {key}")
+        if key.partition == TWICE:
+            check_nothing_lost(records, history.acked[key.partition], f"acknowledged in {key}")
+        cluster.wait_replicas_end(key, len(records))

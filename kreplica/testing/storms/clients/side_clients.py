@@ -1,0 +1,75 @@
+"""Clients of one partition in one of its lives: they speak to nobody when that is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.testing.clients.leader_client import LeaderClient
+from kreplica.testing.clients.tailing_consumer import TailingConsumer
+from kreplica.testing.clients.wire_client import records_of
+from kreplica.testing.histories.record_history import Listener
+
+WAIT_MS = 2000
+EARLIEST = -2
+
+
+class OverError(KafkaError):
+    """The partition is gone, whatever stands in its place now."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "that partition is gone")
+
+
+class SideClient(LeaderClient):
+    """Asks for the leader of a partition, and looks whether it is still the same partition.
+
+    :ivar lives: whether it is.
+    """
+
+    lives: Callable[[], bool]
+
+    async def _find_leader(self) -> tuple[str, int]:
+        address = await super()._find_leader()
+        if not self.lives():
+            raise OverError
+        return address
+
+
+class SideConsumer(TailingConsumer):
+    """Reads by the topic's id, with the epoch of the leader that it found.
+
+    So it is never given records of another topic of that name, nor of a partition that was added again.
+
+    :param may_begin_later: whether the log's start may have moved.
+    """
+
+    def __init__(
+        self,
+        client: SideClient,
+        topic_id: UUID,
+        topic: str,
+        partition: int,
+        history: Listener,
+        may_begin_later: Callable[[], bool],
+    ) -> None:
+        super().__init__(client.reactor, client, topic, partition, history)
+        self._side = client
+        self._topic_id = topic_id
+        self._may_begin_later = may_begin_later
+
+    async def _read(self) -> None:
+        client = self._side
+        await client.connection()
+        row = await client.fetch_row(
+            self._topic_id, self._partition, self.position, wait_ms=WAIT_MS, leader_epoch=client.leader_epoch
+        )
+        if row["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE and self._may_begin_later():
+            self.position = await client.list_offset(self._topic, self._partition, EARLIEST)
+            self._history.sought(self._partition, self.position, client.client_id)
+            return
+        records = records_of(row, self.position)
+        if records:
+            self._history.read(self._partition, records, client.client_id)
+            self.position = records[-1].offset + 1

@@ -1,0 +1,24 @@
+"""Support code for kreplica's own tests and benchmarks; not part of the installed package.
+
+Clusters of real processes:
+
+* ``process_cluster`` several broker processes: start here
+* ``server_process`` one ``twistd kreplica`` process; ``broker_process`` and ``standalone`` two kinds of it
+* ``coordinator`` kreplica's own coordinator as a process; ``real_zookeeper`` ZooKeeper from the jars that PySpark ships
+* ``links`` the interface for cutting and slowing connections; ``proxy`` implements it with TCP proxies,
+  ``namespaces`` with network namespaces of the kernel
+* ``outside_clients`` a producer and a reader built on librdkafka; ``blocking_client`` single blocking requests
+* ``replica_files`` compares the replicas of a partition byte by byte
+
+Scenes in one process:
+
+* ``real_reactor`` runs coroutines on the process's real reactor under pytest
+* ``broker_scene`` a broker and a client; ``zookeeper_scene`` ZooKeeper clients and their connections
+* ``controller_scene`` a controller with scripted brokers
+* ``consumer_member`` a member of a KIP-848 group; ``planner`` an administrator that creates reassignment plans
+* ``iterated_clock`` a clock that fires timers one at a time
+
+Mutation score:
+
+* ``mutations`` disables each guard of the product and reports which tests notice
+"""

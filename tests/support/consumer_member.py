@@ -1,0 +1,165 @@
+"""A member of a group of KIP-848, as consumers are: it does what it is told, and says what it owns.
+
+It does nothing by itself: whoever has it lets it send heartbeats between whatever else is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
+from kreplica.testing.clients.coordinator_client import CoordinatorClient, Refused
+from kreplica.testing.clients.group_member import BY_NAME_MAX, by_topic, offset_rows
+from kreplica.wire import messages
+
+JOINING, LEAVING = 0, -1
+REBALANCE_TIMEOUT_MS = 6000
+
+JOINING_AGAIN = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
+"""What a member is told that is to drop everything, and to join again."""
+
+Owned = tuple[UUID, int]
+"""A partition, by its topic's id."""
+
+
+class Owners:
+    """Who owns what, by what the members of one group were told, and did.
+
+    :ivar contradictions: where something had two owners, as sentences.
+    """
+
+    def __init__(self) -> None:
+        self.contradictions: list[str] = []
+        self._owners: dict[Owned, str] = {}
+
+    def now(self, member_id: str, owned: Sequence[Owned]) -> None:
+        """A member owns these from now on, and nothing else."""
+        for partition, owner in list(self._owners.items()):
+            if owner == member_id:
+                del self._owners[partition]
+        for partition in owned:
+            other = self._owners.setdefault(partition, member_id)
+            if other != member_id:
+                self.contradictions.append(f"partition {partition[1]} is owned by two: {other} and {member_id}")
+
+
+class ConsumerMember:
+    """One process's membership.
+
+    :param client: that of the group's coordinator, and of nobody else.
+    :param topics: that it reads.
+    :ivar owned: what it reads, sorted.
+    :ivar epoch: what it was told last, in this membership.
+    :ivar is_slow: it goes on with what it is to give up.
+    :ivar fenced_count: how often it was told to join again.
+    """
+
+    def __init__(
+        self, client: CoordinatorClient, group_id: str, member_id: str, topics: Sequence[str], owners: Owners
+    ) -> None:
+        self.member_id = member_id
+        self.owned: list[Owned] = []
+        self.epoch = JOINING
+        self.is_slow = False
+        self.fenced_count = 0
+        self._client = client
+        self._group_id = group_id
+        self._topics = list(topics)
+        self._owners = owners
+
+    async def heartbeat(self) -> None:
+        """Say all there is to say, and do as is told.
+
+        :raise Refused: what no member can help.
+        """
+        try:
+            answer = (await self._client.ask(messages.CONSUMER_GROUP_HEARTBEAT, self._body(self.epoch))).body
+        except Refused as error:
+            if error.code not in JOINING_AGAIN:
+                raise
+            self.fenced_count += 1
+            self.epoch = JOINING
+            self._own([])
+            return
+        if answer["member_epoch"] < self.epoch:
+            self._owners.contradictions.append(f"{self.member_id} went back to epoch {answer['member_epoch']}")
+        self.epoch = answer["member_epoch"]
+        if answer["assignment"] is not None:
+            rows = answer["assignment"]["topic_partitions"]
+            told = [(row["topic_id"], partition) for row in rows for partition in row["partitions"]]
+            self._own([*told, *(self.owned if self.is_slow else ())])
+
+    async def subscribe(self, topics: Sequence[str]) -> None:
+        """Read other topics than before."""
+        self._topics = list(topics)
+        await self.heartbeat()
+
+    async def leave(self) -> None:
+        """Leave the group, with nothing."""
+        self._own([])
+        await self._client.ask(messages.CONSUMER_GROUP_HEARTBEAT, self._body(LEAVING))
+
+    def die(self) -> None:
+        """It reads nothing any more, and says nothing of that."""
+        self._own([])
+
+    async def commit(self, offsets: Mapping[TopicPartition, int], epoch: int | None = None) -> bool:
+        """Commit how far it has read.
+
+        :param epoch: that it says; None for its own.
+        :return: whether the epoch was that of a member, so that they are committed.
+        """
+        body = {
+            "group_id": self._group_id,
+            "member_id": self.member_id,
+            "generation_id_or_member_epoch": self.epoch if epoch is None else epoch,
+            "topics": offset_rows(offsets),
+        }
+        try:
+            await self._client.ask(messages.OFFSET_COMMIT, body, at_most=BY_NAME_MAX)
+        except Refused as error:
+            if error.code not in (ErrorCode.STALE_MEMBER_EPOCH, *JOINING_AGAIN):
+                raise
+            return False
+        return True
+
+    async def offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """What the group has committed; -1 where it has not."""
+        topics = [{"name": name, "partition_indexes": numbers} for name, numbers in by_topic(partitions).items()]
+        group = {
+            "group_id": self._group_id,
+            "member_id": self.member_id,
+            "member_epoch": self.epoch,
+            "topics": topics,
+        }
+        answer = (await self._client.ask(messages.OFFSET_FETCH, {"groups": [group]}, at_most=BY_NAME_MAX)).body
+        return {
+            TopicPartition(topic["name"], row["partition_index"]): row["committed_offset"]
+            for topic in answer["groups"][0]["topics"]
+            for row in topic["partitions"]
+        }
+
+    async def close(self) -> None:
+        """Close its connection."""
+        await self._client.close()
+
+    def _own(self, owned: Sequence[Owned]) -> None:
+        self.owned = sorted(set(owned))
+        self._owners.now(self.member_id, self.owned)
+
+    def _body(self, epoch: int) -> dict[str, Any]:
+        topic_ids = dict.fromkeys(topic_id for topic_id, _ in self.owned)
+        return {
+            "group_id": self._group_id,
+            "member_id": self.member_id,
+            "member_epoch": epoch,
+            "rebalance_timeout_ms": REBALANCE_TIMEOUT_MS,
+            "subscribed_topic_names": self._topics,
+            "topic_partitions": [
+                {"topic_id": each, "partitions": [number for topic_id, number in self.owned if topic_id == each]}
+                for each in topic_ids
+            ],
+        }

@@ -1,0 +1,328 @@
+"""A controller and brokers that do as they are told by the test: a real coordinator and real connections, virtual time.
+
+scene = ControllerScene(brokers=3)
+scene.start()
+scene.make_topic("orders", {0: (1, 2, 3)})
+scene.brokers[1].kill()
+scene.settle()
+assert scene.state("orders", 0).leader == 2
+
+The scripted brokers register, listen and note every command of the controller; nothing else.  What they are to answer
+the test says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from uuid import UUID
+
+from twisted.internet.defer import Deferred
+
+from kreplica.cluster import documents, znodes
+from kreplica.cluster.uuids import random_uuid
+from kreplica.controller.context import ControllerContext
+from kreplica.controller.controller import Controller
+from kreplica.controller.events import Question
+from kreplica.controller.journal_files import JournalSettings
+from kreplica.controller.journaled import journaled
+from kreplica.controller.surroundings import ControllerConfig, Surroundings
+from kreplica.errors import ErrorCode
+from kreplica.membership.registration import create_persistent_paths
+from kreplica.model import (
+    NO_BROKER_EPOCH,
+    BrokerRegistration,
+    Endpoint,
+    LeaderAndIsr,
+    TopicAssignment,
+    TopicPartition,
+)
+from kreplica.server.bounds import Bounds
+from kreplica.server.listeners import Server
+from kreplica.server.request import HandlerEntry, Request
+from kreplica.testing.simulator.simulation import DATA_DIRECTORY, Host, Simulation
+from kreplica.wire.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from kreplica.zookeeper import Create, SessionExpired, ZooKeeperClient
+from kreplica.zookeeper.embedded.disk_store import DiskStore
+from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+
+T = TypeVar("T")
+
+LISTENER = "PLAINTEXT"
+PORT = 9092
+COORDINATOR = "coordinator:2181"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One command of a controller, as a broker got it."""
+
+    name: str
+    body: dict[str, Any]
+
+    @property
+    def partitions(self) -> dict[TopicPartition, dict[str, Any]]:
+        """What it says of each partition."""
+        return {
+            TopicPartition(topic["topic_name"], row["partition_index"]): row
+            for topic in self.body["topic_states"]
+            for row in topic["partition_states"]
+        }
+
+
+class ScriptedBroker:
+    """One broker id on a host of its own; starts and dies as often as the test likes.
+
+    :ivar told: the commands of this process, in order.
+    :ivar errors: what LeaderAndIsr and StopReplica answer for these partitions.
+    :ivar whole_error: what every command is answered with as a whole.
+    :ivar silent: answer nothing.
+    """
+
+    def __init__(self, host: Host, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self._host = host
+        self._endpoints = (Endpoint(LISTENER, host.name, PORT),)
+        self._client: ZooKeeperClient | None = None
+        self._server: Server | None = None
+        self._previous: tuple[int, bytes] | None = None
+        self.epoch = NO_BROKER_EPOCH
+        self.told: list[Told] = []
+        self.errors: dict[TopicPartition, ErrorCode] = {}
+        self.whole_error = ErrorCode.NONE
+        self.silent = False
+
+    @property
+    def client(self) -> ZooKeeperClient:
+        assert self._client is not None, f"broker {self.broker_id} does not run"
+        return self._client
+
+    async def start(self, *, intact_since: int = NO_BROKER_EPOCH) -> None:
+        """Listen and register; the session of a process that was killed is ended first, as a real broker does."""
+        await self.end_session()
+        runtime = self._host.runtime
+        self.told, self.errors, self.whole_error, self.silent = [], {}, ErrorCode.NONE, False
+        commands = (LEADER_AND_ISR, UPDATE_METADATA, STOP_REPLICA)
+        handlers = {api.key: HandlerEntry.of(api, self._obey) for api in commands}
+        self._server = Server(runtime, handlers, Bounds())
+        self._server.listen(Endpoint(LISTENER, self._host.name, PORT))
+        self._client = ZooKeeperClient(runtime.reactor, COORDINATOR, random=runtime.random, session_timeout_ms=6000)
+        await self._client.start()
+        data = documents.encode_broker(self._registration(intact_since))
+        await self._client.create(znodes.broker_path(self.broker_id), data, ephemeral=True)
+        _, stat = await self._client.get_data(znodes.broker_path(self.broker_id))
+        self.epoch = stat.czxid
+
+    def _registration(self, intact_since: int) -> BrokerRegistration:
+        return BrokerRegistration(self.broker_id, self._endpoints, intact_since=intact_since)
+
+    async def move(self, port: int) -> None:
+        """Listen elsewhere, in the same session: the registration's data changes."""
+        assert self._server is not None
+        self._endpoints = (Endpoint(LISTENER, self._host.name, port),)
+        self._server.listen(self._endpoints[0])
+        data = documents.encode_broker(self._registration(NO_BROKER_EPOCH))
+        await self.client.set_data(znodes.broker_path(self.broker_id), data)
+
+    def kill(self) -> None:
+        """``kill -9``: the session lives on until it expires, or the broker starts again."""
+        self._previous = (self.client.session_id, self.client.session_password)
+        self._client = self._server = None
+        self._host.kill()
+
+    async def end_session(self) -> None:
+        """End the session of the process that was killed."""
+        previous, self._previous = self._previous, None
+        if previous is not None:
+            runtime = self._host.runtime
+            client = ZooKeeperClient(runtime.reactor, COORDINATOR, random=runtime.random, resume=previous)
+            try:
+                await client.start()
+            except SessionExpired:
+                pass
+            await client.close()
+
+    def told_of(self, name: str) -> list[Told]:
+        """The commands of that name."""
+        return [told for told in self.told if told.name == name]
+
+    async def write_isr(self, partition: TopicPartition, isr: tuple[int, ...], *, notify: bool = True) -> None:
+        """Change an in-sync set as a leader does, and tell the controller."""
+        path = znodes.partition_state_path(*partition)
+        data, stat = await self.client.get_data(path)
+        state = documents.decode_partition_state(path, data, stat.version)
+        changed = LeaderAndIsr(state.leader, state.leader_epoch, isr, state.controller_epoch)
+        await self.client.set_data(path, documents.encode_partition_state(changed), stat.version)
+        if notify:
+            parent = f"{znodes.ISR_CHANGE_NOTIFICATION}/{znodes.ISR_CHANGE_PREFIX}"
+            await self.client.create(parent, documents.encode_partitions([partition]), sequence=True)
+
+    def _obey(self, request: Request) -> None:
+        told = Told(request.api.name, request.body)
+        self.told.append(told)
+        if self.silent:
+            return
+        answer: dict[str, Any] = {"error_code": int(self.whole_error)}
+        if told.name != "UpdateMetadata":
+            rows = [
+                {"topic_name": p.topic, "partition_index": p.partition, "error_code": int(self.errors.get(p, 0))}
+                for p in told.partitions
+            ]
+            ids = {topic["topic_name"]: topic.get("topic_id") for topic in told.body["topic_states"]}
+            answer["partition_errors"] = rows
+            answer["topics"] = [
+                {"topic_id": ids[topic], "partition_errors": [row for row in rows if row["topic_name"] == topic]}
+                for topic in ids
+            ]
+        request.answer(answer)
+
+
+class ScriptedController:
+    """A controller on a host of its own; another broker id than those of the scripted brokers.
+
+    :ivar config: how the next start is configured; ``journal`` where it is kept.
+    """
+
+    def __init__(self, host: Host, broker_id: int) -> None:
+        self._host = host
+        self.config = ControllerConfig(broker_id, LISTENER, lambda _: False, 2.0, lambda _: 2, rebalance=False)
+        self.journal: JournalSettings | None = None
+        self._controller: Controller | None = None
+
+    @property
+    def controller(self) -> Controller:
+        assert self._controller is not None, "the controller does not run"
+        return self._controller
+
+    @property
+    def in_office(self) -> bool:
+        """Whether it was elected and has done all that there is to do."""
+        return self._controller is not None and self._controller.active and self._controller.queue.idle
+
+    async def start(self) -> None:
+        runtime = self._host.runtime
+        client = ZooKeeperClient(runtime.reactor, COORDINATOR, random=runtime.random, session_timeout_ms=6000)
+        await client.start()
+        surroundings = Surroundings.real(runtime, client, self.config)
+        self._controller, _ = journaled(surroundings, self.journal)
+        self._controller.start()
+
+    def kill(self) -> None:
+        """``kill -9``: the next controller is elected when the session expires."""
+        self._controller = None
+        self._host.kill()
+
+    @property
+    def host(self) -> Host:
+        return self._host
+
+
+class ControllerScene:
+    """Brokers 1 to N, and controllers 101 and following of which the first is in office after ``start``.
+
+    :param controllers: how many stand for election.
+    """
+
+    def __init__(self, *, brokers: int = 3, controllers: int = 1, seed: int = 1) -> None:
+        self.simulation = Simulation(seed)
+        runtime = self.simulation.host("coordinator").runtime
+        self.coordinator = EmbeddedCoordinator(
+            runtime,
+            DATA_DIRECTORY,
+            port=2181,
+            interface="coordinator",
+            store=DiskStore(DATA_DIRECTORY, runtime.disk, runtime.offload),
+        )
+        host = self.simulation.host
+        self.brokers = {n: ScriptedBroker(host(f"broker-{n}"), n) for n in range(1, brokers + 1)}
+        self.controllers = {n: ScriptedController(host(f"controller-{n}"), n) for n in range(101, 101 + controllers)}
+        operator = host("operator").runtime
+        self.zookeeper = ZooKeeperClient(operator.reactor, COORDINATOR, random=operator.random)
+
+    def start(self) -> None:
+        """Start the coordinator, the brokers and the controllers, and let them come to rest."""
+        self.run(self.coordinator.start())
+        self.run(self.zookeeper.start())
+        self.run(create_persistent_paths(self.zookeeper))
+        for broker in self.brokers.values():
+            self.run(broker.start())
+        for controller in self.controllers.values():
+            self.run(controller.start())
+            self.settle()
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def run(self, work: Awaitable[T] | Deferred[T]) -> Any:
+        """Let events happen until this has ended; what it ended with."""
+        return self.simulation.run_until(work if isinstance(work, (Deferred, Coroutine)) else _awaited(work))
+
+    def until(self, condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
+        self.simulation.run_until(condition, timeout_s)
+
+    def settle(self, seconds: float = 1.0) -> None:
+        """Let so much time pass: whatever has been noticed by now is decided, and all brokers have been told."""
+        self.simulation.run(seconds)
+
+    def await_expiry(self) -> None:
+        """Let so much time pass that the sessions of what was killed are over."""
+        self.simulation.run(15.0)
+
+    @contextmanager
+    def unnoticed(self) -> Iterator[None]:
+        """What happens meanwhile the controllers notice at its end, all at once."""
+        for scripted in self.controllers.values():
+            scripted.host.pause()
+        yield
+        for scripted in self.controllers.values():
+            scripted.host.resume()
+        self.settle()
+
+    # --- the controller ----------------------------------------------------------------------------------------------
+
+    @property
+    def controller(self) -> Controller:
+        """The one that is in office."""
+        for scripted in self.controllers.values():
+            if scripted.in_office:
+                return scripted.controller
+        raise AssertionError("no controller is in office")
+
+    @property
+    def context(self) -> ControllerContext:
+        """What it knows."""
+        context = self.controller.context
+        assert context is not None
+        return context
+
+    def ask(self, question: Question) -> Any:
+        """Put a question to it, and let time pass until it has answered."""
+        return self.run(self.controller.ask(question))
+
+    # --- the cluster -------------------------------------------------------------------------------------------------
+
+    def make_topic(
+        self, name: str, partitions: Mapping[int, tuple[int, ...]], *, topic_id: UUID | None = None
+    ) -> TopicAssignment:
+        """Write a topic's znode, and let the controller start it."""
+        made = topic_id or random_uuid(self.simulation.random)
+        assignment = TopicAssignment(name, made, dict(partitions))
+        self.run(self.zookeeper.multi([Create(znodes.topic_path(name), documents.encode_topic(assignment))]))
+        self.settle()
+        return assignment
+
+    def state(self, topic: str, partition: int) -> LeaderAndIsr:
+        """A partition's state, as ZooKeeper has it."""
+        path = znodes.partition_state_path(topic, partition)
+        data, stat = self.run(self.zookeeper.get_data(path))
+        return documents.decode_partition_state(path, data, stat.version)
+
+    def forget_told(self) -> None:
+        """Forget what brokers were told so far."""
+        for broker in self.brokers.values():
+            broker.told.clear()
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work

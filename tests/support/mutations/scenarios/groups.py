@@ -1,0 +1,131 @@
+"""Members that speak of what is over, and coordinators that do not know what is."""
+
+from __future__ import annotations
+
+from copy import copy
+
+from kreplica.testing.clients.group_member import GroupMember
+from kreplica.testing.clients.transactional_producer import TransactionalProducer
+from kreplica.testing.storms.clients.chain_clients import READERS
+from tests.support.mutations.scenarios.stage import (
+    GROUPS,
+    LEADER,
+    OFFSETS_KEY,
+    SESSION_S,
+    SOURCE_KEY,
+    TARGET_KEY,
+    TRANSACTIONS,
+    Stage,
+    name,
+    stage,
+)
+
+COORDINATOR = "coordinator"
+PATIENT = ("replica.lag.time.max.ms=60000",)
+"""Settings with which nobody leaves the in-sync set because it is slow."""
+
+MADE = [b"0/0", b"0/1"]
+"""What processors make of the first two records of the source."""
+
+
+def commits_late(seed: int) -> None:
+    """A commit is on its way while the group comes into another generation, in which its member is too."""
+    with stage(seed) as scene:
+        first, second = scene.member("first"), scene.member("second")
+        scene.do(first.join())
+        late = copy(first)
+        joining = scene.begin(second.join())
+        scene.cluster.run(SESSION_S / 3 + 0.1)
+        scene.do(first.heartbeat())
+        scene.do(first.join())
+        scene.cluster.run_until(joining)
+        scene.do(late.commit({SOURCE_KEY: 1}))
+
+
+def was_replaced_under_its_instance_id(seed: int) -> None:
+    """A static member comes again as another process; the one before it goes on, until it is told that."""
+    with stage(seed) as scene:
+        zombie, successor = (scene.member(host, instance_id="i") for host in ("zombie", "successor"))
+        scene.do(zombie.join())
+        scene.do(successor.join())
+        assert scene.refused(zombie.commit({SOURCE_KEY: 1})), "two processes are one static member"
+
+
+def goes_on_after_its_session(seed: int) -> None:
+    """A processor stands still for longer than its session; another does its work; then it goes on, and commits."""
+    with stage(seed) as scene:
+        zombie, successor = scene.member("zombie"), scene.member("successor")
+        producer, other = scene.producer("zombie", "zombie"), scene.producer("successor", "successor")
+        scene.do(zombie.join())
+        scene.do(_make(producer))
+        scene.cluster.run(SESSION_S + 2.0)
+        scene.do(successor.join())
+        scene.do(_make(other))
+        scene.do(other.send_offsets({SOURCE_KEY: 2}, successor.metadata, scene.group_client("successor")))
+        scene.do(other.commit())
+        late = producer.send_offsets({SOURCE_KEY: 2}, zombie.metadata, scene.group_client("zombie"))
+        scene.do(producer.abort() if scene.refused(late) else producer.commit())
+
+
+async def _make(producer: TransactionalProducer) -> None:
+    """Begin a transaction, and write to the target."""
+    await producer.start()
+    await producer.begin()
+    assert producer.transaction is not None
+    await producer.send(TARGET_KEY, [value + b"#" + producer.transaction.encode() for value in MADE])
+
+
+def asks_before_the_marker_has_come(seed: int) -> None:
+    """A transaction is committed, and its marker is on its way to the group's offsets when they are asked for."""
+    with stage(seed) as scene:
+        member, producer = scene.member("processor"), scene.producer("processor", "processor")
+        scene.do(member.join())
+        scene.do(_make(producer))
+        scene.do(producer.send_offsets({SOURCE_KEY: 2}, member.metadata, scene.group_client("processor")))
+        scene.network.link(name(TRANSACTIONS), name(GROUPS)).latency_s = (2.0, 2.0)
+        scene.do(producer.commit())
+        scene.clients.groups[READERS].decided({SOURCE_KEY: 2})
+        scene.do(member.offsets())
+
+
+def leads_with_what_is_not_committed(seed: int) -> None:
+    """A coordinator dies over a commit that one follower has; that one leads next, and dies before the other has it."""
+    with stage(seed, PATIENT) as scene:
+        first, second = _reader(scene, "first"), _reader(scene, "second")
+        scene.do(first.commit({SOURCE_KEY: 1}))
+        scene.network.cut(name(GROUPS), name(TRANSACTIONS))
+        scene.network.cut(name(LEADER), name(TRANSACTIONS))
+        scene.begin(first.commit({SOURCE_KEY: 5}))
+        scene.cluster.run(1.0)
+        scene.cluster.host("first").kill()
+        scene.cluster.brokers[GROUPS].kill()
+        scene.cluster.run_until(lambda: scene.cluster.leader_of(*OFFSETS_KEY) == LEADER)
+        asking = scene.begin(second.offsets())
+        scene.cluster.run(2.0)
+        scene.halt(LEADER)
+        scene.network.heal()
+        scene.cluster.run_until(scene.cluster.brokers[GROUPS].start())
+        scene.cluster.run_until(asking)
+        scene.do(second.offsets())
+
+
+def _reader(scene: Stage, host: str, broker: int | None = None) -> GroupMember:
+    """Somebody who commits and fetches offsets of the group without being a member."""
+    reader = scene.member(host, broker)
+    reader.assigned = [SOURCE_KEY]
+    return reader
+
+
+def is_heard_by_clients_alone(seed: int) -> None:
+    """A coordinator that lost ZooKeeper says nothing of offsets once another may coordinate."""
+    with stage(seed) as scene:
+        first, second = _reader(scene, "first"), _reader(scene, "second", LEADER)
+        scene.do(first.commit({SOURCE_KEY: 1}))
+        for other in (COORDINATOR, name(LEADER), name(TRANSACTIONS)):
+            scene.network.cut(name(GROUPS), other)
+        scene.cluster.run_until(lambda: scene.cluster.leader_of(*OFFSETS_KEY) not in (GROUPS, -1))
+        scene.do(second.commit({SOURCE_KEY: 5}))
+        asking = scene.begin(_reader(scene, "third", GROUPS).offsets())
+        scene.cluster.run(3.0)
+        scene.network.heal()
+        scene.cluster.run_until(asking)

@@ -1,0 +1,48 @@
+"""What producers send again, and what they may not send at all."""
+
+from __future__ import annotations
+
+import errno
+
+from kreplica.storage.segment import LOG_SUFFIX
+from kreplica.testing.clients.idempotent_producer import Load
+from kreplica.testing.clients.pipelining_producer import Style
+from kreplica.testing.simulator.disk import CAPACITY_BYTES
+from kreplica.testing.simulator.simulation import DATA_DIRECTORY
+from kreplica.testing.storms.replicated_run import TOPIC
+from tests.support.mutations.scenarios.scene import FOLLOWER, LEADER, OTHER, PATIENT, name, scene
+
+BRISK = Load(TOPIC, interval_s=0.0005, answer_timeout_s=4.0)
+"""Several batches of each partition are in flight at any time."""
+
+
+def is_sent_again(seed: int) -> None:
+    """Connections break between append and acknowledgement: the retry is known, and written once."""
+    with scene(seed) as run:
+        for _ in range(10):
+            run.acknowledge(5)
+            run.steps(run.random.randrange(40))
+            run.network.drop_connections("producer-0", name(LEADER))
+        run.converge()
+
+
+def is_refused_with_others_behind_it(seed: int) -> None:
+    """A batch finds no room while batches of the other partition wait for full followers: nothing is written twice.
+
+    The batches behind the refused one are not out of order, so the producer keeps its epoch.
+    """
+    with scene(seed, partitions=2, overrides=PATIENT, load=BRISK, style=Style.LIBRDKAFKA) as run:
+        (producer,) = run.producers
+        run.acknowledge(100)
+        disks = [run.machine(broker).host.disk for broker in (FOLLOWER, OTHER)]
+        for disk in disks:
+            total, free = disk.usage(DATA_DIRECTORY)
+            disk.capacity_bytes = total - free
+        run.tell("the disks of both followers are full, and one write of the leader fails for want of space")
+        segments = f"{DATA_DIRECTORY}/logs/{run.keys[0]}/*{LOG_SUFFIX}"
+        run.machine(LEADER).host.disk.fail("write", segments, errno.ENOSPC, times=1)
+        run.cluster.run_until(lambda: "KAFKA_STORAGE_ERROR" in producer.errors)
+        run.cluster.run_until(lambda: producer.errors["REQUEST_TIMED_OUT"] > len(run.keys))
+        for disk in disks:
+            disk.capacity_bytes = CAPACITY_BYTES
+        run.converge()

@@ -1,0 +1,197 @@
+"""Where the scenarios of groups and transactions play: three brokers, each with one thing to do, and no other load.
+
+Broker 1 leads the topic that is read and the one that is written to, broker 2 coordinates transactions, broker 3
+groups; each of them follows the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from twisted.internet.defer import Deferred
+
+from kreplica.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from kreplica.model import TopicPartition
+from kreplica.testing.anomalies import report
+from kreplica.testing.clients.coordinator_client import GROUP, TRANSACTION, CoordinatorClient, Refused
+from kreplica.testing.clients.group_member import GroupMember, Subscription
+from kreplica.testing.clients.processor import original
+from kreplica.testing.clients.transactional_producer import TransactionalProducer, TransactionSettings
+from kreplica.testing.clients.wire_client import WireClient
+from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
+from kreplica.testing.cluster.state import acting, is_in_sync, state_of
+from kreplica.testing.storms.clients.chain_clients import OPERATOR, READERS, SOURCE, TARGET, ChainClients
+from kreplica.testing.storms.replicated_run import QUICK
+
+LEADER, TRANSACTIONS, GROUPS = 1, 2, 3
+"""The brokers, by what they do."""
+
+SOURCE_KEY, TARGET_KEY = TopicPartition(SOURCE, 0), TopicPartition(TARGET, 0)
+OFFSETS_KEY, TRANSACTIONS_KEY = TopicPartition(CONSUMER_OFFSETS, 0), TopicPartition(TRANSACTION_STATE, 0)
+REPLICAS = {
+    SOURCE_KEY: (LEADER, TRANSACTIONS, GROUPS),
+    TARGET_KEY: (LEADER, TRANSACTIONS, GROUPS),
+    TRANSACTIONS_KEY: (TRANSACTIONS, LEADER, GROUPS),
+    OFFSETS_KEY: (GROUPS, LEADER, TRANSACTIONS),
+}
+"""Of each partition, the leader and the followers."""
+
+SMALL = (
+    "offsets.topic.num.partitions=1",
+    "transaction.state.log.num.partitions=1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms=500",
+)
+SAFE = {"min.insync.replicas": "2"}
+SESSION_S = 6.0
+TIMEOUT_MS = 60_000
+
+T = TypeVar("T")
+
+
+def name(broker: int) -> str:
+    """Its host."""
+    return f"broker-{broker}"
+
+
+class Stage:
+    """Everything is in order at first.
+
+    :ivar clients: with what all of them are told.
+    """
+
+    def __init__(self, seed: int, overrides: Sequence[str] = ()) -> None:
+        self.cluster = SimulatedCluster(seed, brokers=3, overrides=[*QUICK, *SMALL, *overrides])
+        self.network = self.cluster.simulation.network
+        self.cluster.start()
+        self.clients = ChainClients(self.cluster, 1)
+        self._make_topics()
+        self._readers = [self.clients.reader(TARGET_KEY, read_committed=each) for each in (True, False)]
+
+    def _make_topics(self) -> None:
+        for kind in (GROUP, TRANSACTION):
+            client = self.clients.coordinator_client(self.cluster.host(OPERATOR), READERS, kind)
+            self.do(client.found())
+            self.do(client.close())
+        admin = self.cluster.client()
+        for topic in (SOURCE, TARGET):
+            replicas = REPLICAS[TopicPartition(topic, 0)]
+            self.do(admin.create_topic(topic, assignment=[replicas], configs=SAFE))
+        for key in (OFFSETS_KEY, TRANSACTIONS_KEY):
+            self.do(admin.change_settings(key.topic, SAFE))
+            self.do(admin.reassign(*key, REPLICAS[key]))
+            self.cluster.run_until(lambda key=key: is_in_sync(self.cluster, key))
+            if self.cluster.leader_of(*key) != REPLICAS[key][0]:
+                self.do(admin.elect_preferred(*key))
+        self.do(admin.close())
+        self.cluster.run_until(lambda: all(is_in_sync(self.cluster, key) for key in REPLICAS))
+        assert [self.cluster.leader_of(*key) for key in REPLICAS] == [LEADER, LEADER, TRANSACTIONS, GROUPS]
+
+    # --- who there is ------------------------------------------------------------------------------------------------
+
+    def producer(
+        self, transactional_id: str, host: str, *, epoch_grows: bool = False, timeout_ms: int = TIMEOUT_MS
+    ) -> TransactionalProducer:
+        """One incarnation of a transactional id."""
+        where = self.cluster.host(host)
+        return TransactionalProducer(
+            where.runtime,
+            TransactionSettings(transactional_id, timeout_ms, epoch_grows),
+            self.clients.coordinator_client(where, transactional_id, TRANSACTION),
+            lambda key: self.clients.leader_client(where, key),
+            self.clients.target,
+        )
+
+    def member(self, host: str, broker: int | None = None, instance_id: str | None = None) -> GroupMember:
+        """A member of the group, which reads the source.
+
+        :param broker: the only one that it asks who coordinates; None for all.
+        :param instance_id: of a static one.
+        """
+        where = self.cluster.host(host)
+        asked = self.cluster.brokers if broker is None else [broker]
+        brokers = [(name(each), BROKER_PORT) for each in asked]
+        client = CoordinatorClient(where.reactor, brokers, READERS, GROUP, client_id=host)
+        subscription = Subscription(READERS, {SOURCE: 1}, instance_id=instance_id)
+        return GroupMember(client, subscription, self.clients.groups[READERS])
+
+    def group_client(self, host: str) -> CoordinatorClient:
+        """A client of the group's coordinator."""
+        return self.clients.coordinator_client(self.cluster.host(host), READERS, GROUP)
+
+    def client(self, broker: int) -> WireClient:
+        """A client of one broker."""
+        return self.cluster.client(broker=broker)
+
+    # --- what is done ------------------------------------------------------------------------------------------------
+
+    def do(self, work: Coroutine[Deferred[Any], Any, T], timeout_s: float = 60.0) -> T:
+        """Let somebody do something, until it is done."""
+        done: T = self.cluster.run_until(work, timeout_s)
+        return done
+
+    def begin(self, work: Coroutine[Deferred[Any], Any, T]) -> Deferred[T]:
+        """Let somebody begin with something."""
+        return Deferred.fromCoroutine(work)
+
+    def refused(self, work: Coroutine[Deferred[Any], Any, object]) -> bool:
+        """Let somebody do something, and say whether that was refused."""
+        try:
+            self.do(work)
+        except Refused:
+            return True
+        return False
+
+    def leader_epoch(self, key: TopicPartition) -> int:
+        """In which a partition is led, as ZooKeeper has it."""
+        state = state_of(self.cluster, key)
+        assert state is not None
+        return state.leader_epoch
+
+    def halt(self, broker: int) -> None:
+        """Kill a broker, and wait until others lead what it led."""
+        self.cluster.brokers[broker].kill()
+        led = [key for key, replicas in REPLICAS.items() if replicas[0] == broker]
+        self.cluster.run_until(lambda: all(self.cluster.leader_of(*key) not in (broker, -1) for key in led))
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """All is well again: readers come to the end of what was written, and were told nothing that cannot be."""
+        self.network.heal()
+        for machine in self.cluster.brokers.values():
+            if not machine.running:
+                self.cluster.run_until(machine.start())
+        self.cluster.run_until(lambda: all(is_in_sync(self.cluster, key) for key in REPLICAS))
+        for reader in self._readers:
+            try:
+                self.cluster.run_until(lambda reader=reader: reader.position >= self._end())
+            except TimeoutError:
+                raise AssertionError(f"readers wait at {reader.position} for what is decided by nobody") from None
+            self.do(reader.finish())
+        self._check()
+        self.cluster.stop()
+
+    def _end(self) -> int:
+        return next(
+            partition.high_watermark for _, partition in acting(self.cluster, TARGET_KEY) if partition.is_leader
+        )
+
+    def _check(self) -> None:
+        assert not self.clients.contradictions, "; ".join(self.clients.contradictions)
+        report(self.clients.target.told).check()
+        made = [original(value) for value in self.committed()]
+        assert len(made) == len(set(made)), f"something was made twice: {made}"
+
+    def committed(self) -> list[bytes]:
+        """What a reader of committed records is given who begins now."""
+        return self.clients.committed_values(TARGET_KEY)
+
+
+@contextmanager
+def stage(seed: int, overrides: Sequence[str] = ()) -> Iterator[Stage]:
+    """A stage on which something is played, and all that must hold in the end."""
+    scene = Stage(seed, overrides)
+    yield scene
+    scene.finish()

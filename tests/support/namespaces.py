@@ -1,0 +1,132 @@
+"""Network namespaces for every broker and the coordinator: links of the kernel's own, where they are permitted.
+
+A way is cut at its source, by an Ethernet address that nobody has: packets leave and are lost without a word, also
+those of the kernel itself.  All of it exists in this machine only; the names begin with ``kr`` and the process's id.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+from kreplica.errors import KreplicaError
+from tests.support.broker_process import Place
+from tests.support.links import CLIENTS, COORDINATOR, ways
+
+NOBODY = "02:00:00:00:00:01"
+BROKER_PORT = 9092
+CLIENTS_HOST = 254
+
+
+class NamespacesUnavailable(KreplicaError):
+    """They cannot be made or changed here; the text says which command failed."""
+
+
+class NamespaceLinks:
+    """``Links`` between namespaces on one bridge; the clients are on the bridge itself.
+
+    :param brokers: 1 to N.
+    """
+
+    def __init__(self, brokers: int = 3) -> None:
+        self._name = f"kr{os.getpid()}"
+        self._subnet = f"10.{random.randrange(64, 128)}.{random.randrange(256)}"
+        self._nodes = [COORDINATOR, *range(1, brokers + 1)]
+        self._lost: set[tuple[int, int]] = set()
+
+    def host(self, node: int) -> str:
+        """The address of a broker, of the coordinator or of the clients."""
+        return f"{self._subnet}.{CLIENTS_HOST if node == CLIENTS else node + 1}"
+
+    def command_prefix(self, node: int) -> tuple[str, ...]:
+        """What runs a command in the namespace of a node; empty for clients."""
+        return () if node == CLIENTS else ("ip", "netns", "exec", self._namespace(node))
+
+    def places(self, zookeeper: str) -> dict[int, Place]:
+        """Where each broker is to be.
+
+        :param zookeeper: the coordinator, which has to run in its namespace and listen on its address.
+        """
+        return {
+            node: Place(
+                self.host(node), BROKER_PORT, self.host(node), BROKER_PORT, zookeeper, self.command_prefix(node)
+            )
+            for node in self._nodes
+            if node != COORDINATOR
+        }
+
+    def attach(self, pids: Callable[[], Mapping[int, int]]) -> None:
+        """Not needed: a process is in its namespace."""
+
+    def cut_one_way(self, sources: Iterable[int], destinations: Iterable[int]) -> None:
+        """Let nothing through from any of the ones to any of the others."""
+        for source, destination in ways(sources, destinations):
+            self._lost.add((source, destination))
+            device = ("dev", self._device(source))
+            self._in(source, "neigh", "replace", self.host(destination), "lladdr", NOBODY, *device, "nud", "permanent")
+
+    def heal(self) -> None:
+        """Make all ways whole."""
+        for source, destination in sorted(self._lost):
+            self._in(source, "neigh", "del", self.host(destination), "dev", self._device(source))
+        self._lost.clear()
+
+    def __enter__(self) -> Self:
+        try:
+            self._ip("link", "add", self._name, "type", "bridge")
+            self._ip("addr", "add", f"{self.host(CLIENTS)}/24", "dev", self._name)
+            self._ip("link", "set", self._name, "up")
+            for node in self._nodes:
+                self._add(node)
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._remove()
+
+    def _add(self, node: int) -> None:
+        name = self._namespace(node)
+        self._ip("netns", "add", name)
+        self._ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
+        self._ip("link", "set", name, "master", self._name, "up")
+        self._in(node, "addr", "add", f"{self.host(node)}/24", "dev", "eth0")
+        self._in(node, "link", "set", "lo", "up")
+        self._in(node, "link", "set", "eth0", "up")
+
+    def _remove(self) -> None:
+        # The links first: those of a namespace that is deleted go later, by themselves.
+        links = [("link", "del", name) for name in (*map(self._namespace, self._nodes), self._name)]
+        for words in [*links, *(("netns", "del", self._namespace(node)) for node in self._nodes)]:
+            subprocess.run(["ip", *words], capture_output=True, check=False)  # what was not made need not go
+
+    def _namespace(self, node: int) -> str:
+        """Also the name of the end of its link that is on the bridge."""
+        return f"{self._name}-{node}"
+
+    def _device(self, node: int) -> str:
+        return self._name if node == CLIENTS else "eth0"
+
+    def _in(self, node: int, *words: str) -> None:
+        self._ip(*(() if node == CLIENTS else ("-n", self._namespace(node))), *words)
+
+    def _ip(self, *words: str) -> None:
+        result = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
+        if result.returncode:
+            raise NamespacesUnavailable(f"ip {' '.join(words)}: {result.stderr.strip()}")
+
+
+def are_permitted() -> bool:
+    """Whether this process may make namespaces and links."""
+    try:
+        with NamespaceLinks(0):
+            return True
+    except (OSError, NamespacesUnavailable):
+        return False

@@ -1,0 +1,277 @@
+"""Several real broker processes, and what they say of each other: for tests and benchmarks.
+
+The coordinator is anybody's who has a ``connect string``: a real ZooKeeper, or an embedded one in its own process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self, TypeVar
+
+from kreplica.errors import ErrorCode, ProtocolError
+from kreplica.wire import messages
+from kreplica.wire.messages import Api
+from tests.support.blocking_client import BlockingClient
+from tests.support.broker_process import BrokerProcess, Place, direct_place
+from tests.support.links import Links
+from tests.support.server_process import ServerFailed
+
+T = TypeVar("T")
+
+QUICK = {
+    "zookeeper.session.timeout.ms": 2000,
+    "zookeeper.connection.timeout.ms": 20_000,
+    "replica.lag.time.max.ms": 3000,
+    "controlled.shutdown.retry.backoff.ms": 300,
+    "default.replication.factor": 3,
+    "min.insync.replicas": 2,
+    "auto.create.topics.enable": "false",
+}
+"""A cluster that notices soon what is wrong: settings for tests, in which nobody wants to wait."""
+
+POLL_S = 0.05
+OUTPUT_LINES_TOLD = 150
+TRACEBACK_SIZE_MAX = 5000
+
+
+class PartitionView(NamedTuple):
+    """A partition as a broker tells it to clients.
+
+    :param leader: -1 where nobody leads.
+    """
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+class ProcessCluster:
+    """Brokers 1 to N; use it as a context manager: whatever happens, none of its processes is left.
+
+    :param places: broker id -> where it is found; how many there are is how many brokers there are.
+    :param settings: of every broker, over ``QUICK``.
+    :param racks: of the brokers, in the order of their ids.
+    :param links: the ways that lead to those places, where a test is to cut or slow them.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        places: Mapping[int, Place],
+        *,
+        settings: Mapping[str, object] | None = None,
+        racks: Sequence[str] = (),
+        links: Links | None = None,
+    ) -> None:
+        self.brokers: dict[int, BrokerProcess] = {}
+        for index, (broker_id, place) in enumerate(places.items()):
+            own = {**QUICK, **(settings or {})}
+            if racks:
+                own["broker.rack"] = racks[index]
+            self.brokers[broker_id] = BrokerProcess(directory / f"broker-{broker_id}", broker_id, place, own)
+        if links is not None:
+            links.attach(lambda: {broker.pid: broker.broker_id for broker in self.brokers.values()})
+
+    # --- processes ---
+
+    def start(self, timeout_s: float = 60.0) -> None:
+        """Start every broker that does not run, all at a time, and wait until each serves and knows all others.
+
+        :raise ServerFailed: where one does not.
+        """
+        started = [broker for broker in self.brokers.values() if not broker.running]
+        for broker in started:
+            broker.launch()
+        for broker in started:
+            broker.wait_until_ready(timeout_s)
+        wait_until(self._all_know_all, "every broker to know all others", timeout_s)
+
+    def kill(self) -> None:
+        """End every process at once; again does nothing."""
+        for broker in self.brokers.values():
+            broker.kill()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.kill()
+        if error is not None:
+            print(self.told())
+
+    @property
+    def answering(self) -> list[BrokerProcess]:
+        """The brokers whose process exists and is not paused."""
+        return [broker for broker in self.brokers.values() if broker.answering]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """For any Kafka client."""
+        return ",".join(broker.address for broker in self.brokers.values())
+
+    def told(self) -> str:
+        """The end of what each broker wrote, for the text of a failure."""
+        parts = []
+        for broker in self.brokers.values():
+            lines = broker.all_output.splitlines()[-OUTPUT_LINES_TOLD:]
+            parts.append("\n".join([f"--- broker {broker.broker_id}", *lines]))
+        return "\n".join(parts)
+
+    def tracebacks(self) -> list[str]:
+        """What any broker wrote of errors that nobody foresaw."""
+        return [
+            f"broker {broker.broker_id}: {part[:TRACEBACK_SIZE_MAX]}"
+            for broker in self.brokers.values()
+            for part in broker.all_output.split("Traceback (most recent call last)")[1:]
+        ]
+
+    # --- what they say ---
+
+    def request(
+        self, api: Api, body: dict[str, Any], *, of: int | None = None, version: int | None = None
+    ) -> dict[str, Any]:
+        """Ask a broker, or the first that answers.
+
+        :raise OSError: nobody answers.
+        """
+        asked = [self.brokers[of]] if of is not None else self.answering
+        last: Exception = ConnectionError("no broker runs")
+        for broker in asked:
+            try:
+                with BlockingClient(broker.place.host, broker.place.port) as client:
+                    return client.request(api, body, version=version)
+            except (OSError, ProtocolError) as error:
+                last = error
+        raise ConnectionError(f"nobody answers: {last}") from last
+
+    def metadata(self, of: int | None = None) -> dict[str, Any]:
+        """What a broker says of the cluster and all topics."""
+        return self.request(messages.METADATA, {"topics": None, "allow_auto_topic_creation": False}, of=of)
+
+    def partitions(self, topic: str, of: int | None = None) -> dict[int, PartitionView]:
+        """What a broker says of a topic's partitions; empty where it knows no such topic."""
+        rows = [row for row in self.metadata(of)["topics"] if row["name"] == topic]
+        return {
+            row["partition_index"]: PartitionView(
+                row["leader_id"], row["leader_epoch"], tuple(row["replica_nodes"]), tuple(row["isr_nodes"])
+            )
+            for row in (rows[0]["partitions"] if rows else ())
+        }
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """Who leads a partition; waits until somebody does."""
+        view = wait_until(lambda: self._led(topic, partition), f"a leader of {topic}-{partition}")
+        return view.leader
+
+    def controller(self) -> int:
+        """Who is the controller; waits until one is known and answers."""
+
+        def found() -> int | None:
+            broker_id: int = self.metadata()["controller_id"]
+            return broker_id if broker_id in self.brokers and self.brokers[broker_id].answering else None
+
+        return wait_until(found, "a controller")
+
+    # --- what is done and waited for ---
+
+    def create_topic(
+        self, name: str, partitions: int = 1, replication_factor: int = 3, configs: Mapping[str, object] | None = None
+    ) -> None:
+        """Make a topic, and wait until every replica is in sync.
+
+        :raise ServerFailed: it is refused.
+        """
+        topic = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": replication_factor,
+            "assignments": [],
+            "configs": [{"name": key, "value": str(value)} for key, value in (configs or {}).items()],
+        }
+        body = {"topics": [topic], "timeout_ms": 20_000, "validate_only": False}
+        answer = self.request(messages.CREATE_TOPICS, body, of=self.controller())["topics"][0]
+        if answer["error_code"]:
+            raise ServerFailed(f"{name}: {ErrorCode.of(answer['error_code']).name} {answer['error_message']}")
+        self.wait_until_in_sync(name)
+
+    def wait_until_in_sync(self, topic: str, timeout_s: float = 60.0) -> None:
+        """Wait until every broker that answers says that each partition is led and that all its replicas are in sync.
+
+        :raise ServerFailed: with what is said instead.
+        """
+        wait_until(
+            lambda: all(self._is_in_sync(topic, broker.broker_id) for broker in self.answering),
+            f"all replicas of {topic} to be in sync",
+            timeout_s,
+            lambda: [self.partitions(topic, broker.broker_id) for broker in self.answering],
+        )
+
+    def wait_until_out_of_sync(self, topic: str, broker_id: int, timeout_s: float = 30.0) -> None:
+        """Wait until every other broker says that a broker neither leads a partition nor is in sync with one.
+
+        :raise ServerFailed: with what is said instead.
+        """
+        others = [broker.broker_id for broker in self.answering if broker.broker_id != broker_id]
+        wait_until(
+            lambda: all(
+                broker_id not in (view.leader, *view.in_sync)
+                for of in others
+                for view in self.partitions(topic, of).values()
+            ),
+            f"broker {broker_id} to be out of sync in {topic}",
+            timeout_s,
+            lambda: [self.partitions(topic, of) for of in others],
+        )
+
+    def _is_in_sync(self, topic: str, of: int) -> bool:
+        views = self.partitions(topic, of)
+        return bool(views) and all(v.leader >= 0 and set(v.in_sync) == set(v.replicas) for v in views.values())
+
+    def _led(self, topic: str, partition: int) -> PartitionView | None:
+        view = self.partitions(topic).get(partition)
+        return view if view is not None and view.leader in self.brokers else None
+
+    def _all_know_all(self) -> bool:
+        ids = {broker.broker_id for broker in self.answering}
+        return all({row["node_id"] for row in self.metadata(of)["brokers"]} >= ids for of in ids)
+
+
+def direct_places(zookeeper: str, brokers: int = 3) -> dict[int, Place]:
+    """Brokers 1 to N on loopback, with nothing in between."""
+    return {broker_id: direct_place(zookeeper) for broker_id in range(1, brokers + 1)}
+
+
+def wait_until(
+    condition: Callable[[], T | None], what: str, timeout_s: float = 30.0, now: Callable[[], object] | None = None
+) -> T:
+    """Ask again and again until something true is answered; a question that no broker answers counts as not yet.
+
+    :param what: is waited for, for the text of the error.
+    :param now: what to tell in it of how things are instead.
+    :return: the answer.
+    :raise ServerFailed: it did not come in time.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    answer: object = None
+    while time.monotonic() < deadline_s:
+        try:
+            found = condition()
+        except OSError as error:
+            answer = error
+        else:
+            if found:
+                return found
+            answer = found
+        time.sleep(POLL_S)
+    raise ServerFailed(f"waited {timeout_s:g} s for {what}: {answer if now is None else now()}")
