@@ -14,12 +14,15 @@ from typing import Any
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import ZERO_UUID
 from kreplica.replication import Partition
+from kreplica.runtime.slices import STEP_ROWS, Steps
 from kreplica.server.wanted import Key, Wanted, Watch
 
 NO_SESSION = 0
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
+CHANGING = 2**31
+"""Epoch of a session while a large request changes it: larger than the epoch of any request."""
 PARTITIONS_MAX = 100_000
 """A session may hold so many; who fetches more names them in each request."""
 SESSION_PARTITION_BYTES = 700
@@ -58,6 +61,16 @@ class FetchContext:
                 self.session.served(wanted)
         return self.session.session_id, pairs if self.full else news
 
+    def names(self, wanted: Wanted, row: Row) -> bool:
+        """Return whether the answer names this partition: ``finish`` for one partition of a large answer."""
+        session = self.session
+        if session is None:
+            return True
+        is_news = wanted.is_news(row)
+        if is_news and row["records"]:
+            session.served(wanted)
+        return is_news or self.full
+
 
 class FetchSession:
     """What one client fetches.
@@ -67,10 +80,12 @@ class FetchSession:
     :ivar on_change: called while a fetch waits, with what changed.
     :ivar supersede: ends the fetch under way: its client has sent the next one, so that it has news.
     :ivar follower: whether it is a broker's.
+    :ivar counted: number of its partitions that ``FetchSessions`` has counted.
     """
 
     __slots__ = (
         "by_id",
+        "counted",
         "epoch",
         "follower",
         "on_change",
@@ -92,6 +107,7 @@ class FetchSession:
         self.used_at_s = now_s
         self.partitions: dict[Key, Wanted] = {w.key: w for w in wanted}
         self.pending: dict[Wanted, None] = dict.fromkeys(self.partitions.values())
+        self.counted = 0
         self.watch = Watch(self._changed)
         self.on_change: Callable[[list[Wanted]], object] | None = None
         self.supersede: Callable[[], object] | None = None
@@ -126,6 +142,20 @@ class FetchSession:
                 if wanted is not None:
                     self.pending.pop(wanted, None)
                     self.watch.remove(wanted)
+
+    def change_in_steps(self, topics: Iterable[Row], forgotten: Iterable[Row]) -> Steps[None]:
+        """``change`` as work in slices."""
+        count = 0
+        for is_forgotten, rows in ((False, topics), (True, forgotten)):
+            for row in rows:
+                partitions = row["partitions"]
+                for at in range(0, len(partitions), STEP_ROWS):
+                    part = [{**row, "partitions": partitions[at : at + STEP_ROWS]}]
+                    self.change(*(((), part) if is_forgotten else (part, ())))
+                    count += len(part[0]["partitions"])
+                    if count >= STEP_ROWS:
+                        count = 0
+                        yield
 
     def _changed(self, wanted: list[Wanted]) -> None:
         self.pending.update(dict.fromkeys(wanted))
@@ -176,9 +206,9 @@ class FetchSessions:
                 self._end(session_id)
             wanted = _wanted(topics)
             session = None
-            is_asked = epoch == INITIAL_EPOCH and wanted and len(wanted) <= PARTITIONS_MAX
-            if is_asked and self._has_memory(follower, len(wanted), now_s) and self._has_room(follower, now_s):
-                session = self._open(wanted, by_id=by_id, now_s=now_s, follower=follower)
+            if epoch == INITIAL_EPOCH and self._may_open(len(wanted), follower=follower, now_s=now_s):
+                session = FetchSession(self._new_id(), wanted, by_id=by_id, now_s=now_s, follower=follower)
+                self._add(session)
             return FetchContext(wanted if session is None else list(session.pending), session, full=True)
         session = self._sessions.get(session_id)
         if session is None:
@@ -190,10 +220,10 @@ class FetchSessions:
         if session.supersede is not None:
             session.supersede()
         if topics or forgotten:
-            before = len(session.partitions)
             session.change(topics, forgotten)
-            self.partition_count += len(session.partitions) - before
-            has_grown = len(session.partitions) > before
+        if len(session.partitions) != session.counted:
+            has_grown = len(session.partitions) > session.counted
+            self._count(session)
             if has_grown and not self._has_memory(session.follower, 0, now_s):
                 self._end(session_id)
                 raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -204,6 +234,51 @@ class FetchSessions:
         session.used_at_s = now_s
         self._sessions.move_to_end(session_id)
         return FetchContext(list(session.pending), session, full=False)
+
+    def begin_in_steps(
+        self,
+        session_id: int,
+        epoch: int,
+        topics: Iterable[Row],
+        forgotten: Iterable[Row],
+        *,
+        by_id: bool,
+        now_s: float,
+        follower: bool,
+    ) -> Steps[FetchContext]:
+        """``begin`` as work in slices, for a request of many partitions."""
+        if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            if session_id != NO_SESSION:
+                self._end(session_id)
+            # It is added to the sessions when it is complete; until then no request can name it.
+            session = FetchSession(self._new_id(), (), by_id=by_id, now_s=now_s, follower=follower)
+            yield from session.change_in_steps(topics, ())
+            is_open = epoch == INITIAL_EPOCH and self._may_open(
+                len(session.partitions), follower=follower, now_s=now_s
+            )
+            if is_open:
+                self._add(session)
+            return FetchContext(list(session.pending), session if is_open else None, full=True)
+        known = self._sessions.get(session_id)
+        if known is not None and known.epoch == epoch and known.by_id == by_id:
+            if known.supersede is not None:
+                known.supersede()
+            known.epoch = CHANGING
+            try:
+                yield from known.change_in_steps(topics, forgotten)
+            except GeneratorExit:
+                self._end(session_id)  # its client has gone
+                raise
+            known.epoch = epoch
+        return self.begin(session_id, epoch, (), (), by_id=by_id, now_s=now_s, follower=follower)
+
+    def _may_open(self, count: int, *, follower: bool, now_s: float) -> bool:
+        """Return whether there may be one more session, of so many partitions."""
+        return (
+            0 < count <= PARTITIONS_MAX
+            and self._has_memory(follower, count, now_s)
+            and self._has_room(follower, now_s)
+        )
 
     def _has_room(self, follower: bool, now_s: float) -> bool:
         """Whether there may be one more session, of which another may have to make way."""
@@ -236,19 +311,24 @@ class FetchSessions:
         self.refused += 1
         return False
 
-    def _open(self, wanted: list[Wanted], *, by_id: bool, now_s: float, follower: bool) -> FetchSession:
+    def _new_id(self) -> int:
         session_id = self._random.randrange(1, 2**31)
         while session_id in self._sessions:
             session_id = self._random.randrange(1, 2**31)
-        session = FetchSession(session_id, wanted, by_id=by_id, now_s=now_s, follower=follower)
-        self._sessions[session_id] = session
-        self.partition_count += len(session.partitions)
-        return session
+        return session_id
+
+    def _add(self, session: FetchSession) -> None:
+        self._sessions[session.session_id] = session
+        self._count(session)
+
+    def _count(self, session: FetchSession) -> None:
+        self.partition_count += len(session.partitions) - session.counted
+        session.counted = len(session.partitions)
 
     def _end(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self.partition_count -= len(session.partitions)
+            self.partition_count -= session.counted
             if session.supersede is not None:
                 session.supersede()
             session.watch.clear()

@@ -195,8 +195,8 @@ def test_a_client_that_goes_away_while_it_waits_leaves_nothing(tmp_path: Path) -
 def test_the_next_fetch_of_a_session_overtakes_one_that_is_still_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first ends at once with all that it was to read, and is answered once; then the next is."""
-    monkeypatch.setattr("kreplica.server.handlers.fetch.TURN_SECONDS_MAX", -1.0)
+    """The first is answered at once with what was read of it; then the next is."""
+    monkeypatch.setattr("kreplica.server.handlers.fetch.INLINE_SECONDS_MAX", -1.0)
     monkeypatch.setattr("kreplica.server.handlers.fetch.READS_PER_LOOK", 1)
 
     async def story(scene: Scene) -> None:

@@ -13,11 +13,12 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_BROKER_EPOCH
 from kreplica.replication import READ_UNCOMMITTED, Partitions
 from kreplica.runtime import Reactor
-from kreplica.server.answers import LeaderHints, answered_by
+from kreplica.runtime.slices import Steps
+from kreplica.server.answers import LeaderHints, answer_in_slices, answered_by, in_slices
 from kreplica.server.fetch_sessions import NO_SESSION, FetchContext, FetchSessions
 from kreplica.server.metadata import MetadataCache
 from kreplica.server.partition_reads import CONSUMER, PartitionReads, Read, Reader, row_of_figures
-from kreplica.server.request import Request
+from kreplica.server.request import LARGE_BYTES, Request
 from kreplica.server.wanted import Wanted, Watch
 
 TOPIC_IDS_FROM = 13
@@ -29,11 +30,14 @@ ERROR_CODE_FROM = 7
 ANY_REPLICA_FROM = 11
 """From this version on a consumer may be sent to a follower, and comes there (KIP-392)."""
 
-TURN_SECONDS_MAX = 0.01
-"""After so long a fetch of many partitions lets others have a turn of the reactor."""
+INLINE_SECONDS_MAX = 0.002
+"""Duration after which the other partitions of a fetch are read in slices."""
 
 READS_PER_LOOK = 64
-"""How many partitions are read between two looks at the clock."""
+"""Partitions that are read between two looks at the clock."""
+
+STEP_READS, STEP_FIGURES = 16, 64
+"""Partitions of a large fetch that are read, and rows of its answer that are made, in one step."""
 
 Row = dict[str, Any]
 
@@ -96,6 +100,9 @@ class Fetch:
             reader = reader._replace(may_read=self._may_read(request, is_follower=reader.is_follower))
         if reader.is_follower:
             request.connection.mark_control()
+        if request.size >= LARGE_BYTES:
+            answered_by(request, self._begin_large(request, reader))
+            return
         try:
             context = self._sessions.begin(
                 body.get("session_id", 0),
@@ -110,6 +117,27 @@ class Fetch:
             request.answer(_answer(int(error.code), NO_SESSION, []))
             return
         _FetchUnderWay(self, request, reader, context).go_on()
+
+    async def _begin_large(self, request: Request, reader: Reader) -> None:
+        """Take in a request of hundreds of partitions in slices, then read them."""
+        body = request.body
+        begin = self._sessions.begin_in_steps(
+            body.get("session_id", 0),
+            body.get("session_epoch", -1),
+            body["topics"],
+            body.get("forgotten_topics_data") or (),
+            by_id=reader.by_id,
+            now_s=self.reactor.seconds(),
+            follower=reader.is_follower,
+        )
+        try:
+            context = await in_slices(request, begin)
+        except KafkaError as error:
+            request.answer(_answer(int(error.code), NO_SESSION, []))
+            return
+        fetch = _FetchUnderWay(self, request, reader, context)
+        fetch.is_large = True
+        fetch.go_on()
 
     async def _confirm(self, request: Request, reader: Reader, followers: Followers) -> None:
         """Read from ZooKeeper whether a registered broker fetches; nothing that another says moves a partition."""
@@ -137,14 +165,19 @@ def _reader(request: Request) -> Reader:
 
 
 class _FetchUnderWay:
-    """One fetch being answered: a row per partition, read again when its partition changes while it waits."""
+    """One fetch being answered: a row per partition, read again when its partition changes while it waits.
+
+    :ivar is_large: its answer is made in slices.
+    """
 
     _size = 0
     _urgent = False
     _hurried = False
-    _is_told = False
+    _is_observed = False
     _call: IDelayedCall | None = None
     _watch: Watch | None = None
+    is_large = False
+    _is_read = True
     _leader_hints: LeaderHints | None = None
 
     def __init__(self, fetch: Fetch, request: Request, reader: Reader, context: FetchContext) -> None:
@@ -165,20 +198,47 @@ class _FetchUnderWay:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def go_on(self) -> None:
-        """Read what is to be read, for no longer than a turn; then answer, or wait."""
-        self._call = None
+        """Read all partitions, in slices if they are many; then answer, or wait."""
         seconds = self._fetch.reactor.seconds
-        turn_ends = seconds() + TURN_SECONDS_MAX
+        until_s = seconds() + INLINE_SECONDS_MAX
         for count, wanted in enumerate(self._to_read, 1):
             if wanted.named or self._context.full or self._size < self._bytes_max or self._size == 0:
                 self._read(wanted)
-            if count % READS_PER_LOOK == 0 and seconds() > turn_ends and not self._hurried:
-                self._call_later(0, self.go_on)
+            if count % READS_PER_LOOK == 0 and (self.is_large or seconds() > until_s):
+                self.is_large = True
+                answered_by(self._request, self._read_rest())
                 return
-        if self._is_enough() or self._wait_s <= 0 or self._hurried:
+        if self._is_enough() or self._wait_s <= 0:
             self._answer()
         else:
             self._wait()
+
+    async def _read_rest(self) -> None:
+        self._is_read = False
+        self._watch_reads()  # a partition may change after it is read, before all are
+        self._request.on_abandoned(self._end)
+        self._is_observed = True
+        await self._request.in_slices(self._read_steps())
+        if self._hurried:
+            return
+        self._is_read = True
+        if self._is_enough() or self._wait_s <= 0:
+            self._answer()
+        else:
+            self._call_later(self._wait_s, self._answer)
+
+    def _read_steps(self) -> Steps[None]:
+        watch = self._watch
+        for count, wanted in enumerate(self._to_read, 1):
+            if wanted.named or self._context.full or self._size < self._bytes_max or self._size == 0:
+                self._read(wanted)
+                partition = self._reads[wanted].partition
+                if watch is not None and partition is not None:
+                    watch.add(wanted, partition)
+            if count % STEP_READS == 0:
+                yield
+                if self._hurried:
+                    return
 
     def _read(self, wanted: Wanted) -> None:
         before = self._reads.get(wanted)
@@ -210,6 +270,11 @@ class _FetchUnderWay:
     # --- waiting -----------------------------------------------------------------------------------------------------
 
     def _wait(self) -> None:
+        self._watch_reads()
+        self._call_later(self._wait_s, self._answer)
+
+    def _watch_reads(self) -> None:
+        """Read partitions again when they change, from now on."""
         session = self._context.session
         if session is None:
             watch = Watch(self._changed)
@@ -221,12 +286,11 @@ class _FetchUnderWay:
         for wanted, read in self._reads.items():
             if read.partition is not None:
                 watch.add(wanted, read.partition)
-        self._call_later(self._wait_s, self._answer)
 
     def _changed(self, wanted: list[Wanted]) -> None:
         for one in wanted:
             self._read(one)
-        if self._is_enough():
+        if self._is_read and self._is_enough():
             self._answer()
             return
         assert self._watch is not None
@@ -236,18 +300,13 @@ class _FetchUnderWay:
                 self._watch.add(one, partition)
 
     def _hurry(self) -> None:
-        """Its client has sent the next fetch of the session: this one ends with what is there."""
+        """Superseded by the next fetch of the session: respond with what has been read."""
         self._hurried = True
-        if self._watch is None:
-            if self._call is not None:
-                self._call.cancel()
-            self.go_on()
-        else:
-            self._answer()
+        self._answer()
 
     def _call_later(self, delay_s: float, work: Any) -> None:
-        if not self._is_told:
-            self._is_told = True
+        if not self._is_observed:
+            self._is_observed = True
             self._request.on_abandoned(self._end)
         self._call = self._fetch.reactor.callLater(delay_s, work)
 
@@ -268,6 +327,10 @@ class _FetchUnderWay:
 
     def _answer(self) -> None:
         self._end()
+        if self.is_large:
+            self._request.slice_answer()
+            answer_in_slices(self._request, self._answer_steps())
+            return
         rows: dict[Wanted, Row] = {}
         for wanted, read in self._reads.items():
             for bucket in read.throttles:
@@ -289,6 +352,31 @@ class _FetchUnderWay:
         if self._leader_hints is not None:
             answer["node_endpoints"] = self._leader_hints.endpoints()
         self._request.answer(answer)
+
+    def _answer_steps(self) -> Steps[Row]:
+        """Make a large answer."""
+        context = self._context
+        responses: list[Row] = []
+        last: Wanted | None = None
+        for count, (wanted, read) in enumerate(self._reads.items(), 1):
+            for bucket in read.throttles:
+                bucket.use(read.size)
+            row = read.row
+            if row is None:
+                assert read.partition is not None
+                row = row_of_figures(self._reader, wanted, read.partition)
+            if context.names(wanted, row):
+                if last is None or wanted.topic != last.topic or wanted.topic_id != last.topic_id:
+                    responses.append({"topic": wanted.topic, "topic_id": wanted.topic_id, "partitions": []})
+                    last = wanted
+                responses[-1]["partitions"].append(row)
+            if count % STEP_FIGURES == 0:
+                yield
+        session_id = NO_SESSION if context.session is None else context.session.session_id
+        answer = _answer(0, session_id, responses)
+        if self._leader_hints is not None:
+            answer["node_endpoints"] = self._leader_hints.endpoints()
+        return answer
 
 
 def _answer(error_code: int, session_id: int, responses: list[Row]) -> Row:
