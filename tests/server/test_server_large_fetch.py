@@ -163,16 +163,11 @@ def test_a_client_that_leaves_while_its_session_changes(broker: Many, always_lar
     session_id, _ = answer_of(broker)
     sessions = broker.program.fetch_sessions
     broker.give(frame_of(dict.fromkeys(range(ROWS), 0), (session_id, 1)))
-    broker.cluster.run_until(lambda: session_id not in sessions._sessions or len(_partitions(broker, session_id)) > MANY)
+    broker.cluster.run_until(lambda: len(sessions._sessions[session_id].partitions) > MANY)
     broker.connection.lost()
     assert sessions.partition_count == 0
     assert len(sessions) == 0
     assert not any(partition.waiting for partition in broker.program.partitions)
-
-
-def _partitions(broker: Many, session_id: int) -> dict[Any, Any]:
-    partitions: dict[Any, Any] = broker.program.fetch_sessions._sessions[session_id].partitions
-    return partitions
 
 
 def test_the_next_fetch_of_a_session_on_another_connection(broker: Many, always_large: None) -> None:
