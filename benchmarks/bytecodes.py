@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import kreplica
-from kreplica.server.pieces import Piece, piece_size
+from kreplica.server.transport.outgoing_buffers import Piece, piece_size
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.headers import build_request_header

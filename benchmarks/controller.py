@@ -25,16 +25,16 @@ from twisted.internet.defer import Deferred
 from benchmarks.simulated_brokers import SimulatedBrokers
 from benchmarks.zookeeper import SCRATCH, ZOOKEEPER_FLAGS
 from kreplica.cluster import documents, znodes
-from kreplica.controller.figures import Cost
-from kreplica.controller.journal_files import JournalSettings
-from kreplica.controller.journaled import journaled
-from kreplica.controller.surroundings import ControllerConfig, Surroundings
-from kreplica.controller.timeline import Step
+from kreplica.controller.dependencies import ControllerConfig, Surroundings
+from kreplica.controller.history.step_metrics import Cost
+from kreplica.controller.history.step_timeline import Step
+from kreplica.controller.journal.files import JournalSettings
+from kreplica.controller.journal.journaled_controller import journaled
 from kreplica.membership.registration import create_persistent_paths
 from kreplica.model import BrokerRegistration, Endpoint, LeaderAndIsr, TopicAssignment, TopicPartition
 from kreplica.runtime import Runtime, real_runtime
 from kreplica.runtime.pause import pause
-from kreplica.service.process import GENERATION_0_THRESHOLD
+from kreplica.service.process.process import GENERATION_0_THRESHOLD
 from kreplica.zookeeper import Create, Operation, ZooKeeperClient, write_units
 from tests.support.coordinator import CoordinatorProcess
 from tests.support.real_zookeeper import RealZooKeeper

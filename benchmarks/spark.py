@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from benchmarks.spark_data import CODECS, PARTITIONS, digests, write
 from kreplica.blocking import Cluster, Producer
-from kreplica.spark.pipelines.archive import ArchiveOptions, archive
-from kreplica.spark.pipelines.audit import AuditOptions, audit
-from kreplica.spark.pipelines.compare import CompareOptions, compare
-from kreplica.spark.pipelines.replay import replay
-from kreplica.spark.pipelines.replay_plan import Wanted
+from kreplica.spark.pipelines.archive.archive import ArchiveOptions, archive
+from kreplica.spark.pipelines.audit.audit import AuditOptions, audit
+from kreplica.spark.pipelines.compare.compare import CompareOptions, compare
+from kreplica.spark.pipelines.replay.plan import Wanted
+from kreplica.spark.pipelines.replay.replay import replay
 from kreplica.spark.session import spark_session
 from tests.support.coordinator import CoordinatorProcess
 from tests.support.process_cluster import ProcessCluster, direct_places, wait_until

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
 from kreplica.blocking.offsets import end_offsets, topic_partitions
 from kreplica.model import TopicPartition
-from kreplica.spark.encoding import Rows, encode
-from kreplica.spark.options import source_options
-from kreplica.spark.range_reading import read_range
-from kreplica.spark.ranges import OffsetRange
+from kreplica.spark.sink.encoding import Rows, encode
+from kreplica.spark.source.options import source_options
+from kreplica.spark.source.range_reading import read_range
+from kreplica.spark.source.ranges import OffsetRange
 
 CODECS = (Codec.NONE, Codec.LZ4, Codec.ZSTD, Codec.SNAPPY, Codec.GZIP)
 PARTITIONS = 2 * len(CODECS)

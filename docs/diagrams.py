@@ -15,7 +15,9 @@ from enum import Enum
 from operator import attrgetter
 from pathlib import Path
 
-from kreplica.controller import elections, events, states
+from kreplica.controller.decisions import elections
+from kreplica.controller.events import events
+from kreplica.controller.state import states
 from kreplica.groups.classic.states import PREVIOUS as CLASSIC_PREVIOUS
 from kreplica.groups.classic.states import State as ClassicState
 from kreplica.transactions.states import PREVIOUS as TRANSACTION_PREVIOUS
@@ -106,11 +108,11 @@ RULES: Mapping[str, tuple[str, str]] = {
         "tests/replication/test_replication_led.py::test_a_topic_of_fewer_replicas_than_asked_for",
     ),
     "what is committed": (
-        "kreplica.replication.high_watermark:held_by_all",
+        "kreplica.replication.leader.high_watermark:held_by_all",
         "tests/replication/test_replication_high_watermark.py::test_what_all_have",
     ),
     "standing still": (
-        "kreplica.replication.high_watermark:may_advance",
+        "kreplica.replication.leader.high_watermark:may_advance",
         "tests/replication/test_replication_high_watermark.py::test_when_nothing_is_committed",
     ),
     "eligible leaders": (
@@ -118,35 +120,35 @@ RULES: Mapping[str, tuple[str, str]] = {
         "tests/replication/test_replication_strong_isr.py::test_who_may_be_elected_has_everything",
     ),
     "union": (
-        "kreplica.replication.in_sync:union",
+        "kreplica.replication.leader.in_sync:union",
         "tests/replication/test_replication_strong_isr.py::test_every_rule_is_needed",
     ),
     "joining: this epoch": (
-        "kreplica.replication.in_sync:has_fetched_in_this_epoch",
+        "kreplica.replication.leader.in_sync:has_fetched_in_this_epoch",
         "tests/replication/test_replication_in_sync.py::test_who_has_not_fetched_in_this_epoch_does_not_join",
     ),
     "joining: committed": (
-        "kreplica.replication.in_sync:has_reached_high_watermark",
+        "kreplica.replication.leader.in_sync:has_reached_high_watermark",
         "tests/replication/test_replication_strong_isr.py::test_every_rule_is_needed",
     ),
     "joining: epoch start": (
-        "kreplica.replication.in_sync:has_reached_epoch_start",
+        "kreplica.replication.leader.in_sync:has_reached_epoch_start",
         "tests/replication/test_replication_strong_isr.py::test_every_rule_is_needed",
     ),
     "joining: incarnation": (
-        "kreplica.replication.in_sync:is_current_incarnation",
+        "kreplica.replication.leader.in_sync:is_current_incarnation",
         "tests/replication/test_replication_isr_writes.py::test_a_guard_that_is_taken_away_lets_it_join",
     ),
     "leaving": (
-        "kreplica.replication.in_sync:is_lagging",
+        "kreplica.replication.leader.in_sync:is_lagging",
         "tests/replication/test_replication_in_sync.py::test_a_follower_that_is_too_slow_lags_though_it_fetches",
     ),
     "conditional writes": (
-        "kreplica.replication.in_sync:expected_version",
+        "kreplica.replication.leader.in_sync:expected_version",
         "tests/replication/test_replication_isr_writes.py::test_without_the_condition_the_new_leader_would_be_overwritten",
     ),
     "followers start anew": (
-        "kreplica.replication.followers:is_of_epoch",
+        "kreplica.replication.leader.followers:is_of_epoch",
         "tests/replication/test_replication_led.py::test_a_new_epoch_forgets_what_followers_had",
     ),
     "roles": (
@@ -158,7 +160,7 @@ RULES: Mapping[str, tuple[str, str]] = {
         "tests/replication/test_replication_fencing.py::test_command_to_another_incarnation_is_refused",
     ),
     "lease": (
-        "kreplica.replication.led:Led.has_lease",
+        "kreplica.replication.leader.leader_state:Led.has_lease",
         "tests/replication/test_replication_led.py::test_when_somebody_else_leads_by_then",
     ),
     "lost sessions": (
@@ -166,7 +168,7 @@ RULES: Mapping[str, tuple[str, str]] = {
         "tests/testing/test_cluster_failures.py::test_a_new_session_gives_no_leadership_back",
     ),
     "truncation": (
-        "kreplica.replication.truncation:cut_at_divergence",
+        "kreplica.replication.follower.truncation:cut_at_divergence",
         "tests/replication/test_replication_truncation.py::test_what_is_left_is_the_longest_common_prefix",
     ),
     "controllers of the past": (
@@ -182,11 +184,11 @@ RULES: Mapping[str, tuple[str, str]] = {
         "tests/server/test_server_apis_fetch.py::test_leader_epochs_fence",
     ),
     "lost logs": (
-        "kreplica.controller.decisions:has_lost_nothing",
+        "kreplica.controller.decisions.decisions:has_lost_nothing",
         "tests/controller/test_controller_decisions.py::test_whether_a_broker_lost_anything",
     ),
     "damaged copies": (
-        "kreplica.replication.damage:may_begin_anew",
+        "kreplica.replication.damaged_replicas:may_begin_anew",
         "tests/replication/test_replication_damage.py::test_nothing_is_given_up_that_somebody_counts_on",
     ),
 }
@@ -245,7 +247,7 @@ def leadership_fields() -> str:
 
 def commands() -> str:
     """Every command of ``kreplica``."""
-    from kreplica.cli.reference import reference
+    from kreplica.cli.terminal.reference import reference
 
     return reference()
 

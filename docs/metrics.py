@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kreplica.admin.metrics import Metrics
+from kreplica.admin.resources.metrics import Metrics
 from kreplica.cluster import znodes
 from kreplica.cluster.plans import documents
 from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step
 from kreplica.interfaces import Family, Histogram
 from kreplica.runtime.stalls import StallWatch
-from kreplica.service.figures import BrokerFigures
+from kreplica.service.metrics.broker_metrics import BrokerFigures
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire import messages
 from kreplica.wire.batch_building import build_batch

@@ -1,5 +1,5 @@
 """The name by which Spark finds ``format("kreplica")`` without being told; everything is in ``kreplica.spark``."""
 
-from kreplica.spark.source import KreplicaDataSource as DefaultSource
+from kreplica.spark.data_source import KreplicaDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

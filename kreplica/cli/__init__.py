@@ -40,7 +40,7 @@ from __future__ import annotations
 import click
 
 from kreplica import __version__
-from kreplica.cli.lazy import HELP_OPTIONS, LazyGroup
+from kreplica.cli.terminal.lazy_groups import HELP_OPTIONS, LazyGroup
 
 SUBCOMMANDS = {
     "produce": "Write records to a topic, one a line.",

@@ -15,26 +15,13 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
-from kreplica.controller import (
-    brokers,
-    departures,
-    failed_replicas,
-    isr_changes,
-    leader_balance,
-    log_dir_events,
-    partition_counts,
-    plans,
-    reassignment,
-    reassignment_requests,
-    refusals,
-    shutdown,
-    topic_deletion,
-    topics,
-)
-from kreplica.controller.context import ControllerContext
-from kreplica.controller.diary import Diary
-from kreplica.controller.event_queue import EventQueue
-from kreplica.controller.events import (
+from kreplica.controller.dependencies import Surroundings
+from kreplica.controller.effects import command_errors
+from kreplica.controller.effects.state_writes import ControllerMoved
+from kreplica.controller.election.takeover import take_office
+from kreplica.controller.election.term import Office
+from kreplica.controller.events.event_queue import EventQueue
+from kreplica.controller.events.events import (
     AssignmentChanged,
     BalanceLeaders,
     BrokersChanged,
@@ -62,13 +49,26 @@ from kreplica.controller.events import (
     TopicsChanged,
     TopicSettingsChanged,
 )
-from kreplica.controller.failover import take_office
-from kreplica.controller.figures import Counters
-from kreplica.controller.memory import Memory
-from kreplica.controller.office import Office
-from kreplica.controller.state_writes import ControllerMoved
-from kreplica.controller.surroundings import Surroundings
-from kreplica.controller.timeline import Timeline
+from kreplica.controller.handlers import (
+    broker_changes,
+    controlled_shutdown,
+    failed_replicas,
+    isr_changes,
+    leader_balance,
+    log_dir_events,
+    partition_counts,
+    reassignment,
+    reassignment_requests,
+    replica_removal,
+    topic_creation,
+    topic_deletion,
+)
+from kreplica.controller.history.controller_history import Memory
+from kreplica.controller.history.observer import Diary
+from kreplica.controller.history.step_metrics import Counters
+from kreplica.controller.history.step_timeline import Timeline
+from kreplica.controller.plans import execution
+from kreplica.controller.state.context import ControllerContext
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.zookeeper import (
     ConnectionLoss,
@@ -200,7 +200,7 @@ class Controller:
         else:
             office = self._office
             await (self._answer(office, event) if isinstance(event, Question) else self._dispatch(office, event))
-            plans.look_again(office, event)
+            execution.look_again(office, event)
 
     async def _answer(self, office: Office, question: Question) -> None:
         try:
@@ -213,17 +213,17 @@ class Controller:
     def _dispatch(self, office: Office, event: Event) -> Awaitable[Any]:
         match event:
             case BrokersChanged():
-                return brokers.brokers_changed(office)
+                return broker_changes.brokers_changed(office)
             case TopicsChanged():
-                return topics.topics_changed(office)
+                return topic_creation.topics_changed(office)
             case AssignmentChanged(topic=topic):
-                return topics.assignment_changed(office, topic)
+                return topic_creation.assignment_changed(office, topic)
             case DeletionsChanged():
                 return topic_deletion.deletions_changed(office)
             case ReplicasStopped():
-                return departures.replicas_stopped(office, event)
+                return replica_removal.replicas_stopped(office, event)
             case RetryDeletions():
-                return departures.retry_deletions(office)
+                return replica_removal.retry_deletions(office)
             case ReassignmentAsked():
                 return reassignment.reassignment_asked(office, event)
             case MovesAsked():
@@ -233,11 +233,11 @@ class Controller:
             case PartitionRequestsChanged() | RemovalDue():
                 return partition_counts.partitions_asked(office)
             case PlansChanged():
-                return plans.plans_changed(office)
+                return execution.plans_changed(office)
             case PlansDue():
-                return plans.plans_due(office)
+                return execution.plans_due(office)
             case CommandRefused():
-                return refusals.command_refused(office, event)
+                return command_errors.command_refused(office, event)
             case ReplicasRecovered():
                 return failed_replicas.replicas_recovered(office, event)
             case RetryReplicas():
@@ -247,9 +247,9 @@ class Controller:
             case InSyncSetsChanged():
                 return isr_changes.in_sync_sets_changed(office)
             case TopicSettingsChanged():
-                return brokers.elect_offline_partitions(office)
+                return broker_changes.elect_offline_partitions(office)
             case ShutdownAsked():
-                return shutdown.shutdown_asked(office, event)
+                return controlled_shutdown.shutdown_asked(office, event)
             case BalanceLeaders():
                 return leader_balance.balance_leaders(office)
             case PreferredElectionAsked():

@@ -16,7 +16,7 @@ from twisted.logger import Logger
 
 from kreplica.model import NO_BROKER_EPOCH, BrokerRegistration
 from kreplica.runtime import Runtime
-from kreplica.storage.directories import LogDirectories
+from kreplica.storage.directories.log_directories import LogDirectories
 
 log = Logger()
 

@@ -18,7 +18,7 @@ from kreplica.cluster import documents, znodes
 from kreplica.model import ZERO_UUID, TopicAssignment, TopicPartition
 from kreplica.runtime import Reactor
 from kreplica.runtime.turns import Turns
-from kreplica.storage.directories import LogDirectories
+from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.zookeeper import NoNode, ZooKeeperClient, read_all
 
 log = Logger()

@@ -32,10 +32,10 @@ Serving:
 from kreplica.replication.fencing import ControlFence
 from kreplica.replication.leadership import Leadership
 from kreplica.replication.partition import Partition
-from kreplica.replication.partition_needs import PartitionSettings
+from kreplica.replication.partition_dependencies import PartitionSettings
 from kreplica.replication.partitions import Partitions
+from kreplica.replication.purgatory import Waiting, Wakeups
 from kreplica.replication.replica import READ_COMMITTED, READ_UNCOMMITTED
-from kreplica.replication.waiting import Waiting, Wakeups
 from kreplica.replication.writable_replica import Role
 
 __all__ = [

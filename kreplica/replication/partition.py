@@ -10,14 +10,14 @@ from twisted.logger import Logger
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_EPOCH, LeaderAndIsr, TopicPartition
 from kreplica.replication import fencing
-from kreplica.replication.followers import UNKNOWN_OFFSET
-from kreplica.replication.isr_proposal import Proposal
+from kreplica.replication.leader.followers import UNKNOWN_OFFSET
+from kreplica.replication.leader.isr_proposal import Proposal
+from kreplica.replication.leader.leader_state import Led, Surroundings
 from kreplica.replication.leadership import NOT_LED, Leadership
-from kreplica.replication.led import Led, Surroundings
-from kreplica.replication.waiting import Watcher
+from kreplica.replication.purgatory import Watcher
 from kreplica.replication.writable_replica import Role, WritableReplica
 from kreplica.runtime.disk import Buffer
-from kreplica.storage.log import Log
+from kreplica.storage.log.log import Log
 
 _log = Logger()
 

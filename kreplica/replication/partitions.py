@@ -11,22 +11,22 @@ from twisted.logger import Logger
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import NO_EPOCH, ZERO_UUID, TopicPartition
-from kreplica.replication import damage, fencing
+from kreplica.replication import damaged_replicas, fencing
+from kreplica.replication.leader.leader_state import Led, Surroundings
+from kreplica.replication.leader.lease import Lease
 from kreplica.replication.leadership import Leadership
-from kreplica.replication.lease import Lease
-from kreplica.replication.led import Led, Surroundings
 from kreplica.replication.partition import Partition
-from kreplica.replication.partition_needs import NOT_FETCHING, Fetching, PartitionSettings
-from kreplica.replication.waiting import Wakeups
+from kreplica.replication.partition_dependencies import NOT_FETCHING, Fetching, PartitionSettings
+from kreplica.replication.purgatory import Wakeups
 from kreplica.replication.writable_replica import Role
 from kreplica.runtime import Reactor
 from kreplica.runtime.disk import Buffer, is_passing
 from kreplica.runtime.turns import Turns
-from kreplica.storage.damage import Damage
-from kreplica.storage.directories import LogDirectories
-from kreplica.storage.log import Log
-from kreplica.storage.refusals import RefusalsWithoutLog
-from kreplica.storage.scanning import header_at
+from kreplica.storage.directories.log_directories import LogDirectories
+from kreplica.storage.inspection.damage import Damage
+from kreplica.storage.log.batch_scanning import header_at
+from kreplica.storage.log.log import Log
+from kreplica.storage.producers.refused_batches import RefusalsWithoutLog
 
 log = Logger()
 
@@ -181,9 +181,9 @@ class Partitions:
             if not fencing.is_current_epoch(leadership.leader_epoch, known_epoch):
                 continue
             is_back = False
-            if damage.may_begin_anew(leadership, self._broker_id, known_epoch):
+            if damaged_replicas.may_begin_anew(leadership, self._broker_id, known_epoch):
                 is_back = await self.directories.begin_anew(key)
-            elif damage.is_last_copy(leadership, self._broker_id):
+            elif damaged_replicas.is_last_copy(leadership, self._broker_id):
                 is_back = await self.directories.put_back(key)
             if is_back:
                 self._damaged_since.pop(key, None)
@@ -388,7 +388,7 @@ class Partitions:
 
     def _damaged(self, log_: Log, found: Damage) -> None:
         partition = self._partitions.get(log_.topic_partition)
-        if partition is not None and damage.others_have_it(partition.leadership, self._broker_id):
+        if partition is not None and damaged_replicas.others_have_it(partition.leadership, self._broker_id):
             self.directories.take_out(log_.topic_partition, found)
         else:
             log_.keep_damage(found)

@@ -7,13 +7,13 @@ from enum import Enum
 
 from kreplica.cluster import eligible_leaders
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.replication.leader.leader_state import Led
 from kreplica.replication.leadership import Leadership
-from kreplica.replication.led import Led
 from kreplica.replication.replica import Replica
 from kreplica.runtime.disk import Buffer
-from kreplica.storage.producers import Origin
-from kreplica.storage.results import AppendResult
-from kreplica.storage.scanning import header_at
+from kreplica.storage.log.batch_scanning import header_at
+from kreplica.storage.log.results import AppendResult
+from kreplica.storage.producers.producer_state import Origin
 from kreplica.wire.batches import BatchHeader
 from kreplica.wire.control_records import EndMarker, build_end_marker
 

@@ -29,34 +29,34 @@ from typing import Any
 
 from twisted.application.service import IService
 
-from kreplica.service.options import Options
+from kreplica.service.process.options import Options
 
 __all__ = ["Options", "makeService"]
 
 
 def makeService(options: Options) -> IService:
     """What ``twistd kreplica ...`` runs."""
-    from kreplica.service.interrupts import end_on_interrupt
-    from kreplica.service.reactor_loading import load_without_tls
+    from kreplica.service.process.interrupts import end_on_interrupt
+    from kreplica.service.process.reactor_loading import load_without_tls
 
     end_on_interrupt()
     load_without_tls()  # before anything else imports it
-    from kreplica.service.log_output import observer
-    from kreplica.service.process import ProcessService, Startable
+    from kreplica.service.process.log_output import observer
+    from kreplica.service.process.process import ProcessService, Startable
 
     chosen: Any = options.subOptions
 
     def build(reactor: Any, failed: Callable[[str], None]) -> Startable:
         # Imported late: each command loads only what it runs.
         if options.subCommand == "standalone":
-            from kreplica.service.standalone import standalone_from_options
+            from kreplica.service.standalone.standalone import standalone_from_options
 
             return standalone_from_options(reactor, chosen, failed)
         if options.subCommand == "broker":
-            from kreplica.service.broker_process import broker_from_options
+            from kreplica.service.process.broker_process import broker_from_options
 
             return broker_from_options(reactor, chosen, failed)
-        from kreplica.service.coordinator import coordinator_from_options
+        from kreplica.service.process.coordinator_process import coordinator_from_options
 
         return coordinator_from_options(reactor, chosen, failed)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kreplica.client_core.fetched_batches import Isolation
 from kreplica.client_core.options import ClientOptions
-from kreplica.spark.texts import choice, number
+from kreplica.spark.option_parsing import choice, number
 from kreplica.wire.compression import Codec
 
 log = logging.getLogger(__name__)

@@ -92,7 +92,7 @@ def _register_source(session: SparkSession) -> None:
     """
     python = os.environ.get("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
     if shlex.quote(python) != python:
-        from kreplica.spark.source import KreplicaDataSource
+        from kreplica.spark.data_source import KreplicaDataSource
 
         session.dataSource.register(KreplicaDataSource)
 

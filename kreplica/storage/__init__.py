@@ -59,13 +59,13 @@ Coming back after a stop, a kill or a power loss:
 * ``checkpoints`` the small files of a log directory
 """
 
-from kreplica.storage.aborted_transactions import AbortedTransaction
-from kreplica.storage.config import LogConfig, StorageConfig
-from kreplica.storage.directories import LogDirectories
-from kreplica.storage.log import Log
-from kreplica.storage.producers import Origin
-from kreplica.storage.results import AppendResult, LogSlice
-from kreplica.storage.search import FoundOffset
+from kreplica.storage.directories.log_directories import LogDirectories
+from kreplica.storage.log.log import Log
+from kreplica.storage.log.log_config import LogConfig, StorageConfig
+from kreplica.storage.log.results import AppendResult, LogSlice
+from kreplica.storage.log.timestamp_search import FoundOffset
+from kreplica.storage.producers.aborted_transactions import AbortedTransaction
+from kreplica.storage.producers.producer_state import Origin
 
 __all__ = [
     "AbortedTransaction",

@@ -10,7 +10,7 @@ from twisted.logger import Logger
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition
-from kreplica.storage.verifications import Verification
+from kreplica.storage.producers.transaction_verification import Verification
 from kreplica.transactions.verification import Answered, Codes, Question
 
 log = Logger()

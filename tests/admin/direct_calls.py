@@ -11,14 +11,14 @@ from jsonschema import Draft202012Validator
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from kreplica.admin.api import Answer, Call, Resource, Route
-from kreplica.admin.forwarding import Answers
-from kreplica.admin.json_pieces import dumped
-from kreplica.admin.peer_answers import PeerAnswer
-from kreplica.admin.problems import Problem
-from kreplica.admin.registrations import RegistrationsRead
+from kreplica.admin.http.api import Answer, Call, Resource, Route
+from kreplica.admin.http.json_stream import dumped
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.peers.forwarding import Answers
+from kreplica.admin.peers.registrations import RegistrationsRead
+from kreplica.admin.peers.responses import PeerAnswer
 from kreplica.runtime.stalls import INTERVAL_S, StallWatch
-from kreplica.service.operating import operating_resources
+from kreplica.service.admin.operations_resources import operating_resources
 from kreplica.testing.cluster.cluster import SimulatedCluster
 
 Run = Callable[[Deferred[Any]], Any]

@@ -13,9 +13,9 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
-from kreplica.admin.access import Access
-from kreplica.admin.root import Root
-from kreplica.admin.site import AdminSite
+from kreplica.admin.http.access import Access
+from kreplica.admin.http.root import Root
+from kreplica.admin.http.site import AdminSite
 from kreplica.runtime import Runtime
 
 

@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from http_in_memory import Api, Resource
 
-from kreplica.admin.access import Access
-from kreplica.admin.api import Answer, Page, Route
+from kreplica.admin.http.access import Access
+from kreplica.admin.http.api import Answer, Page, Route
 from kreplica.errors import SettingsError
 from kreplica.runtime.disk import OsDisk
-from kreplica.service.admin_access import admin_access, admin_tls
+from kreplica.service.admin.access import admin_access, admin_tls
 from kreplica.settings.broker_settings import BrokerSettings
 from tests.support.standalone import StandaloneProcess
 

@@ -6,15 +6,15 @@ import pytest
 from http_in_memory import Api, Resource, gone, received, request
 from twisted.internet.defer import Deferred
 
-from kreplica.admin import routing
-from kreplica.admin.api import Answer, Route
-from kreplica.admin.bounded_requests import (
+from kreplica.admin.http import routing
+from kreplica.admin.http.api import Answer, Route
+from kreplica.admin.http.bounded_requests import (
     ADDRESS_CONNECTIONS_MAX,
     BODY_SECONDS_MAX,
     CONNECTIONS_MAX,
     HEADER_SECONDS_MAX,
 )
-from kreplica.admin.health import LIVE
+from kreplica.admin.resources.health import LIVE
 
 HALF = b"GET /health/live HTTP/1.1\r\nHost: local"
 

@@ -7,8 +7,8 @@ import json
 import pytest
 from http_in_memory import Api, Resource, received, request
 
-from kreplica.admin.api import Answer, Parameter, Route
-from kreplica.admin.calls import BODY_BYTES_MAX
+from kreplica.admin.http.api import Answer, Parameter, Route
+from kreplica.admin.http.calls import BODY_BYTES_MAX
 
 BODY = {
     "type": "object",

@@ -8,9 +8,9 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from kreplica.admin.counts import KEPT_SECONDS_MAX, Counted, OfBroker, OfTopic
+from kreplica.admin.cluster_state.counts import KEPT_SECONDS_MAX, Counted, OfBroker, OfTopic
 from kreplica.model import TopicPartition
-from kreplica.server.metadata import MetadataCache
+from kreplica.server.metadata.metadata_cache import MetadataCache
 
 
 class SlowClock(Clock):

@@ -14,14 +14,14 @@ from twisted.internet.defer import Deferred
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Site
 
-from kreplica.admin import forwarding
-from kreplica.admin.api import Call
-from kreplica.admin.forwarding import Forwarding
-from kreplica.admin.peer_addresses import peer_url
-from kreplica.admin.peer_answers import PeerAnswer
-from kreplica.admin.problems import Problem
-from kreplica.admin.registrations import FRESH_SECONDS, RegistrationsRead
-from kreplica.admin.site import AdminSite
+from kreplica.admin.http.api import Call
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.http.site import AdminSite
+from kreplica.admin.peers import forwarding
+from kreplica.admin.peers.addresses import peer_url
+from kreplica.admin.peers.forwarding import Forwarding
+from kreplica.admin.peers.registrations import FRESH_SECONDS, RegistrationsRead
+from kreplica.admin.peers.responses import PeerAnswer
 from kreplica.cluster import documents, znodes
 from kreplica.model import BrokerRegistration, Endpoint
 from kreplica.testing.simulator.simulation import Simulation

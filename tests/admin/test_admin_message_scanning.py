@@ -11,11 +11,11 @@ from uuid import UUID
 import pytest
 from kafka.partitioner.default import murmur2 as peer_murmur2
 
+from kreplica.admin.http.problems import Problem
 from kreplica.admin.messages.positions import Span, decode_spans, encode_spans
 from kreplica.admin.messages.reading import merged
 from kreplica.admin.messages.scanning import Bounds, Chunk, scan
 from kreplica.admin.messages.searching import SEARCHED_BYTES_MAX, search_for
-from kreplica.admin.problems import Problem
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.batches import HEADER_SIZE
 from kreplica.wire.compression import Codec

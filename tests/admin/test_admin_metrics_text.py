@@ -12,7 +12,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 from twisted.internet.defer import Deferred
 
-from kreplica.admin.metrics import SAMPLES_AT_ONCE, Metrics, exposition
+from kreplica.admin.resources.metrics import SAMPLES_AT_ONCE, Metrics, exposition
 from kreplica.interfaces import Buckets, Family, Histogram, MetricKind, Sample
 from kreplica.runtime.turns import TURN_SECONDS_MAX
 from tests.support.iterated_clock import IteratedClock

@@ -8,15 +8,15 @@ from types import SimpleNamespace
 import pytest
 from test_admin_forwarding import World
 
-from kreplica.admin.api import Call
-from kreplica.admin.failures import problem_of
-from kreplica.admin.peer_answers import DEPTH_MAX, PeerAnswer
-from kreplica.admin.problems import Problem
+from kreplica.admin.http.api import Call
+from kreplica.admin.http.failures import problem_of
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.http.schemas import COUNT, listing, one_of, record
+from kreplica.admin.peers.responses import DEPTH_MAX, PeerAnswer
 from kreplica.admin.resources.figures import FIGURES, FiguresResource
 from kreplica.admin.resources.groups import Groups
 from kreplica.admin.resources.timeline import Timeline
 from kreplica.admin.resources.why import PEER_REMEMBERED
-from kreplica.admin.schemas import COUNT, listing, one_of, record
 from kreplica.errors import ErrorCode, KafkaError
 
 UNEXPECTED = (

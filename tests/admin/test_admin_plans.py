@@ -10,7 +10,7 @@ from direct_calls import DirectCluster
 from jsonschema import ValidationError
 from twisted.internet.defer import Deferred
 
-from kreplica.admin.problems import Problem
+from kreplica.admin.http.problems import Problem
 from kreplica.cluster import znodes
 from kreplica.cluster.cordons import decode_cordon
 from kreplica.cluster.plans import documents

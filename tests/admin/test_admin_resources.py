@@ -8,10 +8,10 @@ from __future__ import annotations
 import pytest
 from direct_calls import Direct
 
-from kreplica.admin.problems import Problem
-from kreplica.admin.registrations import RegistrationsRead
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.peers.registrations import RegistrationsRead
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.service.admin import resources
+from kreplica.service.admin.admin_site import resources
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from tests.support.broker_scene import batch
 

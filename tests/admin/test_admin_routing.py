@@ -9,12 +9,12 @@ from http_in_memory import Api, Resource, gone, received
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import LogLevel, capturedLogs
 
-from kreplica.admin import routing
-from kreplica.admin.api import Answer, EventStream, Page, Route, ServerEvent
-from kreplica.admin.event_streams import HEARTBEAT_SECONDS, SLOW_SECONDS_MAX
-from kreplica.admin.failures import status_of
-from kreplica.admin.json_pieces import ROWS_AT_ONCE, json_pieces
-from kreplica.admin.problems import Problem
+from kreplica.admin.http import routing
+from kreplica.admin.http.api import Answer, EventStream, Page, Route, ServerEvent
+from kreplica.admin.http.event_streams import HEARTBEAT_SECONDS, SLOW_SECONDS_MAX
+from kreplica.admin.http.failures import status_of
+from kreplica.admin.http.json_stream import ROWS_AT_ONCE, json_pieces
+from kreplica.admin.http.problems import Problem
 from kreplica.client.errors import ConnectionFailed
 from kreplica.cluster.znodes import ZnodeError
 from kreplica.errors import ErrorCode, KafkaError

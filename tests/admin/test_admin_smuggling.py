@@ -7,8 +7,8 @@ import socket
 import pytest
 from http_in_memory import Api, Resource
 
-from kreplica.admin.api import Answer, Route
-from kreplica.admin.bounded_requests import BODY_SECONDS_MAX, HEADER_SECONDS_MAX
+from kreplica.admin.http.api import Answer, Route
+from kreplica.admin.http.bounded_requests import BODY_SECONDS_MAX, HEADER_SECONDS_MAX
 from tests.support.standalone import StandaloneProcess
 
 HIDDEN = b"GET /v1/hidden HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -8,13 +8,13 @@ import pytest
 from direct_calls import DirectCluster
 from twisted.internet.defer import Deferred
 
-from kreplica.admin import timeline_feed
-from kreplica.admin.api import Call
-from kreplica.admin.chronicles import key_of
-from kreplica.admin.problems import Problem
-from kreplica.admin.timeline_feed import TimelineFeed
+from kreplica.admin.cluster_state import timeline_feed
+from kreplica.admin.cluster_state.chronicles import key_of
+from kreplica.admin.cluster_state.timeline_feed import TimelineFeed
+from kreplica.admin.http.api import Call
+from kreplica.admin.http.problems import Problem
 from kreplica.runtime.stalls import StallWatch
-from kreplica.service.live_figures import RecentDelays
+from kreplica.service.metrics.live_metrics import RecentDelays
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from tests.support.broker_scene import batch
 

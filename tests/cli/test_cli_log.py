@@ -10,7 +10,8 @@ import pytest
 from archives import unpack
 from click.testing import CliRunner, Result
 
-from kreplica.cli import log_verify, main
+from kreplica.cli import main
+from kreplica.cli.diagnostics import log_verify
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.records import Record
 

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from kreplica.cli import main, pipeline_audit
-from kreplica.cli.audit_page import audit_page
-from kreplica.spark.pipelines import audit as audit_module
-from kreplica.spark.pipelines.audit import AuditOptions
-from kreplica.spark.pipelines.audit_report import AuditReport
-from kreplica.spark.pipelines.replica_findings import Comparison, Coverage, Kind
+from kreplica.cli import main
+from kreplica.cli.pipelines import pipeline_audit
+from kreplica.cli.pipelines.audit_page import audit_page
+from kreplica.spark.pipelines.audit import audit as audit_module
+from kreplica.spark.pipelines.audit.audit import AuditOptions
+from kreplica.spark.pipelines.audit.replica_findings import Comparison, Coverage, Kind
+from kreplica.spark.pipelines.audit.report import AuditReport
 
 Run = Callable[..., Result]
 

@@ -11,7 +11,7 @@ import threading
 import pytest
 from rich.console import Console
 
-from kreplica.cli import plan_watch
+from kreplica.cli.commands import plan_watch
 
 MOVE = {"number": 0, "topic": "orders", "partition": 0, "action": "move", "from": [1, 2], "to": [2, 3],
         "bytes": 3 << 30, "bytes_done": None, "state": "waiting", "reason": None}  # fmt: skip

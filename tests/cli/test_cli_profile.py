@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kreplica.cli import pipeline_profile
+from kreplica.cli.pipelines import pipeline_profile
 from kreplica.model import TopicPartition
-from kreplica.spark.pipelines import profile as profiling
-from kreplica.spark.pipelines.profile_measures import Measures
-from kreplica.spark.pipelines.profile_report import ProfileReport, profile_report
-from kreplica.spark.ranges import OffsetRange
+from kreplica.spark.pipelines.profile import profile as profiling
+from kreplica.spark.pipelines.profile.measures import Measures
+from kreplica.spark.pipelines.profile.report import ProfileReport, profile_report
+from kreplica.spark.source.ranges import OffsetRange
 from kreplica.wire.batches import BatchHeader
 
 PLAN = {

@@ -16,15 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kreplica.blocking.reader import ReadRecord
-from kreplica.cli import archive_files
-from kreplica.cli.archive_files import LINES, appearing, kind_of, line_sink, read_lines
-from kreplica.cli.archive_parquet import ParquetSink, read_parquet, row_count
-from kreplica.cli.copying import Checksums
-from kreplica.cli.line_input import lines_of_files
-from kreplica.cli.positions import NumbersType, Start, StartType
-from kreplica.cli.record_format import for_terminal, template
-from kreplica.cli.record_json import BadRecord, parse_line, record_line
-from kreplica.cli.session import Failed
+from kreplica.cli.http.session import Failed
+from kreplica.cli.records.line_input import lines_of_files
+from kreplica.cli.records.positions import NumbersType, Start, StartType
+from kreplica.cli.records.record_format import for_terminal, template
+from kreplica.cli.records.record_json import BadRecord, parse_line, record_line
+from kreplica.cli.transfer import archive_files
+from kreplica.cli.transfer.archive_files import LINES, appearing, kind_of, line_sink, read_lines
+from kreplica.cli.transfer.archive_parquet import ParquetSink, read_parquet, row_count
+from kreplica.cli.transfer.copying import Checksums
 from kreplica.wire.batches import TimestampType
 
 data = st.none() | st.binary(max_size=60) | st.text(max_size=20).map(str.encode)

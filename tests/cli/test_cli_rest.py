@@ -16,12 +16,21 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from fake_admin import serving
 
-from kreplica.cli import rest, server_events
-from kreplica.cli.rest import Refused, RestClient, Server, Unreachable
-from kreplica.cli.screen import bytes_text, plain, seconds_text, time_text
-from kreplica.cli.server_events import EventParser, EventTooLong, ReceivedEvent
-from kreplica.cli.session import path_of
-from kreplica.cli.texts import Assignment, Duration, Partition, Partitions, Replicas, Setting, Size, Time
+from kreplica.cli.http import rest, server_events
+from kreplica.cli.http.rest import Refused, RestClient, Server, Unreachable
+from kreplica.cli.http.server_events import EventParser, EventTooLong, ReceivedEvent
+from kreplica.cli.http.session import path_of
+from kreplica.cli.terminal.parameter_types import (
+    Assignment,
+    Duration,
+    Partition,
+    Partitions,
+    Replicas,
+    Setting,
+    Size,
+    Time,
+)
+from kreplica.cli.terminal.screen import bytes_text, plain, seconds_text, time_text
 from tests.support import real_reactor
 
 STREAM = b': a comment\n\nid: 7\nevent: timeline\ndata: {"a":\ndata: 1}\n\ndata: x\r\n\r\nevent: empty\n\ndata: cut off'

@@ -15,9 +15,10 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from kreplica.cli import SUBCOMMANDS, main, screen
-from kreplica.cli.lazy import LazyGroup
-from kreplica.cli.session import Failed
+from kreplica.cli import SUBCOMMANDS, main
+from kreplica.cli.http.session import Failed
+from kreplica.cli.terminal import screen
+from kreplica.cli.terminal.lazy_groups import LazyGroup
 
 CLUSTER = {
     "cluster_id": "abc",

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from kreplica.cli import main
-from kreplica.cli.verify_report import ProgressLine, describe
+from kreplica.cli.diagnostics.verify_report import ProgressLine, describe
 from kreplica.testing.anomalies import ClientHistory, Expectations, report
 from kreplica.testing.verification.verdict import Scene, Verdict
 from kreplica.testing.verification.verification import Progress

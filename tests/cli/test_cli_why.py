@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from kreplica.cli import timeline
-from kreplica.cli.request_commands import command_of
+from kreplica.cli.commands import timeline
+from kreplica.cli.http.request_commands import command_of
 
 WHY = {
     "subject": {"topic": "orders", "partition": 0},

@@ -5,8 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from kreplica.controller.context import ControllerContext
-from kreplica.controller.decisions import (
+from kreplica.controller.decisions.decisions import (
     TopicRules,
     has_lost_nothing,
     initial_elections,
@@ -15,6 +14,7 @@ from kreplica.controller.decisions import (
     unclean_elections,
     without_unclean,
 )
+from kreplica.controller.state.context import ControllerContext
 from kreplica.model import NO_LEADER, BrokerRegistration, LeaderAndIsr, TopicAssignment, TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -7,18 +7,18 @@ from uuid import UUID
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from kreplica.controller.context import ControllerContext
-from kreplica.controller.events import Event, ReplicasStopped, RetryDeletions
-from kreplica.controller.figures import Counters
-from kreplica.controller.office import Office
-from kreplica.controller.replica_deletion import (
+from kreplica.controller.dependencies import ControllerConfig, Surroundings
+from kreplica.controller.election.term import Office
+from kreplica.controller.events.events import Event, ReplicasStopped, RetryDeletions
+from kreplica.controller.handlers.replica_deletion import (
     DELETION_RETRY_SECONDS,
     brokers_gone,
     replicas_stopped,
     resume_deletions,
 )
-from kreplica.controller.states import PartitionState, ReplicaState
-from kreplica.controller.surroundings import ControllerConfig, Surroundings
+from kreplica.controller.history.step_metrics import Counters
+from kreplica.controller.state.context import ControllerContext
+from kreplica.controller.state.states import PartitionState, ReplicaState
 from kreplica.errors import ErrorCode
 from kreplica.model import BrokerRegistration, LeaderAndIsr, TopicAssignment, TopicPartition
 from kreplica.runtime import Runtime

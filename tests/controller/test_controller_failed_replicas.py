@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kreplica.cluster import documents, znodes
-from kreplica.controller.events import ReplicasRecovered
-from kreplica.controller.failed_replicas import FIRST_RETRY_SECONDS
+from kreplica.controller.events.events import ReplicasRecovered
+from kreplica.controller.handlers.failed_replicas import FIRST_RETRY_SECONDS
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from tests.support.controller_scene import ControllerScene

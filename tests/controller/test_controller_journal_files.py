@@ -9,10 +9,12 @@ from contextlib import contextmanager
 import pytest
 from twisted.logger import globalLogPublisher
 
-from kreplica.controller import journal_files, journal_lines, journal_rests
-from kreplica.controller.journal_files import RETRY_SECONDS, JournalFiles, JournalSettings
-from kreplica.controller.journal_lines import LARGE_CHARACTERS, decode_line, encode_line
-from kreplica.controller.journal_values import Later
+from kreplica.controller.journal import files as journal_files
+from kreplica.controller.journal import lines as journal_lines
+from kreplica.controller.journal import rotation
+from kreplica.controller.journal.files import RETRY_SECONDS, JournalFiles, JournalSettings
+from kreplica.controller.journal.lines import LARGE_CHARACTERS, decode_line, encode_line
+from kreplica.controller.journal.value_json import Later
 from kreplica.errors import KreplicaError
 from kreplica.runtime.disk import IOV_MAX
 from kreplica.settings.setting import Setting
@@ -134,7 +136,7 @@ def test_a_place_that_cannot_be_told_ends_the_journal_alone(monkeypatch):
         raise KeyError("a timer that nobody knows")
 
     monkeypatch.setattr(journal_files, "FILES_COUNT", 8)
-    monkeypatch.setattr(journal_rests, "state_of", state_of)
+    monkeypatch.setattr(rotation, "state_of", state_of)
     scene = scene_with_journal(100_000)
     scene.start()
     with errors() as told:

@@ -11,13 +11,13 @@ import pytest
 from kreplica.cluster import znodes
 from kreplica.cluster.plans import documents
 from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step
-from kreplica.controller import journal_context, journal_files, journal_rests, journaled
-from kreplica.controller.context import ControllerContext
-from kreplica.controller.events import MovesAsked, ReassignmentAsked
-from kreplica.controller.journal_context import copy_context
-from kreplica.controller.journal_files import JournalSettings
-from kreplica.controller.journal_head import state_of
-from kreplica.controller.states import PartitionState, ReplicaState
+from kreplica.controller.events.events import MovesAsked, ReassignmentAsked
+from kreplica.controller.journal import context_json, files, journaled_controller, rotation
+from kreplica.controller.journal.context_json import copy_context
+from kreplica.controller.journal.file_header import state_of
+from kreplica.controller.journal.files import JournalSettings
+from kreplica.controller.state.context import ControllerContext
+from kreplica.controller.state.states import PartitionState, ReplicaState
 from kreplica.model import LeaderAndIsr, TopicPartition
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.testing.replay.reading import read_journals
@@ -71,9 +71,9 @@ class Telling:
 @pytest.fixture
 def telling(monkeypatch) -> Telling:
     found = Telling()
-    monkeypatch.setattr(journal_rests, "state_of", found.state_of)
-    monkeypatch.setattr(journal_rests, "Turns", OneStep)
-    monkeypatch.setattr(journal_files, "FILES_COUNT", 2**20)
+    monkeypatch.setattr(rotation, "state_of", found.state_of)
+    monkeypatch.setattr(rotation, "Turns", OneStep)
+    monkeypatch.setattr(files, "FILES_COUNT", 2**20)
     return found
 
 
@@ -103,7 +103,7 @@ def large_context(partitions: int) -> ControllerContext:
 
 def test_no_step_is_long(monkeypatch):
     """However many partitions there are, so many things are copied between two looks at the clock, and no more."""
-    monkeypatch.setattr(journal_context, "STEP", 10)
+    monkeypatch.setattr(context_json, "STEP", 10)
     sizes: list[int] = []
 
     def sliced(rest: Iterator[object], count: int) -> list[object]:
@@ -111,7 +111,7 @@ def test_no_step_is_long(monkeypatch):
         return list(islice(rest, count))
 
     context = large_context(1000)
-    monkeypatch.setattr(journal_context, "islice", sliced)
+    monkeypatch.setattr(context_json, "islice", sliced)
     steps = sum(1 for _ in copy_context(context))
     assert len(sizes) == steps
     assert set(sizes) == {10}
@@ -154,13 +154,13 @@ def test_a_change_before_all_is_told(scene, telling):
 
 def test_a_broker_that_stops_meanwhile(monkeypatch, telling):
     """Nothing is left behind of a telling that was put off."""
-    made: list[journal_rests.Rests] = []
+    made: list[rotation.Rests] = []
 
-    def make(*what: Any) -> journal_rests.Rests:
-        made.append(journal_rests.Rests(*what))
+    def make(*what: Any) -> rotation.Rests:
+        made.append(rotation.Rests(*what))
         return made[-1]
 
-    monkeypatch.setattr(journaled, "Rests", make)
+    monkeypatch.setattr(journaled_controller, "Rests", make)
     cluster = SimulatedCluster(1, overrides=["kreplica.controller.journal.max.bytes=1048576"])
     cluster.start()
     program, reactor = cluster.brokers[1].program, cluster.brokers[1].host.reactor

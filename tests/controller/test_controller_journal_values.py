@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from twisted.internet.defer import CancelledError
 
 from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step, StepOutcome, StepState
-from kreplica.controller.command_answers import CommandAnswer, Refusal
-from kreplica.controller.context import ControllerContext, ReadOnly
-from kreplica.controller.events import (
+from kreplica.controller.effects.command_responses import CommandAnswer, Refusal
+from kreplica.controller.events.events import (
     AssignmentChanged,
     ElectionAsked,
     ElectionType,
@@ -24,11 +23,11 @@ from kreplica.controller.events import (
     RemovalDue,
     ShutdownAsked,
 )
-from kreplica.controller.journal import Journal
-from kreplica.controller.journal_context import copy_context, decode_context, encode_context
-from kreplica.controller.journal_head import at_once
-from kreplica.controller.journal_seams import RecordedRandom
-from kreplica.controller.journal_values import (
+from kreplica.controller.journal.context_json import copy_context, decode_context, encode_context
+from kreplica.controller.journal.file_header import at_once
+from kreplica.controller.journal.recorder import Journal
+from kreplica.controller.journal.recording_proxies import RecordedRandom
+from kreplica.controller.journal.value_json import (
     decode_answer,
     decode_bytes,
     decode_command_answer,
@@ -45,8 +44,9 @@ from kreplica.controller.journal_values import (
     encode_watch_event,
     plain,
 )
-from kreplica.controller.plan_run import PlanRun
-from kreplica.controller.states import PartitionState, ReplicaState
+from kreplica.controller.plans.running_plan import PlanRun
+from kreplica.controller.state.context import ControllerContext, ReadOnly
+from kreplica.controller.state.states import PartitionState, ReplicaState
 from kreplica.errors import ErrorCode
 from kreplica.model import BrokerRegistration, Endpoint, LeaderAndIsr, TopicAssignment, TopicPartition
 from kreplica.zookeeper import (

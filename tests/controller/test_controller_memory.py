@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from kreplica.cluster import documents, znodes
-from kreplica.controller import chronicle, decided
-from kreplica.controller.causes import _BY_NAME, cause_of
-from kreplica.controller.chronicle import KINDS, Chronicle, key_of
-from kreplica.controller.decided import Cause, Decided
-from kreplica.controller.events import BrokersChanged, Event, ReassignmentAsked, ShutdownAsked
-from kreplica.controller.memory import Memory
-from kreplica.controller.timeline import Timeline
+from kreplica.controller.events.events import BrokersChanged, Event, ReassignmentAsked, ShutdownAsked
+from kreplica.controller.history import audit_events, decision_log
+from kreplica.controller.history.audit_events import KINDS, Chronicle, key_of
+from kreplica.controller.history.causes import _BY_NAME, cause_of
+from kreplica.controller.history.controller_history import Memory
+from kreplica.controller.history.decision_log import Cause, Decided
+from kreplica.controller.history.step_timeline import Timeline
 from kreplica.model import LeaderAndIsr, TopicPartition
 from kreplica.testing.simulator.simulation import START_MS
 from kreplica.zookeeper import Create, SessionState
@@ -124,7 +124,7 @@ def test_leaders_that_move_are_one_entry(scene: ControllerScene) -> None:
     moved, shrunk = entries
     assert moved.text == "broker 1 left: 301 partitions have another leader"
     assert (moved.details["from_brokers"], moved.details["to_brokers"]) == ({"1": 301}, {"2": 301})
-    assert len(moved.details["examples"]) == chronicle.EXAMPLES_MAX
+    assert len(moved.details["examples"]) == audit_events.EXAMPLES_MAX
     assert (shrunk.details["count"], shrunk.details["from_brokers"]) == (2, {"1": 2})
 
 
@@ -216,7 +216,7 @@ def test_entries_keep_their_order_whatever_the_clock_does() -> None:
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each partition the last decisions are kept, of so many partitions; and so many entries."""
-    monkeypatch.setattr(decided, "PARTITIONS_MAX", 3)
+    monkeypatch.setattr(decision_log, "PARTITIONS_MAX", 3)
     kept, cause = Decided(), Cause("BrokersChanged", "", 0, 1, None)
     for epoch in range(20):
         kept.add(P0, (cause, None, LeaderAndIsr(1, epoch, (1,), 1)))
@@ -225,7 +225,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         kept.add(TopicPartition("t", number), (cause, None, LeaderAndIsr(1, 0, (1,), 1)))
     assert (len(kept), list(kept.of(P0))) == (3, [])
     full = Chronicle(1, lambda: 0)
-    for _ in range(chronicle.ENTRIES_MAX + 1):
+    for _ in range(audit_events.ENTRIES_MAX + 1):
         full.tell("broker_left", "", "", {}, None)
     assert next(entry.number for entry in full) == 2
 
@@ -265,7 +265,7 @@ def test_every_event_can_be_said() -> None:
 
 def test_every_kind_of_entry_is_described() -> None:
     """What an entry may be about is a list that people are shown; nothing is told that is not in it."""
-    sources = [path.read_text() for path in sorted(Path(chronicle.__file__).parent.glob("*.py"))]
+    sources = [path.read_text() for path in sorted(Path(audit_events.__file__).parent.glob("*.py"))]
     told_kinds = {kind for text in sources for kind in re.findall(r"""\btell(?:_of_many)?\(\s*"(\w+)\"""", text)}
     listed = {kind for text in sources for kind in re.findall(r"""\("((?:broker|topics)_[a-z]+)",""", text)}
     assert len(told_kinds) >= 15

@@ -13,8 +13,8 @@ from kreplica.cluster import znodes
 from kreplica.cluster.plans import documents
 from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step, StepOutcome, StepState
 from kreplica.cluster.plans.throttle import decode_throttle
-from kreplica.controller.events import ReassignmentAsked
-from kreplica.controller.state_writes import StateWrites
+from kreplica.controller.effects.state_writes import StateWrites
+from kreplica.controller.events.events import ReassignmentAsked
 from kreplica.model import TopicAssignment, TopicPartition
 from kreplica.zookeeper import Create, NoNode, SetData
 from tests.support.controller_scene import ControllerScene
@@ -544,7 +544,7 @@ def test_the_next_controller_carries_a_plan_on(cancelled):
 
 def test_old_plans_go(monkeypatch):
     """So many that have ended are kept."""
-    monkeypatch.setattr("kreplica.controller.plans.ENDED_KEPT", 2)
+    monkeypatch.setattr("kreplica.controller.plans.execution.ENDED_KEPT", 2)
     scene = scene_with({0: (1, 2)})
     for number in range(1, 5):
         make(scene, [], documents.plan_id(number))

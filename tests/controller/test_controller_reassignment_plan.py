@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kreplica.controller import reassignment_plan as plan
-from kreplica.controller.reassignment_plan import Placement
+from kreplica.controller.decisions import reassignment_plan as plan
+from kreplica.controller.decisions.reassignment_plan import Placement
 from kreplica.model import NO_LEADER, LeaderAndIsr, TopicAssignment
 
 BROKERS = range(1, 8)

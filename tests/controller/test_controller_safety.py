@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kreplica.cluster.eligible_leaders import eligible_after, required
-from kreplica.controller import decisions
-from kreplica.controller.context import ControllerContext
-from kreplica.controller.decisions import StateChange, TopicRules
+from kreplica.controller.decisions import decisions
+from kreplica.controller.decisions.decisions import StateChange, TopicRules
+from kreplica.controller.state.context import ControllerContext
 from kreplica.model import NO_LEADER, BrokerRegistration, LeaderAndIsr, TopicAssignment, TopicPartition
 
 P = TopicPartition("t", 0)

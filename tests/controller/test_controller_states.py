@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from kreplica.controller.states import (
+from kreplica.controller.state.states import (
     PARTITION_PREVIOUS,
     REPLICA_PREVIOUS,
     InvalidTransition,

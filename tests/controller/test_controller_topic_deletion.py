@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kreplica.cluster import znodes
-from kreplica.controller import channels
+from kreplica.controller.effects import broker_channels
 from kreplica.errors import ErrorCode
 from kreplica.model import LEADER_DURING_DELETE, TopicPartition
 from tests.support.controller_scene import ControllerScene
@@ -107,7 +107,7 @@ def test_a_broker_that_moves_in_the_middle_of_it_is_asked_again():
 
 def test_a_broker_that_was_behind_with_everything_is_asked_again(monkeypatch: pytest.MonkeyPatch):
     """So much waited for it that all was forgotten, the deletion too."""
-    monkeypatch.setattr(channels, "WAITING_COMMANDS_MAX", 5)
+    monkeypatch.setattr(broker_channels, "WAITING_COMMANDS_MAX", 5)
     scene = scene_with_topic()
     scene.brokers[2].silent = True
     ask(scene)

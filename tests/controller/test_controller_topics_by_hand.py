@@ -10,7 +10,7 @@ import pytest
 from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode
 from kreplica.model import LEADER_DURING_DELETE, TopicPartition
-from kreplica.server.metadata import WHOLE
+from kreplica.server.metadata.metadata_cache import WHOLE
 from kreplica.zookeeper import Create, Delete
 from tests.support.controller_scene import ControllerScene, Told
 

@@ -5,8 +5,8 @@ import re
 from twisted.internet.defer import Deferred, succeed
 from twisted.trial.unittest import SynchronousTestCase
 
-from kreplica.admin.api import Call
-from kreplica.admin.problems import Problem
+from kreplica.admin.http.api import Call
+from kreplica.admin.http.problems import Problem
 from kreplica.admin.resources.dashboard import Dashboard, read_pages
 
 

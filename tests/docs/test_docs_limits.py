@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from kreplica.service.memory_figures import memory_families
-from kreplica.service.options import CoordinatorOptions
+from kreplica.service.metrics.memory_metrics import memory_families
+from kreplica.service.process.options import CoordinatorOptions
 from kreplica.settings.definitions import BROKER_SETTINGS
 from kreplica.settings.definitions.limits import LIMITS
 from kreplica.testing.cluster.cluster import SimulatedCluster

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kreplica.spark import options, sink_options
 from kreplica.spark.client_settings import client_settings
+from kreplica.spark.sink import options as sink_options
+from kreplica.spark.source import options
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "spark.md").read_text()
 

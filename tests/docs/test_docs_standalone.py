@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kreplica.admin.resources.standalone import ACTIONS
-from kreplica.service.standalone import SESSION_TIMEOUT_MS
+from kreplica.service.standalone.standalone import SESSION_TIMEOUT_MS
 from tests.support.standalone import StandaloneProcess
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "standalone.md").read_text()

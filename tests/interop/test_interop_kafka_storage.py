@@ -12,7 +12,7 @@ import pytest
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import OsDisk
 from kreplica.storage import Log, LogConfig, Origin
-from kreplica.storage.compaction import Compaction, plan_compaction
+from kreplica.storage.compaction.compaction import Compaction, plan_compaction
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.compression import Codec
 from kreplica.wire.control_records import EndMarker, build_end_marker

@@ -11,10 +11,10 @@ from twisted.internet.defer import Deferred
 from kreplica.errors import ErrorCode
 from kreplica.membership.controlled_shutdown import ControlledShutdown, ControlledShutdownConfig
 from kreplica.model import Endpoint, TopicPartition
-from kreplica.server.bounds import Bounds
-from kreplica.server.listeners import Server
-from kreplica.server.metadata import MetadataCache
-from kreplica.server.request import HandlerEntry, Request
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.server.protocol.limits import Bounds
+from kreplica.server.protocol.request import HandlerEntry, Request
+from kreplica.server.transport.listeners import Server
 from kreplica.testing.simulator.simulation import Simulation
 from kreplica.wire.messages import CONTROLLED_SHUTDOWN
 

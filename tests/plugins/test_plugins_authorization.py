@@ -10,7 +10,7 @@ import pytest
 from kreplica.interfaces import Operation, Principal, Resource, ResourceType
 from kreplica.server.authorization import Gate
 from kreplica.server.authorization.rules import RULES
-from kreplica.service.handlers import LOWEST
+from kreplica.service.broker.api_table import LOWEST
 from kreplica.testing.cluster.cluster import LOG_DIRECTORY, SimulatedCluster
 from kreplica.testing.simulator.simulation import Host
 from kreplica.wire import messages

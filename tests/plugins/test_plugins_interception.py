@@ -10,7 +10,7 @@ from zope.interface import implementer
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.interfaces import Instead, IProduceInterceptor, Refuse
-from kreplica.server.interception import Interception, Interceptor
+from kreplica.server.produce.interception import Interception, Interceptor
 from kreplica.testing.cluster.cluster import LOG_DIRECTORY, SimulatedCluster
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.messages import PRODUCE
@@ -215,7 +215,7 @@ def test_a_malformed_batch_is_not_the_plugins_fault():
         topic_partition = None
         log = type("Log", (), {"config": type("Config", (), {"compacted": False})})
 
-    from kreplica.server.principals import NOBODY
+    from kreplica.server.protocol.principals import NOBODY
     from kreplica.wire.batch_building import seal
     from kreplica.wire.batches import parse_header
 

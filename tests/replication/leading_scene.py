@@ -8,13 +8,13 @@ from typing import Any
 from twisted.internet.task import Clock
 
 from kreplica.model import TopicPartition
+from kreplica.replication.leader.leader_state import Led, Surroundings
+from kreplica.replication.leader.lease import Lease
 from kreplica.replication.leadership import Leadership
-from kreplica.replication.lease import Lease
-from kreplica.replication.led import Led, Surroundings
 from kreplica.replication.partition import Partition
-from kreplica.replication.waiting import Wakeups
-from kreplica.storage.config import LogConfig
-from kreplica.storage.log import Log
+from kreplica.replication.purgatory import Wakeups
+from kreplica.storage.log.log import Log
+from kreplica.storage.log.log_config import LogConfig
 from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.records import Record

@@ -12,18 +12,18 @@ from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
 
 from kreplica.model import Endpoint, TopicPartition
-from kreplica.replication.fetcher_config import FetcherConfig
-from kreplica.replication.fetchers import Fetchers
+from kreplica.replication.follower.fetcher_config import FetcherConfig
+from kreplica.replication.follower.fetchers import Fetchers
+from kreplica.replication.leader.lease import Lease
 from kreplica.replication.leadership import Leadership
-from kreplica.replication.lease import Lease
 from kreplica.replication.partition import Partition, Surroundings
+from kreplica.replication.purgatory import Wakeups
 from kreplica.replication.throttle import ReplicationThrottle
-from kreplica.replication.waiting import Wakeups
 from kreplica.runtime import Runtime
 from kreplica.runtime.offload import Offload
-from kreplica.server.wanted import NO_DIVERGENCE
-from kreplica.storage.config import LogConfig
-from kreplica.storage.log import Log
+from kreplica.server.fetch.partition import NO_DIVERGENCE
+from kreplica.storage.log.log import Log
+from kreplica.storage.log.log_config import LogConfig
 from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.batches import iter_headers, stamp

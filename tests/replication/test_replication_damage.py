@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kreplica.model import NO_LEADER
-from kreplica.replication import damage
+from kreplica.replication import damaged_replicas
 from kreplica.replication.leadership import Leadership
 
 SELF, LEADER, THIRD = 1, 2, 3
@@ -35,13 +35,13 @@ def test_nothing_is_given_up_that_somebody_counts_on(
     leadership: Leadership, leave: bool, begin_anew: bool, last: bool
 ) -> None:
     """It leaves where others have the records, begins anew where nobody would elect it, and stays where it is alone."""
-    assert damage.others_have_it(leadership, SELF) is leave
-    assert damage.may_begin_anew(leadership, SELF, EPOCH - 1) is begin_anew
-    assert damage.is_last_copy(leadership, SELF) is last
+    assert damaged_replicas.others_have_it(leadership, SELF) is leave
+    assert damaged_replicas.may_begin_anew(leadership, SELF, EPOCH - 1) is begin_anew
+    assert damaged_replicas.is_last_copy(leadership, SELF) is last
 
 
 def test_nothing_is_given_up_in_an_epoch_in_which_it_may_have_fetched() -> None:
     """The leader may have let it in, and the controller, who says that it is out of sync, was not told yet."""
     leadership = told(LEADER, (2, 3))
-    assert not damage.may_begin_anew(leadership, SELF, EPOCH)
-    assert damage.may_begin_anew(leadership, SELF, EPOCH - 1)
+    assert not damaged_replicas.may_begin_anew(leadership, SELF, EPOCH)
+    assert damaged_replicas.may_begin_anew(leadership, SELF, EPOCH - 1)

@@ -10,10 +10,10 @@ from uuid import UUID
 import pytest
 
 from kreplica.model import TopicPartition
-from kreplica.replication.fetch_requests import FORMS_MAX, FetchRequests
-from kreplica.replication.fetch_session import BY_ID_FROM, NextRequest
-from kreplica.replication.fetcher_config import FetcherConfig
-from kreplica.replication.followed import Followed
+from kreplica.replication.follower.fetch_requests import FORMS_MAX, FetchRequests
+from kreplica.replication.follower.fetch_session import BY_ID_FROM, NextRequest
+from kreplica.replication.follower.fetcher_config import FetcherConfig
+from kreplica.replication.follower.follower_state import Followed
 from kreplica.wire.messages import FETCH
 
 CONFIG = FetcherConfig()

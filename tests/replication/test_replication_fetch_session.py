@@ -7,8 +7,8 @@ from typing import Any
 from uuid import UUID
 
 from kreplica.model import ZERO_UUID, TopicPartition
-from kreplica.replication.fetch_session import FetchSession
-from kreplica.server.fetch_sessions import FetchSessions
+from kreplica.replication.follower.fetch_session import FetchSession
+from kreplica.server.fetch.sessions import FetchSessions
 
 Row = dict[str, Any]
 ID = UUID(int=7)

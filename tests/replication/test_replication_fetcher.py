@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 
 from kreplica.errors import ErrorCode
 from kreplica.model import Endpoint, TopicPartition
-from kreplica.replication.fetcher_config import FetcherConfig
+from kreplica.replication.follower.fetcher_config import FetcherConfig
 from kreplica.replication.throttle import ReplicationThrottle
 
 BACKOFF_S = FetcherConfig().backoff_s_max

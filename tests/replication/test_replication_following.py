@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition
-from kreplica.server.partition_reads import CONSUMER, PartitionReads, Read, Reader
+from kreplica.server.fetch.partition_reads import CONSUMER, PartitionReads, Read, Reader
 from kreplica.settings.definitions.replication import RACK_AWARE_SELECTOR
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire.messages import DELETE_RECORDS, FETCH, INCREMENTAL_ALTER_CONFIGS, LIST_OFFSETS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kreplica.replication.high_watermark import held_by_all, may_advance
+from kreplica.replication.leader.high_watermark import held_by_all, may_advance
 
 
 @pytest.mark.parametrize(

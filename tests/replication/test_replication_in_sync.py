@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from leading_scene import leadership
 
 from kreplica.model import NO_BROKER_EPOCH
-from kreplica.replication import in_sync
-from kreplica.replication.followers import UNKNOWN_OFFSET, Progress, in_epoch
+from kreplica.replication.leader import in_sync
+from kreplica.replication.leader.followers import UNKNOWN_OFFSET, Progress, in_epoch
 
 offsets = st.integers(0, 20)
 replicas = st.lists(st.integers(1, 6), unique=True)

@@ -13,9 +13,10 @@ from twisted.logger import formatEvent
 from kreplica.cluster import documents, znodes
 from kreplica.membership.registration import create_persistent_paths
 from kreplica.model import BrokerRegistration, LeaderAndIsr, TopicPartition
-from kreplica.replication import Partition, in_sync
-from kreplica.replication.isr_notifications import INTERVAL_SECONDS, IsrNotifications
-from kreplica.replication.isr_writes import RETRY_SECONDS, IsrWrites
+from kreplica.replication import Partition
+from kreplica.replication.leader import in_sync
+from kreplica.replication.leader.isr_notifications import INTERVAL_SECONDS, IsrNotifications
+from kreplica.replication.leader.isr_writes import RETRY_SECONDS, IsrWrites
 from kreplica.replication.leadership import Leadership
 from kreplica.testing.simulator.simulation import Simulation
 from kreplica.zookeeper import Acl, ConnectionLoss, Operation, OperationResult, Permission, ZooKeeperClient

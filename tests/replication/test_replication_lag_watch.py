@@ -6,7 +6,7 @@ from typing import Any
 
 from leading_scene import LAG_S, SECOND, THIRD, Leading, append, fetch
 
-from kreplica.replication.lag_watch import LagWatch
+from kreplica.replication.leader.lag_watch import LagWatch
 
 
 def watch_of(leading: Leading, *partitions: Any) -> LagWatch:

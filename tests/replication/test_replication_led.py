@@ -8,8 +8,8 @@ from leading_scene import EVERYBODY, LAG_S, LEADER, SECOND, THIRD, Leading, appe
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import LeaderAndIsr
 from kreplica.replication import Partition
-from kreplica.replication.isr_proposal import Proposal
-from kreplica.replication.led import Led
+from kreplica.replication.leader.isr_proposal import Proposal
+from kreplica.replication.leader.leader_state import Led
 
 
 def led(partition: Partition) -> Led:

@@ -12,9 +12,9 @@ from twisted.logger import capturedLogs
 
 from kreplica.errors import ErrorCode
 from kreplica.replication import Partition
-from kreplica.server.batch_validation import BatchValidation
-from kreplica.server.handlers.produce import Produce
-from kreplica.server.metadata import MetadataCache
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.server.produce.batch_validation import BatchValidation
+from kreplica.server.produce.handler import Produce
 from kreplica.transactions.admission import Admission
 
 TIMEOUT_S = 5.0

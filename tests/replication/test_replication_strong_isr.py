@@ -17,8 +17,8 @@ from leading_scene import EVERYBODY, LAG_S, LEADER, SECOND, THIRD, Leading, batc
 from kreplica.cluster.eligible_leaders import eligible_after
 from kreplica.errors import KafkaError
 from kreplica.model import LeaderAndIsr
-from kreplica.replication import high_watermark, in_sync
-from kreplica.replication.isr_proposal import Proposal
+from kreplica.replication.leader import high_watermark, in_sync
+from kreplica.replication.leader.isr_proposal import Proposal
 from kreplica.wire.batches import stamp
 
 SEEDS = 2000

@@ -13,8 +13,8 @@ from kreplica.cluster.topic_names import TRANSACTION_STATE
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.replication import READ_COMMITTED, Partition
-from kreplica.server.handlers.write_txn_markers import TIMEOUT_S, WriteTxnMarkers
-from kreplica.server.metadata import MetadataCache, PartitionMetadata, TopicMetadata
+from kreplica.server.handlers.transactions.write_txn_markers import TIMEOUT_S, WriteTxnMarkers
+from kreplica.server.metadata.metadata_cache import MetadataCache, PartitionMetadata, TopicMetadata
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.batches import parse_header
 from kreplica.wire.control_records import EndMarker

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from kreplica.model import NO_EPOCH
-from kreplica.replication import truncation
-from kreplica.replication.truncation import Restart
-from kreplica.storage.leader_epochs import EpochEntry
+from kreplica.replication.follower import truncation
+from kreplica.replication.follower.truncation import Restart
+from kreplica.storage.log.leader_epochs import EpochEntry
 
 Record = tuple[int, int]
 """Leader epoch, and a number that no other record has."""

@@ -17,9 +17,9 @@ from kreplica.model import Endpoint
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import OsDisk
 from kreplica.runtime.offload import ThreadOffload
-from kreplica.server.bounds import Bounds
-from kreplica.server.listeners import Server
-from kreplica.server.request import HandlerEntry, Request
+from kreplica.server.protocol.limits import Bounds
+from kreplica.server.protocol.request import HandlerEntry, Request
+from kreplica.server.transport.listeners import Server
 from kreplica.testing.simulator.simulation import Simulation
 from kreplica.wire.framing import FrameReader
 from kreplica.wire.headers import build_request_header, parse_response_header

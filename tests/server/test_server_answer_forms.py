@@ -5,10 +5,10 @@ import random
 import pytest
 
 from kreplica.model import TopicPartition
-from kreplica.server.answer_forms import FORMS_MAX, AnswerForm, AnswerForms
-from kreplica.server.pieces import framed
-from kreplica.server.produced import answer_body, appended_row
-from kreplica.storage.results import AppendResult
+from kreplica.server.produce.response_templates import FORMS_MAX, AnswerForm, AnswerForms
+from kreplica.server.produce.results import answer_body, appended_row
+from kreplica.server.transport.outgoing_buffers import framed
+from kreplica.storage.log.results import AppendResult
 from kreplica.wire.headers import build_response_header
 from kreplica.wire.messages import PRODUCE
 

@@ -4,8 +4,8 @@ import pytest
 from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
-from kreplica.server.answers import HELD_SECONDS_MAX, answer_from, once_known
-from kreplica.server.metadata import MetadataCache
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.server.protocol.responses import HELD_SECONDS_MAX, answer_from, once_known
 from kreplica.wire.messages import LEADER_AND_ISR
 from kreplica.zookeeper import ConnectionLoss, SessionExpired
 

@@ -9,7 +9,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from kreplica.client.connection import Connection
-from kreplica.server.partition_reads import PartitionReads
+from kreplica.server.fetch.partition_reads import PartitionReads
 from kreplica.wire.messages import CREATE_TOPICS, FETCH
 from tests.support.broker_scene import Row, Scene, batch, create_body, fetch_body, on_broker
 
@@ -196,8 +196,8 @@ def test_the_next_fetch_of_a_session_overtakes_one_that_is_still_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first is answered at once with what was read of it; then the next is."""
-    monkeypatch.setattr("kreplica.server.handlers.fetch.INLINE_SECONDS_MAX", -1.0)
-    monkeypatch.setattr("kreplica.server.handlers.fetch.READS_PER_LOOK", 1)
+    monkeypatch.setattr("kreplica.server.fetch.handler.INLINE_SECONDS_MAX", -1.0)
+    monkeypatch.setattr("kreplica.server.fetch.handler.READS_PER_LOOK", 1)
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", PARTITIONS)

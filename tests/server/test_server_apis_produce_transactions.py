@@ -9,7 +9,7 @@ import pytest
 from transaction_checks import ask_until_served, begin
 
 from kreplica.model import TopicPartition
-from kreplica.server import transactional_produce
+from kreplica.server.produce import transactional_produce
 from kreplica.wire import messages
 from kreplica.wire.batches import iter_headers
 from kreplica.wire.records import iter_records

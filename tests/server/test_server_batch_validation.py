@@ -18,8 +18,8 @@ from test_server_produce_runs import Broker, produce
 from twisted.internet.threads import deferToThread
 
 from kreplica.errors import ErrorCode
-from kreplica.storage.config import LogConfig
-from kreplica.storage.validation import validate
+from kreplica.storage.log.append_validation import validate
+from kreplica.storage.log.log_config import LogConfig
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch, encode_record, seal
 from kreplica.wire.batches import HEADER_SIZE, BatchHeader, parse_header
 from kreplica.wire.compression import XERIAL_HEADER, Codec, compress
@@ -196,7 +196,7 @@ def test_few_are_validated_at_once_and_nothing_is_left() -> None:
 
 def test_more_than_may_wait_is_refused_for_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request beyond the bound on waiting bytes gets a retriable error at once, and its connection goes on."""
-    monkeypatch.setattr("kreplica.server.batch_validation.WAITING_BYTES_MAX", 2 * len(large()))
+    monkeypatch.setattr("kreplica.server.produce.batch_validation.WAITING_BYTES_MAX", 2 * len(large()))
     broker = Broker()
     connections = [broker.connect() for _ in range(3)]
     frame = memoryview(produce(1, large()))[4:]

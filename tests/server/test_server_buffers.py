@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kreplica.server.buffers import KEPT_BYTES_MAX, BufferPool
+from kreplica.server.transport.frame_buffers import KEPT_BYTES_MAX, BufferPool
 
 KIB = 1024
 

@@ -21,9 +21,9 @@ from test_server_dispatch import MemoryTransport
 import kreplica
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import FileRange
-from kreplica.server.pieces import Piece, piece_size
-from kreplica.server.request import Request
-from kreplica.server.wanted import Watch
+from kreplica.server.fetch.partition import Watch
+from kreplica.server.protocol.request import Request
+from kreplica.server.transport.outgoing_buffers import Piece, piece_size
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.messages import FETCH, LIST_OFFSETS, METADATA, PRODUCE, Api

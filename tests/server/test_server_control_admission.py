@@ -12,7 +12,7 @@ from twisted.internet.task import Clock
 from kreplica.errors import ErrorCode
 from kreplica.model import ElectedController
 from kreplica.replication import ControlFence
-from kreplica.server.control_admission import RETRY_SECONDS, UNCONFIRMED_MAX, ControlAdmission
+from kreplica.server.protocol.control_admission import RETRY_SECONDS, UNCONFIRMED_MAX, ControlAdmission
 from kreplica.zookeeper import ConnectionLoss
 
 BROKER_EPOCH = 10

@@ -11,13 +11,13 @@ from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
 from kreplica.errors import ErrorCode
-from kreplica.server.bounds import Bounds
-from kreplica.server.connection import Connection
-from kreplica.server.dispatch import Dispatch
-from kreplica.server.metrics import ServerMetrics
-from kreplica.server.pieces import Piece
-from kreplica.server.request import Request
-from kreplica.server.turn import Turn
+from kreplica.server.protocol.connection import Connection
+from kreplica.server.protocol.dispatch import Dispatch
+from kreplica.server.protocol.limits import Bounds
+from kreplica.server.protocol.metrics import ServerMetrics
+from kreplica.server.protocol.request import Request
+from kreplica.server.transport.flush_scope import Turn
+from kreplica.server.transport.outgoing_buffers import Piece
 from kreplica.wire.framing import FrameReader
 from kreplica.wire.messages import API_VERSIONS, FETCH, PRODUCE
 

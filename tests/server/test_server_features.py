@@ -9,12 +9,12 @@ from server_scene import parse_answer, request_frame
 from test_server_dispatch import SOFTWARE, MemoryTransport
 from twisted.internet.task import Clock
 
-from kreplica.server.bounds import Bounds
-from kreplica.server.connection import Connection
-from kreplica.server.dispatch import Dispatch
-from kreplica.server.metrics import ServerMetrics
-from kreplica.server.request import HandlerEntry, Request
-from kreplica.server.turn import Turn
+from kreplica.server.protocol.connection import Connection
+from kreplica.server.protocol.dispatch import Dispatch
+from kreplica.server.protocol.limits import Bounds
+from kreplica.server.protocol.metrics import ServerMetrics
+from kreplica.server.protocol.request import HandlerEntry, Request
+from kreplica.server.transport.flush_scope import Turn
 from kreplica.wire import messages
 
 WHOLE = {messages.PRODUCE: 12, messages.END_TXN: 5, messages.TXN_OFFSET_COMMIT: 5}

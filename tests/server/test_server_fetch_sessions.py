@@ -9,8 +9,8 @@ import pytest
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
-from kreplica.server.fetch_sessions import EVICTION_SECONDS, FetchContext, FetchSession, FetchSessions
-from kreplica.server.wanted import NO_DIVERGENCE, Wanted
+from kreplica.server.fetch.partition import NO_DIVERGENCE, Wanted
+from kreplica.server.fetch.sessions import EVICTION_SECONDS, FetchContext, FetchSession, FetchSessions
 
 Row = dict[str, Any]
 

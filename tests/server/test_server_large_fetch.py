@@ -12,9 +12,9 @@ from test_server_produce_runs import batch, produce
 
 from kreplica.errors import ErrorCode
 from kreplica.runtime.disk import FileRange
-from kreplica.server.connection import Connection
-from kreplica.server.handlers import fetch
-from kreplica.server.pieces import Piece, piece_size
+from kreplica.server.fetch import handler
+from kreplica.server.protocol.connection import Connection
+from kreplica.server.transport.outgoing_buffers import Piece, piece_size
 from kreplica.wire.messages import FETCH, METADATA
 
 VERSION = 12
@@ -59,7 +59,7 @@ def broker(shared: Many) -> Many:
 @pytest.fixture
 def always_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests of any size are handled as large ones."""
-    monkeypatch.setattr(fetch, "LARGE_BYTES", 1)
+    monkeypatch.setattr(handler, "LARGE_BYTES", 1)
 
 
 def frame_of(

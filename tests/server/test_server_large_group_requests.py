@@ -13,18 +13,18 @@ from twisted.internet.defer import succeed
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.coordinator import NOT_FOUND, Listed
 from kreplica.model import TopicPartition
-from kreplica.server.authorized_operations import AuthorizedOperations
-from kreplica.server.handlers.add_partitions_to_txn import AddPartitionsToTxn
-from kreplica.server.handlers.alter_partition_reassignments import AlterPartitionReassignments
-from kreplica.server.handlers.consumer_group_describe import ConsumerGroupDescribe
-from kreplica.server.handlers.delete_groups import DeleteGroups
-from kreplica.server.handlers.delete_topics import DeleteTopics
-from kreplica.server.handlers.describe_groups import STEP_GROUPS, DescribeGroups
-from kreplica.server.handlers.list_groups import ListGroups
-from kreplica.server.handlers.offset_commit import OffsetCommit
-from kreplica.server.handlers.offset_delete import OffsetDelete
-from kreplica.server.metadata import MetadataCache
-from kreplica.server.request import Handler, HandlerEntry
+from kreplica.server.authorization.authorized_operations import AuthorizedOperations
+from kreplica.server.handlers.groups.consumer_group_describe import ConsumerGroupDescribe
+from kreplica.server.handlers.groups.delete_groups import DeleteGroups
+from kreplica.server.handlers.groups.describe_groups import STEP_GROUPS, DescribeGroups
+from kreplica.server.handlers.groups.list_groups import ListGroups
+from kreplica.server.handlers.groups.offset_commit import OffsetCommit
+from kreplica.server.handlers.groups.offset_delete import OffsetDelete
+from kreplica.server.handlers.topics.alter_partition_reassignments import AlterPartitionReassignments
+from kreplica.server.handlers.topics.delete_topics import DeleteTopics
+from kreplica.server.handlers.transactions.add_partitions_to_txn import AddPartitionsToTxn
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.server.protocol.request import Handler, HandlerEntry
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
 

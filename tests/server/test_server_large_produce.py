@@ -11,9 +11,9 @@ from test_server_produce_runs import Broker, batch, large_batch, produce
 from kreplica.errors import ErrorCode, LargeMessage
 from kreplica.model import TopicPartition
 from kreplica.runtime.slices import SLICE_STEPS_MAX
-from kreplica.server.connection import Connection
-from kreplica.server.large_produce import PARTITIONS_AT_ONCE, STEP_PARTITIONS
-from kreplica.server.request import COPIED_BYTES_MAX
+from kreplica.server.produce.sliced_produce import PARTITIONS_AT_ONCE, STEP_PARTITIONS
+from kreplica.server.protocol.connection import Connection
+from kreplica.server.protocol.request import COPIED_BYTES_MAX
 from kreplica.wire import messages
 from kreplica.wire.compression import Codec
 from kreplica.wire.headers import parse_request_header

@@ -13,17 +13,17 @@ from test_server_dispatch import MemoryTransport
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.runtime import turns
-from kreplica.server.authorized_operations import AuthorizedOperations
-from kreplica.server.bounds import Bounds
-from kreplica.server.connection import Connection
-from kreplica.server.dispatch import Dispatch
-from kreplica.server.handlers.control import LeaderAndIsr
-from kreplica.server.handlers.metadata import Metadata
-from kreplica.server.handlers.offset_fetch import OffsetFetch
-from kreplica.server.metadata import MetadataCache
-from kreplica.server.metrics import ServerMetrics
-from kreplica.server.request import COPIED_BYTES_MAX, HandlerEntry, Request
-from kreplica.server.turn import Turn
+from kreplica.server.authorization.authorized_operations import AuthorizedOperations
+from kreplica.server.handlers.cluster.control import LeaderAndIsr
+from kreplica.server.handlers.groups.offset_fetch import OffsetFetch
+from kreplica.server.metadata.handler import Metadata
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.server.protocol.connection import Connection
+from kreplica.server.protocol.dispatch import Dispatch
+from kreplica.server.protocol.limits import Bounds
+from kreplica.server.protocol.metrics import ServerMetrics
+from kreplica.server.protocol.request import COPIED_BYTES_MAX, HandlerEntry, Request
+from kreplica.server.transport.flush_scope import Turn
 from kreplica.wire.messages import API_VERSIONS, LEADER_AND_ISR, METADATA, OFFSET_FETCH
 from tests.support.iterated_clock import IteratedClock
 

@@ -16,9 +16,9 @@ from twisted.internet.defer import Deferred
 from kreplica.errors import SettingsError
 from kreplica.model import Endpoint
 from kreplica.runtime.disk import FileRange, OsDisk, OsFile
-from kreplica.server import control_first
-from kreplica.server.bounds import Bounds
-from kreplica.server.transport import FastTransport
+from kreplica.server.protocol.limits import Bounds
+from kreplica.server.transport import control_priority
+from kreplica.server.transport.epoll_transport import FastTransport
 
 MEBI = 1024 * 1024
 
@@ -265,7 +265,7 @@ def test_a_file_stays_open_while_it_is_sent(environment: str, tmp_path: Path) ->
 
 def test_control_goes_before_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits on a connection that carries the control plane is handled before data that came earlier."""
-    monkeypatch.setattr(control_first, "LOOK_S", 0.0)
+    monkeypatch.setattr(control_priority, "LOOK_S", 0.0)
 
     async def story(scene: Scene) -> None:
         scene.start()

@@ -9,7 +9,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from kreplica.model import LEADER_DURING_DELETE
-from kreplica.server.metadata import WHOLE, MetadataCache
+from kreplica.server.metadata.metadata_cache import WHOLE, MetadataCache
 
 IDS = {name: UUID(int=number) for number, name in enumerate(("a", "b", "c", "d"), 1)}
 

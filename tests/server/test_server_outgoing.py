@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kreplica.runtime.disk import File, FileRange, OsDisk
-from kreplica.server.outgoing import SMALL_BYTES_MAX, Outgoing
+from kreplica.server.transport.outgoing import SMALL_BYTES_MAX, Outgoing
 
 DATA = os.urandom(3 * SMALL_BYTES_MAX)
 

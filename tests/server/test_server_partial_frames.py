@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
-from kreplica.server.metrics import ServerMetrics
-from kreplica.server.partial_frames import SMALL_FRAME_BYTES, PartialFrames
+from kreplica.server.protocol.metrics import ServerMetrics
+from kreplica.server.transport.partial_frames import SMALL_FRAME_BYTES, PartialFrames
 
 MIB = 2**20
 LARGE = SMALL_FRAME_BYTES + 1

@@ -13,8 +13,8 @@ from test_server_call_budgets import Sink
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition
-from kreplica.server.connection import Connection
-from kreplica.server.produce_runs import RUN_MAX, ProduceRuns
+from kreplica.server.produce.batching import RUN_MAX, ProduceRuns
+from kreplica.server.protocol.connection import Connection
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.compression import Codec

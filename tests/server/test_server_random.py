@@ -12,8 +12,8 @@ from server_scene import Client, Scene, fetch_frame, play, produce_frame, produc
 from twisted.internet.defer import Deferred
 
 from kreplica.runtime.disk import File, FileRange
-from kreplica.server.bounds import Bounds
-from kreplica.server.request import Request
+from kreplica.server.protocol.limits import Bounds
+from kreplica.server.protocol.request import Request
 from kreplica.wire.messages import FETCH, PRODUCE
 
 REQUESTS = 40

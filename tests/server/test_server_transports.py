@@ -13,8 +13,8 @@ from twisted.internet.defer import Deferred
 from twisted.logger import globalLogPublisher
 
 from kreplica.runtime.disk import FileRange, OsDisk
-from kreplica.server import transport
-from kreplica.server.bounds import Bounds
+from kreplica.server.protocol.limits import Bounds
+from kreplica.server.transport import epoll_transport
 
 
 class Slice(NamedTuple):
@@ -84,7 +84,7 @@ def test_a_request_that_waits_holds_back_answers_but_not_requests(play_story: Pl
 def test_a_long_pipeline_lets_others_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that sends many expensive requests at once is answered in order, but others' requests go in between."""
     # Every request is expensive: each uses up what one read may take.
-    monkeypatch.setattr(transport, "READ_BUDGET_S", 0.0)
+    monkeypatch.setattr(epoll_transport, "READ_BUDGET_S", 0.0)
 
     async def story(scene: Scene) -> None:
         scene.start()
@@ -102,8 +102,8 @@ def test_a_long_pipeline_lets_others_in_between(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("size", [10, 900_000])
 def test_a_request_that_takes_long_is_reported(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Whether it comes with one read or many, the report names API, version, size, client and address."""
-    monkeypatch.setattr(transport, "READ_BUDGET_S", 0.0)
-    monkeypatch.setattr(transport, "LONG_S", 0.0)
+    monkeypatch.setattr(epoll_transport, "READ_BUDGET_S", 0.0)
+    monkeypatch.setattr(epoll_transport, "LONG_S", 0.0)
     reports: list[tuple[str, float]] = []
 
     async def story(scene: Scene) -> None:

@@ -15,7 +15,7 @@ from kreplica.client.errors import ClientError
 from kreplica.cluster import documents, znodes
 from kreplica.errors import KafkaError
 from kreplica.model import BrokerRegistration, Endpoint, TopicPartition
-from kreplica.service.standalone import Standalone, StandaloneConfig
+from kreplica.service.standalone.standalone import Standalone, StandaloneConfig
 from kreplica.testing.clients.wire_client import WireClient
 from kreplica.testing.cluster.cluster import Machine, SimulatedCluster
 from kreplica.testing.cluster.state import state_of

@@ -10,11 +10,11 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import LogEvent, globalLogPublisher
 
 from kreplica.errors import SettingsError
-from kreplica.service.broker_process import broker_from_options
-from kreplica.service.coordinator import coordinator_from_options
-from kreplica.service.data_directories import check_owners
-from kreplica.service.options import CoordinatorOptions
-from kreplica.service.private_files import warn_of_readable_secrets
+from kreplica.service.process.broker_process import broker_from_options
+from kreplica.service.process.coordinator_process import coordinator_from_options
+from kreplica.service.process.data_directories import check_owners
+from kreplica.service.process.options import CoordinatorOptions
+from kreplica.service.process.private_files import warn_of_readable_secrets
 from kreplica.settings.broker_settings import load
 
 STRANGER = 54321

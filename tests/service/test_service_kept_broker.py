@@ -15,9 +15,9 @@ from twisted.internet.protocol import ProcessProtocol
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from kreplica.service.broker_process import Serving
-from kreplica.service.kept_broker import CALM_S, PAUSE_S_MAX, STOP_S_MAX, BrokerEnded, KeptBroker
-from kreplica.service.log_output import relay
+from kreplica.service.process.broker_process import Serving
+from kreplica.service.process.log_output import relay
+from kreplica.service.standalone.supervised_broker import CALM_S, PAUSE_S_MAX, STOP_S_MAX, BrokerEnded, KeptBroker
 
 SERVING = Serving(9092, None)
 

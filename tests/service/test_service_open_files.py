@@ -8,7 +8,7 @@ import pytest
 from twisted.logger import ILogObserver, globalLogPublisher
 from zope.interface import implementer
 
-from kreplica.service.open_files import raise_limit
+from kreplica.service.process.open_files import raise_limit
 
 UNLIMITED = -1
 

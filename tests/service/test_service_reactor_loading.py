@@ -4,12 +4,12 @@ import subprocess
 import sys
 import textwrap
 
-from kreplica.service import options
+from kreplica.service.process import options
 from kreplica.zookeeper.embedded.quota import QuotaBounds
 
 LOADED = """
     import sys
-    from kreplica.service.reactor_loading import load_without_tls
+    from kreplica.service.process.reactor_loading import load_without_tls
     load_without_tls()
 """
 
@@ -27,7 +27,7 @@ def test_whole_standalone_without_openssl() -> None:
     lines = said(
         LOADED,
         """
-        import kreplica.service.admin, kreplica.service.standalone
+        import kreplica.service.admin.admin_site, kreplica.service.standalone.standalone
         import twisted.internet.reactor
         print(sorted({"OpenSSL", "cryptography", "jsonschema", "treq"} & set(sys.modules)))
         """,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kreplica import __version__
-from kreplica.service.banner import banner
+from kreplica.service.process.banner import banner
 from tests.support.standalone import StandaloneProcess
 
 ROOT = Path(__file__).parents[2]

@@ -3,8 +3,8 @@
 from twisted.internet.task import Clock
 
 from kreplica.model import TopicPartition
-from kreplica.server.metadata import MetadataCache
-from kreplica.service.replication import may_exist
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.service.broker.replication import may_exist
 
 BROKER = {"id": 1, "endpoints": [{"listener": "PLAINTEXT", "host": "h", "port": 1}], "rack": None}
 PARTITION = {"partition_index": 0, "leader": 1, "leader_epoch": 0, "replicas": [1], "isr": [1]}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kreplica.service.settings_maps import admin_listener
+from kreplica.service.broker.settings_maps import admin_listener
 from kreplica.settings.broker_settings import BrokerSettings, load
 from kreplica.settings.definitions import BROKER_SETTINGS
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from twisted.internet.task import Clock
 
-from kreplica.service.service_manager import ServiceManager, service_manager
+from kreplica.service.process.service_manager import ServiceManager, service_manager
 from tests.support.standalone import StandaloneProcess
 
 

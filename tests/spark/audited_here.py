@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kreplica.spark.pipelines.audit import AuditOptions, look_all, make_plan
-from kreplica.spark.pipelines.audit_plan import Plan, grouped
-from kreplica.spark.pipelines.audit_report import AuditReport, merged
+from kreplica.spark.pipelines.audit.audit import AuditOptions, look_all, make_plan
+from kreplica.spark.pipelines.audit.plan import Plan, grouped
+from kreplica.spark.pipelines.audit.report import AuditReport, merged
 
 
 def audited(options: AuditOptions) -> AuditReport:

@@ -16,11 +16,11 @@ from kreplica.blocking.reader import Reader, ReaderOptions
 from kreplica.client_core.errors import ClientError, LeaderUnknown
 from kreplica.client_core.offsets import EARLIEST
 from kreplica.model import TopicPartition
-from kreplica.spark import exactly_once
-from kreplica.spark.exactly_once import LaneGone, abort_prepared, commit_prepared
-from kreplica.spark.preparing import Prepared, prepare_rows
-from kreplica.spark.sink_options import SinkOptions, sink_options
-from kreplica.spark.turns import AnotherAtWork, Task
+from kreplica.spark.sink import exactly_once
+from kreplica.spark.sink.exactly_once import LaneGone, abort_prepared, commit_prepared
+from kreplica.spark.sink.options import SinkOptions, sink_options
+from kreplica.spark.sink.task_transactions import Prepared, prepare_rows
+from kreplica.spark.sink.write_decision import AnotherAtWork, Task
 
 REFUSED = (ClientError, LaneGone, AnotherAtWork)
 """What a driver is told that may not decide; that rows are lost is something else."""

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from kreplica.cli import pipeline_archive, pipeline_compare
-from kreplica.spark.pipelines.archive import ArchiveOptions, ArchiveReport, TopicTotal
-from kreplica.spark.pipelines.compare import CompareOptions, CompareReport
-from kreplica.spark.pipelines.compare_findings import Difference, Kind, PartitionResult
+from kreplica.cli.pipelines import pipeline_archive, pipeline_compare
+from kreplica.spark.pipelines.archive.archive import ArchiveOptions, ArchiveReport, TopicTotal
+from kreplica.spark.pipelines.compare.compare import CompareOptions, CompareReport
+from kreplica.spark.pipelines.compare.findings import Difference, Kind, PartitionResult
 
 ARCHIVED = ArchiveReport(
     path="/a",

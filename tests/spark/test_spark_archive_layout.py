@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from kreplica.model import TopicPartition
-from kreplica.spark.pipelines.archive_layout import (
+from kreplica.spark.pipelines.archive.file_stores import LocalStore, StoreFailed, plain_path, store_of
+from kreplica.spark.pipelines.archive.layout import (
     About,
     ArchivedFile,
     ArchivedRange,
@@ -22,8 +23,7 @@ from kreplica.spark.pipelines.archive_layout import (
     write_about,
     write_batch,
 )
-from kreplica.spark.pipelines.file_stores import LocalStore, StoreFailed, plain_path, store_of
-from kreplica.spark.pipelines.stream_checkpoint import UnknownCheckpoint, batch_ends, batch_numbers
+from kreplica.spark.pipelines.archive.stream_checkpoint import UnknownCheckpoint, batch_ends, batch_numbers
 
 STORE = LocalStore()
 ABOUT = About(cluster_id="abc", topics=("a", "b"), made_ms=1)

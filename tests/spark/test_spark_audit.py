@@ -13,15 +13,15 @@ from audited_here import audited, audited_plan
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import OsFile
-from kreplica.spark.pipelines import audit as audit_module
-from kreplica.spark.pipelines.audit import AuditOptions, look, make_plan
-from kreplica.spark.pipelines.audit_cluster import ClusterFacts, PartitionFacts
-from kreplica.spark.pipelines.audit_files import BrokerDirectories, file_replicas
-from kreplica.spark.pipelines.audit_plan import Slice, grouped, plan_of_files
-from kreplica.spark.pipelines.audit_report import AuditReport
-from kreplica.spark.pipelines.audit_work import WorkFile
-from kreplica.spark.pipelines.replica_comparison import LogMoved, Span
-from kreplica.spark.pipelines.replica_findings import Comparison, Coverage, Kind
+from kreplica.spark.pipelines.audit import audit as audit_module
+from kreplica.spark.pipelines.audit.audit import AuditOptions, look, make_plan
+from kreplica.spark.pipelines.audit.cluster import ClusterFacts, PartitionFacts
+from kreplica.spark.pipelines.audit.file_replicas import BrokerDirectories, file_replicas
+from kreplica.spark.pipelines.audit.plan import Slice, grouped, plan_of_files
+from kreplica.spark.pipelines.audit.replica_comparison import LogMoved, Span
+from kreplica.spark.pipelines.audit.replica_findings import Comparison, Coverage, Kind
+from kreplica.spark.pipelines.audit.report import AuditReport
+from kreplica.spark.pipelines.audit.work_file import WorkFile
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.records import Record
 
@@ -176,7 +176,7 @@ def test_a_list_of_epochs_that_cannot_be_read(directories: list[Directory]) -> N
 
 def test_big_partitions_are_cut(directories: list[Directory], monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica's end that is lost is told once, however many pieces lie behind it."""
-    monkeypatch.setattr("kreplica.spark.pipelines.audit_plan.SLICE_BYTES", 200)
+    monkeypatch.setattr("kreplica.spark.pipelines.audit.plan.SLICE_BYTES", 200)
     path = directories[2].path / "t-0" / f"{0:020}.log"
     path.write_bytes(b"".join(batch(number) for number in range(4)))
     plan = make_plan(AuditOptions(log_dirs=tuple(str(each.path) for each in directories)))

@@ -12,13 +12,13 @@ from audited_here import audited
 from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
 from kreplica.client_core.errors import GaveUp
 from kreplica.model import TopicPartition
-from kreplica.spark.pipelines import audit as audit_module
-from kreplica.spark.pipelines.audit import AuditOptions, look, make_plan
-from kreplica.spark.pipelines.audit_brokers import BrokerReplica
-from kreplica.spark.pipelines.audit_plan import Plan
-from kreplica.spark.pipelines.audit_report import AuditReport
-from kreplica.spark.pipelines.replica_comparison import Span
-from kreplica.spark.pipelines.replica_findings import Comparison, Coverage, Kind
+from kreplica.spark.pipelines.audit import audit as audit_module
+from kreplica.spark.pipelines.audit.audit import AuditOptions, look, make_plan
+from kreplica.spark.pipelines.audit.broker_replicas import BrokerReplica
+from kreplica.spark.pipelines.audit.plan import Plan
+from kreplica.spark.pipelines.audit.replica_comparison import Span
+from kreplica.spark.pipelines.audit.replica_findings import Comparison, Coverage, Kind
+from kreplica.spark.pipelines.audit.report import AuditReport
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
 

@@ -12,10 +12,11 @@ from kreplica.blocking.offsets import end_offsets
 from kreplica.blocking.reader import Reader, ReaderOptions
 from kreplica.client_core.errors import LeaderUnknown
 from kreplica.model import TopicPartition
-from kreplica.spark import exactly_once, range_reading
-from kreplica.spark.batch_sequence import BatchSequence, OtherBatches
-from kreplica.spark.exactly_once import AnotherAtWork, Prepared, Task, commit_prepared, prepare_rows
-from kreplica.spark.sink_options import SinkOptions, sink_options
+from kreplica.spark.sink import exactly_once
+from kreplica.spark.sink.exactly_once import AnotherAtWork, Prepared, Task, commit_prepared, prepare_rows
+from kreplica.spark.sink.options import SinkOptions, sink_options
+from kreplica.spark.source import range_reading
+from kreplica.spark.source.batch_sequence import BatchSequence, OtherBatches
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
 TOPICS = ("dies", "ahead", "two-runs", "other")

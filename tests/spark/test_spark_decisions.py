@@ -7,7 +7,7 @@ import pytest
 from kreplica.client_core.offsets import CommittedOffset
 from kreplica.client_core.partition_queue import ProducerIdentity
 from kreplica.model import TopicPartition
-from kreplica.spark.decisions import (
+from kreplica.spark.sink.decision_store import (
     METADATA_SIZE_MAX,
     SETTLED,
     DecidedLane,
@@ -16,7 +16,7 @@ from kreplica.spark.decisions import (
     decision_offsets,
     parse_decision,
 )
-from kreplica.spark.turns import AnotherAtWork, DecisionsForgotten, OtherQuery, Task, has_turn
+from kreplica.spark.sink.write_decision import AnotherAtWork, DecisionsForgotten, OtherQuery, Task, has_turn
 
 QUERY = "7c3f1f0e-6e5b-4c0a-9a53-0d1d6bd0a001"
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kreplica.spark.decoding import HEADERS_TYPE
-from kreplica.spark.encoding import RECORD_OVERHEAD, Rows, encode, headers_column
-from kreplica.spark.partitioning import murmur2, partitions_of_keys
+from kreplica.spark.sink.encoding import RECORD_OVERHEAD, Rows, encode, headers_column
+from kreplica.spark.sink.partitioning import murmur2, partitions_of_keys
+from kreplica.spark.source.decoding import HEADERS_TYPE
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.batches import parse_header, verify_crc
 from kreplica.wire.compression import Codec

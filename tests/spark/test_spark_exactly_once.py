@@ -25,14 +25,15 @@ from exactly_once_scene import (
 )
 
 from kreplica.client_core.errors import ClientError, LeaderUnknown
-from kreplica.spark import exactly_once, range_reading
-from kreplica.spark.decisions import lane_id
-from kreplica.spark.exactly_once import LaneGone, RowsLost, abort_prepared, commit_prepared
-from kreplica.spark.leftovers import open_identity
-from kreplica.spark.preparing import prepare_rows
-from kreplica.spark.row_columns import RowsRefused
-from kreplica.spark.sink_options import SinkOptions
-from kreplica.spark.turns import AnotherAtWork, OtherQuery, Task
+from kreplica.spark.sink import exactly_once
+from kreplica.spark.sink.abandoned_transactions import open_identity
+from kreplica.spark.sink.decision_store import lane_id
+from kreplica.spark.sink.exactly_once import LaneGone, RowsLost, abort_prepared, commit_prepared
+from kreplica.spark.sink.options import SinkOptions
+from kreplica.spark.sink.row_columns import RowsRefused
+from kreplica.spark.sink.task_transactions import prepare_rows
+from kreplica.spark.sink.write_decision import AnotherAtWork, OtherQuery, Task
+from kreplica.spark.source import range_reading
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
 SEEDS = range(5)

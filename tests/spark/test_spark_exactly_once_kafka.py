@@ -12,8 +12,8 @@ from exactly_once_scene import World, decide_and_die, options, prepare, visible,
 from kreplica.blocking import Cluster
 from kreplica.blocking.admin import create_topic
 from kreplica.client_core.errors import UnsupportedVersion
-from kreplica.spark import range_reading
-from kreplica.spark.exactly_once import commit_prepared
+from kreplica.spark.sink.exactly_once import commit_prepared
+from kreplica.spark.source import range_reading
 
 sys.path.append(str(Path(__file__).parents[1] / "interop"))
 

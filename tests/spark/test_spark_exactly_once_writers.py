@@ -15,11 +15,12 @@ from kreplica.blocking.offsets import end_offsets, topic_partitions
 from kreplica.blocking.reader import Reader, ReaderOptions
 from kreplica.client_core.offsets import EARLIEST
 from kreplica.model import TopicPartition
-from kreplica.spark import range_reading, writers
-from kreplica.spark.preparing import Prepared
-from kreplica.spark.source import KreplicaDataSource
-from kreplica.spark.turns import AnotherAtWork, OtherQuery
-from kreplica.spark.writers import ExactlyOnceBatchWriter, ExactlyOnceWriter
+from kreplica.spark.data_source import KreplicaDataSource
+from kreplica.spark.sink import writers
+from kreplica.spark.sink.task_transactions import Prepared
+from kreplica.spark.sink.write_decision import AnotherAtWork, OtherQuery
+from kreplica.spark.sink.writers import ExactlyOnceBatchWriter, ExactlyOnceWriter
+from kreplica.spark.source import range_reading
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
 SCHEMA = StructType().add("value", "string")

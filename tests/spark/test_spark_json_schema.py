@@ -17,8 +17,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from kreplica.spark.pipelines.archive_layout import NoArchive, schema_file
-from kreplica.spark.pipelines.file_stores import LocalStore
+from kreplica.spark.pipelines.archive.file_stores import LocalStore
+from kreplica.spark.pipelines.archive.layout import NoArchive, schema_file
 from kreplica.spark.pipelines.json_schema import History, merged, read_history, write_history
 
 

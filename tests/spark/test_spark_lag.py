@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from uuid import UUID
 
 from kreplica.model import TopicPartition
-from kreplica.spark.lag import Lag, LagListener, lag_of
+from kreplica.spark.source.lag import Lag, LagListener, lag_of
 
 ID = "2ad0c08b-62db-43bd-ab3e-5e71d79e0810"
 

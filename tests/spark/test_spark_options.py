@@ -10,8 +10,8 @@ import pytest
 
 from kreplica.client_core.fetched_batches import Isolation
 from kreplica.model import TopicPartition
-from kreplica.spark.options import COLUMNS, Partitions, TopicPattern, Topics, source_columns, source_options
-from kreplica.spark.positions import AtTime, Everywhere, InEach, NoMatch, as_json, from_json
+from kreplica.spark.source.options import COLUMNS, Partitions, TopicPattern, Topics, source_columns, source_options
+from kreplica.spark.source.positions import AtTime, Everywhere, InEach, NoMatch, as_json, from_json
 
 BROKERS = {"kafka.bootstrap.servers": "a:9092"}
 

@@ -14,11 +14,11 @@ import pytest
 from archives import unpack
 
 from kreplica.client_core.errors import CorruptBatch
-from kreplica.spark.options import source_options
-from kreplica.spark.pipelines.profile import _added_up, measure, plan_slices
-from kreplica.spark.pipelines.profile_plan import BYTES, RATE, rebalance_request
-from kreplica.spark.pipelines.profile_report import ProfileReport, TopicFigures, key_text, profile_report
-from kreplica.spark.pipelines.profile_sketches import BUCKETS_MAX, KEYS_MAX, WIDTHS_MS, Keys, Rates, Sizes
+from kreplica.spark.pipelines.profile.profile import _added_up, measure, plan_slices
+from kreplica.spark.pipelines.profile.rebalance_plan import BYTES, RATE, rebalance_request
+from kreplica.spark.pipelines.profile.report import ProfileReport, TopicFigures, key_text, profile_report
+from kreplica.spark.pipelines.profile.sketches import BUCKETS_MAX, KEYS_MAX, WIDTHS_MS, Keys, Rates, Sizes
+from kreplica.spark.source.options import source_options
 from kreplica.wire.batches import iter_headers
 from kreplica.wire.records import Record, iter_records
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kreplica.model import TopicPartition
-from kreplica.spark.ranges import OffsetRange, limited, split
+from kreplica.spark.source.ranges import OffsetRange, limited, split
 
 SIZES = st.lists(st.integers(0, 10_000), min_size=1, max_size=8)
 

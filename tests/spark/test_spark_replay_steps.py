@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from kreplica.model import TopicPartition
-from kreplica.spark.pipelines.replay_steps import NOTHING_DONE, Chosen, Lot, Step, TooLarge, lanes, plan_steps
-from kreplica.spark.ranges import OffsetRange
+from kreplica.spark.pipelines.replay.steps import NOTHING_DONE, Chosen, Lot, Step, TooLarge, lanes, plan_steps
+from kreplica.spark.source.ranges import OffsetRange
 
 P0, P1, Q0 = TopicPartition("p", 0), TopicPartition("p", 1), TopicPartition("q", 0)
 ALL = Chosen()

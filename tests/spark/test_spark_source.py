@@ -16,9 +16,10 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
 from kreplica.client_core.errors import GaveUp
-from kreplica.spark import offset_lookup, range_reading, stream_read, writing
-from kreplica.spark.range_reading import DataLoss
-from kreplica.spark.row_columns import RowsRefused
+from kreplica.spark.sink import writing
+from kreplica.spark.sink.row_columns import RowsRefused
+from kreplica.spark.source import offset_lookup, range_reading, stream_read
+from kreplica.spark.source.range_reading import DataLoss
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 from pyspark_kreplica import DefaultSource
 

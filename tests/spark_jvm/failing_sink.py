@@ -15,10 +15,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from kreplica.spark import exactly_once
-from kreplica.spark.sink_options import SinkOptions
-from kreplica.spark.source import KreplicaDataSource
-from kreplica.spark.writers import ExactlyOnceWriter
+from kreplica.spark.data_source import KreplicaDataSource
+from kreplica.spark.sink import exactly_once
+from kreplica.spark.sink.options import SinkOptions
+from kreplica.spark.sink.writers import ExactlyOnceWriter
 
 TASK = "task"
 """A task, when it has prepared its rows; ``half``: when it has written some of them."""

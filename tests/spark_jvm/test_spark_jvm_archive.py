@@ -17,13 +17,13 @@ from kafka import TopicPartition as KafkaPartition
 
 from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
 from kreplica.model import TopicPartition
-from kreplica.spark.pipelines import archive_batches
-from kreplica.spark.pipelines.archive import ArchiveOptions, ArchiveRefused, archive
-from kreplica.spark.pipelines.archive_layout import batch_file, checkpoint, read_archive
-from kreplica.spark.pipelines.archive_reading import read_rows
-from kreplica.spark.pipelines.compare import CompareOptions, CompareReport, compare
-from kreplica.spark.pipelines.compare_findings import Kind
-from kreplica.spark.pipelines.file_stores import store_of
+from kreplica.spark.pipelines.archive import micro_batches
+from kreplica.spark.pipelines.archive.archive import ArchiveOptions, ArchiveRefused, archive
+from kreplica.spark.pipelines.archive.file_stores import store_of
+from kreplica.spark.pipelines.archive.layout import batch_file, checkpoint, read_archive
+from kreplica.spark.pipelines.archive.reading import read_rows
+from kreplica.spark.pipelines.compare.compare import CompareOptions, CompareReport, compare
+from kreplica.spark.pipelines.compare.findings import Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -142,7 +142,7 @@ def test_a_batch_that_is_tried_again_is_there_once(
         raise RuntimeError("killed before the note")
 
     with monkeypatch.context() as patched:
-        patched.setattr(archive_batches, "write_batch", dies)
+        patched.setattr(micro_batches, "write_batch", dies)
         with pytest.raises(Exception, match="killed before the note"):
             archive(spark, str(tmp_path), options)
     left = sorted(tmp_path.glob("topic=retried/day=*/batch=1/*.parquet"))
@@ -153,7 +153,7 @@ def test_a_batch_that_is_tried_again_is_there_once(
     stale.mkdir(parents=True)
     shutil.copy(left[0], stale)
 
-    monkeypatch.setattr(archive_batches, "TASK_RECORDS_MIN", 20)
+    monkeypatch.setattr(micro_batches, "TASK_RECORDS_MIN", 20)
     again = archive(spark, str(tmp_path), replace(options, kafka={"minPartitions": "4"}))
     assert (again.records, again.first_batch) == (60, 1)
     assert archived(spark, tmp_path) == held(brokers, "retried")

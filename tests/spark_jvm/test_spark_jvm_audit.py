@@ -10,10 +10,10 @@ import pytest
 from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
 from kreplica.blocking.admin import create_topic
 from kreplica.errors import StorageError
-from kreplica.spark.pipelines.audit import AuditOptions, audit
-from kreplica.spark.pipelines.audit_report import AuditReport
+from kreplica.spark.pipelines.audit.audit import AuditOptions, audit
+from kreplica.spark.pipelines.audit.replica_findings import Kind
+from kreplica.spark.pipelines.audit.report import AuditReport
 from kreplica.spark.pipelines.progress import Progress
-from kreplica.spark.pipelines.replica_findings import Kind
 from kreplica.wire.batches import iter_headers
 from tests.support.standalone import StandaloneProcess
 

@@ -12,8 +12,8 @@ from archives import unpack
 from pyspark.errors import PythonException
 
 from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
-from kreplica.cli.pipeline_running import cause_of
-from kreplica.spark.pipelines.profile import profile
+from kreplica.cli.pipelines.pipeline_session import cause_of
+from kreplica.spark.pipelines.profile.profile import profile
 from kreplica.spark.pipelines.progress import Progress
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 

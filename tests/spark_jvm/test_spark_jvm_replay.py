@@ -23,20 +23,20 @@ from kreplica.blocking import Cluster, Isolation
 from kreplica.blocking.admin import create_topic
 from kreplica.blocking.offsets import end_offsets, topic_partitions
 from kreplica.blocking.reader import Reader, ReaderOptions
-from kreplica.cli import pipeline_replay
+from kreplica.cli.pipelines import pipeline_replay
 from kreplica.model import TopicPartition
-from kreplica.spark import exactly_once
-from kreplica.spark.batch_sequence import OtherBatches
-from kreplica.spark.decoding import HEADERS_TYPE
-from kreplica.spark.exactly_once import Task, commit_prepared, prepare_rows
-from kreplica.spark.pipelines.archive_layout import About, ArchivedFile, ArchivedRange, Batch, write_about, write_batch
-from kreplica.spark.pipelines.file_stores import LocalStore
+from kreplica.spark.pipelines.archive.file_stores import LocalStore
+from kreplica.spark.pipelines.archive.layout import About, ArchivedFile, ArchivedRange, Batch, write_about, write_batch
 from kreplica.spark.pipelines.progress import Progress
-from kreplica.spark.pipelines.replay import arranged, plan_replay, replay
-from kreplica.spark.pipelines.replay_plan import TargetRefused, Wanted
-from kreplica.spark.pipelines.replay_sources import NotReplayable
-from kreplica.spark.rows import TIMESTAMP
-from kreplica.spark.sink_options import sink_options
+from kreplica.spark.pipelines.replay.plan import TargetRefused, Wanted
+from kreplica.spark.pipelines.replay.replay import arranged, plan_replay, replay
+from kreplica.spark.pipelines.replay.sources import NotReplayable
+from kreplica.spark.sink import exactly_once
+from kreplica.spark.sink.exactly_once import Task, commit_prepared, prepare_rows
+from kreplica.spark.sink.options import sink_options
+from kreplica.spark.source.batch_sequence import OtherBatches
+from kreplica.spark.source.decoding import HEADERS_TYPE
+from kreplica.spark.source.rows import TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaPartition
 from kafka.admin import NewPartitions
 
-from kreplica.spark.lag import Lag, LagListener
+from kreplica.spark.source.lag import Lag, LagListener
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from storage_world import SMALL, bases_of, batch, idempotent, open_log, read_byt
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.storage import Log, LogConfig
-from kreplica.storage.producers import ProducerEntry
+from kreplica.storage.producers.producer_state import ProducerEntry
 from kreplica.testing.simulator.disk import MemoryDisk
 
 PATH = "/data/orders-0"

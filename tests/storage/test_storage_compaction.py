@@ -10,7 +10,7 @@ from storage_world import SMALL, bases_of, batch, idempotent, marker, open_log, 
 from kreplica.errors import StorageError
 from kreplica.runtime.disk import OsDisk
 from kreplica.storage import Origin
-from kreplica.storage.compaction import KEY_ENTRY_SIZE, Compaction, plan_compaction
+from kreplica.storage.compaction.compaction import KEY_ENTRY_SIZE, Compaction, plan_compaction
 from kreplica.wire.batches import iter_headers, parse_header
 from kreplica.wire.compression import Codec
 

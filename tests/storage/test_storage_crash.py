@@ -9,7 +9,7 @@ import pytest
 from storage_world import SMALL, batch, idempotent, open_log, read_bytes, records_of
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.storage.compaction import Compaction, plan_compaction
+from kreplica.storage.compaction.compaction import Compaction, plan_compaction
 from kreplica.testing.simulator.disk import MemoryDisk
 
 PATH = "/data/orders-0"

@@ -14,8 +14,8 @@ from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
 from kreplica.model import TopicPartition
 from kreplica.storage import LogConfig, LogDirectories
-from kreplica.storage.failed_syncs import FILE_NAME, is_marked, leave_mark
-from kreplica.storage.log import Log
+from kreplica.storage.durability.failed_syncs import FILE_NAME, is_marked, leave_mark
+from kreplica.storage.log.log import Log
 from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.testing.simulator.simulation import Simulation
 

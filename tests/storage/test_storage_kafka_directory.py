@@ -15,7 +15,12 @@ from twisted.internet.defer import Deferred
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import OsDisk
 from kreplica.storage import LogConfig, LogDirectories
-from kreplica.storage.checkpoints import CLEAN_SHUTDOWN, META_PROPERTIES, read_clean_shutdown, read_meta_properties
+from kreplica.storage.directories.checkpoints import (
+    CLEAN_SHUTDOWN,
+    META_PROPERTIES,
+    read_clean_shutdown,
+    read_meta_properties,
+)
 from kreplica.testing.simulator.simulation import Simulation
 from kreplica.wire.batches import iter_headers
 

@@ -9,8 +9,8 @@ from storage_world import batch, idempotent, marker, open_log, values_of
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.storage import Origin
-from kreplica.storage.producer_snapshots import decode_snapshot, encode_snapshot
-from kreplica.storage.producers import ProducerEntry, RecentBatch
+from kreplica.storage.producers.producer_state import ProducerEntry, RecentBatch
+from kreplica.storage.producers.snapshots import decode_snapshot, encode_snapshot
 
 
 @pytest.fixture

@@ -9,9 +9,15 @@ from storage_world import idempotent, open_log, values_of
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
-from kreplica.storage.config import LogConfig
-from kreplica.storage.refusals import KEPT_MS, LOGS_MISSING_MAX, REFUSALS_MAX, Refusals, RefusalsWithoutLog
-from kreplica.storage.results import AppendResult
+from kreplica.storage.log.log_config import LogConfig
+from kreplica.storage.log.results import AppendResult
+from kreplica.storage.producers.refused_batches import (
+    KEPT_MS,
+    LOGS_MISSING_MAX,
+    REFUSALS_MAX,
+    Refusals,
+    RefusalsWithoutLog,
+)
 from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.wire.batches import SEQUENCE_MASK, parse_header
 

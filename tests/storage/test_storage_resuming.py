@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 from storage_world import SMALL, batch, idempotent, marker, open_log, read_bytes, records_of
 
-from kreplica.storage import loading, resuming
-from kreplica.storage import log as log_module
-from kreplica.storage.producers import Origin
-from kreplica.storage.segment import Segment
+from kreplica.storage.log import log as log_module
+from kreplica.storage.log.segment import Segment
+from kreplica.storage.producers.producer_state import Origin
+from kreplica.storage.recovery import loading, resume_points
 from kreplica.testing.simulator.disk import MemoryDisk
 
 PATH = "/data/orders-0"
@@ -230,5 +230,5 @@ def test_a_log_of_many_producers_writes_no_snapshot_in_between(monkeypatch):
         log.append_as_leader(idempotent(0, producer_id=number, timestamp_ms=number), 0, now_ms=1)
     before = state(log)
     disk.kill()
-    assert resuming.find_resume_point(log._segments.active, log._snapshots, log._aborted_checkpoint) is None
+    assert resume_points.find_resume_point(log._segments.active, log._snapshots, log._aborted_checkpoint) is None
     assert state(open_log(PATH, CONFIG, disk, is_intact=True)) == before

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import OsDisk
-from kreplica.storage.checkpoints import (
+from kreplica.storage.directories.checkpoints import (
     MetaProperties,
     decode_uuid,
     encode_uuid,
@@ -24,10 +24,10 @@ from kreplica.storage.checkpoints import (
     write_offsets,
     write_topic_id,
 )
-from kreplica.storage.indexes import OffsetIndex, TimeIndex
-from kreplica.storage.leader_epochs import LeaderEpochs
-from kreplica.storage.names import deleted_name, parse_directory_name
-from kreplica.storage.open_segments import OpenSegments
+from kreplica.storage.directories.names import deleted_name, parse_directory_name
+from kreplica.storage.log.indexes import OffsetIndex, TimeIndex
+from kreplica.storage.log.leader_epochs import LeaderEpochs
+from kreplica.storage.log.open_segments import OpenSegments
 from kreplica.testing.simulator.disk import MemoryDisk
 
 DISK = OsDisk()

@@ -23,12 +23,12 @@ from twisted.internet.defer import Deferred
 
 from kreplica.cluster import documents, znodes
 from kreplica.cluster.uuids import random_uuid
-from kreplica.controller.context import ControllerContext
 from kreplica.controller.controller import Controller
-from kreplica.controller.events import Question
-from kreplica.controller.journal_files import JournalSettings
-from kreplica.controller.journaled import journaled
-from kreplica.controller.surroundings import ControllerConfig, Surroundings
+from kreplica.controller.dependencies import ControllerConfig, Surroundings
+from kreplica.controller.events.events import Question
+from kreplica.controller.journal.files import JournalSettings
+from kreplica.controller.journal.journaled_controller import journaled
+from kreplica.controller.state.context import ControllerContext
 from kreplica.errors import ErrorCode
 from kreplica.membership.registration import create_persistent_paths
 from kreplica.model import (
@@ -39,9 +39,9 @@ from kreplica.model import (
     TopicAssignment,
     TopicPartition,
 )
-from kreplica.server.bounds import Bounds
-from kreplica.server.listeners import Server
-from kreplica.server.request import HandlerEntry, Request
+from kreplica.server.protocol.limits import Bounds
+from kreplica.server.protocol.request import HandlerEntry, Request
+from kreplica.server.transport.listeners import Server
 from kreplica.testing.simulator.simulation import DATA_DIRECTORY, Host, Simulation
 from kreplica.wire.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from kreplica.zookeeper import Create, SessionExpired, ZooKeeperClient

@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import Disk
-from kreplica.storage.log import Log
+from kreplica.storage.log.log import Log
 from kreplica.testing.anomalies import Expectations, report
 from kreplica.testing.clients.idempotent_producer import IdempotentProducer, Load
 from kreplica.testing.clients.tailing_consumer import TailingConsumer

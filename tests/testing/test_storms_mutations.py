@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from kreplica.replication import in_sync
+from kreplica.replication.leader import in_sync
 from kreplica.testing.cluster.invariants import BrokenRule
 from kreplica.testing.storms.cleanup import burial
 from kreplica.testing.storms.log_watch import UnexpectedLog
@@ -57,7 +57,7 @@ def test_a_guard_that_is_missed() -> None:
 def test_a_guard_that_nothing_misses(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mutant that changes nothing is not caught, by the scenario nor by any storm."""
     same = GUARDS[CONDITIONAL]._replace(
-        places=(Place("kreplica.replication.in_sync:expected_version", lambda epoch: epoch),)
+        places=(Place("kreplica.replication.leader.in_sync:expected_version", lambda epoch: epoch),)
     )
     monkeypatch.setattr(scoring, "GUARDS", (same,))
     found = score_guard(0, [1], 1, {"seconds": "2"})

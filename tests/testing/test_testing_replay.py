@@ -13,12 +13,13 @@ from uuid import UUID
 import pytest
 from click.testing import CliRunner
 
-from kreplica.cli.replay import command
+from kreplica.cli.diagnostics.replay import command
 from kreplica.cluster import documents, znodes
-from kreplica.controller import decisions, elections, journal_files
-from kreplica.controller.elections import Election
-from kreplica.controller.events import ElectionAsked, ElectionType, MovesAsked, ReassignmentAsked, ShutdownAsked
-from kreplica.controller.journal_files import JournalSettings
+from kreplica.controller.decisions import decisions, elections
+from kreplica.controller.decisions.elections import Election
+from kreplica.controller.events.events import ElectionAsked, ElectionType, MovesAsked, ReassignmentAsked, ShutdownAsked
+from kreplica.controller.journal import files as journal_files
+from kreplica.controller.journal.files import JournalSettings
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicAssignment, TopicPartition
 from kreplica.testing.cluster.cluster import SimulatedCluster
@@ -181,7 +182,7 @@ def test_a_first_leader_that_is_another_is_named(monkeypatch):
 def test_what_brokers_are_told_is_compared_too(monkeypatch):
     """A command whose bytes are others is a difference, even where ZooKeeper was written the same."""
     disk = journal_of_a_failover()
-    bodies = "kreplica.controller.command_bodies.Bodies._head"
+    bodies = "kreplica.controller.effects.command_bodies.Bodies._head"
     monkeypatch.setattr(bodies, lambda self, broker: {"controller_id": 0, "controller_epoch": 0, "broker_epoch": 0})
     (outcome,) = replayed(disk)
     assert outcome.difference.expected["in"] == "sent"

@@ -18,9 +18,9 @@ import pytest
 from click.testing import CliRunner, Result
 from test_testing_replay import CONTROLLER, DIRECTORY, a_busy_life, scene_with_journal
 
-from kreplica.cli.replay import command
-from kreplica.controller import journal_files
-from kreplica.controller.journal_lines import decode_line
+from kreplica.cli.diagnostics.replay import command
+from kreplica.controller.journal import files as journal_files
+from kreplica.controller.journal.lines import decode_line
 from kreplica.testing.replay import reading
 from kreplica.testing.storms.cleanup import burial
 

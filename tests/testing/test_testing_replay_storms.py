@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kreplica.controller import journal_files
+from kreplica.controller.journal import files
 from kreplica.testing.storms.cleanup import burial
 from kreplica.testing.storms.journals import check_journals
 from kreplica.testing.storms.options import options_of
@@ -35,7 +35,7 @@ def test_storms(seed):
 
 def test_a_storm_with_short_files(monkeypatch):
     """The same where each file is as short as it can be, and most begin in mid-term."""
-    monkeypatch.setattr(journal_files, "FILES_COUNT", 2**20)
+    monkeypatch.setattr(files, "FILES_COUNT", 2**20)
     replayed(3, {**QUICK, "side_topics": "yes"})
 
 
@@ -44,5 +44,5 @@ def test_a_storm_with_short_files(monkeypatch):
 def test_many_storms(seed, monkeypatch):
     """Forty seeds, every second one with short files."""
     if seed % 2:
-        monkeypatch.setattr(journal_files, "FILES_COUNT", 2**20)
+        monkeypatch.setattr(files, "FILES_COUNT", 2**20)
     replayed(seed, SOAK)

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred, succeed
 
 from kreplica.client import connection
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.storage.producers import ProducerStates
+from kreplica.storage.producers.producer_state import ProducerStates
 from kreplica.testing.anomalies import Kind
 from kreplica.testing.clients.leader_client import LeaderClient
 from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster

@@ -12,7 +12,7 @@ from twisted.logger import LogLevel, formatEvent, globalLogPublisher
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import TopicPartition
-from kreplica.service.standalone import Standalone, StandaloneConfig
+from kreplica.service.standalone.standalone import Standalone, StandaloneConfig
 from kreplica.testing.clients.wire_client import WireClient
 from kreplica.testing.cluster.cluster import Machine, SimulatedCluster
 from kreplica.testing.simulator.disk import MemoryDisk

@@ -9,9 +9,9 @@ import pytest
 from test_whole_broker_crashes import kills, power_losses, power_losses_unsynced
 
 from kreplica.replication import Partition
-from kreplica.storage import loading
-from kreplica.storage.durability import Unsynced
-from kreplica.storage.producers import ProducerStates
+from kreplica.storage.durability.unflushed import Unsynced
+from kreplica.storage.producers.producer_state import ProducerStates
+from kreplica.storage.recovery import loading
 
 SEEDS_MAX = 10
 

@@ -16,7 +16,7 @@ from twisted.web.client import Agent
 
 from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.service.standalone import Standalone, StandaloneConfig
+from kreplica.service.standalone.standalone import Standalone, StandaloneConfig
 from kreplica.testing.clients.wire_client import WireClient
 from kreplica.testing.cluster.cluster import Machine, SimulatedCluster
 from kreplica.testing.simulator.simulation import Simulation

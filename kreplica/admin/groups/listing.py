@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from kreplica.admin.published import BrokerConnections, Published
+from kreplica.admin.cluster_state.published import BrokerConnections, Published
 from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode
 from kreplica.runtime.together import together

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kreplica.admin.cluster_state.published import topic_of
 from kreplica.admin.groups.asking import GroupCoordinators
 from kreplica.admin.groups.describing import Description, GroupDescriptions
-from kreplica.admin.leaders import EARLIEST, LATEST, Leaders, by_topic, sentences
-from kreplica.admin.problems import Problem
-from kreplica.admin.published import topic_of
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.peers.leaders import EARLIEST, LATEST, Leaders, by_topic, sentences
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_EPOCH, TopicPartition
 from kreplica.runtime import Runtime

@@ -9,10 +9,10 @@ from uuid import UUID
 
 from twisted.internet.defer import Deferred
 
-from kreplica.admin.leaders import EARLIEST, Leaders
 from kreplica.admin.messages.positions import Span
 from kreplica.admin.messages.scanning import Bounds, Chunk, Scanned, scan
 from kreplica.admin.messages.searching import Search
+from kreplica.admin.peers.leaders import EARLIEST, Leaders
 from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition

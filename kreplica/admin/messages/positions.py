@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from kreplica.admin.problems import Problem
+from kreplica.admin.http.problems import Problem
 
 VERSION = 1
 PARTITIONS_MAX = 500

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kreplica.admin.leaders import EARLIEST, LATEST, Leaders, sentences
+from kreplica.admin.http.problems import Problem
 from kreplica.admin.messages.fetching import ChunkFetcher, Round, Topic
 from kreplica.admin.messages.positions import PARTITIONS_MAX, Span, decode_spans, encode_spans
 from kreplica.admin.messages.scanning import Bounds, Document
-from kreplica.admin.problems import Problem
+from kreplica.admin.peers.leaders import EARLIEST, LATEST, Leaders, sentences
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.runtime.pause import pause

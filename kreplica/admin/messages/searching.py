@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kreplica.admin.problems import Problem
+from kreplica.admin.http.problems import Problem
 from kreplica.patterns import Automaton, PatternError, parse
 from kreplica.wire.records import Record
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 
-from kreplica.admin.api import ServerEvent
-from kreplica.admin.leaders import LATEST, Leaders, sentences
+from kreplica.admin.cluster_state.published import topic_of
+from kreplica.admin.http.api import ServerEvent
 from kreplica.admin.messages.fetching import ChunkFetcher, Round, Topic
 from kreplica.admin.messages.positions import Span
 from kreplica.admin.messages.reading import merged, rotated
 from kreplica.admin.messages.scanning import Bounds
-from kreplica.admin.published import topic_of
+from kreplica.admin.peers.leaders import LATEST, Leaders, sentences
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kreplica.admin.leaders import Leaders
-from kreplica.admin.problems import Problem
-from kreplica.admin.published import PublishedTopic
+from kreplica.admin.cluster_state.published import PublishedTopic
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.peers.leaders import Leaders
 from kreplica.client.errors import ClientError, ConnectionFailed, TooManyRequests, UnsupportedVersion
 from kreplica.cluster.topic_names import INTERNAL_TOPICS
 from kreplica.errors import ErrorCode, KafkaError

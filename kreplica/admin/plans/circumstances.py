@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from kreplica.admin.cluster_state.published import Published, all_of
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.peers.registrations import Registrations
 from kreplica.admin.plans.reading import PlansRead
 from kreplica.admin.plans.replica_sizes import ReplicaSizes
-from kreplica.admin.problems import Problem
-from kreplica.admin.published import Published, all_of
-from kreplica.admin.registrations import Registrations
 from kreplica.cluster import documents, znodes
 from kreplica.cluster.plans.cluster_state import ClusterState
 from kreplica.cluster.plans.making import Draft, draft

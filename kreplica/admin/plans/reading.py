@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-from kreplica.admin.problems import Problem
+from kreplica.admin.http.problems import Problem
 from kreplica.cluster import znodes
 from kreplica.cluster.plans.documents import (
     PLAN_PREFIX,

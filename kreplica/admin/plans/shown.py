@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kreplica.admin.plans.reading import NumberedStep, PlanRead
-from kreplica.admin.schemas import (
+from kreplica.admin.http.schemas import (
     BOOLEAN,
     BROKER_ID,
     COUNT,
@@ -20,6 +19,7 @@ from kreplica.admin.schemas import (
     one_of,
     record,
 )
+from kreplica.admin.plans.reading import NumberedStep, PlanRead
 from kreplica.cluster.plans.eta import seconds_left
 from kreplica.cluster.plans.plan import MOVES_AT_ONCE, Action, Plan, PlanKind, PlanProgress, PlanState, StepState
 from kreplica.cluster.plans.preview import BrokerChange

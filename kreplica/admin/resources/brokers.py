@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kreplica.admin.api import Answer, Call, Route
-from kreplica.admin.counts import Counted, OfBroker
-from kreplica.admin.problems import Problem
-from kreplica.admin.published import BrokerConnections, Published, once_complete
-from kreplica.admin.registrations import Registrations
-from kreplica.admin.schemas import (
+from kreplica.admin.cluster_state.counts import Counted, OfBroker
+from kreplica.admin.cluster_state.published import BrokerConnections, Published, once_complete
+from kreplica.admin.cluster_state.znode_writes import ZnodeWrites, write
+from kreplica.admin.http.api import Answer, Call, Route
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.http.schemas import (
     BOOLEAN,
     BROKER_ID,
     COUNT,
@@ -24,7 +24,7 @@ from kreplica.admin.schemas import (
     record,
     written,
 )
-from kreplica.admin.znode_writes import ZnodeWrites, write
+from kreplica.admin.peers.registrations import Registrations
 from kreplica.client.errors import ClientError
 from kreplica.cluster import znodes
 from kreplica.cluster.cordons import Cordon, encode_cordon

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kreplica import __version__
-from kreplica.admin.api import Answer, Call, Route
-from kreplica.admin.counts import Counted
-from kreplica.admin.published import Published, once_complete
-from kreplica.admin.schemas import BOOLEAN, BROKER_ID, COUNT, STRING, listing, nullable, record
-from kreplica.admin.topic_znodes import reached
+from kreplica.admin.cluster_state.counts import Counted
+from kreplica.admin.cluster_state.published import Published, once_complete
+from kreplica.admin.cluster_state.topic_znodes import reached
+from kreplica.admin.http.api import Answer, Call, Route
+from kreplica.admin.http.schemas import BOOLEAN, BROKER_ID, COUNT, STRING, listing, nullable, record
 from kreplica.cluster import documents, znodes
 from kreplica.zookeeper import ZooKeeperClient
 

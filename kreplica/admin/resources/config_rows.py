@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kreplica.admin.schemas import BOOLEAN, STRING, nullable, one_of, record
+from kreplica.admin.http.schemas import BOOLEAN, STRING, nullable, one_of, record
 from kreplica.settings import TOPIC_SETTINGS, ConfigRow, Source, Type
 from kreplica.settings.names import broker_setting
 from kreplica.settings.setting import format_value

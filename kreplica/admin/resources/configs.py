@@ -7,13 +7,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from kreplica.admin.api import Answer, Call, Parameter, Route
-from kreplica.admin.problems import Problem
-from kreplica.admin.published import BrokerConnections, Published, once_complete, topic_of
+from kreplica.admin.cluster_state.published import BrokerConnections, Published, once_complete, topic_of
+from kreplica.admin.cluster_state.znode_writes import ZnodeWrites, write
+from kreplica.admin.http.api import Answer, Call, Parameter, Route
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.http.schemas import IN_TOPIC, listing, record, written
 from kreplica.admin.resources.config_rows import CONFIG, is_secret, of_all_brokers, of_broker, of_topic
 from kreplica.admin.resources.topics import text_of
-from kreplica.admin.schemas import IN_TOPIC, listing, record, written
-from kreplica.admin.znode_writes import ZnodeWrites, write
 from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.settings import AlterOperation, ConfigRow, OperationType

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from kreplica.admin.api import Call, Page, Parameter, Route
-from kreplica.admin.problems import Problem
+from kreplica.admin.http.api import Call, Page, Parameter, Route
+from kreplica.admin.http.problems import Problem
 from kreplica.runtime.offload import Offload
 
 PACKAGE = "kreplica.admin.dashboard"

@@ -10,9 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from kreplica.admin.api import LIMIT, Answer, Call, Route
-from kreplica.admin.problems import Problem
-from kreplica.admin.published import (
+from kreplica.admin.cluster_state.published import (
     BrokerConnections,
     Published,
     PublishedPartition,
@@ -20,9 +18,11 @@ from kreplica.admin.published import (
     once_complete,
     topic_of,
 )
-from kreplica.admin.schemas import BROKER_ID, PARTITION, STRING, TOPIC, listing, nullable, one_of, record, written
-from kreplica.admin.topic_znodes import reached
-from kreplica.admin.znode_writes import ZnodeWrites, write
+from kreplica.admin.cluster_state.topic_znodes import reached
+from kreplica.admin.cluster_state.znode_writes import ZnodeWrites, write
+from kreplica.admin.http.api import LIMIT, Answer, Call, Route
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.http.schemas import BROKER_ID, PARTITION, STRING, TOPIC, listing, nullable, one_of, record, written
 from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from kreplica.admin.api import Answer, Call, Route
-from kreplica.admin.forwarding import OtherBrokers
-from kreplica.admin.peer_answers import PeerAnswer
-from kreplica.admin.registrations import Registrations
-from kreplica.admin.schemas import BOOLEAN, BROKER_ID, COUNT, STRING, TIME_MS, listing, nullable, record
+from kreplica.admin.http.api import Answer, Call, Route
+from kreplica.admin.http.schemas import BOOLEAN, BROKER_ID, COUNT, STRING, TIME_MS, listing, nullable, record
+from kreplica.admin.peers.forwarding import OtherBrokers
+from kreplica.admin.peers.registrations import Registrations
+from kreplica.admin.peers.responses import PeerAnswer
 
 PATH = "/v1/figures"
 

@@ -6,16 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from kreplica.admin.api import AFTER, LIMIT, Answer, Call, Parameter, Route, page_of
-from kreplica.admin.forwarding import OtherBrokers
 from kreplica.admin.groups.asking import GroupCoordinators
 from kreplica.admin.groups.describing import GroupDescriptions
 from kreplica.admin.groups.listing import GroupLists, Listed
 from kreplica.admin.groups.resetting import OffsetResets, Target, refuse_with_members
-from kreplica.admin.leaders import Leaders
-from kreplica.admin.peer_answers import PeerAnswer
-from kreplica.admin.problems import Problem
-from kreplica.admin.schemas import (
+from kreplica.admin.http.api import AFTER, LIMIT, Answer, Call, Parameter, Route, page_of
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.http.schemas import (
     BOOLEAN,
     BROKER_ID,
     COUNT,
@@ -29,6 +26,9 @@ from kreplica.admin.schemas import (
     record,
     written,
 )
+from kreplica.admin.peers.forwarding import OtherBrokers
+from kreplica.admin.peers.leaders import Leaders
+from kreplica.admin.peers.responses import PeerAnswer
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime import Runtime
 from kreplica.wire.messages import DELETE_GROUPS

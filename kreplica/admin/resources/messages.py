@@ -7,16 +7,10 @@ import binascii
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kreplica.admin.api import Answer, Call, EventStream, Parameter, Route
-from kreplica.admin.leaders import ISOLATIONS, READ_UNCOMMITTED, Leaders
-from kreplica.admin.messages.fetching import Topic
-from kreplica.admin.messages.reading import Begin, MessageReader, PageWanted
-from kreplica.admin.messages.searching import search_for
-from kreplica.admin.messages.tailing import MessageTail
-from kreplica.admin.messages.writing import MessageWriter
-from kreplica.admin.problems import Problem
-from kreplica.admin.published import PublishedTopic, topic_of
-from kreplica.admin.schemas import (
+from kreplica.admin.cluster_state.published import PublishedTopic, topic_of
+from kreplica.admin.http.api import Answer, Call, EventStream, Parameter, Route
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.http.schemas import (
     COUNT,
     IN_TOPIC,
     PARTITION,
@@ -28,6 +22,12 @@ from kreplica.admin.schemas import (
     record,
     written,
 )
+from kreplica.admin.messages.fetching import Topic
+from kreplica.admin.messages.reading import Begin, MessageReader, PageWanted
+from kreplica.admin.messages.searching import search_for
+from kreplica.admin.messages.tailing import MessageTail
+from kreplica.admin.messages.writing import MessageWriter
+from kreplica.admin.peers.leaders import ISOLATIONS, READ_UNCOMMITTED, Leaders
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 

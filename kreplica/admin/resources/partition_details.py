@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kreplica.admin.published import BrokerConnections, PublishedPartition
-from kreplica.admin.schemas import BROKER_ID, COUNT, TIME_MS, listing, nullable
-from kreplica.admin.topic_znodes import reached
+from kreplica.admin.cluster_state.published import BrokerConnections, PublishedPartition
+from kreplica.admin.cluster_state.topic_znodes import reached
+from kreplica.admin.http.schemas import BROKER_ID, COUNT, TIME_MS, listing, nullable
 from kreplica.client.errors import ClientError
 from kreplica.cluster import documents, znodes
 from kreplica.runtime.together import together

@@ -6,10 +6,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kreplica.admin.api import AFTER, LIMIT, Answer, Call, Parameter, Route
-from kreplica.admin.counts import Counted
-from kreplica.admin.problems import Problem
-from kreplica.admin.published import (
+from kreplica.admin.cluster_state.counts import Counted
+from kreplica.admin.cluster_state.published import (
     BrokerConnections,
     Published,
     PublishedPartition,
@@ -18,8 +16,10 @@ from kreplica.admin.published import (
     once_complete,
     topic_of,
 )
-from kreplica.admin.resources.partition_details import DETAILS, PartitionDetails
-from kreplica.admin.schemas import (
+from kreplica.admin.cluster_state.topic_znodes import NOTHING, Changes, TopicZnodes
+from kreplica.admin.http.api import AFTER, LIMIT, Answer, Call, Parameter, Route
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.http.schemas import (
     BOOLEAN,
     BROKER_ID,
     COUNT,
@@ -33,7 +33,7 @@ from kreplica.admin.schemas import (
     page,
     record,
 )
-from kreplica.admin.topic_znodes import NOTHING, Changes, TopicZnodes
+from kreplica.admin.resources.partition_details import DETAILS, PartitionDetails
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Reactor

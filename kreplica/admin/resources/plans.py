@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from kreplica.admin.api import Answer, Call, Parameter, Route
+from kreplica.admin.cluster_state.published import BrokerConnections, Published
+from kreplica.admin.http.api import Answer, Call, Parameter, Route
+from kreplica.admin.http.schemas import STRING, page, written
+from kreplica.admin.peers.registrations import Registrations
 from kreplica.admin.plans.circumstances import Circumstances
 from kreplica.admin.plans.reading import NumberedStep, PlanRead, PlansRead
 from kreplica.admin.plans.replica_sizes import ReplicaSizes
@@ -24,9 +27,6 @@ from kreplica.admin.plans.shown import (
     plan_document,
 )
 from kreplica.admin.plans.writing import PlanWrites
-from kreplica.admin.published import BrokerConnections, Published
-from kreplica.admin.registrations import Registrations
-from kreplica.admin.schemas import STRING, page, written
 from kreplica.cluster.plans.cluster_state import ClusterState
 from kreplica.cluster.plans.eta import seconds_expected
 from kreplica.cluster.plans.making import Draft

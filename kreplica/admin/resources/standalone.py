@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from kreplica.admin.api import Answer, Call, Route
-from kreplica.admin.problems import Problem
-from kreplica.admin.schemas import BOOLEAN, BROKER_ID, IN_BROKER, listing, one_of, record, written
+from kreplica.admin.http.api import Answer, Call, Route
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.http.schemas import BOOLEAN, BROKER_ID, IN_BROKER, listing, one_of, record, written
 
 PREFIX = "/v1/standalone"
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kreplica.admin.api import Answer, Call, EventStream, Parameter, Route, Schema
-from kreplica.admin.chronicles import ID_PATTERN, Chronicle, Document, documents_of, entry_schema, merged
-from kreplica.admin.forwarding import OtherBrokers
-from kreplica.admin.peer_answers import PeerAnswer
-from kreplica.admin.problems import Problem
-from kreplica.admin.schemas import STRING, listing, one_of, record
-from kreplica.admin.timeline_feed import TimelineFeed
+from kreplica.admin.cluster_state.chronicles import ID_PATTERN, Chronicle, Document, documents_of, entry_schema, merged
+from kreplica.admin.cluster_state.timeline_feed import TimelineFeed
+from kreplica.admin.http.api import Answer, Call, EventStream, Parameter, Route, Schema
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.http.schemas import STRING, listing, one_of, record
+from kreplica.admin.peers.forwarding import OtherBrokers
+from kreplica.admin.peers.responses import PeerAnswer
 from kreplica.runtime import Reactor
 
 PATH = "/v1/timeline"

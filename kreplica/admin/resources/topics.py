@@ -9,18 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from kreplica.admin.api import AFTER, LIMIT, Answer, Call, Parameter, Route, page_of
-from kreplica.admin.counts import Counted, OfTopic, counts_of
-from kreplica.admin.problems import Problem
-from kreplica.admin.published import (
+from kreplica.admin.cluster_state.counts import Counted, OfTopic, counts_of
+from kreplica.admin.cluster_state.published import (
     Published,
     PublishedTopic,
     is_offline,
     once_complete,
     topic_of,
 )
-from kreplica.admin.resources.config_rows import CONFIG
-from kreplica.admin.schemas import (
+from kreplica.admin.cluster_state.topic_znodes import TopicZnodes
+from kreplica.admin.cluster_state.znode_writes import ZnodeWrites, write
+from kreplica.admin.http.api import AFTER, LIMIT, Answer, Call, Parameter, Route, page_of
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.http.schemas import (
     BOOLEAN,
     BROKER_ID,
     COUNT,
@@ -34,8 +35,7 @@ from kreplica.admin.schemas import (
     record,
     written,
 )
-from kreplica.admin.topic_znodes import TopicZnodes
-from kreplica.admin.znode_writes import ZnodeWrites, write
+from kreplica.admin.resources.config_rows import CONFIG
 from kreplica.cluster import znodes
 from kreplica.cluster.new_topics import NewTopic
 from kreplica.cluster.topic_names import INTERNAL_TOPICS

@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from kreplica.admin.api import Answer, Call, Route
-from kreplica.admin.chronicles import Chronicle, documents_of, merged
-from kreplica.admin.forwarding import Answers, OtherBrokers
-from kreplica.admin.peer_answers import PeerAnswer
+from kreplica.admin.cluster_state.chronicles import Chronicle, documents_of, merged
+from kreplica.admin.cluster_state.published import BrokerConnections
+from kreplica.admin.http.api import Answer, Call, Route
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.http.schemas import IN_BROKER, IN_PARTITION, IN_TOPIC, TIME_MS, listing, record
+from kreplica.admin.peers.forwarding import Answers, OtherBrokers
+from kreplica.admin.peers.registrations import Registrations
+from kreplica.admin.peers.responses import PeerAnswer
 from kreplica.admin.plans.reading import NumberedStep, PlansRead
 from kreplica.admin.plans.replica_sizes import ReplicaSizes
-from kreplica.admin.problems import Problem
-from kreplica.admin.published import BrokerConnections
-from kreplica.admin.registrations import Registrations
 from kreplica.admin.resources import timeline
-from kreplica.admin.schemas import IN_BROKER, IN_PARTITION, IN_TOPIC, TIME_MS, listing, record
 from kreplica.admin.why.brokers import StallFacts, explain_broker, without_answer
 from kreplica.admin.why.decisions import Memory, of_the_znode, remembered, together
 from kreplica.admin.why.explanation import DECIDED, WHY, Advice, Explanation

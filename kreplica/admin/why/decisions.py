@@ -11,7 +11,7 @@ Document = dict[str, Any]
 
 
 class Cause(Protocol):
-    """The event that led to a decision; see ``kreplica.controller.decided.Cause``."""
+    """The event that led to a decision; see ``kreplica.controller.history.decision_log.Cause``."""
 
     @property
     def text(self) -> str: ...

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from kreplica.admin.schemas import BROKER_ID, COUNT, STRING, TIME_MS, listing, nullable, one_of, record
+from kreplica.admin.http.schemas import BROKER_ID, COUNT, STRING, TIME_MS, listing, nullable, one_of, record
 
 Document = dict[str, Any]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kreplica.admin.cluster_state.published import BrokerConnections, Published
+from kreplica.admin.peers.registrations import Registrations
 from kreplica.admin.plans.reading import PlansRead
 from kreplica.admin.plans.replica_sizes import ReplicaSizes
-from kreplica.admin.published import BrokerConnections, Published
-from kreplica.admin.registrations import Registrations
 from kreplica.client.errors import ClientError
 from kreplica.cluster import documents, znodes
 from kreplica.cluster.plans.plan import Plan

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from kreplica.errors import ErrorCode
 from kreplica.interfaces import CLUSTER, IAuthorizer, Operation, Resource, ResourceType
-from kreplica.server.principals import principal_of
-from kreplica.server.request import Request
+from kreplica.server.protocol.principals import principal_of
+from kreplica.server.protocol.request import Request
 
 _CODES = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from kreplica.interfaces import CLUSTER, Operation, Resource
 from kreplica.server.authorization.gate import Gate, code_of
 from kreplica.server.authorization.rows import Refused
-from kreplica.server.request import Handler, Request
+from kreplica.server.protocol.request import Handler, Request
 
 Row = dict[str, Any]
 

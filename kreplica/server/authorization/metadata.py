@@ -8,8 +8,8 @@ from kreplica.errors import ErrorCode
 from kreplica.interfaces import CLUSTER, Operation
 from kreplica.model import ZERO_UUID
 from kreplica.server.authorization.gate import Gate, topic
-from kreplica.server.metadata import MetadataCache
-from kreplica.server.request import Handler, Request
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.server.protocol.request import Handler, Request
 from kreplica.wire.messages import METADATA
 from kreplica.wire.primitives import Built
 

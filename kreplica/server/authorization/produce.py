@@ -6,10 +6,10 @@ from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.interfaces import Operation
-from kreplica.server.acknowledgement import NO_ANSWER
 from kreplica.server.authorization.gate import Gate, topic, transactional_id
-from kreplica.server.produced import error_row
-from kreplica.server.request import Handler, Request
+from kreplica.server.produce.delayed_produce import NO_ANSWER
+from kreplica.server.produce.results import error_row
+from kreplica.server.protocol.request import Handler, Request
 
 Row = dict[str, Any]
 

@@ -8,7 +8,7 @@ from kreplica.cluster.placement import BrokerPlace, check_numbers
 from kreplica.errors import KafkaError
 from kreplica.interfaces import ILeaderElection, IReplicaPlacement, PlacementBroker
 from kreplica.model import TopicPartition
-from kreplica.server.topic_admin import place_evenly
+from kreplica.server.handlers.topics.topic_admin import place_evenly
 from kreplica.service.plugins.containment import Containment
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from zope.interface.interface import InterfaceClass
 
-from kreplica.controller.context import Preference
+from kreplica.controller.state.context import Preference
 from kreplica.errors import SettingsError
 from kreplica.interfaces import (
     IAuthorizer,
@@ -21,8 +21,8 @@ from kreplica.interfaces import (
     PluginContext,
 )
 from kreplica.runtime import Runtime
-from kreplica.server.interception import Interception, Interceptor
-from kreplica.server.topic_admin import Place, place_evenly
+from kreplica.server.handlers.topics.topic_admin import Place, place_evenly
+from kreplica.server.produce.interception import Interception, Interceptor
 from kreplica.service.plugins.choices import ChosenElection, ChosenPlacement
 from kreplica.service.plugins.containment import Containment
 from kreplica.service.plugins.discovery import find
@@ -33,9 +33,9 @@ from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.settings.names import PLUGIN_PREFIX
 
 if TYPE_CHECKING:
-    from kreplica.admin.metrics import Figures
+    from kreplica.admin.resources.metrics import Figures
     from kreplica.server.authorization import Gate
-    from kreplica.service.broker import Broker
+    from kreplica.service.broker.broker import Broker
 
 PLACEMENT, ELECTION, AUTHORIZER = "kreplica.placement", "kreplica.leader.election", "kreplica.authorizer"
 INTERCEPTORS, REPORTERS = "kreplica.produce.interceptors", "kreplica.metrics.reporters"

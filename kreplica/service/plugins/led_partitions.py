@@ -21,7 +21,7 @@ from kreplica.wire.notes import parse_notes
 from kreplica.wire.records import Record, iter_records
 
 if TYPE_CHECKING:
-    from kreplica.service.broker import Broker
+    from kreplica.service.broker.broker import Broker
 
 log = Logger()
 

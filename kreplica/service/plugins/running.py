@@ -15,7 +15,7 @@ from kreplica.runtime.pause import pause
 from kreplica.service.plugins.containment import Containment
 
 if TYPE_CHECKING:
-    from kreplica.admin.metrics import Figures
+    from kreplica.admin.resources.metrics import Figures
 
 STOP_SECONDS_MAX = 10.0
 

@@ -18,7 +18,7 @@ from kreplica.wire.messages import PRODUCE
 from kreplica.wire.records import Record
 
 if TYPE_CHECKING:
-    from kreplica.service.broker import Broker
+    from kreplica.service.broker.broker import Broker
 
 TRIES_MAX = 20
 BACKOFF_S = 0.1

@@ -22,8 +22,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from kreplica.spark.pipelines.archive_layout import FORMAT, NoArchive, schema_file
-from kreplica.spark.pipelines.file_stores import Store
+from kreplica.spark.pipelines.archive.file_stores import Store
+from kreplica.spark.pipelines.archive.layout import FORMAT, NoArchive, schema_file
 
 COLUMN = "json"
 

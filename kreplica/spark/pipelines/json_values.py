@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StringType, StructField, StructType
 
-from kreplica.spark.pipelines.file_stores import Store
+from kreplica.spark.pipelines.archive.file_stores import Store
 from kreplica.spark.pipelines.json_schema import read_history, write_history
 
 _MALFORMED = "__malformed"

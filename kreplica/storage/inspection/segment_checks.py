@@ -12,15 +12,15 @@ from kreplica.model import NO_EPOCH
 from kreplica.runtime.disk import Disk
 from kreplica.storage.inspection.files import batches, offset_index, time_index, transaction_index
 from kreplica.storage.inspection.index_checks import OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck, Wrong
-from kreplica.storage.leader_epochs import EpochEntry
-from kreplica.storage.segment import (
+from kreplica.storage.log.append_validation import read_marker
+from kreplica.storage.log.leader_epochs import EpochEntry
+from kreplica.storage.log.segment import (
     INDEX_SUFFIX,
     RELATIVE_OFFSET_MAX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     segment_path,
 )
-from kreplica.storage.validation import read_marker
 from kreplica.wire.batches import BatchHeader, verify_crc
 from kreplica.wire.records import iter_records
 

@@ -9,7 +9,7 @@ from itertools import islice
 
 from kreplica.errors import StorageError
 from kreplica.runtime.disk import Disk
-from kreplica.storage.checkpoints import (
+from kreplica.storage.directories.checkpoints import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
@@ -18,12 +18,12 @@ from kreplica.storage.checkpoints import (
     parse_checkpoint,
     read_topic_id,
 )
+from kreplica.storage.directories.names import parse_directory_name
 from kreplica.storage.inspection.files import segment_bases
 from kreplica.storage.inspection.segment_checks import PROBLEMS_MAX, CheckOptions, LogPlace, Problem, SegmentCheck
-from kreplica.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS
-from kreplica.storage.leader_epochs import EpochEntry, LeaderEpochs
-from kreplica.storage.names import parse_directory_name
-from kreplica.storage.producer_snapshots import SNAPSHOT_SUFFIX, decode_snapshot
+from kreplica.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCHS
+from kreplica.storage.log.leader_epochs import EpochEntry, LeaderEpochs
+from kreplica.storage.producers.snapshots import SNAPSHOT_SUFFIX, decode_snapshot
 
 LOOKS_MAX = 4
 CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS, CLEANER_OFFSETS)

@@ -6,8 +6,8 @@ from bisect import bisect_right
 from typing import NamedTuple
 from zlib import crc32
 
-from kreplica.storage.log import Log
-from kreplica.storage.segment import LOG_SUFFIX
+from kreplica.storage.log.log import Log
+from kreplica.storage.log.segment import LOG_SUFFIX
 from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.wire.batches import parse_header
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from difflib import unified_diff
 from typing import Any
 
-from kreplica.controller.journal_lines import Line
+from kreplica.controller.journal.lines import Line
 from kreplica.testing.replay.reading import JournalFile
 from kreplica.testing.replay.script import Difference
 from kreplica.testing.replay.story import Story

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from kreplica.controller.journal_lines import FORMAT, Line, decode_sized, lines_of
+from kreplica.controller.journal.lines import FORMAT, Line, decode_sized, lines_of
 from kreplica.errors import KreplicaError
 from kreplica.runtime.disk import Disk
 

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from kreplica.controller.controller import Controller
-from kreplica.controller.journal import Journal
-from kreplica.controller.journal_head import at_once, state_of
-from kreplica.controller.journal_lines import Line
-from kreplica.controller.journal_seams import recorded
-from kreplica.controller.journal_values import plain
+from kreplica.controller.journal.file_header import at_once, state_of
+from kreplica.controller.journal.lines import Line
+from kreplica.controller.journal.recorder import Journal
+from kreplica.controller.journal.recording_proxies import recorded
+from kreplica.controller.journal.value_json import plain
 from kreplica.testing.replay.reading import JournalFile, JournalUnreadable
 from kreplica.testing.replay.script import Difference, Script
 from kreplica.testing.replay.start import Start

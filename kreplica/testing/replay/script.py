@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kreplica.controller.journal import Entry
-from kreplica.controller.journal_lines import Line
-from kreplica.controller.journal_values import plain
+from kreplica.controller.journal.lines import Line
+from kreplica.controller.journal.recorder import Entry
+from kreplica.controller.journal.value_json import plain
 
 PERFORMED_BY_THE_WORLD = ("op", "command", "timer", "channel")
 """Entries that something is made of, which has to be there before what follows from it at once."""

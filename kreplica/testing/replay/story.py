@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kreplica.cluster import documents, znodes
-from kreplica.controller.context import ControllerContext
-from kreplica.controller.journal_lines import Line
-from kreplica.controller.journal_values import decode_bytes
+from kreplica.controller.journal.lines import Line
+from kreplica.controller.journal.value_json import decode_bytes
+from kreplica.controller.state.context import ControllerContext
 from kreplica.model import LeaderAndIsr, TopicPartition
 
 TEXT_MAX = 160

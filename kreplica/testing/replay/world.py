@@ -13,18 +13,18 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from kreplica.controller.broker_requests import Command
 from kreplica.controller.controller import Controller
-from kreplica.controller.events import Question
-from kreplica.controller.journal_lines import Line
-from kreplica.controller.journal_values import (
+from kreplica.controller.dependencies import Client, ControllerConfig, Surroundings, Watcher
+from kreplica.controller.effects.command_batch import Command
+from kreplica.controller.events.events import Question
+from kreplica.controller.journal.lines import Line
+from kreplica.controller.journal.value_json import (
     decode_answer,
     decode_command_answer,
     decode_error,
     decode_event,
     decode_watch_event,
 )
-from kreplica.controller.surroundings import Client, ControllerConfig, Surroundings, Watcher
 from kreplica.model import BrokerRegistration, Endpoint
 from kreplica.runtime import Reactor, Runtime
 from kreplica.testing.replay.script import Script

@@ -92,13 +92,13 @@ COORDINATOR_GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "coordinator epoch of a marker",
-        (Place("kreplica.storage.producers:is_replaced_coordinator", never),),
+        (Place("kreplica.storage.producers.producer_state:is_replaced_coordinator", never),),
         transactions.is_ended_by_a_coordinator_of_the_past,
         "aborted read",
     ),
     Guard(
         "producer epoch of a marker",
-        (Place("kreplica.storage.verifications:is_late_marker", never),),
+        (Place("kreplica.storage.producers.transaction_verification:is_late_marker", never),),
         transactions.is_ended_twice,
         "aborted read",
     ),
@@ -110,14 +110,14 @@ COORDINATOR_GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "an end marker takes a verification back",
-        (Place("kreplica.storage.verifications:may_begin", always),),
+        (Place("kreplica.storage.producers.transaction_verification:may_begin", always),),
         transactions.writes_what_was_verified_late,
         "decided by nobody",
     ),
     Guard(
         "producer epoch of a batch",
         (
-            Place("kreplica.storage.producers:is_old_epoch", never),
+            Place("kreplica.storage.producers.producer_state:is_old_epoch", never),
             Place("kreplica.transactions.admission:Admission._is_open", _unasked),
         ),
         transactions.writes_after_it_was_replaced,
@@ -132,13 +132,13 @@ COORDINATOR_GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "last stable offset",
-        (Place("kreplica.storage.producers:ProducerStates.first_unstable_offset", nothing),),
+        (Place("kreplica.storage.producers.producer_state:ProducerStates.first_unstable_offset", nothing),),
         transactions.is_not_committed,
         "precommitted read",
     ),
     Guard(
         "readers are told what is aborted",
-        (Place("kreplica.server.partition_reads:_aborted", lambda *_: []),),
+        (Place("kreplica.server.fetch.partition_reads:_aborted", lambda *_: []),),
         transactions.is_not_committed,
         "aborted read",
     ),

@@ -97,14 +97,14 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "controller write checks the controller epoch",
-        (Place("kreplica.controller.state_writes:guard_of_term", _any_term),),
+        (Place("kreplica.controller.effects.state_writes:guard_of_term", _any_term),),
         commands.from_a_controller_that_was_deposed,
         "written by controller .* after",
     ),
     # --- who follows ---
     Guard(
         "follower state is reset on a new leader epoch",
-        (Place("kreplica.replication.followers:is_of_epoch", always),),
+        (Place("kreplica.replication.leader.followers:is_of_epoch", always),),
         commands.leads_again_and_heard_nothing,
         "commits .* with too few replicas",
     ),
@@ -112,7 +112,7 @@ GUARDS: tuple[Guard, ...] = (
         "fetch epoch matches",
         (
             Place("kreplica.replication.fencing:is_of_leader_epoch", always),
-            Place("kreplica.replication.followed:matches_epoch", always),
+            Place("kreplica.replication.follower.follower_state:matches_epoch", always),
             Place("kreplica.membership.follower_incarnations:FollowerIncarnations.confirm", _believed),
         ),
         commands.fetched_in_an_epoch_that_is_over,
@@ -123,8 +123,8 @@ GUARDS: tuple[Guard, ...] = (
     Guard(
         "fetch offset matches",
         (
-            Place("kreplica.replication.followed:matches_offset", always),
-            Place("kreplica.storage.validation:may_follow", always),
+            Place("kreplica.replication.follower.follower_state:matches_offset", always),
+            Place("kreplica.storage.log.append_validation:may_follow", always),
         ),
         logs.is_answered_twice,
         "stands behind",
@@ -133,8 +133,8 @@ GUARDS: tuple[Guard, ...] = (
     Guard(
         "truncation by epoch instead of high watermark",
         (
-            Place("kreplica.replication.truncation:cut_at_divergence", _cut_at_high_watermark),
-            Place("kreplica.replication.truncation:cut_of_unknown_history", _cut_at_high_watermark),
+            Place("kreplica.replication.follower.truncation:cut_at_divergence", _cut_at_high_watermark),
+            Place("kreplica.replication.follower.truncation:cut_of_unknown_history", _cut_at_high_watermark),
         ),
         logs.is_cut_at_what_is_known_to_be_committed,
         "in sync without all that is committed",
@@ -144,9 +144,9 @@ GUARDS: tuple[Guard, ...] = (
     Guard(
         "follower has fetched in this epoch",
         (
-            Place("kreplica.replication.in_sync:has_fetched_in_this_epoch", always),
-            Place("kreplica.replication.in_sync:has_reached_high_watermark", always),
-            Place("kreplica.replication.in_sync:has_reached_epoch_start", always),
+            Place("kreplica.replication.leader.in_sync:has_fetched_in_this_epoch", always),
+            Place("kreplica.replication.leader.in_sync:has_reached_high_watermark", always),
+            Place("kreplica.replication.leader.in_sync:has_reached_epoch_start", always),
         ),
         joining.catches_up_slowly,
         "in sync without all that is committed",
@@ -154,21 +154,21 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "log end >= high watermark at ISR join",
-        (Place("kreplica.replication.in_sync:has_reached_high_watermark", always),),
+        (Place("kreplica.replication.leader.in_sync:has_reached_high_watermark", always),),
         joining.catches_up_slowly,
         "in sync without all that is committed",
     ),
     Guard(
         "log end >= epoch start at ISR join",
-        (Place("kreplica.replication.in_sync:has_reached_epoch_start", always),),
+        (Place("kreplica.replication.leader.in_sync:has_reached_epoch_start", always),),
         joining.has_what_the_new_leader_knows_of,
         "in sync without all that is committed",
     ),
     Guard(
         "follower's broker epoch is current",
         (
-            Place("kreplica.replication.in_sync:is_current_incarnation", always),
-            Place("kreplica.replication.in_sync:is_of_earlier_incarnation", never),
+            Place("kreplica.replication.leader.in_sync:is_current_incarnation", always),
+            Place("kreplica.replication.leader.in_sync:is_of_earlier_incarnation", never),
         ),
         joining.is_another_by_now,
         "in sync without all that is committed",
@@ -176,26 +176,26 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "who lags leaves",
-        (Place("kreplica.replication.in_sync:is_lagging", never),),
+        (Place("kreplica.replication.leader.in_sync:is_lagging", never),),
         leading.has_a_follower_that_is_silent,
         "not reached within",
     ),
     Guard(
         "ISR write is conditional",
-        (Place("kreplica.replication.in_sync:expected_version", lambda _: -1),),
+        (Place("kreplica.replication.leader.in_sync:expected_version", lambda _: -1),),
         joining.deposed_and_does_not_know,
         "the leader epoch went back",
     ),
     # --- what is committed ---
     Guard(
         "high watermark uses the union ISR",
-        (Place("kreplica.replication.in_sync:union", _new_set_alone),),
+        (Place("kreplica.replication.leader.in_sync:union", _new_set_alone),),
         joining.leaving_is_being_written,
         "in sync without all that is committed",
     ),
     Guard(
         "high watermark counts every member of the ISR",
-        (Place("kreplica.replication.high_watermark:held_by_all", lambda own_end_offset, _: own_end_offset),),
+        (Place("kreplica.replication.leader.high_watermark:held_by_all", lambda own_end_offset, _: own_end_offset),),
         leading.has_a_follower_that_is_silent,
         "in sync without all that is committed",
     ),
@@ -207,13 +207,13 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "high watermark stands still with too few in sync",
-        (Place("kreplica.replication.high_watermark:may_advance", always),),
+        (Place("kreplica.replication.leader.high_watermark:may_advance", always),),
         leading.is_alone,
         "with too few replicas",
     ),
     Guard(
         "high watermark stands still while others may lead",
-        (Place("kreplica.replication.high_watermark:may_advance", _enough_in_sync),),
+        (Place("kreplica.replication.leader.high_watermark:may_advance", _enough_in_sync),),
         leading.fewer_are_asked_for,
         "without all",
     ),
@@ -225,7 +225,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "lease",
-        (Place("kreplica.replication.led:Led.has_lease", property(always)),),
+        (Place("kreplica.replication.leader.leader_state:Led.has_lease", property(always)),),
         leading.is_heard_by_clients_alone,
         "was acknowledged at",
     ),
@@ -238,7 +238,7 @@ GUARDS: tuple[Guard, ...] = (
     # --- plans ---
     Guard(
         "bounded moves of a plan",
-        (Place("kreplica.controller.plan_steps:may_begin", always),),
+        (Place("kreplica.controller.plans.step_state:may_begin", always),),
         plans.moves_one_after_the_other,
         "copies .* partitions at once",
     ),
@@ -250,32 +250,32 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "who leaves waits until all who come are in sync",
-        (Place("kreplica.controller.reassignment_plan:may_contract", always),),
+        (Place("kreplica.controller.decisions.reassignment_plan:may_contract", always),),
         plans.leaves_when_others_have_come,
         "left before others had come|with too few replicas",
     ),
     # --- what logs hold ---
     Guard(
         "sequence check of idempotent producers",
-        (Place("kreplica.storage.producers:ProducerStates.check", nothing),),
+        (Place("kreplica.storage.producers.producer_state:ProducerStates.check", nothing),),
         producing.is_sent_again,
         "duplicate",
     ),
     Guard(
         "batches behind a refused one wait for it",
-        (Place("kreplica.storage.refusals:is_gap", always),),
+        (Place("kreplica.storage.producers.refused_batches:is_gap", always),),
         producing.is_refused_with_others_behind_it,
         "duplicate",
     ),
     Guard(
         "recovery drops a torn tail",
-        (Place("kreplica.storage.loading:verify_crc", always),),
+        (Place("kreplica.storage.recovery.loading:verify_crc", always),),
         logs.tears_its_last_writes,
         "stands where .* was committed",
     ),
     Guard(
         "damaged replicas begin anew when nobody counts on them",
-        (Place("kreplica.replication.damage:may_begin_anew", always),),
+        (Place("kreplica.replication.damaged_replicas:may_begin_anew", always),),
         logs.is_damaged_and_counted_on,
         "in sync without all that is committed",
     ),
@@ -287,13 +287,13 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "a sync syncs",
-        (Place("kreplica.storage.durability:Unsynced.sync", nothing),),
+        (Place("kreplica.storage.durability.unflushed:Unsynced.sync", nothing),),
         logs.all_lose_power,
         "without all",
     ),
     Guard(
         "unclean replicas leave the ISR",
-        (Place("kreplica.controller.decisions:has_lost_nothing", always),),
+        (Place("kreplica.controller.decisions.decisions:has_lost_nothing", always),),
         logs.loses_its_end_and_is_back_at_once,
         "in sync without all that is committed",
     ),

@@ -1,0 +1,118 @@
+"""What happened in the cluster, as every broker tells it, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+from kreplica.admin.http.schemas import BROKER_ID, COUNT, STRING, TIME_MS, nullable, one_of, record
+
+Key = tuple[int, ...]
+Document = dict[str, Any]
+
+ID_PATTERN = "^[0-9]{1,15}-[0-9]{1,10}-[0-9]{1,10}$"
+
+
+class ToldEntry(Protocol):
+    """One thing that happened; see ``kreplica.controller.history.audit_events.Entry``."""
+
+    @property
+    def entry_id(self) -> str: ...
+
+    @property
+    def at_ms(self) -> int: ...
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def controller_epoch(self) -> int | None: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def subject(self) -> str: ...
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def details(self) -> Mapping[str, Any]: ...
+
+
+class Chronicle(Protocol):
+    """What one broker remembers."""
+
+    def newest(self) -> Iterator[ToldEntry]:
+        """The entries, the newest first."""
+
+
+def entry_schema(kinds: Mapping[str, str]) -> Mapping[str, Any]:
+    """:param kinds: what entries may be about, each with what it says."""
+    listed = "; ".join(f"`{kind}`: {text}" for kind, text in kinds.items())
+    return record(
+        {
+            "id": {**STRING, "pattern": ID_PATTERN, "description": "In the order of time, over all brokers."},
+            "at_ms": TIME_MS,
+            "broker_id": {**BROKER_ID, "description": "Who saw it, by whose clock."},
+            "controller_epoch": {**nullable(COUNT), "description": "Of the controller that saw it; null: none did."},
+            "kind": {**one_of(*kinds), "description": f"{listed}."},
+            "subject": {**STRING, "description": "`broker 3`, `topic orders`, ...; empty where it is about many."},
+            "text": STRING,
+            "details": {"type": "object"},
+        },
+        title="TimelineEntry",
+    )
+
+
+def key_of(entry_id: str) -> Key:
+    """By which entries of all brokers are put in order."""
+    return tuple(int(part) for part in entry_id.split("-"))
+
+
+def documents_of(
+    chronicle: Chronicle,
+    *,
+    limit: int,
+    before: str | None = None,
+    since: str | None = None,
+    kind: str | None = None,
+    subject: str | None = None,
+) -> list[Document]:
+    """The newest entries of one broker, the newest first.
+
+    :param before: only what is older than this entry, of whichever broker that is.
+    :param since: only what is newer.
+    """
+    upper, lower = (None if each is None else key_of(each) for each in (before, since))
+    found: list[Document] = []
+    for entry in chronicle.newest():
+        key = key_of(entry.entry_id)
+        if lower is not None and key <= lower:
+            break
+        wanted = (kind is None or entry.kind == kind) and (subject is None or entry.subject == subject)
+        if wanted and (upper is None or key < upper):
+            found.append(_document(entry))
+            if len(found) == limit:
+                break
+    return found
+
+
+def merged(documents: Iterable[Document]) -> list[Document]:
+    """Entries of several brokers, the newest first, each once."""
+    by_id = {document["id"]: document for document in documents}
+    return sorted(by_id.values(), key=lambda document: key_of(document["id"]), reverse=True)
+
+
+def _document(entry: ToldEntry) -> Document:
+    return {
+        "id": entry.entry_id,
+        "at_ms": entry.at_ms,
+        "broker_id": entry.broker_id,
+        "controller_epoch": entry.controller_epoch,
+        "kind": entry.kind,
+        "subject": entry.subject,
+        "text": entry.text,
+        "details": dict(entry.details),
+    }

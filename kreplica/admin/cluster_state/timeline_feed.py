@@ -1,0 +1,150 @@
+"""New entries of all brokers, for whoever listens: asked for again and again, once for all listeners together."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+
+from kreplica.admin.cluster_state.chronicles import Document, key_of, merged
+from kreplica.admin.http.api import Call, ServerEvent
+from kreplica.runtime import Reactor
+from kreplica.runtime.pause import pause
+
+log = Logger()
+
+POLL_SECONDS = 1.0
+WAITING_MAX = 1000
+"""A listener that is so many entries behind is let go; it comes again with what it had last."""
+
+SEEN_MAX = 5000
+"""Entries that are known to be no news."""
+
+Read = Callable[[Call, Mapping[int, str]], Awaitable[Iterable[Document]]]
+"""Entries of all brokers that are newer than the one named for each."""
+
+
+class TimelineFeed:
+    """Asks while somebody listens.
+
+    :param read: asks all brokers.
+    """
+
+    def __init__(self, reactor: Reactor, read: Read) -> None:
+        self._reactor = reactor
+        self._read = read
+        self._listeners: dict[_Listener, None] = {}
+        self._seen: dict[str, None] = {}
+        self._newest: dict[int, str] = {}
+        self._asking: Deferred[None] | None = None
+
+    async def events(self, call: Call) -> AsyncIterator[ServerEvent]:
+        """What happens from now on; before that, what happened since the entry that the caller had last."""
+        listener = _Listener(call)
+        try:
+            missed = await self._join(listener)
+            if call.last_event_id is not None:
+                last = key_of(call.last_event_id)
+                for document in reversed(missed):
+                    if key_of(document["id"]) > last:
+                        yield _event(document)
+            async for document in listener.documents():
+                yield _event(document)
+        finally:
+            self._leave(listener)
+
+    async def _join(self, listener: _Listener) -> list[Document]:
+        """:return: what is known by now, the newest first: no news to this listener."""
+        self._listeners[listener] = None
+        documents = merged(await self._read(listener.call, {}))
+        self._note(documents)
+        listener.begin({document["id"] for document in documents})
+        if self._asking is None:
+            self._asking = Deferred.fromCoroutine(self._ask())
+            self._asking.addErrback(_ended)
+        return documents
+
+    def _leave(self, listener: _Listener) -> None:
+        self._listeners.pop(listener, None)
+        if not self._listeners and self._asking is not None:
+            asking, self._asking = self._asking, None
+            asking.cancel()
+            self._seen.clear()
+            self._newest.clear()
+
+    async def _ask(self) -> None:
+        while True:
+            await pause(self._reactor, POLL_SECONDS)
+            # On behalf of one who listens now: whoever came first may be gone, and his token with him.
+            call = next(reversed(self._listeners)).call
+            try:
+                found = await self._read(call, dict(self._newest))
+            except CancelledError:
+                raise
+            except Exception as error:
+                log.warn("events: what happened cannot be read, and is asked for again: {error}", error=str(error))
+                continue
+            news = [document for document in reversed(merged(found)) if document["id"] not in self._seen]
+            self._note(reversed(news))
+            for listener in list(self._listeners):
+                listener.hear(news)
+
+    def _note(self, newest_first: Iterable[Document]) -> None:
+        for document in reversed(list(newest_first)):
+            entry_id, broker = document["id"], document["broker_id"]
+            self._seen[entry_id] = None
+            if key_of(entry_id) > key_of(self._newest.get(broker, "0-0-0")):
+                self._newest[broker] = entry_id
+        while len(self._seen) > SEEN_MAX:
+            del self._seen[next(iter(self._seen))]
+
+
+class _Listener:
+    """One stream, from when it joins."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self._known: set[str] | None = None
+        self._waiting: deque[Document] = deque()
+        self._wanted: Deferred[None] | None = None
+        self._is_behind = False
+
+    def begin(self, known: set[str]) -> None:
+        """What it is told from now on is news, but for these."""
+        self._known = known
+
+    def hear(self, documents: Iterable[Document]) -> None:
+        """News for everybody."""
+        if self._known is None:
+            return  # it reads everything by itself just now
+        for document in documents:
+            if document["id"] not in self._known:
+                self._waiting.append(document)
+        self._is_behind = len(self._waiting) > WAITING_MAX
+        if (self._waiting or self._is_behind) and self._wanted is not None:
+            wanted, self._wanted = self._wanted, None
+            wanted.callback(None)
+
+    async def documents(self) -> AsyncIterator[Document]:
+        """News, until it is too far behind."""
+        while not self._is_behind:
+            if not self._waiting:
+                self._wanted = Deferred()
+                try:
+                    await self._wanted
+                finally:
+                    self._wanted = None
+            while self._waiting and not self._is_behind:
+                yield self._waiting.popleft()
+
+
+def _event(document: Document) -> ServerEvent:
+    return ServerEvent("timeline", document, event_id=document["id"])
+
+
+def _ended(failure: Any) -> None:
+    if failure.check(CancelledError) is None:
+        log.failure("events", failure)

@@ -1,0 +1,115 @@
+"""What a write of the admin API does to ZooKeeper: one multi, shown as it is done, or only shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kreplica.admin.http.problems import Problem
+from kreplica.zookeeper import (
+    BadVersion,
+    Check,
+    Create,
+    Created,
+    Delete,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    RequestTooLarge,
+    SetData,
+    ZooKeeperClient,
+)
+from kreplica.zookeeper.operations import ANY_VERSION
+
+Row = dict[str, Any]
+
+HIDDEN = "(hidden)"
+
+
+@dataclass(frozen=True, slots=True)
+class ZnodeWrites:
+    """Operations that are done together or not at all.
+
+    :param operations: a ``Check`` among them is done and not shown: it writes nothing.
+    :param secrets: names of settings whose values are not shown.
+    """
+
+    operations: Sequence[Operation]
+    secrets: Collection[str] = ()
+
+    def document(self) -> list[Row]:
+        """Each write as the answer has it."""
+        return [self._row(operation) for operation in self.operations if not isinstance(operation, Check)]
+
+    def _row(self, operation: Create | SetData | Delete) -> Row:
+        if isinstance(operation, Create):
+            return {"operation": "create", "path": operation.path, "data": self._shown(operation.data)}
+        row: Row = {"operation": "delete", "path": operation.path}
+        if isinstance(operation, SetData):
+            row = {"operation": "set", "path": operation.path, "data": self._shown(operation.data)}
+        if operation.version != ANY_VERSION:
+            row["version"] = operation.version
+        return row
+
+    def _shown(self, data: bytes | None) -> Any:
+        text = (data or b"").decode(errors="replace")
+        try:
+            document = json.loads(text)
+        except ValueError:
+            return text
+        settings = document.get("config") if isinstance(document, dict) else None
+        if isinstance(settings, dict):
+            for name in settings.keys() & set(self.secrets):
+                settings[name] = HIDDEN
+        return document
+
+
+async def write(
+    client: ZooKeeperClient, writes: ZnodeWrites, *, dry_run: bool, if_match: str | None = None
+) -> list[Row]:
+    """Write, unless it is only tried; either way say what is written.
+
+    :param if_match: what the caller wants to be unchanged, where it does: then another's write is its 412.
+    :raise Problem: 409 or 412 where somebody else has written meanwhile; 413 where it does not fit into one piece.
+    :raise ZooKeeperError: where ZooKeeper cannot be reached, or does not answer.
+    """
+    document = writes.document()
+    if dry_run or not writes.operations:
+        return document
+    try:
+        results = await client.multi(writes.operations)
+    except MultiFailed as failed:
+        raise _conflict(failed, 409 if if_match is None else 412) from failed
+    except RequestTooLarge as error:
+        raise Problem(
+            413, "CONTENT_TOO_LARGE", f"ZooKeeper does not take it in one piece: {error}", what_to_do="Ask for less."
+        ) from error
+    shown = [done for done, op in zip(results, writes.operations, strict=True) if not isinstance(op, Check)]
+    for row, result in zip(document, shown, strict=True):
+        if isinstance(result, Created):
+            row["path"] = result.path  # a sequence znode's number is known only now
+    return document
+
+
+_CONFLICTS = {
+    NodeExists: (409, "there already"),
+    NoNode: (409, "gone, or its parent is"),
+    NotEmpty: (409, "not empty"),
+}
+
+
+def _conflict(failed: MultiFailed, changed: int) -> Problem:
+    path = failed.error.path
+    if isinstance(failed.error, BadVersion):
+        title = "CONFLICT" if changed == 409 else "PRECONDITION_FAILED"
+        detail = f"{path} was changed by somebody else meanwhile; nothing was written"
+        return Problem(changed, title, detail, what_to_do="Read it again, and decide anew.")
+    for kind, (status, state) in _CONFLICTS.items():
+        if isinstance(failed.error, kind):
+            detail = f"{path} is {state}; nothing was written"
+            return Problem(status, "CONFLICT", detail, what_to_do="Look at how things are now, and decide anew.")
+    return Problem(500, "UNKNOWN_SERVER_ERROR", f"ZooKeeper refused it, and nothing was written: {failed}")

@@ -1,0 +1,267 @@
+"""HTTP with bounds: so many connections, and requests whose lines and bodies are held up to a length."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+from twisted.internet.interfaces import IDelayedCall
+from twisted.web.http import HTTPChannel
+from twisted.web.http_headers import Headers
+from twisted.web.server import Request
+
+from kreplica.admin.http.calls import BODY_BYTES_MAX
+from kreplica.admin.http.json_stream import dumped
+from kreplica.admin.http.problems import Problem
+
+IGNORED_BYTES_MAX = 16 * BODY_BYTES_MAX
+"""So much of a body that is too long is read and thrown away, so that its sender hears why; then it is cut off."""
+
+
+LENGTH_DIGITS_MAX = 19
+"""Digits of a Content-Length: more are beyond 64 bits."""
+
+
+class BoundedRequest(Request):
+    """Holds one byte more of a body than is allowed: that it is too long is told by whoever reads it."""
+
+    _body_bytes = 0
+
+    def gotLength(self, length: int | None) -> None:
+        super().gotLength(None if length is None else min(length, BODY_BYTES_MAX + 1))  # type: ignore[no-untyped-call]
+
+    def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
+        reason = _misdirected(command, path)
+        if reason is None and version == b"HTTP/1.0" and self.requestHeaders.hasHeader(b"transfer-encoding"):
+            reason = "HTTP/1.0 has no Transfer-Encoding"
+        if reason is None:
+            super().requestReceived(command, path, version)  # type: ignore[no-untyped-call]
+        else:
+            channel: Any = self.channel
+            channel.refuse(Problem(400, "INVALID_REQUEST", reason))
+
+    def handleContentChunk(self, data: bytes) -> None:
+        left = BODY_BYTES_MAX + 1 - self._body_bytes
+        self._body_bytes += len(data)
+        if left > 0:
+            super().handleContentChunk(data[:left])  # type: ignore[no-untyped-call]
+        elif self._body_bytes > IGNORED_BYTES_MAX:
+            transport: Any = self.transport
+            transport.abortConnection()
+
+
+def _misdirected(command: bytes, target: bytes) -> str | None:
+    """Return why a request target is refused; None if it is a path of this server (RFC 9112, 3.2)."""
+    if target.startswith(b"/") or (command, target) == (b"OPTIONS", b"*"):
+        return None
+    return "the request target is not a path: this is not a proxy"
+
+
+def _framing_fault(headers: Headers) -> str | None:
+    """Return what two servers could understand differently in a request's headers; None if nothing (RFC 9112)."""
+    if len(headers.getRawHeaders(b"host", [])) > 1:
+        return "there is more than one Host"
+    encodings = headers.getRawHeaders(b"transfer-encoding", [])
+    if encodings and [encoding.lower() for encoding in encodings] != [b"chunked"]:
+        return "Transfer-Encoding is not chunked, once"
+    return None
+
+
+CONNECTIONS_MAX = 1000
+"""More would take the descriptors that clients of Kafka's protocol and logs need."""
+
+ADDRESS_CONNECTIONS_MAX = 500
+"""Connections of one client address."""
+
+HEADER_SECONDS_MAX = 10.0
+"""From a connection's start, or a request's first byte, to the end of the request's headers."""
+
+BODY_SECONDS_MAX = 30.0
+"""From there to the end of the body, which is 1 MiB at most."""
+
+
+class Connections:
+    """All connections of one port; where there are too many, one that has no complete request makes room.
+
+    So half-sent requests cannot shut the port: the oldest of the address that has most of them is closed first, then
+    the one that has been idle longest.  Connections whose requests are being answered are never closed for others.
+
+    :ivar evicted: closed to make room, or for sending a request too slowly.
+    :ivar refused: closed at once, as no other could make room.
+    """
+
+    def __init__(self) -> None:
+        self.evicted = 0
+        self.refused = 0
+        self._open: dict[BoundedChannel, str] = {}
+        self._by_address: Counter[str] = Counter()
+        self._half_sent: dict[BoundedChannel, None] = {}
+        self._idle: dict[BoundedChannel, None] = {}
+
+    @property
+    def count(self) -> int:
+        """How many are open."""
+        return len(self._open)
+
+    def admit(self, channel: BoundedChannel, address: str) -> bool:
+        """Count a new connection, which has not sent anything; return False where there is no room for it."""
+        if self._by_address[address] >= ADDRESS_CONNECTIONS_MAX:
+            has_room = self._make_room(address)
+        else:
+            has_room = self.count < CONNECTIONS_MAX or self._make_room(None)
+        if not has_room:
+            self.refused += 1
+            return False
+        self._open[channel] = address
+        self._by_address[address] += 1
+        self._half_sent[channel] = None
+        return True
+
+    def forget(self, channel: BoundedChannel) -> None:
+        """A connection is closed, or about to be; again does nothing."""
+        address = self._open.pop(channel, None)
+        if address is not None:
+            self._by_address[address] -= 1
+            if not self._by_address[address]:
+                del self._by_address[address]
+            self._half_sent.pop(channel, None)
+            self._idle.pop(channel, None)
+
+    def is_sending(self, channel: BoundedChannel) -> None:
+        """The first bytes of a request have come."""
+        if channel in self._idle:
+            del self._idle[channel]
+            self._half_sent[channel] = None
+
+    def has_sent(self, channel: BoundedChannel) -> None:
+        """A request is complete, and is being answered."""
+        self._half_sent.pop(channel, None)
+        self._idle.pop(channel, None)
+
+    def is_idle(self, channel: BoundedChannel) -> None:
+        """A request is answered, and the connection stays open for the next one."""
+        if channel in self._open:
+            self._half_sent.pop(channel, None)
+            self._idle[channel] = None
+
+    def _make_room(self, address: str | None) -> bool:
+        for waiting in (self._half_sent, self._idle):
+            most = address
+            if most is None and waiting:
+                most = Counter(self._open[each] for each in waiting).most_common(1)[0][0]
+            for channel in waiting:
+                if self._open[channel] == most:
+                    self.evict(channel)
+                    return True
+        return False
+
+    def evict(self, channel: BoundedChannel) -> None:
+        """Close a connection at once."""
+        self.evicted += 1
+        self.forget(channel)
+        transport: Any = channel.transport
+        transport.abortConnection()
+
+
+class BoundedChannel(HTTPChannel):
+    """HTTP/1.1 of one connection; closed if a request is malformed or too slow, or if there are too many connections.
+
+    Twisted accepts some requests that servers in front of this one may understand differently (request smuggling).
+    They are refused, and the connection is closed: what follows may be a part of the body.
+
+    :param connections: of all channels of a port.
+    """
+
+    def __init__(self, connections: Connections) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._connections = connections
+        self._deadline: IDelayedCall | None = None
+        self._is_between = False  # a request was answered, and nothing of the next one has come
+        self._is_refused = False  # bytes that follow are dropped
+
+    def connectionMade(self) -> None:
+        super().connectionMade()  # type: ignore[no-untyped-call]
+        transport: Any = self.transport
+        if self._connections.admit(self, getattr(transport.getPeer(), "host", "")):
+            self._expect(HEADER_SECONDS_MAX)
+        else:
+            transport.abortConnection()
+
+    def connectionLost(self, reason: Any = None) -> None:
+        self._expect(None)
+        self._connections.forget(self)
+        super().connectionLost(reason)  # type: ignore[no-untyped-call]
+
+    def dataReceived(self, data: bytes) -> None:
+        transport: Any = self.transport
+        if self._is_refused or transport.disconnecting:  # TLS delivers what came before the end
+            return
+        if self._is_between:
+            self._is_between = False
+            self._connections.is_sending(self)
+            self._expect(HEADER_SECONDS_MAX)
+        super().dataReceived(data)  # type: ignore[no-untyped-call]
+
+    def lineReceived(self, line: bytes) -> None:
+        if line[:1] in (b" ", b"\t"):
+            self.refuse(Problem(400, "INVALID_REQUEST", "a line of the request begins with white space"))
+        else:
+            super().lineReceived(line)  # type: ignore[no-untyped-call]
+
+    def headerReceived(self, line: bytes) -> bool:
+        name, _, value = line.partition(b":")
+        if name.lower() == b"content-length" and len(value.strip()) > LENGTH_DIGITS_MAX:
+            self.refuse(Problem(400, "INVALID_REQUEST", "Content-Length has too many digits"))
+            return False
+        return bool(super().headerReceived(line))  # type: ignore[no-untyped-call]
+
+    def allHeadersReceived(self) -> None:
+        reason = _framing_fault(self.requests[-1].requestHeaders)
+        if reason is not None:
+            self.refuse(Problem(400, "INVALID_REQUEST", reason))
+            return
+        self._expect(BODY_SECONDS_MAX)
+        super().allHeadersReceived()  # type: ignore[no-untyped-call]
+
+    def allContentReceived(self) -> None:
+        if self._is_refused:
+            return
+        self._expect(None)
+        self._is_between = False
+        self._connections.has_sent(self)
+        super().allContentReceived()  # type: ignore[no-untyped-call]
+
+    def requestDone(self, request: Any) -> None:
+        self._is_between = True
+        self._connections.is_idle(self)
+        super().requestDone(request)  # type: ignore[no-untyped-call]
+
+    def _expect(self, seconds: float | None) -> None:
+        """Close the connection unless this is called again within that many seconds; None sets no limit."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        if seconds is not None:
+            self._deadline = self.callLater(seconds, self._is_too_slow)  # type: ignore[no-untyped-call]
+
+    def _is_too_slow(self) -> None:
+        self._deadline = None
+        self._connections.evict(self)
+
+    def lineLengthExceeded(self, line: bytes) -> None:
+        is_first = re.match(rb"[A-Z]+ /", line) is not None
+        status, title = (414, "URI_TOO_LONG") if is_first else (431, "REQUEST_HEADER_FIELDS_TOO_LARGE")
+        self.refuse(Problem(status, title, f"a line of a request has at most {self.MAX_LENGTH:,} bytes"))
+
+    def refuse(self, problem: Problem) -> None:
+        """Answer a request that cannot be served, drop what follows it and close the connection."""
+        self._is_refused = True
+        body = dumped(problem.document("")) + b"\n"
+        reason = problem.title.replace("_", " ").title().encode()
+        transport: Any = self.transport
+        transport.write(
+            b"HTTP/1.1 %d %b\r\nContent-Type: application/problem+json\r\nContent-Length: %d\r\n"
+            b"Connection: close\r\n\r\n%b" % (problem.status, reason, len(body), body)
+        )
+        self.loseConnection()  # type: ignore[no-untyped-call]

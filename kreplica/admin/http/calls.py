@@ -1,0 +1,280 @@
+"""From an HTTP request to a ``Call`` that was checked against its route; whatever is wrong is a problem that says what.
+
+Nothing is taken on trust: a parameter that the route does not have is refused, not ignored.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from twisted.web.server import Request
+
+from kreplica.admin.http.api import Call, Parameter, Route, Schema
+from kreplica.admin.http.problems import Problem
+from kreplica.runtime.offload import Offload
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import ValidationError
+
+BODY_BYTES_MAX = 2**20
+
+SMALL_BODY_BYTES = 16 * 1024
+"""A body of at most so much is read and checked at once; a larger one away from the reactor."""
+
+ERRORS_MAX = 10
+SHOWN_MAX = 200
+
+FORWARDED = b"x-kreplica-forwarded"
+DRY_RUN = Parameter("dry_run", {"type": "boolean"}, "Whether nothing is to be written.", default=False)
+
+_PATH_NAMES = re.compile(r"\{(\w+)(?::path)?\}")
+_ETAG = re.compile(r'"([\x21\x23-\x7e]*)"')
+
+
+class CallReader:
+    """Reads the calls of one route."""
+
+    def __init__(self, route: Route, offload: Offload) -> None:
+        self._route = route
+        self._offload = offload
+        self._in_path = path_parameters(route)
+        self._in_query = {parameter.name: parameter for parameter in query_parameters(route)}
+
+    @cached_property
+    def _body(self) -> Draft202012Validator | None:
+        return _validator(self._route.body) if self._route.body is not None else None
+
+    @cached_property
+    def _validators(self) -> Mapping[str, Draft202012Validator]:
+        return {each.name: _validator(each.schema) for each in (*self._in_path, *self._in_query.values())}
+
+    async def read(self, request: Request, in_path: Mapping[str, str]) -> Call:
+        """:param in_path: the path's parameters, decoded.
+
+        :raise Problem: 400, 413 or 415.
+        """
+        for parameter in self._in_path:
+            self._value(parameter, in_path[parameter.name], "path")
+        query = self._read_query(request.args)
+        return Call(
+            path=in_path,
+            query=query,
+            body=await self._read_body(request),
+            dry_run=bool(query.get(DRY_RUN.name)),
+            if_match=self._if_match(request),
+            authorization=request.getHeader("authorization"),
+            forwarded=request.getHeader(FORWARDED) is not None,
+            last_event_id=request.getHeader("last-event-id"),
+        )
+
+    # --- parameters --------------------------------------------------------------------------------------------------
+
+    def _read_query(self, given: Mapping[bytes, Sequence[bytes]]) -> dict[str, Any]:
+        values = {name: parameter.default for name, parameter in self._in_query.items()}
+        for raw_name, texts in given.items():
+            name = _text(raw_name, "the query")
+            parameter = self._in_query.get(name)
+            if parameter is None:
+                raise _invalid(f"there is no parameter {_shown(name)}", _nearest(name, self._in_query))
+            if len(texts) > 1:
+                raise _invalid(f"the parameter {name!r} is given {len(texts)} times", "Give it once.")
+            values[name] = self._value(parameter, _text(texts[0], f"the parameter {name!r}"), "query")
+        return values
+
+    def _value(self, parameter: Parameter, text: str, place: str) -> Any:
+        value = _typed(text, parameter.schema)
+        for error in self._validators[parameter.name].iter_errors(value):
+            raise _invalid(f"the {place} parameter {parameter.name!r}: {_message(error)}")
+        return value
+
+    def _if_match(self, request: Request) -> str | None:
+        text = request.getHeader("if-match")
+        if text is None or text.strip() == "*":
+            return None
+        if 412 not in self._route.problems:
+            raise _invalid("If-Match: what is written here has no ETag", "Leave that header out.")
+        found = _ETAG.fullmatch(text.strip())
+        if found is None:
+            raise _invalid(f"If-Match: {_shown(text)} is not one strong ETag", 'Send what ETag was: "...", or *.')
+        return found.group(1)
+
+    # --- body --------------------------------------------------------------------------------------------------------
+
+    async def _read_body(self, request: Request) -> Any:
+        assert request.content is not None, "a request is served when its body is there"
+        content = request.content.read(BODY_BYTES_MAX + 1)
+        if len(content) > BODY_BYTES_MAX:
+            raise Problem(
+                413, "CONTENT_TOO_LARGE", f"a body has at most {BODY_BYTES_MAX:,} bytes", what_to_do="Ask for less."
+            )
+        if self._body is None:
+            if content:
+                raise _invalid(f"{self._route.method} takes no body here", "Leave the body out.")
+            return None
+        if not content:
+            return self._without_body()
+        media_type = (request.getHeader("content-type") or "").partition(";")[0].strip().lower()
+        if media_type != "application/json":
+            raise Problem(
+                415,
+                "UNSUPPORTED_MEDIA_TYPE",
+                f"the body is of type {_shown(media_type)}" if media_type else "the body's type is not said",
+                what_to_do="Send JSON, with the header Content-Type: application/json.",
+            )
+        if len(content) <= SMALL_BODY_BYTES:
+            return _checked(content, self._body)
+        return await self._offload.run(_checked, content, self._body)
+
+    def _without_body(self) -> Any:
+        assert self._body is not None
+        if not self._body.is_valid({}):
+            raise _invalid("a JSON body is needed, and there is none", _members(self._body.schema))
+        return {}
+
+
+def path_parameters(route: Route) -> list[Parameter]:
+    """Those that the route's path names, in its order."""
+    described = {parameter.name: parameter for parameter in route.query}
+    anything = {"type": "string", "minLength": 1}
+    return [
+        described.get(name) or Parameter(name, anything, f"The {name.replace('_', ' ')}.")
+        for name in _PATH_NAMES.findall(route.path)
+    ]
+
+
+def query_parameters(route: Route) -> list[Parameter]:
+    """Those of the query, with ``dry_run`` where the route writes."""
+    in_path = _PATH_NAMES.findall(route.path)
+    own = [parameter for parameter in route.query if parameter.name not in in_path]
+    return [*own, DRY_RUN] if route.writes else own
+
+
+# --- JSON ------------------------------------------------------------------------------------------------------------
+
+
+def _validator(schema: Schema) -> Draft202012Validator:
+    # Imported when something is first to be checked: few brokers are ever asked, and it takes 4 MB.
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(schema)
+
+
+def _checked(content: bytes, validator: Draft202012Validator) -> Any:
+    """:raise Problem: it is not JSON, or not what the route takes."""
+    body = _parsed(content)
+    errors = list(islice(validator.iter_errors(body), ERRORS_MAX))
+    if not errors:
+        return body
+    rows = [{"where": _where(error), "what": _message(error)} for error in errors]
+    first = rows[0]
+    raise Problem(
+        400,
+        "INVALID_REQUEST",
+        f"{first['where']}: {first['what']}",
+        what_to_do=_advice(errors[0]),
+        members={"errors": rows},
+    )
+
+
+def _parsed(content: bytes) -> Any:
+    try:
+        body = json.loads(content.decode(), parse_float=_number, parse_constant=_no_number)
+        if b"\\u" in content:
+            json.dumps(body, ensure_ascii=False).encode()  # half a surrogate pair is no text
+        return body
+    except RecursionError:
+        raise _invalid("the body is nested too deeply") from None
+    except ValueError as error:
+        raise _invalid(f"the body is not JSON: {str(error)[:SHOWN_MAX]}") from None
+
+
+def _number(text: str) -> int | float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:40]} is beyond what a number can be")
+    # JSON Schema has 1.0 be an integer: then it is one for handlers, too.
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _message(error: ValidationError) -> str:
+    """What is wrong stands at its end, behind the value, which may be long."""
+    text = error.message
+    return text if len(text) <= SHOWN_MAX else f"{text[: SHOWN_MAX // 2]} ... {text[-SHOWN_MAX // 2 :]}"
+
+
+def _where(error: ValidationError) -> str:
+    place = "body"
+    for step in error.absolute_path:
+        place += f"[{step}]" if isinstance(step, int) else f".{step}"
+    return place[:SHOWN_MAX]
+
+
+def _advice(error: ValidationError) -> str | None:
+    """What was probably meant, or what the object may hold."""
+    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
+        known = error.schema.get("properties", {})
+        unknown = [name for name in error.instance if name not in known]
+        near = [text for name in unknown if (text := _near(name, known))]
+        return " ".join(near) or _members(error.schema)
+    return _members(error.schema) if error.validator == "required" else None
+
+
+def _members(schema: Schema) -> str | None:
+    names = list(schema.get("properties", {}))
+    needed = schema.get("required", [])
+    if not names:
+        return None
+    return f"It has {', '.join(f'{name} (needed)' if name in needed else name for name in names)}."
+
+
+# --- texts -----------------------------------------------------------------------------------------------------------
+
+
+def _typed(text: str, schema: Schema) -> Any:
+    """The value that a text stands for where the schema wants another type; the text itself where it does not."""
+    kinds = schema.get("type", "string")
+    for kind in [kinds] if isinstance(kinds, str) else kinds:
+        if kind == "integer" and re.fullmatch(r"-?[0-9]{1,19}", text):
+            return int(text)
+        if kind == "boolean" and text in ("true", "false"):
+            return text == "true"
+        if kind == "number" and re.fullmatch(r"-?[0-9]{1,19}(\.[0-9]{1,19})?", text):
+            return float(text)
+    return text
+
+
+def _text(raw: bytes, what: str) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise _invalid(f"{what} is not UTF-8") from None
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    names = list(known)
+    return _near(name, names) or (f"There are {', '.join(names)}." if names else "Leave it out: there are none here.")
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name[:SHOWN_MAX], list(known), n=1, cutoff=0.6)
+    return f"Did you mean {near[0]}?" if near else ""
+
+
+def _shown(text: str) -> str:
+    return repr(text[:SHOWN_MAX])
+
+
+def _invalid(detail: str, what_to_do: str | None = None) -> Problem:
+    return Problem(400, "INVALID_REQUEST", detail, what_to_do=what_to_do)

@@ -1,0 +1,112 @@
+"""Server-sent events: as fast as the client reads them, and ended with whoever asked for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IDelayedCall, IPushProducer
+from twisted.logger import Logger
+from twisted.web.server import Request
+from zope.interface import implementer
+
+from kreplica.admin.http.api import ServerEvent
+from kreplica.admin.http.failures import problem_of
+from kreplica.runtime import Reactor
+
+log = Logger()
+
+HEARTBEAT_SECONDS = 15.0
+"""So long after the last thing that was sent a comment is: a way that is cut is found, and proxies keep it open."""
+
+SLOW_SECONDS_MAX = 60.0
+"""A client that takes nothing for so long is let go."""
+
+
+@implementer(IPushProducer)
+class SentEvents:
+    """One stream; ``run`` ends with it.
+
+    :param request: its headers are set already.
+    """
+
+    def __init__(self, reactor: Reactor, request: Request, events: AsyncIterator[ServerEvent]) -> None:
+        self._reactor = reactor
+        self._request = request
+        self._events = events
+        self._resumed: Deferred[None] | None = None
+        self._timer: IDelayedCall | None = None
+
+    async def run(self) -> None:
+        """Send events until there are no more, or until this is cancelled: by the client's going, or by a stop."""
+        self._request.registerProducer(self, True)
+        try:
+            self._send(b": kreplica\n\n")  # so that the headers go, too
+            async for event in self._events:
+                self._send(_encoded(event))
+                if self._resumed is not None:
+                    await self._resumed
+        except CancelledError:
+            raise
+        except Exception as error:
+            self._fail(error)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._request.channel is not None:  # the client is still there
+                self._request.unregisterProducer()
+            close = getattr(self._events, "aclose", None)
+            if close is not None:
+                await close()
+
+    def _fail(self, error: Exception) -> None:
+        """The status has gone out long ago: the last event says what happened."""
+        problem = problem_of(error)
+        if problem is None:
+            log.failure("an event stream failed")
+            self._send(b'event: problem\ndata: {"title":"UNKNOWN_SERVER_ERROR"}\n\n')
+        else:
+            path = self._request.path.decode(errors="replace")
+            self._send(_encoded(ServerEvent("problem", problem.document(path))))
+
+    # --- the client's speed ------------------------------------------------------------------------------------------
+
+    def pauseProducing(self) -> None:
+        if self._resumed is None:
+            self._resumed = Deferred()
+            self._begin_timer(SLOW_SECONDS_MAX)
+
+    def resumeProducing(self) -> None:
+        if self._resumed is not None:
+            resumed, self._resumed = self._resumed, None
+            self._begin_timer(HEARTBEAT_SECONDS)
+            resumed.callback(None)
+
+    def stopProducing(self) -> None:
+        """The connection is gone: whoever runs this cancels it."""
+
+    def _send(self, data: bytes) -> None:
+        self._request.write(data)
+        if self._resumed is None:
+            self._begin_timer(HEARTBEAT_SECONDS)
+
+    def _begin_timer(self, seconds: float) -> None:
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._timer = self._reactor.callLater(seconds, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        self._timer = None
+        if self._resumed is None:
+            self._send(b": still here\n\n")
+        else:
+            transport: Any = self._request.transport
+            transport.abortConnection()
+
+
+def _encoded(event: ServerEvent) -> bytes:
+    number = f"id: {event.event_id}\n" if event.event_id is not None else ""
+    data = json.dumps(event.data, separators=(",", ":"), ensure_ascii=False)
+    return f"event: {event.name}\n{number}data: {data}\n\n".encode()

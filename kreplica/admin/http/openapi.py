@@ -1,0 +1,244 @@
+"""``/openapi.json``: what the routes say of themselves, as OpenAPI 3.1 has it.
+
+Nothing is said twice: what a request is checked against is what stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kreplica import __version__
+from kreplica.admin.http.api import Answer, Call, Parameter, Route, Schema
+from kreplica.admin.http.calls import path_parameters, query_parameters
+from kreplica.admin.http.schemas import STRING, listing, record
+from kreplica.admin.resources.health import PREFIX as HEALTH
+
+Row = dict[str, Any]
+
+PATH = "/openapi.json"
+PROBLEM_JSON = "application/problem+json"
+
+DESCRIPTION = (
+    "What can be seen and done of a cluster, by any of its brokers. Each write is one transaction in ZooKeeper, which "
+    "the answer shows; `?dry_run=true` only shows it. What goes wrong is a problem document (RFC 9457) that says what "
+    "to do next."
+)
+
+PROBLEM = record(
+    {
+        "title": {**STRING, "description": "What kind of problem: an error's name of Kafka's where there is one."},
+        "status": {"type": "integer", "minimum": 400, "maximum": 599},
+        "detail": {**STRING, "description": "What is wrong just now, and where."},
+        "what_to_do": {**STRING, "description": "The next step."},
+        "instance": {**STRING, "description": "The path that was asked for."},
+        "errors": listing(record({"where": STRING, "what": STRING}), maxItems=10),
+    },
+    title="Problem",
+    optional=("what_to_do", "errors"),
+    # A problem may have members of its own kind.
+    additionalProperties=True,
+)
+
+_ALWAYS = {
+    400: "The request is not what this document says.",
+    401: "The token is missing, or is another.",
+    414: "The path with its parameters is too long.",
+    421: "It was asked for under a name that is not this listener's.",
+    431: "A header is too long.",
+    500: "An error that nobody expected, or a znode that holds what it should not.",
+    503: "ZooKeeper, the controller or a broker is out of reach, or too much is under way.",
+}
+_OF_WRITES = {403: "A page of another site may not write."}
+_OF_BODIES = {413: "The body is too long.", 415: "The body is not JSON."}
+_OF_PATHS = {404: "Nothing is there."}
+
+IF_MATCH: Row = {
+    "name": "If-Match",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string", "pattern": r'^(\*|"[\x21\x23-\x7e]*")$'},
+    "description": "Write only where this ETag still holds.",
+}
+
+
+class OpenApi:
+    """Made when it is first asked for, since the routes do not change.
+
+    :param routes: all of them; this resource's own are added.
+    :param needs_token: whether callers must have one.
+    """
+
+    def __init__(self, routes: Sequence[Route], *, needs_token: bool) -> None:
+        self._routes = routes
+        self._needs_token = needs_token
+        self._document: Row | None = None
+
+    def routes(self) -> Sequence[Route]:
+        """One."""
+        answer = {"type": "object", "required": ["openapi", "info", "paths"]}
+        return (Route("GET", PATH, self.read, "This document: what can be asked here.", answer=answer),)
+
+    async def read(self, call: Call) -> Answer:
+        """``GET /openapi.json``."""
+        if self._document is None:
+            self._document = document_of([*self._routes, *self.routes()], needs_token=self._needs_token)
+        return Answer(self._document)
+
+
+def document_of(routes: Sequence[Route], *, needs_token: bool = False) -> Row:
+    """The OpenAPI document of these routes.
+
+    :raise ValueError: two schemas of the same title differ.
+    """
+    components = _Components()
+    problem = components.reference(PROBLEM)
+    paths: dict[str, Row] = {}
+    for route in routes:
+        operation = _operation(route, components, problem)
+        if route.path.startswith(HEALTH):
+            operation["security"] = []
+        paths.setdefault(route.path.replace(":path}", "}"), {})[route.method.lower()] = operation
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "kreplica admin API",
+            "version": __version__,
+            "description": DESCRIPTION,
+            "license": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"token": []}] if needs_token else [],
+        "paths": paths,
+        "components": {
+            "schemas": components.schemas,
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "What the file of kreplica.admin.token.file holds, where that is set.",
+                }
+            },
+        },
+    }
+
+
+def _operation(route: Route, components: _Components, problem: Row) -> Row:
+    operation: Row = {
+        "operationId": _operation_id(route),
+        "summary": route.summary,
+        "tags": [_tag(route)],
+        "parameters": _parameters(route),
+        "responses": _responses(route, components, problem),
+    }
+    if route.znodes:
+        operation["description"] = "Writes " + " and ".join(f"`{path}`" for path in route.znodes) + "."
+        operation["x-kreplica-znodes"] = list(route.znodes)
+    if route.body is not None:
+        schema = components.reference(route.body)
+        needed = bool(route.body.get("required") or route.body.get("minProperties"))
+        operation["requestBody"] = {"required": needed, "content": {"application/json": {"schema": schema}}}
+    return operation
+
+
+def _operation_id(route: Route) -> str:
+    words = route.path.replace("/v1/", "/").replace(":path", "").replace("{", "by_").replace("}", "")
+    return "_".join([route.method.lower(), *filter(None, words.replace(".", "_").replace("-", "_").split("/"))])
+
+
+def _tag(route: Route) -> str:
+    parts = route.path.removeprefix("/v1").split("/")
+    return parts[1] if route.path.startswith("/v1/") else "process"
+
+
+def _parameters(route: Route) -> list[Row]:
+    rows = [_parameter(parameter, "path") for parameter in path_parameters(route)]
+    rows += [_parameter(parameter, "query") for parameter in query_parameters(route)]
+    return [*rows, IF_MATCH] if 412 in route.problems else rows
+
+
+def _parameter(parameter: Parameter, place: str) -> Row:
+    schema = dict(parameter.schema)
+    if parameter.default is not None:
+        schema["default"] = parameter.default
+    return {
+        "name": parameter.name,
+        "in": place,
+        "required": place == "path",
+        "schema": schema,
+        "description": parameter.description,
+    }
+
+
+# --- responses -------------------------------------------------------------------------------------------------------
+
+
+def _responses(route: Route, components: _Components, problem: Row) -> Row:
+    rows: dict[int, Row] = {route.status: {"description": "Done." if route.writes else "What was asked for."}}
+    content = _content(route, components)
+    if content:
+        rows[route.status]["content"] = content
+    for status, (when, schema) in route.other_answers.items():
+        json = {"application/json": {"schema": components.reference(schema)}}
+        rows[status] = {"description": when, "content": json}
+    if route.method == "GET" and not route.streams:
+        rows[304] = {"description": "It is what If-None-Match says."}
+    for status, when in _problems(route).items():
+        if status in rows:
+            rows[status]["content"] = {**rows[status].get("content", {}), PROBLEM_JSON: {"schema": problem}}
+        else:
+            rows[status] = {"description": when, "content": {PROBLEM_JSON: {"schema": problem}}}
+    return {str(status): rows[status] for status in sorted(rows)}
+
+
+def _content(route: Route, components: _Components) -> Row:
+    if route.streams:
+        return {"text/event-stream": {"schema": {"type": "string"}}}
+    if route.answer is not None:
+        return {"application/json": {"schema": components.reference(route.answer)}}
+    if route.media_type is not None:
+        return {route.media_type: {"schema": {"type": "string"}}}
+    return {}
+
+
+def _problems(route: Route) -> Mapping[int, str]:
+    found = dict(_ALWAYS)
+    if "{" in route.path:
+        found |= _OF_PATHS
+    if route.writes:
+        found |= _OF_WRITES
+    if route.body is not None:
+        found |= _OF_BODIES
+    for status, when in route.problems.items():
+        default = found.get(status)
+        found[status] = when if default in (None, _OF_PATHS.get(404)) else f"{default} Or: {when}"
+    return found
+
+
+# --- schemas ---------------------------------------------------------------------------------------------------------
+
+
+class _Components:
+    """Schemas with a title, each once."""
+
+    def __init__(self) -> None:
+        self.schemas: dict[str, Row] = {}
+
+    def reference(self, schema: Schema) -> Row:
+        """The same schema, with what has a title put aside and referred to."""
+        inner = {name: self._member(name, value) for name, value in schema.items()}
+        title = inner.get("title")
+        if title is None:
+            return inner
+        if self.schemas.setdefault(title, inner) != inner:
+            raise ValueError(f"there are two different schemas with the title {title!r}")
+        return {"$ref": f"#/components/schemas/{title}"}
+
+    def _member(self, name: str, value: Any) -> Any:
+        if name in ("properties", "patternProperties", "$defs"):
+            return {key: self.reference(each) for key, each in value.items()}
+        if name in ("items", "additionalProperties", "not") and isinstance(value, Mapping):
+            return self.reference(value)
+        if name in ("anyOf", "oneOf", "allOf", "prefixItems"):
+            return [self.reference(each) for each in value]
+        return value

@@ -1,0 +1,58 @@
+"""Where every path of the admin API leads: first past whoever guards it, then to its route."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from twisted.web.resource import IResource, Resource
+from twisted.web.server import NOT_DONE_YET, Request
+
+from kreplica.admin.http.access import Access
+from kreplica.admin.http.api import Resource as AdminResource
+from kreplica.admin.http.openapi import OpenApi
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.http.routing import Router, write_problem
+from kreplica.runtime import Runtime
+
+_METHOD = re.compile(rb"[A-Z]{1,20}")
+
+
+class Root(Resource):
+    """All resources of one admin API, a broker's or a process's, and the document that describes them."""
+
+    isLeaf = True
+
+    def __init__(self, runtime: Runtime, resources: Sequence[AdminResource], access: Access) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._access = access
+        routes = [route for resource in resources for route in resource.routes()]
+        openapi = OpenApi(routes, needs_token=access.token is not None)
+        self._router = Router(runtime, [*routes, *openapi.routes()])
+        self._routes: IResource = self._router.app.resource()
+
+    def render(self, request: Request) -> int:
+        """Every request comes here."""
+        try:
+            self._access.check(request)
+            _check_readable(request)
+        except Problem as problem:
+            write_problem(request, problem)
+            request.finish()
+            return NOT_DONE_YET
+        self._routes.render(request)
+        return NOT_DONE_YET
+
+    def stop(self) -> None:
+        """End what does not end by itself."""
+        self._router.stop()
+
+
+def _check_readable(request: Request) -> None:
+    """Klein wants methods and paths to be text."""
+    if _METHOD.fullmatch(request.method) is None:
+        raise Problem(400, "INVALID_REQUEST", "the method is none of HTTP")
+    try:
+        b"/".join(request.postpath or ()).decode()
+    except UnicodeDecodeError:
+        raise Problem(400, "INVALID_REQUEST", "the path is not UTF-8") from None

@@ -1,0 +1,259 @@
+"""Serves routes: from a request to its handler, and from what that gives, or raises, to the answer.
+
+Everything is bounded: how many calls are under way, how many streams, how long each call may take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from klein import Klein
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import TimeoutError as DeferredTimeoutError
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from twisted.web.server import Request
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
+
+from kreplica.admin.http.api import Answer, EventStream, Page, Reply, Route
+from kreplica.admin.http.calls import CallReader
+from kreplica.admin.http.event_streams import SentEvents
+from kreplica.admin.http.failures import problem_of
+from kreplica.admin.http.json_stream import dumped, json_pieces
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.resources.health import PREFIX as HEALTH
+from kreplica.runtime import Runtime
+
+log = Logger()
+
+CALLS_MAX = 256
+HEALTH_CALLS_MAX = 32
+"""Health checks beyond ``CALLS_MAX``: they are answered when slow calls have taken all the rest."""
+
+STREAMS_MAX = 64
+CALL_SECONDS_MAX = 60.0
+
+
+class Router:
+    """Some routes, on one Klein app.
+
+    :ivar app: with a handler for each route, and a problem for each path and method that there is none for.
+    """
+
+    def __init__(self, runtime: Runtime, routes: Sequence[Route]) -> None:
+        self._runtime = runtime
+        self._calls = 0
+        self._streams: dict[Deferred[None], None] = {}
+        self.app = Klein()
+        self.app.url_map.merge_slashes = False
+        for route in routes:
+            methods = [route.method, "HEAD"] if route.method == "GET" else [route.method]
+            endpoint = f"{route.method} {route.path}"
+            self.app.route(_rule(route.path), methods=methods, endpoint=endpoint)(self._endpoint(route))
+        self.app.handle_errors(HTTPException)(_nothing_there)
+
+    def stop(self) -> None:
+        """End all streams."""
+        for stream in list(self._streams):
+            stream.cancel()
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    def _endpoint(self, route: Route) -> Callable[..., Deferred[None]]:
+        reader = CallReader(route, self._runtime.offload)
+
+        def serve(request: Request, **in_path: str) -> Deferred[None]:
+            served = Deferred.fromCoroutine(self._serve(route, reader, request, in_path))
+            # Who reads and goes away needs no answer; a write that has begun is finished.
+            return _finished(served) if route.writes else served
+
+        return serve
+
+    async def _serve(self, route: Route, reader: CallReader, request: Request, in_path: dict[str, str]) -> None:
+        calls_max = CALLS_MAX + HEALTH_CALLS_MAX if route.path.startswith(HEALTH) else CALLS_MAX
+        if self._calls >= calls_max:
+            write_problem(request, _too_many("calls", self._calls))
+            return
+        self._calls += 1
+        try:
+            reply = await self._reply(route, reader, request, in_path)
+        except CancelledError:
+            raise
+        except Exception as error:
+            write_problem(request, problem_of(error) or _unexpected(request))
+            return
+        finally:
+            self._calls -= 1
+        if isinstance(reply, EventStream):
+            await self._stream(request, reply)
+
+    async def _reply(self, route: Route, reader: CallReader, request: Request, in_path: dict[str, str]) -> Reply:
+        call = await reader.read(request, in_path)
+        if route.streams and request.method == b"HEAD":
+            _set_stream_headers(request)
+            return Answer(None)
+        if route.streams and len(self._streams) >= STREAMS_MAX:
+            raise _too_many("streams", len(self._streams))
+        if route.writes:
+            reply = await route.handler(call)
+        else:
+            reply = await self._in_time(route, call)
+        if isinstance(reply, Page):
+            _write_page(request, reply)
+        elif isinstance(reply, Answer):
+            await self._write_answer(request, reply)
+        return reply
+
+    async def _in_time(self, route: Route, call: Any) -> Reply:
+        handled = Deferred.fromCoroutine(_handled(route, call))
+        try:
+            return await handled.addTimeout(CALL_SECONDS_MAX, self._runtime.reactor)  # type: ignore[arg-type]
+        except DeferredTimeoutError:
+            detail = f"it took longer than {CALL_SECONDS_MAX:.0f} seconds"
+            raise Problem(503, "REQUEST_TIMED_OUT", detail, what_to_do="Try again, and ask for less.") from None
+
+    async def _write_answer(self, request: Request, answer: Answer) -> None:
+        _set_caching(request, answer.etag)
+        if answer.location is not None:
+            request.setHeader(b"location", answer.location.encode())
+        if answer.etag is not None and _is_known(request, answer.etag):
+            request.setResponseCode(304)
+            return
+        request.setResponseCode(answer.status)
+        if answer.document is None:
+            return
+        pieces = await json_pieces(self._runtime.reactor, answer.document)
+        request.setHeader(b"content-type", b"application/json")
+        _write_all(request, pieces)
+
+    # --- streams -----------------------------------------------------------------------------------------------------
+
+    async def _stream(self, request: Request, reply: EventStream) -> None:
+        _set_stream_headers(request)
+        stream = SentEvents(self._runtime.reactor, request, reply.events)
+        running = Deferred.fromCoroutine(stream.run())
+        self._streams[running] = None
+        try:
+            await running
+        except CancelledError:
+            if request.channel is None:
+                raise  # the client is gone
+        finally:
+            del self._streams[running]
+
+
+async def _handled(route: Route, call: Any) -> Reply:
+    return await route.handler(call)
+
+
+def _rule(path: str) -> str:
+    """``/v1/topics/{topic}`` and ``{group:path}`` as Klein has them."""
+    names = path.split("{")
+    return names[0] + "".join(
+        f"<path:{name.removesuffix(':path')}>{rest}" if name.endswith(":path") else f"<{name}>{rest}"
+        for name, _, rest in (piece.partition("}") for piece in names[1:])
+    )
+
+
+def _finished(served: Deferred[None]) -> Deferred[None]:
+    """The same, but cancelling it leaves the other alone."""
+    told: Deferred[None] = Deferred()
+
+    def tell(result: Failure | None) -> None:
+        if not told.called:
+            told.callback(result) if not isinstance(result, Failure) else told.errback(result)
+        elif isinstance(result, Failure):
+            log.failure("a write whose caller is gone", result)
+
+    served.addBoth(tell)
+    return told
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+def write_problem(request: Request, problem: Problem) -> None:
+    """Answer a request with what is wrong."""
+    request.setResponseCode(problem.status)
+    request.setHeader(b"content-type", b"application/problem+json")
+    request.setHeader(b"cache-control", b"no-store")
+    request.responseHeaders.removeHeader(b"etag")
+    if problem.status == 503:
+        request.setHeader(b"retry-after", b"1")
+    document = problem.document(request.path.decode(errors="replace"))
+    _write_all(request, [dumped(document) + b"\n"])
+
+
+def _write_page(request: Request, page: Page) -> None:
+    _set_caching(request, page.etag)
+    if page.etag is not None and _is_known(request, page.etag):
+        request.setResponseCode(304)
+        return
+    request.setHeader(b"content-type", page.content_type.encode())
+    _write_all(request, [page.content])
+
+
+def _write_all(request: Request, pieces: Sequence[bytes]) -> None:
+    if request.channel is None:
+        return  # nobody is there any more
+    request.setHeader(b"content-length", b"%d" % sum(map(len, pieces)))
+    for piece in pieces:
+        request.write(piece)
+
+
+def _set_caching(request: Request, etag: str | None) -> None:
+    if etag is None:
+        request.setHeader(b"cache-control", b"no-store")
+    else:
+        request.setHeader(b"cache-control", b"no-cache")
+        request.setHeader(b"etag", f'"{etag}"'.encode())
+
+
+def _set_stream_headers(request: Request) -> None:
+    request.setHeader(b"content-type", b"text/event-stream")
+    request.setHeader(b"cache-control", b"no-store")
+
+
+def _is_known(request: Request, etag: str) -> bool:
+    """``If-None-Match``; only of what reads."""
+    given = request.getHeader("if-none-match") if request.method in (b"GET", b"HEAD") else None
+    if given is None:
+        return False
+    known = [text.strip().removeprefix("W/") for text in given.split(",")]
+    return f'"{etag}"' in known or known == ["*"]
+
+
+# --- problems --------------------------------------------------------------------------------------------------------
+
+
+def _nothing_there(request: Request, failure: Failure) -> None:
+    """A path that leads nowhere, or a method that it does not take."""
+    error = failure.value
+    path = request.path.decode(errors="replace")
+    if isinstance(error, MethodNotAllowed):
+        methods = sorted(error.valid_methods or ())
+        request.setHeader(b"allow", ", ".join(methods).encode())
+        method = request.method.decode(errors="replace")
+        problem = Problem(
+            405, "METHOD_NOT_ALLOWED", f"{path} does not take {method}", what_to_do=f"It takes {', '.join(methods)}."
+        )
+    else:
+        problem = Problem(
+            404, "NOT_FOUND", f"nothing is at {path}", what_to_do="GET /openapi.json tells what there is."
+        )
+    write_problem(request, problem)
+
+
+def _too_many(what: str, count: int) -> Problem:
+    return Problem(503, "OVERLOADED", f"{count} {what} are under way, and there may be no more", what_to_do="Wait.")
+
+
+def _unexpected(request: Request) -> Problem:
+    log.failure("serving {uri}", uri=request.uri.decode(errors="replace")[:200])
+    return Problem(
+        500,
+        "UNKNOWN_SERVER_ERROR",
+        "the broker met an error that nobody expected; its log has it",
+        what_to_do="Please report it, with what the log says.",
+    )

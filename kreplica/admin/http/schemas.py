@@ -1,0 +1,95 @@
+"""What JSON Schemas of answers and bodies are put together from.
+
+A schema with a ``title`` stands in the OpenAPI document once, under that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kreplica.admin.http.api import Parameter, Schema
+from kreplica.cluster.topic_names import NAME_LENGTH_MAX
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+STRING: Schema = {"type": "string"}
+BOOLEAN: Schema = {"type": "boolean"}
+INTEGER: Schema = {"type": "integer"}
+COUNT: Schema = {"type": "integer", "minimum": 0}
+TIME_MS: Schema = {"type": "integer", "description": "Milliseconds since 1970."}
+BROKER_ID: Schema = {"type": "integer", "minimum": 0, "maximum": INT32_MAX}
+PARTITION: Schema = {"type": "integer", "minimum": 0, "maximum": INT32_MAX}
+TOPIC: Schema = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": NAME_LENGTH_MAX,
+    "pattern": r"^[a-zA-Z0-9._-]+$",
+    "examples": ["orders"],
+}
+NEW_PARTITIONS: Schema = {"type": "integer", "minimum": 1, "maximum": 10_000}
+
+IN_TOPIC = Parameter("topic", TOPIC, "The topic's name.")
+IN_PARTITION = Parameter("partition", PARTITION, "The partition's number.")
+IN_BROKER = Parameter("broker_id", BROKER_ID, "The broker's id.")
+
+
+def nullable(schema: Schema) -> Schema:
+    """The same, or null."""
+    if isinstance(schema.get("type"), str) and "title" not in schema and "enum" not in schema:
+        return {**schema, "type": [schema["type"], "null"]}
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def listing(of: Schema, **bounds: int) -> Schema:
+    """A list; ``minItems``, ``maxItems`` as JSON Schema has them."""
+    return {"type": "array", "items": of, **bounds}
+
+
+def one_of(*values: str) -> Schema:
+    """One of these texts."""
+    return {"type": "string", "enum": list(values)}
+
+
+def record(
+    members: Mapping[str, Schema], *, title: str | None = None, optional: Sequence[str] = (), **more: Any
+) -> Schema:
+    """An object with these members and no others.
+
+    :param title: of a schema that many routes share.
+    :param optional: the members that may be absent.
+    """
+    required = [name for name in members if name not in optional]
+    schema: dict[str, Any] = {"type": "object", "properties": dict(members), "additionalProperties": False, **more}
+    if required:
+        schema["required"] = required
+    return schema if title is None else {"title": title, **schema}
+
+
+def page(name: str, row: Schema) -> Schema:
+    """A part of a long list: ``{name: [...], "next": ...}``."""
+    after = {**nullable(STRING), "description": "`after` of the call for what follows; null: that was all."}
+    return record({name: listing(row), "next": after})
+
+
+ZNODE_WRITE = record(
+    {
+        "operation": one_of("create", "set", "delete"),
+        "path": STRING,
+        "data": {"description": "The JSON that is written, or the text where it is none; absent where it is deleted."},
+        "version": {**INTEGER, "description": "That the znode must have; absent where any may be."},
+    },
+    title="ZnodeWrite",
+    optional=("data", "version"),
+    description="One operation on one znode; all of an answer are one transaction.",
+)
+
+
+def written(
+    members: Mapping[str, Schema], *, title: str | None = None, optional: Sequence[str] = (), **more: Any
+) -> Schema:
+    """The answer to a write: its own members, whether it was only tried, and the znodes."""
+    dry_run = {**BOOLEAN, "description": "Whether nothing was written."}
+    shown = {"dry_run": dry_run, "znodes": listing(ZNODE_WRITE)}
+    return record({**members, **shown}, title=title, optional=optional, **more)

@@ -1,0 +1,131 @@
+"""The admin API's port."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from twisted.internet.defer import maybeDeferred
+from twisted.internet.error import CannotListenError
+from twisted.web.http import combinedLogFormatter, datetimeToLogString
+from twisted.web.server import Request, Site
+
+from kreplica.admin.http.access import READS
+from kreplica.admin.http.bounded_requests import BoundedChannel, BoundedRequest, Connections
+from kreplica.errors import SettingsError
+from kreplica.runtime import Reactor
+
+if TYPE_CHECKING:
+    from twisted.internet.ssl import CertificateOptions
+
+REQUEST_SECONDS_MAX = 60
+
+
+class RootResource(Protocol):
+    """Where every request begins: a leaf among Twisted's resources."""
+
+    isLeaf: bool
+
+    def render(self, request: Request) -> int: ...
+
+    def stop(self) -> None:
+        """End what does not end by itself."""
+
+
+class _Site(Site):
+    """Logs who wrote what; of who reads there would be a line a second for each page that is open."""
+
+    def log(self, request: Any) -> None:
+        if request.method not in READS:
+            super().log(request)
+
+
+class AdminSite:
+    """:param root: all that it serves.
+    :param host: the address to listen on; without a token only loopback is sensible.
+    :param tls: what TLS needs; None for plain HTTP.
+    :param closing: what its end is to wait for, beside the port.
+    :ivar root: for whoever serves it at another port too.
+    :ivar connections: those of this port.
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        root: RootResource,
+        *,
+        host: str,
+        port: int,
+        tls: CertificateOptions | None = None,
+        closing: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._reactor = reactor
+        self.root = root
+        self.connections = Connections()
+        self._site = _Site(  # type: ignore[no-untyped-call]
+            root,
+            requestFactory=BoundedRequest,
+            timeout=REQUEST_SECONDS_MAX,
+            reactor=reactor,
+            logFormatter=_access_line,
+        )
+        # In place of the one that may also speak HTTP/2, for which nobody here has the library.
+        self._site.protocol = partial(BoundedChannel, self.connections)  # type: ignore[method-assign, assignment]
+        self._host = host
+        self._asked_port = port
+        self._is_secure = tls is not None
+        self._factory = self._site if tls is None else _secured(tls, self._site)
+        self._closing = closing
+        self._listening: Any = None
+
+    @property
+    def port(self) -> int:
+        """The port that it got."""
+        return int(self._listening.getHost().port)
+
+    @property
+    def url(self) -> str:
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{self._scheme}://{host}:{self.port}"
+
+    @property
+    def _scheme(self) -> str:
+        return "https" if self._is_secure else "http"
+
+    def announced_url(self, host_name: str) -> str:
+        """The same for other machines.
+
+        :param host_name: of this one, where the listener is on all of its addresses.
+        """
+        wildcards = ("", "0.0.0.0", "::")
+        return f"{self._scheme}://{host_name}:{self.port}" if self._host in wildcards else self.url
+
+    def start(self) -> None:
+        """:raise SettingsError: where the port is taken; the text says what to do."""
+        try:
+            self._listening = self._reactor.listenTCP(self._asked_port, self._factory, interface=self._host)
+        except CannotListenError as error:
+            raise SettingsError(
+                f"the admin API cannot listen on {self._host}:{self._asked_port}: {error.socketError}; "
+                "choose another with kreplica.admin.listener (standalone: --admin-port)"
+            ) from None
+
+    async def stop(self) -> None:
+        self.root.stop()
+        if self._listening is not None:
+            listening, self._listening = self._listening, None
+            await maybeDeferred(listening.stopListening)
+        if self._closing is not None:
+            await self._closing()
+
+
+def _secured(tls: CertificateOptions, site: Site) -> Any:
+    from twisted.protocols.tls import TLSMemoryBIOFactory
+
+    return TLSMemoryBIOFactory(tls, False, site)
+
+
+def _access_line(_: str, request: Any) -> str:
+    # The site would take the reactor's seconds for a date, which they are not.
+    return str(combinedLogFormatter(datetimeToLogString(), request))

@@ -1,0 +1,62 @@
+"""Checks the address of another broker's admin API: a forged registration must not collect the callers' tokens."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from kreplica.admin.http.problems import Problem
+from kreplica.model import BrokerRegistration
+
+BAD_GATEWAY = 502
+
+
+def peer_url(registration: BrokerRegistration, admin_url: str, *, with_token: bool) -> str:
+    """Return the admin URL of a registration if it may be asked.
+
+    :param with_token: whether the caller's authorization goes with the request.
+    :raise Problem: the URL names another host than the broker's listeners, or the token would leave the machine
+        unencrypted.
+    """
+    broker = f"broker {registration.broker_id}"
+    try:
+        parts = urlsplit(admin_url)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        raise _refused(f"{broker} announces the admin URL {admin_url[:200]!r}, which is malformed") from None
+    if parts.scheme not in ("http", "https") or not host or parts.username is not None or parts.query or parts.fragment:
+        raise _refused(f"{broker} announces the admin URL {admin_url[:200]!r}, which is not http(s)://host:port")
+    if not any(_is_same(host, endpoint.host) for endpoint in registration.endpoints):
+        listeners = ", ".join(map(str, registration.endpoints)) or "none"
+        raise _refused(
+            f"{broker} announces its admin listener on {host}, "
+            f"which is not the host of one of its listeners ({listeners})",
+            "Let kreplica.admin.listener and advertised.listeners of that broker name the same host; if they do, "
+            f"see who wrote /brokers/ids/{registration.broker_id} in ZooKeeper.",
+        )
+    if with_token and parts.scheme == "http" and not _is_loopback(host):
+        raise _refused(
+            f"{broker} announces {admin_url} without TLS: the token of this request would cross the network in clear",
+            "Set kreplica.admin.tls.certificate.file and kreplica.admin.tls.key.file of that broker.",
+        )
+    return admin_url
+
+
+def _refused(detail: str, what_to_do: str | None = None) -> Problem:
+    return Problem(
+        BAD_GATEWAY,
+        "untrusted admin listener",
+        detail,
+        what_to_do=what_to_do or "See who wrote its registration in ZooKeeper.",
+    )
+
+
+def _is_same(host: str, other: str) -> bool:
+    return host.lower() == other.lower() or (_is_loopback(host) and _is_loopback(other))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

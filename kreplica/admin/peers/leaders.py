@@ -1,0 +1,122 @@
+"""Asking the leaders of partitions, by Kafka's protocol: where logs begin and end, and what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kreplica.admin.cluster_state.published import BrokerConnections, Published
+from kreplica.client.errors import ClientError
+from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
+from kreplica.runtime.together import together
+from kreplica.wire.messages import LIST_OFFSETS
+
+EARLIEST, LATEST = -2, -1
+"""As timestamps in ListOffsets: the log's start, and its end."""
+
+CONSUMER = -1
+PER_REQUEST_MAX = 1000
+ASKED_SECONDS_MAX = 5.0
+
+READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
+ISOLATIONS = {READ_UNCOMMITTED: 0, READ_COMMITTED: 1}
+
+
+@dataclass(slots=True)
+class Offsets:
+    """:ivar found: by partition, as far as a leader said.
+
+    :ivar problems: a sentence for each partition that nobody says anything of.
+    """
+
+    found: dict[TopicPartition, int] = field(default_factory=dict)
+    problems: dict[TopicPartition, str] = field(default_factory=dict)
+
+
+class Leaders:
+    """:param connections: to all brokers; what is asked here may take long, so they are used for nothing else."""
+
+    def __init__(self, published: Published, connections: BrokerConnections) -> None:
+        self.published = published
+        self.connections = connections
+
+    def leader_of(self, key: TopicPartition) -> int | None:
+        """The broker that leads a partition, if any that lives does."""
+        topic = self.published.topics.get(key.topic)
+        partition = topic.partitions.get(key.partition) if topic is not None else None
+        if partition is None or partition.leader not in self.published.brokers:
+            return None
+        return partition.leader
+
+    def by_leader(self, keys: Iterable[TopicPartition], problems: dict[TopicPartition, str]) -> dict[int, list[Any]]:
+        """Partitions by their leaders; those that have none are named in ``problems``."""
+        found: dict[int, list[TopicPartition]] = {}
+        for key in keys:
+            leader = self.leader_of(key)
+            if leader is None:
+                problems[key] = f"nobody leads {key}"
+            else:
+                found.setdefault(leader, []).append(key)
+        return dict(sorted(found.items()))
+
+    async def offsets(self, timestamps: Mapping[TopicPartition, int], isolation: int = 0) -> Offsets:
+        """The first offset that is not older than a time, or where the log begins or ends (``EARLIEST``, ``LATEST``).
+
+        A time after the last record gives -1.
+
+        :param timestamps: by partition, in milliseconds since 1970.
+        """
+        result = Offsets()
+        asked = []
+        for leader, keys in self.by_leader(timestamps, result.problems).items():
+            for start in range(0, len(keys), PER_REQUEST_MAX):
+                part = {key: timestamps[key] for key in keys[start : start + PER_REQUEST_MAX]}
+                asked.append(self._ask(leader, part, isolation, result))
+        await together(asked)
+        return result
+
+    async def _ask(
+        self, leader: int, timestamps: Mapping[TopicPartition, int], isolation: int, result: Offsets
+    ) -> None:
+        body = {
+            "replica_id": CONSUMER,
+            "isolation_level": isolation,
+            "topics": [
+                {
+                    "name": name,
+                    "partitions": [
+                        {"partition_index": key.partition, "current_leader_epoch": -1, "timestamp": timestamps[key]}
+                        for key in keys
+                    ],
+                }
+                for name, keys in by_topic(timestamps).items()
+            ],
+        }
+        try:
+            answer = await self.connections.request(leader, LIST_OFFSETS, body, timeout_s=ASKED_SECONDS_MAX)
+        except ClientError as error:
+            result.problems.update(dict.fromkeys(timestamps, f"broker {leader} does not answer: {error}"))
+            return
+        for topic in answer["topics"]:
+            for row in topic["partitions"]:
+                key = TopicPartition(topic["name"], row["partition_index"])
+                if row["error_code"]:
+                    code = ErrorCode.of(row["error_code"])
+                    result.problems[key] = f"broker {leader} says of {key}: {code.name}"
+                else:
+                    result.found[key] = row["offset"]
+
+
+def by_topic(keys: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    """The same, topic by topic, in their order."""
+    topics: dict[str, list[TopicPartition]] = {}
+    for key in keys:
+        topics.setdefault(key.topic, []).append(key)
+    return topics
+
+
+def sentences(problems: Mapping[TopicPartition, str]) -> Sequence[str]:
+    """The problems of an answer, each once, in the order of partitions; at most a hundred."""
+    return list(dict.fromkeys(problems[key] for key in sorted(problems)))[:100]

@@ -1,0 +1,90 @@
+"""``/metrics``: what a broker counts, in Prometheus's text format."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Protocol
+
+from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
+from kreplica.admin.http.api import Call, Page, Route
+from kreplica.interfaces import Family, Histogram
+from kreplica.interfaces import MetricKind as Kind
+from kreplica.runtime import Reactor
+from kreplica.runtime.turns import Turns
+
+SAMPLES_AT_ONCE = 200
+"""Samples that become text between two looks at the clock."""
+
+
+class Figures(Protocol):
+    """What a broker says of itself."""
+
+    def families(self) -> AsyncIterator[Family | Histogram]:
+        """All figures as they are now, a name at a time; it gives up its turn where there are many."""
+
+
+class Metrics:
+    """Text is made in turns: 10,000 partitions make megabytes of it, and a thread would hold the interpreter lock."""
+
+    def __init__(self, figures: Figures, reactor: Reactor) -> None:
+        self._figures = figures
+        self._reactor = reactor
+
+    def routes(self) -> Sequence[Route]:
+        """One."""
+        media_type = CONTENT_TYPE_LATEST.partition(";")[0]
+        return (Route("GET", "/metrics", self.read, "What the broker counts, for Prometheus.", media_type=media_type),)
+
+    async def read(self, call: Call) -> Page:
+        """``GET /metrics``."""
+        turns = Turns(self._reactor)
+        pieces = []
+        async for family in self._figures.families():
+            for piece in exposition(family):
+                pieces.append(piece)
+                if turns.is_over:
+                    await turns.next()
+        return Page(b"".join(pieces), CONTENT_TYPE_LATEST)
+
+
+def exposition(family: Family | Histogram) -> Iterator[bytes]:
+    """Yield a family in Prometheus's text format, in pieces of at most ``SAMPLES_AT_ONCE`` samples."""
+    if isinstance(family, Histogram):
+        yield generate_latest(_Collected(family))
+        return
+    name = f"{family.name}_total" if family.kind is Kind.COUNTER else family.name
+    text = family.help.replace("\\", r"\\").replace("\n", r"\n")
+    yield f"# HELP {name} {text}\n# TYPE {name} {family.kind.value}\n".encode()
+    order = sorted(range(len(family.labels)), key=family.labels.__getitem__)
+    labels = [(f'{family.labels[index]}="', index) for index in order]
+    for start in range(0, len(family.samples), SAMPLES_AT_ONCE):
+        lines = []
+        for values, value in family.samples[start : start + SAMPLES_AT_ONCE]:
+            shown = ",".join([f'{label}{_escaped(values[index])}"' for label, index in labels])
+            number = floatToGoString(value)  # type: ignore[no-untyped-call]
+            lines.append(f"{name}{{{shown}}} {number}\n" if shown else f"{name} {number}\n")
+        yield "".join(lines).encode()
+
+
+def _escaped(value: str) -> str:
+    if "\\" in value or "\n" in value or '"' in value:
+        return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+    return value
+
+
+class _Collected(Collector):
+    """A histogram as the library takes it."""
+
+    def __init__(self, histogram: Histogram) -> None:
+        self._histogram = histogram
+
+    def collect(self) -> Iterator[Metric]:
+        histogram = self._histogram
+        metric = HistogramMetricFamily(histogram.name, histogram.help, labels=histogram.labels)
+        for labels, buckets, sum_s in histogram.rows:
+            metric.add_metric(labels, list(buckets), sum_s)
+        yield metric

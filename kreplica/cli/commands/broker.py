@@ -1,0 +1,111 @@
+"""``kreplica broker``: who is there, and who gets no new replicas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from rich.text import Text
+
+from kreplica.cli.http.session import Session, connected, dry_run_option, path_of
+from kreplica.cli.terminal.lazy_groups import LazyGroup
+from kreplica.cli.terminal.screen import Screen, bad, bytes_text, time_text
+
+_BROKER = click.argument("broker_id", metavar="BROKER", type=click.IntRange(min=0))
+
+
+@click.group(cls=LazyGroup, later={"drain": "Move all replicas off brokers: a plan."})
+def command() -> None:
+    """Brokers: who is there, what they hold, and who gets no new replicas."""
+
+
+@command.command("list")
+@connected
+def listed(session: Session) -> None:
+    """List the brokers: those that live, and those that hold replicas though they do not."""
+    session.show(session.get("/v1/brokers"), _describe_all)
+
+
+def _describe_all(screen: Screen, document: dict[str, Any]) -> None:
+    columns = ("BROKER", "RACK", "ENDPOINTS", "LEADERS", "REPLICAS", "UNDER-REPLICATED", "STATE", "ADMIN")
+    rows = [
+        (
+            each["broker_id"],
+            each["rack"],
+            each["endpoints"],
+            each["leaders"],
+            each["replicas"],
+            bad(each["under_replicated_leaders"], when=bool(each["under_replicated_leaders"])),
+            _state(each),
+            each["admin_url"],
+        )
+        for each in document["brokers"]
+    ]
+    screen.table(columns, rows, nothing="No broker is registered.")
+
+
+def _state(broker: dict[str, Any]) -> Text:
+    words = (("controller", broker["is_controller"]), ("cordoned", broker["cordoned"]))
+    found = [word for word, holds in words if holds]
+    return bad(", ".join(["live" if broker["live"] else "DEAD", *found]), when=not broker["live"])
+
+
+@command.command("show")
+@_BROKER
+@connected
+def shown(session: Session, broker_id: int) -> None:
+    """Show one broker and its log directories."""
+    session.show(session.get(path_of("brokers", broker_id)), _describe)
+
+
+def _describe(screen: Screen, broker: dict[str, Any]) -> None:
+    screen.pairs(
+        [
+            ("broker", broker["broker_id"]),
+            ("state", _state(broker)),
+            ("rack", broker["rack"]),
+            ("endpoints", broker["endpoints"]),
+            ("admin API", broker["admin_url"]),
+            ("broker epoch", broker["broker_epoch"]),
+            ("registered", time_text(broker["registered_at_ms"])),
+            ("leaders", broker["leaders"]),
+            ("replicas", broker["replicas"]),
+            ("under-replicated", broker["under_replicated_leaders"]),
+        ]
+    )
+    columns = ("LOG DIRECTORY", "PARTITIONS", "SIZE", "FREE", "OF", "ERROR")
+    rows = [
+        (
+            each["path"],
+            each["partitions"],
+            bytes_text(each["size_bytes"]),
+            bytes_text(each["usable_bytes"]),
+            bytes_text(each["total_bytes"]),
+            bad(each["error"] or "", when=True),
+        )
+        for each in broker.get("log_dirs") or []
+    ]
+    screen.line()
+    screen.table(columns, rows, nothing="It tells nothing of its log directories.")
+
+
+@command.command()
+@_BROKER
+@click.option("--reason", help="For those who wonder later.")
+@dry_run_option
+@connected
+def cordon(session: Session, broker_id: int, reason: str | None, dry_run: bool) -> None:
+    """Place no new replicas on a broker; what it holds stays."""
+    body = {} if reason is None else {"reason": reason}
+    document = session.send("PUT", path_of("brokers", broker_id, "cordon"), body, query={"dry_run": dry_run})
+    session.show_written(document, lambda screen, _: screen.line(f"Broker {broker_id} gets no new replicas."))
+
+
+@command.command()
+@_BROKER
+@dry_run_option
+@connected
+def uncordon(session: Session, broker_id: int, dry_run: bool) -> None:
+    """Place new replicas on a broker again."""
+    document = session.send("DELETE", path_of("brokers", broker_id, "cordon"), query={"dry_run": dry_run})
+    session.show_written(document, lambda screen, _: screen.line(f"Broker {broker_id} may get new replicas again."))

@@ -1,0 +1,17 @@
+"""``kreplica broker drain``: the plan that empties brokers, by the name that one looks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kreplica.cli.commands.plan_make import drained, plan_options
+
+
+@click.command()
+@click.argument("brokers", nargs=-1, required=True, type=click.IntRange(min=0), metavar="BROKER...")
+@plan_options
+def command(brokers: tuple[int, ...]) -> dict[str, Any]:
+    """Move all replicas off brokers, and place no new ones there: `plan make drain` by another name."""
+    return drained(brokers)

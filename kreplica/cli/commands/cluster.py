@@ -1,0 +1,46 @@
+"""``kreplica cluster``: the cluster in a few lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kreplica.cli.http.session import Session, connected
+from kreplica.cli.terminal.screen import Screen, bad
+
+
+@click.command()
+@connected
+def command(session: Session) -> None:
+    """Show the cluster in a few lines: who is there, who decides, what is not as it should be."""
+    session.show(session.get("/v1/cluster"), _describe)
+
+
+def _describe(screen: Screen, cluster: dict[str, Any]) -> None:
+    controller = cluster["controller"] or {}
+    zookeeper = cluster["zookeeper"] or {}
+    broker_id, epoch = controller.get("broker_id"), controller.get("epoch")
+    screen.pairs(
+        [
+            ("cluster", cluster["cluster_id"]),
+            ("kreplica", cluster["kreplica_version"]),
+            ("controller", bad("none") if broker_id is None else f"broker {broker_id}, epoch {epoch}"),
+            ("asked", f"broker {cluster['broker_id']}"),
+            ("live brokers", cluster["live_brokers"]),
+            ("topics", cluster["topics"]),
+            ("partitions", cluster["partitions"]),
+            ("  offline", _count(cluster["offline_partitions"])),
+            ("  under-replicated", _count(cluster["under_replicated_partitions"])),
+            ("  under min.insync.replicas", _count(cluster["under_min_isr_partitions"])),
+            ("zookeeper", zookeeper.get("connect")),
+            ("standalone", True if cluster.get("standalone") else None),
+        ]
+    )
+
+
+def _count(partitions: Any) -> Any:
+    """What ought to be none."""
+    if isinstance(partitions, list):
+        partitions = len(partitions)
+    return partitions if partitions is None else bad(partitions, when=partitions > 0)

@@ -1,0 +1,63 @@
+"""``kreplica config``: settings of topics, of brokers, and of all brokers together."""
+
+from __future__ import annotations
+
+import click
+
+from kreplica.cli.commands.configs import change_settings, show_settings
+from kreplica.cli.http.session import Session, connected, dry_run_option, path_of
+from kreplica.cli.terminal.parameter_types import Setting
+
+_KIND = click.argument("kind", type=click.Choice(["topic", "broker"]))
+_NAME = click.argument("name", metavar="NAME|default")
+
+
+@click.group()
+def command() -> None:
+    """Settings of topics (topic NAME), of a broker (broker ID), and of all brokers together (broker default)."""
+
+
+@command.command("get")
+@_KIND
+@_NAME
+@click.argument("names", nargs=-1, metavar="[SETTING]...")
+@click.option("--all", "everything", is_flag=True, help="Also those that are by default.")
+@connected
+def got(session: Session, kind: str, name: str, names: tuple[str, ...], everything: bool) -> None:
+    """Show settings: these, or those that were set."""
+    show_settings(session, _path(kind, name), names, everything=everything)
+
+
+@command.command("set")
+@_KIND
+@_NAME
+@click.argument("settings", nargs=-1, required=True, type=Setting(), metavar="SETTING=VALUE...")
+@dry_run_option
+@connected
+def changed(session: Session, kind: str, name: str, settings: tuple[tuple[str, str], ...], dry_run: bool) -> None:
+    """Set settings, all at once or none.
+
+    \b
+    kreplica config set topic orders retention.ms=86400000
+    kreplica config set broker default log.cleaner.threads=2
+    """
+    change_settings(session, _path(kind, name), of_what=f"{kind} {name}",
+                    changes=dict(settings), removals=(), dry_run=dry_run)  # fmt: skip
+
+
+@command.command("remove")
+@_KIND
+@_NAME
+@click.argument("names", nargs=-1, required=True, metavar="SETTING...")
+@dry_run_option
+@connected
+def removed(session: Session, kind: str, name: str, names: tuple[str, ...], dry_run: bool) -> None:
+    """Let settings be by default again."""
+    change_settings(session, _path(kind, name), of_what=f"{kind} {name}",
+                    changes={}, removals=names, dry_run=dry_run)  # fmt: skip
+
+
+def _path(kind: str, name: str) -> str:
+    if kind == "broker" and name != "default" and not (name.isascii() and name.isdigit()):
+        raise click.UsageError(f"{name!r} is no broker: its number is expected, or default")
+    return path_of("configs", f"{kind}s", name)

@@ -1,0 +1,74 @@
+"""``kreplica election``: leaders by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kreplica.cli.http.session import PAGE, Session, confirm, connected, dry_run_option, yes_option
+from kreplica.cli.terminal.parameter_types import Partition
+from kreplica.cli.terminal.screen import Screen, bad, counted
+
+_PARTITIONS = click.argument("partitions", nargs=-1, type=Partition(), metavar="[TOPIC:PARTITION]...")
+
+
+@click.group()
+def command() -> None:
+    """Elect leaders of partitions."""
+
+
+@command.command("list")
+@connected
+def listed(session: Session) -> None:
+    """List partitions that another leads than should, or nobody, though somebody could."""
+    session.show(session.get("/v1/elections", PAGE), _describe_needed)
+
+
+def _describe_needed(screen: Screen, document: dict[str, Any]) -> None:
+    rows = [
+        (each["topic"], each["partition"], each["type"], each["leader"], each["replicas"])
+        for each in document["needed"]
+    ]
+    screen.table(("TOPIC", "PARTITION", "ELECTION", "LEADER", "REPLICAS"), rows, nothing="No partition needs one.")
+    if document["pending"]:
+        screen.line(f"{counted(len(document['pending']), 'election')} of preferred leaders under way.")
+
+
+@command.command()
+@_PARTITIONS
+@dry_run_option
+@connected
+def preferred(session: Session, partitions: tuple[tuple[str, int], ...], dry_run: bool) -> None:
+    """Let the first replica of each partition lead again; of all partitions, where none is named."""
+    _elect(session, "preferred", partitions, dry_run=dry_run)
+
+
+@command.command()
+@_PARTITIONS
+@yes_option
+@dry_run_option
+@connected
+def unclean(session: Session, partitions: tuple[tuple[str, int], ...], yes: bool, dry_run: bool) -> None:
+    """Let any live replica of offline partitions lead: records that only the others have are LOST."""
+    if not partitions:
+        raise click.UsageError("name the partitions: `kreplica partition list --offline` tells which nobody leads")
+    if not dry_run:
+        confirm("Records that only dead brokers have are lost by this.  Go on?", yes=yes, session=session)
+    _elect(session, "unclean", partitions, dry_run=dry_run)
+
+
+def _elect(session: Session, kind: str, partitions: tuple[tuple[str, int], ...], *, dry_run: bool) -> None:
+    named = [{"topic": topic, "partition": number} for topic, number in partitions]
+    document = session.send("POST", "/v1/elections", {"type": kind, "partitions": named or None},
+                            query={"dry_run": dry_run})  # fmt: skip
+    session.show_written(document, _describe)
+    if any(each["error"] for each in document["partitions"]):
+        raise SystemExit(1)
+
+
+def _describe(screen: Screen, document: dict[str, Any]) -> None:
+    rows = [
+        (each["topic"], each["partition"], each["leader"], bad(each["error"] or "")) for each in document["partitions"]
+    ]
+    screen.table(("TOPIC", "PARTITION", "LEADER", ""), rows, nothing="No partition needs it.")

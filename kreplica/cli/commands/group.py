@@ -1,0 +1,120 @@
+"""``kreplica group``: groups of consumers, and how far they are behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kreplica.cli.http.session import PAGE, Session, confirm, connected, dry_run_option, path_of, yes_option
+from kreplica.cli.terminal.lazy_groups import LazyGroup
+from kreplica.cli.terminal.screen import Screen, bad, counted, time_text
+
+_GROUP = click.argument("group")
+
+
+@click.group(cls=LazyGroup, later={"reset": "Set the offsets from which a group goes on."})
+def command() -> None:
+    """Groups: who is in them, how far they are behind, and from where they go on."""
+
+
+@command.command("list")
+@click.option("--search", metavar="TEXT", help="Only those whose name has this in it.")
+@connected
+def listed(session: Session, search: str | None) -> None:
+    """List the groups of the whole cluster."""
+    session.show(session.get_all("/v1/groups", "groups", {**PAGE, "search": search}), _describe_all)
+
+
+def _describe_all(screen: Screen, document: dict[str, Any]) -> None:
+    columns = ("GROUP", "TYPE", "PROTOCOL", "STATE", "COORDINATOR", "MEMBERS")
+    rows = [
+        (each["group"], each["type"], each["protocol_type"], each["state"], each["coordinator"], each["members"])
+        for each in document["groups"]
+    ]
+    screen.table(columns, rows, nothing="There is no group.")
+    if not document["is_complete"]:
+        screen.line("Not complete: some coordinators did not answer.", "bold")
+        for problem in document["problems"]:
+            screen.line(f"  {problem}")
+
+
+@command.command("show")
+@_GROUP
+@connected
+def shown(session: Session, group: str) -> None:
+    """Show a group, its members and what each of them reads."""
+    session.show(session.get(path_of("groups", group)), _describe)
+
+
+def _describe(screen: Screen, document: dict[str, Any]) -> None:
+    screen.pairs(
+        [
+            ("group", document["group"]),
+            ("type", document.get("type")),
+            ("protocol", document.get("protocol_type") or None),
+            ("state", document["state"]),
+            ("coordinator", document.get("coordinator")),
+        ]
+    )
+    screen.line()
+    rows = [
+        (each["member_id"], each["client_id"], each["client_host"], each["instance_id"], _assigned(each["assignment"]))
+        for each in document["members"] or []
+    ]
+    screen.table(("MEMBER", "CLIENT", "HOST", "INSTANCE", "READS"), rows, nothing="Nobody is in it.")
+
+
+def _assigned(assignment: list[dict[str, Any]] | None) -> str:
+    topics = [f"{each['topic']}:{','.join(map(str, each['partitions']))}" for each in assignment or []]
+    return " ".join(topics) or "nothing"
+
+
+@command.command()
+@_GROUP
+@connected
+def lag(session: Session, group: str) -> None:
+    """Show how far a group is behind, by partition, and whether that is a reason to worry."""
+    session.show(session.get(path_of("groups", group, "lag")), _describe_lag)
+
+
+def _describe_lag(screen: Screen, document: dict[str, Any]) -> None:
+    status = document["status"]
+    screen.pairs(
+        [
+            ("group", document["group"]),
+            ("state", document["state"]),
+            ("behind", "not known" if document["lag"] is None else counted(document["lag"], "record")),
+            ("status", bad(status, when=status != "OK")),
+        ]
+    )
+    screen.line()
+    columns = ("TOPIC", "PARTITION", "COMMITTED", "END", "BEHIND", "STATUS", "LAST COMMIT")
+    rows = [
+        (
+            each["topic"],
+            each["partition"],
+            each["committed_offset"],
+            each["log_end_offset"],
+            each["lag"],
+            bad(each["status"] or "", when=each["status"] != "OK"),
+            time_text(each["committed_at_ms"]),
+        )
+        for each in document["partitions"]
+    ]
+    screen.table(columns, rows, nothing="It has committed no offset.")
+
+
+@command.command()
+@_GROUP
+@yes_option
+@dry_run_option
+@connected
+def delete(session: Session, group: str, yes: bool, dry_run: bool) -> None:
+    """Delete a group that nobody is in, and its offsets."""
+    if not dry_run:
+        confirm(f"Delete group {group} and its offsets?", yes=yes, session=session)
+    document = session.send("DELETE", path_of("groups", group), query={"dry_run": dry_run})
+    session.show(document, lambda screen, _: screen.line(
+        f"Nothing was changed (--dry-run): group {group} can be deleted." if dry_run else f"Group {group} was deleted."
+    ))  # fmt: skip

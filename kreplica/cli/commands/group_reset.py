@@ -1,0 +1,68 @@
+"""``kreplica group reset``: set the offsets from which a group goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kreplica.cli.http.session import Session, connected, path_of
+from kreplica.cli.terminal.parameter_types import Duration, Partitions, Time, partitions_by_topic
+from kreplica.cli.terminal.screen import Screen
+
+
+@click.command()
+@click.argument("group")
+@click.option("--earliest", is_flag=True, help="To the first records that are there.")
+@click.option("--latest", is_flag=True, help="To the end: only what is written from now on is read.")
+@click.option("--time", "timestamp", type=Time(), metavar="TIME", help="To the first record of that time or later.")
+@click.option("--duration", type=Duration(), metavar="DURATION", help="To the first record since so long ago: 2h30m.")
+@click.option("--shift", type=int, metavar="N", help="So many records on, or back: -100.")
+@click.option("--offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
+@click.option("--topic", "-t", "topics", multiple=True, type=Partitions(), metavar="TOPIC[:0,1,4-7]",
+              help="Only of this topic, or of these partitions of it; may be repeated.")  # fmt: skip
+@click.option("--execute/--dry-run", default=False, help="Do it; without it, only what would become of it is shown.")
+@connected
+def command(
+    session: Session, group: str, topics: tuple[tuple[str, list[int] | None], ...], execute: bool, **goals: Any
+) -> None:
+    """Set the offsets from which a group that nobody is in goes on.
+
+    Nothing is changed without --execute.
+
+    \b
+    kreplica group reset kitchen --earliest
+    kreplica group reset kitchen --time 2027-01-31T08:30 --topic orders --execute
+    kreplica group reset kitchen --shift -100 --topic orders:0,1 --execute
+    """
+    body: dict[str, Any] = {"to": _goal(goals)}
+    if topics:
+        body["topics"] = partitions_by_topic(topics)
+    path = path_of("groups", group, "offsets")
+    session.show(session.send("POST", path, body, query={"dry_run": not execute}), _describe)
+
+
+def _goal(goals: dict[str, Any]) -> dict[str, Any]:
+    given = {name: value for name, value in goals.items() if value is not None and value is not False}
+    if len(given) != 1:
+        raise click.UsageError("give one of --earliest, --latest, --time, --duration, --shift, --offset")
+    ((kind, value),) = given.items()
+    return {"kind": kind} if value is True else {"kind": kind, "value": value}
+
+
+def _describe(screen: Screen, document: dict[str, Any]) -> None:
+    columns = ("TOPIC", "PARTITION", "BEFORE", "AFTER", "MOVES BY")
+    rows = [
+        (each["topic"], each["partition"], each["before"], each["after"], _difference(each))
+        for each in document["offsets"]
+    ]
+    screen.table(columns, rows, nothing="There is no offset to set.")
+    if document["dry_run"]:
+        screen.line("Nothing was changed: --execute does it.", "bold")
+    else:
+        screen.line(f"Group {document['group']} goes on from there.")
+
+
+def _difference(offset: dict[str, Any]) -> int | None:
+    before, after = offset["before"], offset["after"]
+    return None if before is None or after is None else after - before

@@ -1,0 +1,98 @@
+"""``kreplica partition``: where partitions are, and which are not as they should be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from kreplica.cli.http.session import PAGE, Session, connected, path_of
+from kreplica.cli.terminal.parameter_types import Partition
+from kreplica.cli.terminal.screen import Screen, bad, bytes_text, time_text
+
+PARTITION_COLUMNS = ("TOPIC", "PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "")
+
+
+@click.group()
+def command() -> None:
+    """Partitions: where they are, and which are not as they should be."""
+
+
+@command.command("list")
+@click.option("--offline", "state", flag_value="offline", help="Only those that nobody leads.")
+@click.option("--under-replicated", "state", flag_value="under_replicated", help="Only those with replicas that lag.")
+@click.option("--moving", "state", flag_value="moving", help="Only those that are moved to other brokers.")
+@click.option("--topic", help="Only those of this topic.")
+@connected
+def listed(session: Session, state: str | None, topic: str | None) -> None:
+    """List partitions."""
+    if topic is None:
+        document = session.get_all("/v1/partitions", "partitions", {**PAGE, "state": state})
+    elif state is not None:
+        raise click.UsageError("--topic lists all partitions of the topic: leave the other one out")
+    else:
+        document = session.get_all(f"{path_of('topics', topic)}/partitions", "partitions", PAGE)
+    session.show(document, _describe_all)
+
+
+def _describe_all(screen: Screen, document: dict[str, Any]) -> None:
+    screen.table(PARTITION_COLUMNS, partition_rows(document["partitions"]), nothing="There is no such partition.")
+
+
+def partition_rows(partitions: Iterable[dict[str, Any]]) -> list[tuple[object, ...]]:
+    """Rows of ``PARTITION_COLUMNS``."""
+    return [
+        (
+            each["topic"],
+            each["partition"],
+            bad("none") if each["leader"] is None else each["leader"],
+            each["leader_epoch"],
+            each["replicas"],
+            bad(each["isr"], when=len(each["isr"]) < len(each["replicas"])),
+            _remarks(each),
+        )
+        for each in partitions
+    ]
+
+
+def _remarks(partition: dict[str, Any]) -> str:
+    texts = [
+        f"{text} {','.join(map(str, partition[name]))}"
+        for name, text in (("offline_replicas", "offline on"), ("adding", "moves to"), ("removing", "leaves"))
+        if partition[name]
+    ]
+    return "; ".join([*texts, *(["read-only"] if partition["read_only"] else [])])
+
+
+@command.command("show")
+@click.argument("partition", type=Partition(), metavar="TOPIC:PARTITION")
+@connected
+def shown(session: Session, partition: tuple[str, int]) -> None:
+    """Show all that is known of one partition."""
+    topic, number = partition
+    session.show(session.get(path_of("topics", topic, "partitions", number)), _describe)
+
+
+def _describe(screen: Screen, partition: dict[str, Any]) -> None:
+    screen.pairs(
+        [
+            ("partition", f"{partition['topic']}:{partition['partition']}"),
+            ("leader", bad("none") if partition["leader"] is None else partition["leader"]),
+            ("leader epoch", partition["leader_epoch"]),
+            ("replicas", partition["replicas"]),
+            ("in sync", partition["isr"]),
+            ("eligible to lead", partition.get("eligible_leader_replicas") or None),
+            ("remarks", _remarks(partition) or None),
+            ("offsets", _offsets(partition)),
+            ("size", bytes_text(partition.get("size_bytes"))),
+            ("decided", time_text(partition.get("written_at_ms"))),
+            ("controller epoch", partition.get("controller_epoch")),
+            ("partition epoch", partition.get("partition_epoch")),
+        ]
+    )
+
+
+def _offsets(partition: dict[str, Any]) -> str | None:
+    start, end = partition.get("start_offset"), partition.get("end_offset")
+    return None if start is None or end is None else f"from {start} to {end}"

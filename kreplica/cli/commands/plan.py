@@ -1,0 +1,109 @@
+"""``kreplica plan``: plans that move, add and remove replicas; they go on without their maker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kreplica.cli.commands.plan_views import describe_moves, describe_plan, describe_plans
+from kreplica.cli.http.session import Session, confirm, connected, dry_run_option, path_of, yes_option
+from kreplica.cli.terminal.lazy_groups import LazyGroup
+from kreplica.cli.terminal.parameter_types import Size
+from kreplica.cli.terminal.screen import Screen
+
+if TYPE_CHECKING:
+    from kreplica.cli.http.rest import RestClient
+
+_PLAN = click.argument("plan")
+
+LATER = {
+    "make": "Make a plan: one subcommand for each kind.",
+    "watch": "Show a plan's progress until it ends.",
+}
+
+
+@click.group(cls=LazyGroup, later=LATER)
+def command() -> None:
+    """Plans that move, add and remove replicas.  Whoever made a plan may go: the controller carries it on."""
+
+
+@command.command("list")
+@click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="So many at most.")
+@connected
+def listed(session: Session, limit: int) -> None:
+    """List plans, the newest first, also those that have ended."""
+    session.show(session.get("/v1/plans", {"limit": limit}), describe_plans)
+
+
+@command.command("show")
+@_PLAN
+@click.option("--moves", is_flag=True, help="Its moves (with --json instead of the plan).")
+@connected
+def shown(session: Session, plan: str, moves: bool) -> None:
+    """Show a plan."""
+
+    async def asked(client: RestClient) -> tuple[dict[str, Any], dict[str, Any]]:
+        document = await client.get(path_of("plans", plan))
+        return document, await client.pages(path_of("plans", plan, "moves"), "moves") if moves else {}
+
+    def describe(screen: Screen, _: object) -> None:
+        describe_plan(screen, document)
+        if moves:
+            screen.line()
+            describe_moves(screen, rows["moves"])
+
+    document, rows = session.ask(asked)
+    session.show(rows if moves else document, describe)
+
+
+@command.command("set")
+@_PLAN
+@click.option("--throttle", type=Size(), metavar="BYTES", help="Bytes a second that its moves may take: 50MB.")
+@click.option("--no-throttle", is_flag=True, help="Let its moves go as fast as they can.")
+@click.option("--moves-at-once", type=click.IntRange(min=1), help="Moves that a broker takes part in at a time.")
+@dry_run_option
+@connected
+def changed(
+    session: Session, plan: str, throttle: int | None, no_throttle: bool, moves_at_once: int | None, dry_run: bool
+) -> None:
+    """Change how fast a plan goes, while it goes."""
+    body: dict[str, Any] = {}
+    if throttle is not None and no_throttle:
+        raise click.UsageError("either --throttle or --no-throttle")
+    if throttle is not None or no_throttle:
+        body["throttle_bytes_per_second"] = throttle
+    if moves_at_once is not None:
+        body["moves_at_once"] = moves_at_once
+    if not body:
+        raise click.UsageError("give --throttle, --no-throttle or --moves-at-once")
+    document = session.send("PATCH", path_of("plans", plan), body, query={"dry_run": dry_run})
+    session.show_written(document, lambda screen, _: screen.line(f"Plan {plan} goes on so."))
+
+
+@command.command()
+@_PLAN
+@click.option("--rollback", is_flag=True, help="Also take back what it has moved.")
+@yes_option
+@dry_run_option
+@connected
+def cancel(session: Session, plan: str, rollback: bool, yes: bool, dry_run: bool) -> None:
+    """End a plan: moves under way are taken back, those that are finished stay unless --rollback is given."""
+    if not dry_run:
+        confirm(f"Cancel plan {plan}{' and take back what it has moved' if rollback else ''}?", yes=yes,
+                session=session)  # fmt: skip
+    document = session.send("POST", path_of("plans", plan, "cancel"), {"rollback": rollback},
+                            query={"dry_run": dry_run})  # fmt: skip
+    session.show_written(document, lambda screen, answer: screen.line(
+        f"Plan {plan} is being cancelled; kreplica plan watch {plan} shows when that is done."
+    ))  # fmt: skip
+
+
+@command.command()
+@_PLAN
+@dry_run_option
+@connected
+def delete(session: Session, plan: str, dry_run: bool) -> None:
+    """Forget a plan that has ended."""
+    document = session.send("DELETE", path_of("plans", plan), query={"dry_run": dry_run})
+    session.show_written(document, lambda screen, _: screen.line(f"Plan {plan} is forgotten."))

@@ -1,0 +1,215 @@
+"""``kreplica plan make``: a preview, a question, and then progress until the plan ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kreplica.cli.commands.plan_views import describe_preview
+from kreplica.cli.commands.plan_watch import watch
+from kreplica.cli.http.rest import RestClient
+from kreplica.cli.http.session import Session, confirm, connected, describe_writes, dry_run_option, yes_option
+from kreplica.cli.terminal.parameter_types import Duration, Replicas, Size
+from kreplica.cli.terminal.running import interrupted_at_once
+from kreplica.cli.terminal.screen import Screen
+
+FILE_SIZE_MAX = 64 * 1024 * 1024
+
+_BROKERS = click.argument("brokers", nargs=-1, required=True, type=click.IntRange(min=0), metavar="BROKER...")
+
+_OPTIONS = (
+    click.option("--throttle", type=Size(), metavar="BYTES", help="Bytes a second that its moves may take: 50MB."),
+    click.option("--moves-at-once", type=click.IntRange(min=1),
+                 help="Moves that a broker takes part in at a time.  [default: 5]"),
+    click.option("--force", is_flag=True, help="Also where the last replica in sync goes by it."),
+    click.option("--comment", help="For those who wonder later."),
+    click.option("--detach", is_flag=True, help="Do not wait until it ends."),
+    yes_option,
+    dry_run_option,
+)  # fmt: skip
+
+
+@click.group()
+def command() -> None:
+    """Make a plan: show what it would do, ask, then show its progress until it ends.
+
+    Ctrl-C ends the watching, and not the plan.  With --json nobody is asked and nothing is watched: what the admin API
+    answers to --dry-run or --yes is printed.
+    """
+
+
+def plan_options(kind: Callable[..., dict[str, Any]]) -> Callable[..., None]:
+    """Make a command of a function that gives the members of a request that are of its kind alone."""
+
+    @wraps(kind)
+    def made(session: Session, **given: Any) -> None:
+        own = {name: given.pop(name) for name in _NAMES}
+        raise SystemExit(make(session, kind(**given), **own))
+
+    command = connected(made)
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+_NAMES = ("throttle", "moves_at_once", "force", "comment", "detach", "yes", "dry_run")
+
+
+def make(
+    session: Session,
+    request: dict[str, Any],
+    *,
+    throttle: int | None,
+    moves_at_once: int | None,
+    force: bool,
+    comment: str | None,
+    detach: bool,
+    yes: bool,
+    dry_run: bool,
+) -> int:
+    """Make the plan of a request, or show what would become of it.
+
+    :return: the exit status.
+    """
+    ways = {"throttle_bytes_per_second": throttle, "moves_at_once": moves_at_once, "force": force or None,
+            "comment": comment}  # fmt: skip
+    body = {**request, **{name: value for name, value in ways.items() if value is not None}}
+    if session.as_json and not dry_run:
+        confirm("", yes=yes, session=session)
+    return session.ask(lambda client: _made(session, client, body, detach=detach, yes=yes, dry_run=dry_run))
+
+
+async def _made(
+    session: Session, client: RestClient, body: dict[str, Any], *, detach: bool, yes: bool, dry_run: bool
+) -> int:
+    if session.as_json:
+        answer = (await client.send("POST", "/v1/plans", body, query={"dry_run": dry_run})).document
+        click.echo(json.dumps(answer, indent=2))
+        return 0
+    screen = Screen()
+    preview = (await client.send("POST", "/v1/plans", body, query={"dry_run": True})).document
+    describe_preview(screen, preview)
+    if dry_run:
+        screen.line("Nothing was changed (--dry-run).  This would be written to ZooKeeper:")
+        describe_writes(screen, preview["znodes"])
+        return 0
+    if not preview["moves_count"]:
+        screen.line("There is nothing to do.")
+        return 0
+    with interrupted_at_once():
+        confirm("Do it?", yes=yes, session=session)
+    answer = (await client.send("POST", "/v1/plans", body)).document
+    plan = answer.get("plan", answer)
+    screen.line(f"Plan {plan['id']} was made.")
+    return 0 if detach else await watch(session, client, plan["id"])
+
+
+@command.command()
+@click.argument("moves", nargs=-1, type=Replicas(), metavar="[TOPIC:PARTITION=BROKERS]...")
+@click.option("--file", "path", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Read them from JSON, as Kafka's own tools have it.")  # fmt: skip
+@plan_options
+def reassign(moves: tuple[tuple[str, int, list[int]], ...], path: Path | None) -> dict[str, Any]:
+    """Move replicas of partitions to brokers, the preferred leader first.
+
+    \b
+    kreplica plan make reassign orders:0=1,2 orders:1=2,3 --throttle 50MB
+    """
+    read = [] if path is None else _rows(path, "partitions", ("topic", "partition", "replicas"))
+    assignments = [*_named(moves), *read]
+    if not assignments:
+        raise click.UsageError("name partitions and their brokers, as in orders:0=1,2, or a --file")
+    return {"kind": "reassign", "assignments": assignments}
+
+
+def _named(moves: tuple[tuple[str, int, list[int]], ...]) -> list[dict[str, Any]]:
+    return [{"topic": topic, "partition": number, "replicas": replicas} for topic, number, replicas in moves]
+
+
+def _rows(path: Path, member: str, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Rows of a JSON file; other members of it are left alone."""
+    try:
+        with path.open("rb") as file:
+            document = json.loads(file.read(FILE_SIZE_MAX))
+        return [{name: row[name] for name in names} for row in document[member]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        expected = ", ".join(f'"{name}"' for name in names)
+        raise click.BadParameter(f'{path} does not say {{"{member}": [{{{expected}}}, ...]}}: {error!r}') from None
+
+
+@command.command("replication-factor")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.argument("replication_factor", type=click.IntRange(min=1), metavar="REPLICAS")
+@plan_options
+def replication_factor(topics: tuple[str, ...], replication_factor: int) -> dict[str, Any]:
+    """Give every partition of topics so many replicas."""
+    return {"kind": "replication_factor", "topics": list(topics), "replication_factor": replication_factor}
+
+
+@command.command("add-brokers")
+@_BROKERS
+@plan_options
+def add_brokers(brokers: tuple[int, ...]) -> dict[str, Any]:
+    """Give new brokers their share of the replicas."""
+    return {"kind": "add_brokers", "brokers": list(brokers)}
+
+
+@command.command()
+@_BROKERS
+@plan_options
+def drain(brokers: tuple[int, ...]) -> dict[str, Any]:
+    """Move all replicas off brokers, and place no new ones there."""
+    return drained(brokers)
+
+
+def drained(brokers: tuple[int, ...]) -> dict[str, Any]:
+    """The request of a plan that drains brokers."""
+    return {"kind": "drain", "brokers": list(brokers)}
+
+
+@command.command()
+@click.option("--topic", "topics", multiple=True, help="Only replicas of this topic; may be repeated.")
+@click.option("--weights", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Let brokers hold the same weight instead: what partitions weigh, read from JSON.")  # fmt: skip
+@plan_options
+def rebalance(topics: tuple[str, ...], weights: Path | None) -> dict[str, Any]:
+    """Let every broker hold as many replicas as the others, with the least data moved.
+
+    With --weights, a file of {"weights": [{"topic", "partition", "weight"}, ...]}, as much of these as the others:
+    kreplica pipeline profile --plan measures them.
+    """
+    own: dict[str, Any] = {"topics": list(topics)} if topics else {}
+    if weights is not None:
+        own["weights"] = _rows(weights, "weights", ("topic", "partition", "weight"))
+    return {"kind": "rebalance", **own}
+
+
+@command.command("add-partitions")
+@click.argument("topic")
+@click.argument("partitions", type=click.IntRange(min=1))
+@plan_options
+def add_partitions(topic: str, partitions: int) -> dict[str, Any]:
+    """Add partitions to a topic, up to PARTITIONS in all."""
+    return {"kind": "add_partitions", "topic": topic, "partitions": partitions}
+
+
+@command.command("remove-partitions")
+@click.argument("topic")
+@click.argument("partitions", type=click.IntRange(min=1))
+@click.option("--wait", "wait_ms", type=Duration(), metavar="DURATION",
+              help="How long groups may take to read what is there: 10m.")  # fmt: skip
+@plan_options
+def remove_partitions(topic: str, partitions: int, wait_ms: int | None) -> dict[str, Any]:
+    """Take a topic's last partitions away, down to PARTITIONS, once groups have read them."""
+    return removed_partitions(topic, partitions, wait_ms)
+
+
+def removed_partitions(topic: str, partitions: int, wait_ms: int | None) -> dict[str, Any]:
+    """The request of a plan that removes partitions."""
+    own = {} if wait_ms is None else {"wait_ms": wait_ms}
+    return {"kind": "remove_partitions", "topic": topic, "partitions": partitions, **own}

@@ -1,0 +1,133 @@
+"""How plans read: as rows, whole, and as a preview."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.text import Text
+
+from kreplica.cli.terminal.screen import Screen, bad, bytes_text, counted, plain, seconds_text, time_text
+
+MOVES_SHOWN = 20
+
+_STYLES = {"completed": "green", "running": "cyan", "failed": "bold red", "cancelled": "yellow", "cancelling": "yellow"}
+
+
+def state_text(state: str) -> Text:
+    """A plan's state, or a move's."""
+    return Text(plain(state), _STYLES.get(state, ""))
+
+
+def describe_plans(screen: Screen, document: dict[str, Any]) -> None:
+    """A row for each plan."""
+    columns = ("PLAN", "KIND", "STATE", "MOVES", "DATA", "LEFT", "MADE", "COMMENT")
+    rows = [
+        (
+            plan["id"],
+            plan["kind"],
+            state_text(plan["state"]),
+            moves_done(plan["progress"]),
+            data_done(plan["progress"]),
+            seconds_text(plan["progress"]["eta_seconds"]),
+            time_text(plan["created_at_ms"]),
+            plan["comment"] or "",
+        )
+        for plan in document["plans"]
+    ]
+    screen.table(columns, rows, nothing="There is no plan.", prose=("COMMENT",))
+
+
+def describe_plan(screen: Screen, plan: dict[str, Any]) -> None:
+    """All of one plan but its moves."""
+    progress = plan["progress"]
+    throttle = plan["throttle_bytes_per_second"]
+    failed = progress["failed"]
+    screen.pairs(
+        [
+            ("plan", plan["id"]),
+            ("kind", plan["kind"]),
+            ("state", state_text(plan["state"])),
+            ("reason", plan["reason"]),
+            ("comment", plan["comment"] or None),
+            ("made", time_text(plan["created_at_ms"])),
+            ("ended", time_text(plan["ended_at_ms"])),
+            ("throttle", "none" if throttle is None else f"{bytes_text(throttle)}/s"),
+            ("moves at once", f"{plan['moves_at_once']} for each broker"),
+            ("moves", f"{moves_done(progress)} ({progress['moving']} moving, {progress['waiting']} waiting)"),
+            ("failed", bad(failed) if failed else None),
+            ("data", data_done(progress)),
+            ("left", seconds_text(progress["eta_seconds"])),
+        ]
+    )
+
+
+def describe_moves(screen: Screen, moves: Iterable[dict[str, Any]]) -> None:
+    """A row for each move."""
+    columns = ("MOVE", "TOPIC", "PARTITION", "WHAT", "FROM", "TO", "DATA", "STATE", "")
+    rows = [
+        (
+            move["number"],
+            move["topic"],
+            move["partition"],
+            move["action"],
+            move["from"],
+            move["to"],
+            bytes_text(move["bytes"]),
+            state_text(move["state"]),
+            move["reason"] or "",
+        )
+        for move in moves
+    ]
+    screen.table(columns, rows, nothing="It has no moves.")
+
+
+def describe_preview(screen: Screen, preview: dict[str, Any]) -> None:
+    """What a plan would do, before it is made."""
+    moves, count = preview["moves"], preview["moves_count"]
+    if moves:
+        columns = ("TOPIC", "PARTITION", "WHAT", "FROM", "TO", "DATA")
+        rows = [
+            (each["topic"], each["partition"], each["action"], each["from"], each["to"], bytes_text(each["bytes"]))
+            for each in moves[:MOVES_SHOWN]
+        ]
+        screen.table(columns, rows, nothing="")
+        if count > MOVES_SHOWN:
+            screen.line(f"and {count - MOVES_SHOWN} more")
+        screen.line()
+    _describe_brokers(screen, preview["brokers"])
+    left = seconds_text(preview["eta_seconds"])
+    screen.line(f"{counted(count, 'move')}, {bytes_text(preview['bytes'])}{f', about {left}' if left else ''}", "bold")
+    for warning in preview["warnings"]:
+        screen.line(f"Warning: {warning}", "yellow")
+
+
+def _describe_brokers(screen: Screen, brokers: list[dict[str, Any]]) -> None:
+    columns = ("BROKER", "REPLICAS", "LEADERS", "DATA IN", "DATA OUT")
+    rows = [
+        (
+            each["broker_id"],
+            _change(each["replicas_before"], each["replicas_after"]),
+            _change(each["leaders_before"], each["leaders_after"]),
+            bytes_text(each["bytes_in"]),
+            bytes_text(each["bytes_out"]),
+        )
+        for each in brokers
+    ]
+    if rows:
+        screen.table(columns, rows, nothing="")
+        screen.line()
+
+
+def _change(before: int, after: int) -> str:
+    return str(before) if before == after else f"{before} -> {after}"
+
+
+def moves_done(progress: dict[str, Any]) -> str:
+    """``3 of 10``."""
+    return f"{progress['finished']} of {progress['moves']}"
+
+
+def data_done(progress: dict[str, Any]) -> str:
+    """``1.0 GiB of 3.5 GiB``."""
+    return f"{bytes_text(progress['bytes_done'] or 0)} of {bytes_text(progress['bytes'] or 0)}"

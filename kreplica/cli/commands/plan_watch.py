@@ -1,0 +1,163 @@
+"""``kreplica plan watch``: a plan's progress until it ends; the plan goes on without its watcher."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from twisted.internet.defer import CancelledError
+from twisted.internet.task import deferLater
+
+from kreplica.cli.commands.plan_views import data_done, moves_done
+from kreplica.cli.http.rest import RestClient, Unreachable
+from kreplica.cli.http.session import Session, connected, path_of
+from kreplica.cli.terminal.screen import echo, seconds_text
+
+POLL_S = 0.5
+LINE_S = 10.0
+"""So often a line is printed where nothing can be drawn over."""
+
+UNANSWERED_S_MAX = 60.0
+"""A watcher waits so long for a broker that died, or for its successor's address."""
+
+ENDED = ("completed", "cancelled", "failed")
+INTERRUPTED = 130
+"""Exit status of a program that Ctrl-C ended, as shells have it."""
+
+Show = Callable[[dict[str, Any]], None]
+
+
+@click.command()
+@click.argument("plan")
+@connected
+def command(session: Session, plan: str) -> None:
+    """Show a plan's progress until it ends; Ctrl-C ends the watching, and not the plan.
+
+    The exit status is 0 where the plan was completed, 1 where it failed or was cancelled.  With --json each change is
+    one line.
+    """
+    raise SystemExit(session.ask(lambda client: watch(session, client, plan)))
+
+
+async def watch(session: Session, client: RestClient, plan_id: str) -> int:
+    """Show progress until the plan ends, or somebody interrupts.
+
+    :return: the exit status.
+    """
+    show = _Lines(client) if session.as_json else _Bars() if Console(stderr=True).is_terminal else _Notes(client)
+    try:
+        with show:
+            plan = await _followed(client, plan_id, show.show)
+    except CancelledError:
+        click.echo(f"Plan {plan_id} goes on.  kreplica plan watch {plan_id} shows it again, "
+                   f"kreplica plan cancel {plan_id} ends it.", err=True)  # fmt: skip
+        return INTERRUPTED
+    if not session.as_json:
+        echo(_conclusion(plan))
+    return 0 if plan["state"] == "completed" else 1
+
+
+async def _followed(client: RestClient, plan_id: str, show: Show) -> dict[str, Any]:
+    unanswered_s = 0.0
+    while True:
+        try:
+            plan: dict[str, Any] = await client.get(path_of("plans", plan_id))
+            unanswered_s = 0.0
+            show(plan)
+            if plan["state"] in ENDED:
+                return plan
+        except Unreachable as error:
+            if unanswered_s == 0.0:
+                echo(f"kreplica: {error}; trying again", err=True)
+            unanswered_s += POLL_S
+            if unanswered_s > UNANSWERED_S_MAX:
+                raise
+        await deferLater(client.reactor, POLL_S)
+
+
+def _conclusion(plan: dict[str, Any]) -> str:
+    progress = plan["progress"]
+    reason = f": {plan['reason']}" if plan["reason"] else ""
+    return f"Plan {plan['id']} {_ENDS[plan['state']]}{reason} ({moves_done(progress)} moves, {data_done(progress)})"
+
+
+_ENDS = {"completed": "is completed", "cancelled": "was cancelled", "failed": "has failed"}
+
+
+class _Watching:
+    """Where progress is shown."""
+
+    def __enter__(self) -> _Watching:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the screen in order."""
+
+    def show(self, plan: dict[str, Any]) -> None:
+        """The plan as it is now."""
+        raise NotImplementedError
+
+
+class _Lines(_Watching):
+    """Each change as a line of JSON."""
+
+    def __init__(self, _: RestClient) -> None:
+        self._last = ""
+
+    def show(self, plan: dict[str, Any]) -> None:
+        line = json.dumps(plan)
+        if line != self._last:
+            click.echo(line)
+        self._last = line
+
+
+class _Notes(_Watching):
+    """A line from time to time, for logs."""
+
+    def __init__(self, client: RestClient) -> None:
+        self._reactor = client.reactor
+        self._last = ("", -LINE_S)
+
+    def show(self, plan: dict[str, Any]) -> None:
+        line, now_s = _words(plan), self._reactor.seconds()
+        last, last_s = self._last
+        if line != last and now_s - last_s >= LINE_S:
+            echo(line, err=True)
+            self._last = (line, now_s)
+
+
+class _Bars(_Watching):
+    """Two bars, of moves and of bytes, that are drawn over."""
+
+    def __init__(self) -> None:
+        columns = (TextColumn("{task.description:>5}"), BarColumn(None), TextColumn("{task.fields[text]}"))
+        self._progress = Progress(*columns, console=Console(stderr=True), auto_refresh=False, expand=True)
+        self._moves = self._progress.add_task("moves", text="")
+        self._data = self._progress.add_task("data", text="")
+
+    def __enter__(self) -> _Bars:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def show(self, plan: dict[str, Any]) -> None:
+        progress = plan["progress"]
+        left = seconds_text(progress["eta_seconds"])
+        self._progress.update(self._moves, total=progress["moves"], completed=progress["finished"],
+                              text=f"{moves_done(progress)}, {plan['state']}")  # fmt: skip
+        self._progress.update(self._data, total=progress["bytes"] or 1, completed=progress["bytes_done"] or 0,
+                              text=f"{data_done(progress)}{f', about {left} left' if left else ''}")  # fmt: skip
+        self._progress.refresh()
+
+
+def _words(plan: dict[str, Any]) -> str:
+    progress = plan["progress"]
+    left = seconds_text(progress["eta_seconds"])
+    about = f", about {left} left" if left else ""
+    return f"plan {plan['id']} {plan['state']}: {moves_done(progress)} moves, {data_done(progress)}{about}"

@@ -1,0 +1,48 @@
+"""``kreplica topic config``: the settings of a topic."""
+
+from __future__ import annotations
+
+import click
+
+from kreplica.cli.commands.configs import change_settings, show_settings
+from kreplica.cli.http.session import Session, connected, dry_run_option, path_of
+from kreplica.cli.terminal.parameter_types import Setting
+
+_TOPIC = click.argument("topic")
+
+
+@click.group()
+def command() -> None:
+    """Settings of a topic."""
+
+
+@command.command("get")
+@_TOPIC
+@click.argument("names", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Also those that are by default.")
+@connected
+def got(session: Session, topic: str, names: tuple[str, ...], everything: bool) -> None:
+    """Show settings of a topic: NAMES, or those that were set."""
+    show_settings(session, path_of("configs", "topics", topic), names, everything=everything)
+
+
+@command.command("set")
+@_TOPIC
+@click.argument("settings", nargs=-1, required=True, type=Setting(), metavar="NAME=VALUE...")
+@dry_run_option
+@connected
+def changed(session: Session, topic: str, settings: tuple[tuple[str, str], ...], dry_run: bool) -> None:
+    """Set settings of a topic, all at once or none."""
+    change_settings(session, path_of("configs", "topics", topic), of_what=f"topic {topic}",
+                    changes=dict(settings), removals=(), dry_run=dry_run)  # fmt: skip
+
+
+@command.command("remove")
+@_TOPIC
+@click.argument("names", nargs=-1, required=True)
+@dry_run_option
+@connected
+def removed(session: Session, topic: str, names: tuple[str, ...], dry_run: bool) -> None:
+    """Let settings of a topic be by default again."""
+    change_settings(session, path_of("configs", "topics", topic), of_what=f"topic {topic}",
+                    changes={}, removals=names, dry_run=dry_run)  # fmt: skip

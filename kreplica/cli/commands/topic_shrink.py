@@ -1,0 +1,21 @@
+"""``kreplica topic shrink``: the plan that takes partitions away, by the name that one looks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kreplica.cli.commands.plan_make import plan_options, removed_partitions
+from kreplica.cli.terminal.parameter_types import Duration
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("partitions", type=click.IntRange(min=1))
+@click.option("--wait", "wait_ms", type=Duration(), metavar="DURATION",
+              help="How long groups may take to read what is there: 10m.")  # fmt: skip
+@plan_options
+def command(topic: str, partitions: int, wait_ms: int | None) -> dict[str, Any]:
+    """Take a topic's last partitions away, down to PARTITIONS: `plan make remove-partitions` by another name."""
+    return removed_partitions(topic, partitions, wait_ms)

@@ -1,0 +1,131 @@
+"""``kreplica zookeeper``: a real ZooKeeper for this machine, until Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from kreplica.cli.http.session import Failed
+from kreplica.zookeeper.java_server import (
+    DATA_DIRECTORY,
+    LOG_FILE,
+    ZooKeeperUnavailable,
+    server_command,
+    server_files,
+)
+
+START_TIME_S_MAX = 60.0
+POLL_S = 0.05
+OUTPUT_FILE = "output.log"
+OUTPUT_TOLD = 2000
+
+FLAGS = ("-Xmx512m",)
+SETTINGS = {
+    # Sessions may be as short as two of these: brokers that a trial kills are missed soon.
+    "tickTime": 500,
+    "maxSessionTimeout": 60_000,
+    "maxClientCnxns": 0,
+    "autopurge.snapRetainCount": 3,
+    "autopurge.purgeInterval": 24,
+}
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("zookeeper-data"),
+              help="Where everything is kept; made where it is absent.")  # fmt: skip
+@click.option("--port", type=click.IntRange(1, 65535), default=2181, help="The port for brokers.")
+@click.option("--interface", default="127.0.0.1", help="The address to listen on.")
+def command(data_dir: Path, port: int, interface: str) -> None:
+    """Start a real ZooKeeper on this machine, and run it until Ctrl-C.
+
+    One server, for trials and small clusters; data stays from one start to the next.  It takes the server that PySpark
+    brings along, and Java: pip install 'kreplica[spark]' installs both.
+    """
+    directory = data_dir.absolute()
+    try:
+        start = server_command(str(directory), FLAGS)
+    except ZooKeeperUnavailable as error:
+        raise Failed(str(error)) from None
+    _refuse_taken_port(interface, port)
+    _prepare(directory, interface, port)
+    with (directory / OUTPUT_FILE).open("ab") as output:
+        process = subprocess.Popen(start, cwd=directory, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                                   start_new_session=True)  # fmt: skip
+    stopping = _stop_when_told(process)
+    if _serves(process, interface, port):
+        click.echo(f"ZooKeeper serves at {interface}:{port}, with its data in {directory}.  Ctrl-C stops it.")
+    status = process.wait()
+    if not stopping:
+        raise Failed(f"ZooKeeper ended with status {status}: {_why(directory)}")
+
+
+def _refuse_taken_port(interface: str, port: int) -> None:
+    with socket.socket(socket.AF_INET6 if ":" in interface else socket.AF_INET) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((interface, port))
+        except OSError as error:
+            raise Failed(f"cannot listen on {interface}:{port}: {error.strerror}; choose another --port") from None
+
+
+def _prepare(directory: Path, interface: str, port: int) -> None:
+    settings = {**SETTINGS, "clientPort": port, "clientPortAddress": interface}
+    try:
+        (directory / DATA_DIRECTORY).mkdir(parents=True, exist_ok=True)
+        for name, text in server_files(str(directory), settings).items():
+            (directory / name).write_text(text)
+    except OSError as error:
+        raise Failed(f"cannot use --data-dir {directory}: {error.strerror}") from None
+
+
+def _stop_when_told(process: subprocess.Popen[bytes]) -> list[int]:
+    """:return: gets the number of the signal that ended it."""
+    told: list[int] = []
+
+    def stop(number: int, _: FrameType | None) -> None:
+        told.append(number)
+        # The second time without a chance to say goodbye.
+        (process.terminate if len(told) == 1 else process.kill)()
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
+    return told
+
+
+def _serves(process: subprocess.Popen[bytes], interface: str, port: int) -> bool:
+    """Wait until it does; false where it has ended, or is ended because it does not."""
+    deadline = time.monotonic() + START_TIME_S_MAX
+    while process.poll() is None:
+        if _mode(interface, port):
+            return True
+        if time.monotonic() > deadline:
+            process.terminate()
+        time.sleep(POLL_S)
+    return False
+
+
+def _mode(interface: str, port: int) -> bool:
+    try:
+        with socket.create_connection((interface, port), timeout=1.0) as connection:
+            connection.sendall(b"srvr")
+            return b"Mode: " in b"".join(iter(lambda: connection.recv(65536), b""))
+    except OSError:
+        return False
+
+
+def _why(directory: Path) -> str:
+    """What it wrote of what went wrong; where nothing looks like that, the end of it."""
+    for name in (OUTPUT_FILE, LOG_FILE):
+        text = (directory / name).read_text(errors="replace") if (directory / name).exists() else ""
+        if text.strip():
+            lines = [line for line in text.splitlines() if "\tat " not in line]
+            wrong = [line for line in lines if "Exception" in line or "ERROR" in line] or lines
+            told = "\n".join(dict.fromkeys(wrong))[-OUTPUT_TOLD:]
+            return f"{told}\n(all of it is in {directory / name})"
+    return "it wrote nothing"

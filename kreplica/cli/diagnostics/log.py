@@ -1,0 +1,17 @@
+"""``kreplica log``: what a broker's files hold."""
+
+from __future__ import annotations
+
+import click
+
+from kreplica.cli.terminal.lazy_groups import LazyGroup
+
+LATER = {
+    "dump": "Print what a file of a log holds.",
+    "verify": "Check every byte of logs: checksums, order, indexes, epochs.",
+}
+
+
+@click.group(cls=LazyGroup, later=LATER)
+def command() -> None:
+    """A broker's files, of kreplica and of Apache Kafka: looked at, never changed."""

@@ -1,0 +1,70 @@
+"""``kreplica log dump``: the files of a log, as lines."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kreplica.cli.diagnostics.log_entries import Entry, Unreadable, entries_of
+from kreplica.cli.diagnostics.log_lines import line_of
+from kreplica.cli.http.session import Failed
+from kreplica.cli.terminal.screen import echo
+from kreplica.runtime.disk import ReadOnlyDisk
+from kreplica.storage.directories.checkpoints import PARTITION_METADATA
+
+
+@click.command()
+@click.argument("path", type=click.Path(exists=True, path_type=Path), metavar="FILE_OR_DIR")
+@click.option("--records", is_flag=True, help="Also the records of each batch.")
+@click.option("--from-offset", type=click.IntRange(min=0), default=0, metavar="N",
+              help="Of .log files: leave out batches that end before this offset.")  # fmt: skip
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="So many entries of each file at most.")
+@click.option("--full", is_flag=True, help="Keys and values as long as they are; otherwise their beginning.")
+@click.option("--json", "as_json", is_flag=True, help="Print each entry as a line of JSON.")
+def command(path: Path, records: bool, from_offset: int, limit: int | None, full: bool, as_json: bool) -> None:
+    """Print what is in a .log, .index, .timeindex, .txnindex or .snapshot file, or in a checkpoint, entry by entry.
+
+    Of a partition's directory, all of its files.  Nothing is changed, and the broker may run.  The exit status is 1
+    where a file holds what is no entry, or a batch whose checksum is wrong.
+    """
+    damaged = False
+    for file in _files(path):
+        if not as_json and path.is_dir():
+            echo(f"{file}:")
+        try:
+            for entry in _limited(entries_of(ReadOnlyDisk(), str(file), records, from_offset), limit):
+                damaged = damaged or entry.get("crc_valid") is False
+                echo(json.dumps({"file": str(file), **entry}) if as_json else line_of(entry, full=full))
+        except Unreadable as error:
+            damaged = True
+            echo(f"kreplica: {file}: {error}", err=True)
+        except FileNotFoundError:
+            continue  # a broker that runs removes and renames files
+        except OSError as error:
+            raise Failed(f"{file} cannot be read: {error.strerror}") from None
+    raise SystemExit(1 if damaged else 0)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if not path.is_dir():
+        yield path
+        return
+    names = sorted(name for name in os.listdir(path) if (path / name).is_file())
+    if not any(name.endswith(".log") or name == PARTITION_METADATA for name in names):
+        raise click.UsageError(f"{path} is no partition's directory: there is no .log file in it")
+    yield from (path / name for name in names)
+
+
+def _limited(entries: Iterator[Entry], limit: int | None) -> Iterator[dict[str, Any]]:
+    """So many entries, records not counted."""
+    count = 0
+    for entry in entries:
+        count += entry["entry"] != "record"
+        if limit is not None and count > limit:
+            return
+        yield entry

@@ -1,0 +1,192 @@
+"""The entries of the files of a log, as values that become JSON; by the readers that the broker has."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import PurePath
+from typing import Any, TypeAlias
+
+from kreplica.errors import KafkaError, ProtocolError, StorageError
+from kreplica.runtime.disk import Disk
+from kreplica.storage.directories.checkpoints import PARTITION_METADATA, encode_uuid, parse_checkpoint, read_topic_id
+from kreplica.storage.inspection.files import (
+    EntryFile,
+    aborted_entries,
+    base_offset_of,
+    batches,
+    offset_entries,
+    offset_index,
+    time_entries,
+    time_index,
+    transaction_index,
+)
+from kreplica.storage.inspection.verification import CHECKPOINTS
+from kreplica.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCHS
+from kreplica.storage.log.leader_epochs import LeaderEpochs
+from kreplica.storage.producers.snapshots import decode_snapshot
+from kreplica.wire.batches import BatchHeader, TimestampType, verify_crc
+from kreplica.wire.compression import Codec
+from kreplica.wire.control_records import parse_end_marker
+from kreplica.wire.records import Record, iter_records
+
+Entry: TypeAlias = dict[str, Any]
+"""Has ``entry``, its kind; a number called ``position`` is where it stands in the file."""
+
+LEFTOVER_SUFFIXES = (".deleted", ".cleaned", ".swap")
+SMALL_FILE_SIZE_MAX = 64 * 1024 * 1024
+
+
+class Unreadable(Exception):
+    """The file, or what follows in it, is not what its name says."""
+
+
+def entries_of(disk: Disk, path: str, records: bool, from_offset: int) -> Iterator[Entry]:
+    """Everything in a file, in order.
+
+    :param records: give the records of each batch after it.
+    :param from_offset: leave out batches that end before it.
+    :raise Unreadable: from here on the file makes no sense.
+    """
+    name = PurePath(path).name
+    for suffix in LEFTOVER_SUFFIXES:
+        name = name.removesuffix(suffix)
+    if name.endswith(".log"):
+        return _batches(disk, path, records, from_offset)
+    indexes: dict[str, Callable[[Disk, str, int], Iterator[Entry]]] = {
+        ".index": _offset_index, ".timeindex": _time_index, ".txnindex": _transaction_index,
+    }  # fmt: skip
+    for suffix, index in indexes.items():
+        if name.endswith(suffix):
+            return index(disk, path, base_offset_of(name))
+    return _small_file(disk, path, name)
+
+
+def _batches(disk: Disk, path: str, records: bool, from_offset: int) -> Iterator[Entry]:
+    with closing(disk.open(path)) as file:
+        size, end = file.size(), 0
+        for position, header, data in batches(file, size):
+            end = position + header.size
+            if header.last_offset < from_offset:
+                continue
+            whole = verify_crc(data, header)
+            yield _batch(position, header, whole=whole)
+            if records and whole:
+                yield from _records(position, header, data)
+    if end < size:
+        raise Unreadable(f"position {end}: no whole batch stands there, {size - end} bytes are left")
+
+
+def _batch(position: int, header: BatchHeader, *, whole: bool) -> Entry:
+    codec = header.codec
+    return {
+        "entry": "batch",
+        "position": position,
+        "size_bytes": header.size,
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "records": header.record_count,
+        "leader_epoch": header.partition_leader_epoch,
+        "crc": header.crc,
+        "crc_valid": whole,
+        "compression": Codec(codec).name.lower() if codec in tuple(Codec) else str(codec),
+        "timestamp_type": "create" if header.timestamp_type is TimestampType.CREATE_TIME else "append",
+        "base_timestamp_ms": header.base_timestamp,
+        "max_timestamp_ms": header.max_timestamp,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+        "last_sequence": header.last_sequence,
+        "is_transactional": header.is_transactional,
+        "is_control": header.is_control,
+        "has_delete_horizon": header.has_delete_horizon,
+    }
+
+
+def _records(position: int, header: BatchHeader, data: memoryview) -> Iterator[Entry]:
+    try:
+        for record in iter_records(data):
+            yield _record(record, is_control=header.is_control)
+    except (ProtocolError, KafkaError) as error:
+        raise Unreadable(f"position {position}: the records of the batch of {header.base_offset}: {error}") from None
+
+
+def _record(record: Record, *, is_control: bool) -> Entry:
+    marker = parse_end_marker(record) if is_control else None
+    entry: Entry = {"entry": "record", "offset": record.offset, "timestamp_ms": record.timestamp_ms}
+    if marker is not None:
+        decision = "commit" if marker.committed else "abort"
+        return {**entry, "marker": decision, "coordinator_epoch": marker.coordinator_epoch}
+    for name, data in (("key", record.key), ("value", record.value)):
+        entry[name], entry[f"{name}_encoding"] = text_and_encoding(data)
+    entry["headers"] = [_header(name, value) for name, value in record.headers]
+    return entry
+
+
+def _header(name: str, data: bytes | None) -> Entry:
+    text, encoding = text_and_encoding(data)
+    return {"key": name.encode(errors="surrogateescape").decode(errors="replace"), "value": text, "encoding": encoding}
+
+
+def text_and_encoding(data: bytes | None) -> tuple[str | None, str | None]:
+    """Bytes as JSON can hold them, as the admin API does: ``utf8`` where they are, else ``base64``."""
+    if data is None:
+        return None, None
+    try:
+        return data.decode(), "utf8"
+    except UnicodeDecodeError:
+        return base64.b64encode(data).decode(), "base64"
+
+
+def _offset_index(disk: Disk, path: str, base_offset: int) -> Iterator[Entry]:
+    with closing(offset_index(disk, path)) as file:
+        for entry in offset_entries(file, base_offset):
+            yield {"entry": "offset", "position": entry.at, "offset": entry.offset, "log_position": entry.position}
+        _refuse_rest(file)
+
+
+def _time_index(disk: Disk, path: str, base_offset: int) -> Iterator[Entry]:
+    with closing(time_index(disk, path)) as file:
+        for entry in time_entries(file, base_offset):
+            yield {"entry": "time", "position": entry.at, "timestamp_ms": entry.timestamp_ms, "offset": entry.offset}
+        _refuse_rest(file)
+
+
+def _transaction_index(disk: Disk, path: str, _: int) -> Iterator[Entry]:
+    with closing(transaction_index(disk, path)) as file:
+        for entry in aborted_entries(file):
+            yield {"entry": "aborted", "position": entry.at, "version": entry.version, **entry.aborted._asdict()}
+        _refuse_rest(file)
+
+
+def _refuse_rest(file: EntryFile) -> None:
+    rest = file.size % file.entry_size
+    if rest:
+        raise Unreadable(f"position {file.size - rest}: {rest} bytes after the last whole entry")
+
+
+def _small_file(disk: Disk, path: str, name: str) -> Iterator[Entry]:
+    """Files that are read whole."""
+    with closing(disk.open(path)) as file:
+        if file.size() > SMALL_FILE_SIZE_MAX:
+            raise Unreadable(f"{file.size():,} bytes are more than such a file has")
+    try:
+        if name.endswith(".snapshot"):
+            for producer in decode_snapshot(path, disk.read_file(path)):
+                recent = [batch._asdict() for batch in producer.batches]
+                yield {"entry": "producer", **asdict(producer), "batches": recent}
+        elif name == LEADER_EPOCHS:
+            for epoch in LeaderEpochs.load(path, disk).entries:
+                yield {"entry": "epoch", **epoch._asdict()}
+        elif name in CHECKPOINTS:
+            for topic, partition, offset in parse_checkpoint(path, disk.read_file(path), fields=3):
+                yield {"entry": "checkpoint", "topic": topic, "partition": int(partition), "offset": int(offset)}
+        elif name == PARTITION_METADATA:
+            topic_id = read_topic_id(disk, path)
+            yield {"entry": "metadata", "topic_id": None if topic_id is None else encode_uuid(topic_id)}
+        else:
+            raise Unreadable("no file of a log has such a name")
+    except StorageError as error:
+        raise Unreadable(str(error).removeprefix(f"{path}: ")) from None

@@ -1,0 +1,56 @@
+"""``kreplica log verify``: whether logs on disk are what was written."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+
+import click
+
+from kreplica.cli.http.session import Failed
+from kreplica.cli.terminal.screen import bytes_text, counted, plain
+from kreplica.runtime.disk import ReadOnlyDisk
+from kreplica.storage.inspection.segment_checks import CheckOptions, Problem
+from kreplica.storage.inspection.verification import NoLogs, Tally, Verification
+
+PAUSE_S = 0.2
+
+
+@click.command()
+@click.argument("directory", type=click.Path(exists=True, file_okay=False))
+@click.option("--records", is_flag=True, help="Also open every batch, and read all of its records.")
+@click.option("--no-gaps", is_flag=True, help="Offsets without records are problems too: for logs never compacted.")
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each problem, and one for the tally.")
+def command(directory: str, records: bool, no_gaps: bool, as_json: bool) -> None:
+    """Check logs on disk: every checksum, offsets in order, indexes that agree, sizes, leader epochs, transactions.
+
+    DIRECTORY is a log directory (log.dirs) or that of one partition, of kreplica or of Apache Kafka.  Nothing is
+    changed, and the broker may run: what is wrong is looked at again before it is told.  The exit status is 1 where
+    anything is wrong.
+    """
+    verification = Verification(ReadOnlyDisk(), CheckOptions(records, no_gaps), lambda: time.sleep(PAUSE_S))
+    try:
+        for problem in verification.run(directory):
+            click.echo(_line(problem, as_json=as_json))
+    except NoLogs as error:
+        raise click.UsageError(str(error)) from None
+    except OSError as error:
+        raise Failed(f"{error.filename or directory} cannot be read: {error.strerror}") from None
+    tally = verification.tally
+    click.echo(json.dumps(asdict(tally)) if as_json else _conclusion(tally))
+    raise SystemExit(1 if tally.problems else 0)
+
+
+def _line(problem: Problem, *, as_json: bool) -> str:
+    if as_json:
+        return json.dumps({"file": problem.path, "position": problem.position, "problem": problem.text})
+    return plain(str(problem))
+
+
+def _conclusion(tally: Tally) -> str:
+    seen = (
+        f"{counted(tally.partitions, 'partition')}, {counted(tally.segments, 'segment')}, "
+        f"{counted(tally.batches, 'batch', 'batches')}, {bytes_text(tally.bytes)}"
+    )
+    return f"{seen}: {counted(tally.problems, 'problem') if tally.problems else 'all as it was written'}"

@@ -1,0 +1,142 @@
+"""``kreplica simulate``: storms from seeds, as many as wanted, each repeatable."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from time import monotonic
+from typing import IO, NoReturn
+
+import click
+
+from kreplica.cli.diagnostics.simulate_report import Progress, describe, describe_failure, describe_tally
+from kreplica.testing.storms.minimize import minimize
+from kreplica.testing.storms.options import BadOption, StormOptions, options_of
+from kreplica.testing.storms.outcome import Outcome, run_storm
+from kreplica.testing.storms.sweep import Tally, keep_quiet, sweep
+
+FAILED = 1
+
+
+def _seeds(_: click.Context, __: click.Parameter, text: str | None) -> Iterable[int] | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+)(?:-(\d*))?", text)
+    if match is None:
+        raise click.BadParameter(f"{text!r}: 7, 1-200 or 1- (with --minutes) is expected")
+    first = int(match[1])
+    if match[2] == "":
+        return count(first)
+    last = int(match[2] or first)
+    if last < first:
+        raise click.BadParameter(f"{text!r}: {last} comes before {first}")
+    return range(first, last + 1)
+
+
+def _numbers(_: click.Context, __: click.Parameter, text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(number) for number in text.split(",") if number]
+    except ValueError:
+        raise click.BadParameter(f"{text!r}: numbers of faults are expected, as in 3,7,12") from None
+
+
+def _options(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    for text in texts:
+        if "=" not in text:
+            raise click.BadParameter(f"{text!r}: name=value is expected")
+    chosen = dict(text.split("=", 1) for text in texts)
+    try:
+        options_of(0, chosen)
+    except BadOption as error:
+        raise click.BadParameter(str(error)) from None
+    return chosen
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--seed", type=click.IntRange(min=0), help="Run one storm, and tell its story.")
+@click.option("--seeds", callback=_seeds, metavar="A-B", help="Run a storm for each of these; A- goes on for ever.")
+@click.option("--minutes", type=click.FloatRange(min=0), help="With --seeds: begin none after so many minutes.")
+@click.option("--jobs", type=click.IntRange(1, 256), default=1, help="Storms at once, each in a process.")
+@click.option("--option", "chosen", multiple=True, callback=_options, metavar="NAME=VALUE",
+              help=f"What is not left to the seed: {', '.join(StormOptions.__dataclass_fields__)}.")  # fmt: skip
+@click.option("--faults", "only", callback=_numbers, metavar="N,N,...", help="With --seed: only these of its faults.")
+@click.option("--minimize", "minimizes", is_flag=True, help="With --seed: leave out faults as long as it fails.")
+@click.option("--trace", type=click.File("w"), help="With --seed: write a line per event there; - is standard output.")
+def command(
+    seed: int | None,
+    seeds: Iterable[int] | None,
+    minutes: float | None,
+    jobs: int,
+    chosen: dict[str, str],
+    only: list[int] | None,
+    minimizes: bool,
+    trace: IO[str] | None,
+) -> None:
+    """Run whole clusters with faults on virtual time.
+
+    A storm is a cluster by the very code of a real one, under load, with faults of processes, machines, network, disks
+    and clocks that its seed chooses.  After each event it is checked that nothing committed is lost or differs; when
+    the faults are over, that everything comes back.  One seed gives one run, event by event.
+
+    \b
+    kreplica simulate --seed 7
+    kreplica simulate --seeds 1-1000 --jobs 2
+    kreplica simulate --seed 7 --minimize
+    kreplica simulate --seed 7 --faults 3,12 --trace seven.trace
+    """
+    if (seed is None) == (seeds is None):
+        raise click.UsageError("either --seed or --seeds is needed")
+    if seed is None and (only is not None or minimizes or trace is not None):
+        raise click.UsageError("--faults, --minimize and --trace go with --seed")
+    if isinstance(seeds, count) and minutes is None:
+        raise click.UsageError("seeds without an end need --minutes")
+    keep_quiet()
+    if seeds is not None:
+        _many(seeds, minutes, jobs, chosen)
+    else:
+        assert seed is not None
+        _one(seed, chosen, only, minimizes, trace)
+
+
+def _one(seed: int, chosen: dict[str, str], only: list[int] | None, minimizes: bool, trace: IO[str] | None) -> NoReturn:
+    write = None if trace is None else lambda line: print(line, file=trace)
+    outcome = run_storm(seed, options_of(seed, chosen), only, write)
+    if minimizes and not outcome.clean:
+        click.echo(f"seed {seed} fails with {len(outcome.plan)} faults: {outcome.failure}")
+        minimum = minimize(outcome, lambda tried: click.echo(_attempt(tried)))
+        click.echo(f"{minimum.runs} storms later:\n")
+        outcome = minimum.outcome
+    click.echo(describe(outcome, chosen), err=trace is sys.stdout)
+    sys.exit(0 if outcome.clean else FAILED)
+
+
+def _attempt(outcome: Outcome) -> str:
+    numbers = ",".join(str(fault.number) for fault in outcome.plan) or "none"
+    return f"  {'passes' if outcome.clean else 'fails '} with faults {numbers}"
+
+
+def _many(seeds: Iterable[int], minutes: float | None, jobs: int, chosen: dict[str, str]) -> NoReturn:
+    tally, began_s = Tally(), monotonic()
+    seconds_max = float("inf") if minutes is None else minutes * 60
+    with _interruptible(), Progress(seeds, seconds_max) as progress:
+        for outcome in sweep(seeds, jobs=jobs, chosen=chosen, seconds_max=seconds_max):
+            tally.add(outcome)
+            if not outcome.clean:
+                progress.say(describe_failure(outcome, chosen))
+            progress.update(tally)
+    click.echo(describe_tally(tally, monotonic() - began_s, jobs, chosen))
+    sys.exit(FAILED if tally.failures or not tally.storms else 0)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C end the sweep, not the account of it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)

@@ -1,0 +1,153 @@
+"""``kreplica verify``: load on any Kafka-compatible cluster, and whether all that clients were told holds together."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+from rich.console import Console
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.python.failure import Failure
+
+from kreplica.cli.diagnostics.verify_report import ProgressLine, describe
+from kreplica.runtime import real_runtime
+from kreplica.testing.verification.cluster_access import CouldNotRun
+from kreplica.testing.verification.options import ACKS_ALL, Address, VerificationOptions
+from kreplica.testing.verification.verdict import Verdict
+from kreplica.testing.verification.verification import Verification
+
+FAILED, COULD_NOT_RUN = 1, 2
+PORT_MAX = 65535
+WIDTH_WITHOUT_TERMINAL = 140
+
+
+def _addresses(_: click.Context, __: click.Parameter, text: str) -> list[Address]:
+    return [_address(part.strip()) for part in text.split(",") if part.strip()]
+
+
+def _address(text: str) -> Address:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) <= PORT_MAX:
+        raise click.BadParameter(f"{text!r}: HOST:PORT is expected, as in 127.0.0.1:9092")
+    return host, int(port)
+
+
+def _configs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    for text in texts:
+        if "=" not in text:
+            raise click.BadParameter(f"{text!r}: NAME=VALUE is expected, as in segment.bytes=1048576")
+    configs = dict(text.split("=", 1) for text in texts)
+    if not configs.get("max.message.bytes", "0").isdecimal():
+        raise click.BadParameter(f"max.message.bytes={configs['max.message.bytes']!r}: a number is expected")
+    return configs
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--bootstrap", required=True, callback=_addresses, metavar="HOST:PORT,...", help="Brokers to ask first.")
+@click.option("--seconds", type=click.FloatRange(min=1), default=30.0, help="How long to write.")
+@click.option("--settle-seconds", "settle_s", type=click.FloatRange(min=1), default=60.0,
+              help="How long to wait, after that, while nothing further is acknowledged or read.")  # fmt: skip
+@click.option("--acks", type=click.Choice(["all", "1"]), default="all", help="What producers ask for.")
+@click.option("--rate", "records_per_s", type=click.FloatRange(min=0, min_open=True), default=500.0,
+              help="Records a second, of all producers together.")  # fmt: skip
+@click.option(
+    "--batch", "batch_records", type=click.IntRange(1, 10_000), default=5, help="Records a batch, on average."
+)
+@click.option("--value-size", "value_size_max", type=click.IntRange(0, 1 << 20), default=200,
+              help="Bytes of the largest value.")  # fmt: skip
+@click.option("--producers", type=click.IntRange(1, 100), default=1, help="Of each partition.")
+@click.option("--partitions", type=click.IntRange(1, 1000), default=3, help="Of the topic.")
+@click.option("--replication-factor", type=click.IntRange(min=1),
+              help="Of the topic.  [default: 3, or as many as there are brokers]")  # fmt: skip
+@click.option("--min-insync-replicas", "min_in_sync", type=click.IntRange(min=1),
+              help="Of the topic.  [default: one less than replicas]")  # fmt: skip
+@click.option("--config", "configs", multiple=True, callback=_configs, metavar="NAME=VALUE",
+              help="Another setting of the topic.")  # fmt: skip
+@click.option("--topic", default="", show_default=False,
+              help="A name that no topic has.  [default: kreplica-verify- and something random]")  # fmt: skip
+@click.option("--keep", is_flag=True, help="Leave the topic there.")
+@click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON on standard output.")
+def command(bootstrap: list[Address], acks: str, as_json: bool, **chosen: Any) -> None:
+    """Load any Kafka-compatible cluster, and report what it did wrong.
+
+    Idempotent producers write to a topic of its own, readers follow and others come late, while you do to the brokers
+    whatever they are to survive.  At the end all must be acknowledged and read; then everything that clients were told
+    is compared: nothing lost, nothing twice, nothing changed, all in order.
+
+    The exit status is 0 where all is well, 1 where something is wrong, 2 where nothing could be said.  An interrupt
+    ends the writing, and a second one the run.
+
+    \b
+    kreplica verify --bootstrap 127.0.0.1:9092
+    kreplica verify --bootstrap kafka-1:9092,kafka-2:9092 --seconds 600 --rate 2000
+    kreplica verify --bootstrap 127.0.0.1:9092 --acks 1 --json
+    """
+    options = VerificationOptions(bootstrap, acks=ACKS_ALL if acks == "all" else int(acks), **chosen)
+    if options.batch_size_max > options.message_size_max:
+        raise click.UsageError(
+            f"batches of up to {options.batch_size_max:,} bytes are more than the topic takes, "
+            f"{options.message_size_max:,}: choose a lower --batch or --value-size, or --config max.message.bytes=..."
+        )
+    screen = Console(stderr=True)
+    try:
+        verdict = _run(options, screen)
+    except CouldNotRun as error:
+        screen.print(f"kreplica verify: {error}", markup=False, highlight=False, soft_wrap=True)
+        raise SystemExit(COULD_NOT_RUN) from None
+    if as_json:
+        click.echo(json.dumps(verdict.as_json(), indent=2))
+    else:
+        out = Console()
+        describe(verdict, out if out.is_terminal else Console(width=WIDTH_WITHOUT_TERMINAL))
+    _end(verdict)
+
+
+def _end(verdict: Verdict) -> NoReturn:
+    raise SystemExit(0 if verdict.clean else FAILED)
+
+
+def _run(options: VerificationOptions, screen: Console) -> Verdict:
+    """Run the process's reactor until the verification ends, and give or raise what it ends with."""
+    from twisted.internet import reactor as global_reactor
+
+    reactor: Any = global_reactor
+    outcome: list[Verdict | Failure] = []
+
+    def start() -> None:
+        running = Deferred.fromCoroutine(verification.run())
+        _on_interrupts(lambda: reactor.callFromThread(verification.stop_early),
+                       lambda: reactor.callFromThread(running.cancel))  # fmt: skip
+        running.addBoth(outcome.append)
+        running.addBoth(lambda _: reactor.stop())
+
+    with ProgressLine(screen) as line:
+        verification = Verification(real_runtime(reactor), options, line.show)
+        reactor.callWhenRunning(start)
+        reactor.run()
+    if not outcome:
+        raise CouldNotRun("ended before there was an outcome; the topic may still be there")
+    result = outcome[0]
+    if isinstance(result, Failure):
+        if result.check(CancelledError):
+            raise CouldNotRun("interrupted before there was an outcome")
+        result.raiseException()
+    assert isinstance(result, Verdict)
+    return result
+
+
+def _on_interrupts(*acts: Callable[[], object]) -> None:
+    """Do the first at the first interrupt, and so on; one more ends the process."""
+    waiting = iter(acts)
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        act = next(waiting, None)
+        if act is None:
+            signal.default_int_handler(number, frame)
+        else:
+            act()
+
+    signal.signal(signal.SIGINT, interrupted)

@@ -1,0 +1,346 @@
+"""Asks the REST admin API: documents, lists page by page, writes, and streams of events.
+
+A client belongs to one run of a reactor.  Whatever it raises is a sentence for people.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar, cast
+from urllib.parse import urlencode
+
+import treq
+from OpenSSL import SSL
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.error import ConnectError, ConnectingCancelledError, DNSLookupError, TimeoutError
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.ssl import Certificate, trustRootFromCertificates
+from twisted.python.failure import Failure
+from twisted.web.client import (
+    Agent,
+    BrowserLikePolicyForHTTPS,
+    HTTPConnectionPool,
+    RequestTransmissionFailed,
+    ResponseDone,
+    ResponseFailed,
+    ResponseNeverReceived,
+)
+from twisted.web.http import PotentialDataLoss
+
+from kreplica.cli.http.server_events import EventParser, EventTooLong, ReceivedEvent
+from kreplica.errors import KreplicaError
+
+T = TypeVar("T")
+
+Document: TypeAlias = dict[str, Any]
+
+ANSWER_TIME_S_MAX = 60.0
+CONNECT_TIME_S_MAX = 10.0
+SILENCE_S_MAX = 60.0
+"""A stream sends at least a comment every 15 seconds."""
+
+ANSWER_SIZE_MAX = 256 * 1024 * 1024
+EVENTS_WAITING_MAX = 1000
+
+_END = b"-----END CERTIFICATE-----"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where the admin API is, and what opens it.
+
+    :param url: ``http://host:port`` or ``https://...``, without a slash at its end.
+    :param token: the bearer token; None where none is needed.
+    :param ca_file: certificates (PEM) to trust instead of the system's.
+    """
+
+    url: str
+    token: str | None = None
+    ca_file: Path | None = None
+
+
+class Unreachable(KreplicaError):
+    """Nobody answered, or somebody else."""
+
+
+class Refused(KreplicaError):
+    """The server answered with a problem.
+
+    :ivar problem: its document (RFC 9457).
+    """
+
+    def __init__(self, status: int, problem: Document) -> None:
+        super().__init__(str(problem.get("detail") or problem.get("title") or f"status {status}"))
+        self.status = status
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """:param document: None where the answer had no body.
+
+    :param etag: for ``if_match`` of a later write, without quotes.
+    """
+
+    document: Any
+    etag: str | None
+
+
+class RestClient:
+    """:param reactor: whose run it lives in."""
+
+    def __init__(self, server: Server, reactor: Any) -> None:
+        self.reactor = reactor
+        self._server = server
+        # No connection is used again: while a person is asked a question, nobody would see that it was closed.
+        pool = HTTPConnectionPool(reactor, persistent=False)
+        agent = Agent(reactor, _https_policy(server.ca_file), connectTimeout=CONNECT_TIME_S_MAX, pool=pool)
+        self._http = treq.client.HTTPClient(agent)
+
+    async def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+        """The document of a path.
+
+        :param query: members that are None are left out.
+        :raise Unreachable: no answer of an admin API.
+        :raise Refused: a problem.
+        """
+        return (await self.send("GET", path, query=query)).document
+
+    async def pages(self, path: str, member: str, query: Mapping[str, Any] | None = None) -> Document:
+        """A list to its end: the first page's document, with the entries of all pages in ``member``.
+
+        :raise Unreachable: as ``get``; so ``Refused``.
+        """
+        document = cast(Document, await self.get(path, query))
+        after = document.get("next")
+        while after is not None:
+            page = await self.get(path, {**(query or {}), "after": after})
+            document[member] += page[member]
+            after = page.get("next")
+        if "next" in document:
+            document["next"] = None
+        return document
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        if_match: str | None = None,
+    ) -> Reply:
+        """One request and its whole answer.
+
+        :param if_match: the ETag that must still hold, without quotes.
+        :raise Unreachable: as ``get``; so ``Refused``.
+        """
+        headers = self._headers("application/json")
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if if_match is not None:
+            headers["If-Match"] = f'"{if_match}"'
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            asking = Deferred.fromCoroutine(self._exchange(method, self._url(path, query), headers, data))
+            response, content = await _within(self.reactor, ANSWER_TIME_S_MAX, asking)
+        except CancelledError:
+            raise
+        except Exception as error:
+            raise self._unreachable(error) from error
+        document = self._document(response, content)
+        if response.code >= 400:
+            raise Refused(response.code, document)
+        etag = response.headers.getRawHeaders("etag", [None])[0]
+        return Reply(document, None if etag is None else etag.removeprefix("W/").strip('"'))
+
+    async def events(
+        self, path: str, query: Mapping[str, Any] | None = None, last_event_id: str | None = None
+    ) -> AsyncGenerator[ReceivedEvent, None]:
+        """A stream's events until the server ends it; a stream that is silent for too long has failed.
+
+        :param last_event_id: what was had last: the server goes on after it.
+        :raise Unreachable: as ``get``, also where the connection is lost; so ``Refused``.
+        """
+        headers = self._headers("text/event-stream")
+        if last_event_id is not None:
+            headers["Last-Event-ID"] = last_event_id
+        try:
+            asking = self._http.get(self._url(path, query), headers=headers, unbuffered=True)
+            response = await _within(self.reactor, ANSWER_TIME_S_MAX, asking)
+            if response.code != 200:
+                raise Refused(response.code, self._document(response, await _content(response)))
+            body = _EventBody(self.reactor)
+            response.deliverBody(body)
+            async with aclosing(body.events()) as events:
+                async for event in events:
+                    yield event
+        except (CancelledError, KreplicaError):
+            raise
+        except Exception as error:
+            raise self._unreachable(error) from error
+
+    def _headers(self, accept: str) -> dict[str, str]:
+        headers = {"Accept": accept, "User-Agent": "kreplica"}
+        if self._server.token is not None:
+            headers["Authorization"] = f"Bearer {self._server.token}"
+        return headers
+
+    def _url(self, path: str, query: Mapping[str, Any] | None) -> str:
+        given = {name: _query_text(value) for name, value in (query or {}).items() if value is not None}
+        return f"{self._server.url}{path}{'?' if given else ''}{urlencode(given)}"
+
+    async def _exchange(
+        self, method: str, url: str, headers: Mapping[str, str], data: bytes | None
+    ) -> tuple[Any, bytes]:
+        response = await self._http.request(method, url, headers=headers, data=data, unbuffered=True)
+        return response, await _content(response)
+
+    def _document(self, response: Any, content: bytes) -> Any:
+        if not content and response.code < 400:
+            return None
+        kind = (response.headers.getRawHeaders("content-type", [""])[0]).partition(";")[0].strip()
+        try:
+            if kind not in ("application/json", "application/problem+json"):
+                raise ValueError(kind)
+            return json.loads(content)
+        except ValueError:
+            raise Unreachable(
+                f"{self._server.url} answered with status {response.code} and {kind or 'no content type'}, "
+                "which kreplica's admin API does not: is it the address of another server?"
+            ) from None
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        return Unreachable(
+            f"no answer from {self._server.url}: {_why(error)}.  Is a broker's admin API there?  "
+            "Name it with --admin URL or KREPLICA_ADMIN"
+        )
+
+
+class _EventBody(Protocol):
+    """Hands over events one by one; the connection is paused while many wait, and given up when it is silent."""
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+        self._parser = EventParser()
+        self._events: deque[ReceivedEvent] = deque()
+        self._ended: Failure | None = None
+        self._waiting: Deferred[None] | None = None
+
+    async def events(self) -> AsyncGenerator[ReceivedEvent, None]:
+        try:
+            while True:
+                while self._events:
+                    yield self._events.popleft()
+                if self._ended is not None:
+                    if not self._ended.check(ResponseDone, PotentialDataLoss):
+                        self._ended.raiseException()
+                    return
+                self._waiting = waiting = Deferred[None]()
+                self.transport.resumeProducing()  # type: ignore[union-attr]
+                await _within(self._reactor, SILENCE_S_MAX, waiting)
+        finally:
+            self._waiting = None
+            self._close()
+
+    def dataReceived(self, data: bytes) -> None:
+        try:
+            self._events.extend(self._parser.feed(data))
+        except EventTooLong:
+            self._ended = Failure()
+        if len(self._events) > EVENTS_WAITING_MAX:
+            self.transport.pauseProducing()  # type: ignore[union-attr]
+        self._wake()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self._ended = self._ended or reason
+        self._wake()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.callback(None)
+
+    def _close(self) -> None:
+        if self._ended is None and self.transport is not None:
+            self.transport.loseConnection()
+
+
+async def _within(reactor: Any, seconds: float, waiting: Deferred[T]) -> T:
+    """What a Deferred comes to, if it does in time.
+
+    :raise CancelledError: whoever waits was cancelled, which the agent would call a failed request.
+    """
+    is_late = False
+
+    def give_up() -> None:
+        nonlocal is_late
+        is_late = True
+        waiting.cancel()
+
+    timer = reactor.callLater(seconds, give_up)
+    try:
+        return await waiting
+    except Exception as error:
+        if is_late:
+            raise TimeoutError from error
+        if isinstance(_cause(error), CancelledError):
+            raise CancelledError from error
+        raise
+    finally:
+        if timer.active():
+            timer.cancel()
+
+
+async def _content(response: Any) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+
+    def take(piece: bytes) -> None:
+        nonlocal size
+        size += len(piece)
+        if size > ANSWER_SIZE_MAX:
+            raise Unreachable(f"an answer of more than {ANSWER_SIZE_MAX:,} bytes")
+        pieces.append(piece)
+
+    await treq.collect(response, take)
+    return b"".join(pieces)
+
+
+def _query_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _https_policy(ca_file: Path | None) -> BrowserLikePolicyForHTTPS:
+    if ca_file is None:
+        return BrowserLikePolicyForHTTPS()
+    parts = ca_file.read_bytes().split(_END)[:-1]
+    return BrowserLikePolicyForHTTPS(trustRootFromCertificates([Certificate.loadPEM(part + _END) for part in parts]))
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Without the wrappers of Twisted."""
+    while isinstance(error, ResponseFailed | ResponseNeverReceived | RequestTransmissionFailed) and error.reasons:
+        error = error.reasons[-1].value
+    return error
+
+
+def _why(failed: Exception) -> str:
+    """What hindered it."""
+    error = _cause(failed)
+    if isinstance(error, SSL.Error):
+        what = error.args[0][-1][-1] if error.args and error.args[0] else "the other side does not speak TLS"
+        return f"{what} (--ca-file names the certificates that are trusted)"
+    if isinstance(error, DNSLookupError):
+        return "its name is not known"
+    if isinstance(error, ConnectingCancelledError | TimeoutError):
+        return "it took too long"
+    if isinstance(error, ConnectError) and error.osError:
+        return os.strerror(error.osError)
+    return str(error).strip().rstrip(".") or type(error).__name__

@@ -1,0 +1,136 @@
+"""Charts of an audit as inline SVG: what they show stands in tables too, so each is a picture and a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from kreplica.cli.terminal.screen import bytes_text
+from kreplica.spark.pipelines.audit.replica_findings import Comparison, Coverage, Difference, Kind
+from kreplica.spark.pipelines.audit.report import OfBroker
+
+WIDTH = 1000
+PLOT_START, PLOT_END = 230, 800
+PLOT = PLOT_END - PLOT_START
+ROW = 30
+LANE = 7
+
+STRIPS_MAX = 40
+MARKS_MAX = 400
+"""Of one strip; nobody could tell more of them apart."""
+
+SHAPES = {
+    Kind.DAMAGED: "M-5-5L5 5M5-5L-5 5",
+    Kind.MISSING: "M-5-5H5V5H-5Z",
+    Kind.DIFFERENT: "M0-6L6 0L0 6L-6 0Z",
+    Kind.EPOCHS: "M0-6L6 5H-6Z",
+}
+"""Differences are told apart by their shapes; all have one colour."""
+
+WORDS = {
+    Kind.DAMAGED: "damaged: a checksum that is wrong, or no batch at all",
+    Kind.MISSING: "missing: others have a batch there",
+    Kind.DIFFERENT: "different: others have another batch there",
+    Kind.EPOCHS: "epochs: a list of leader epochs that contradicts the batches",
+}
+
+
+def bytes_chart(brokers: Sequence[OfBroker]) -> str:
+    """How much of each broker was read."""
+    most = max((each.size_bytes for each in brokers), default=0) or 1
+    rows = []
+    for at, each in enumerate(brokers):
+        y = at * ROW
+        size = PLOT * each.size_bytes / most
+        rows.append(
+            _label(y, f"broker {each.broker}")
+            + f'<rect class="lane" x="{PLOT_START}" y="{y + 8}" width="{PLOT}" height="14" rx="3"/>'
+            + f'<rect class="read" x="{PLOT_START}" y="{y + 8}" width="{size:.1f}" height="14" rx="3"/>'
+            + _note(y, f"{bytes_text(each.size_bytes)}, {each.batches:,} batches")
+        )
+    said = "; ".join(f"broker {each.broker} {bytes_text(each.size_bytes)}" for each in brokers)
+    return _svg(len(brokers) * ROW, f"Bytes that were read of each broker: {said}", rows)
+
+
+def differences_chart(partitions: Iterable[Comparison]) -> str:
+    """Where along the offsets differences are, a strip for each replica that has some."""
+    strips = [
+        (each, broker, own) for each in partitions for broker, own in sorted(_by_broker(each.differences).items())
+    ]
+    rows = []
+    for at, (each, broker, own) in enumerate(strips[:STRIPS_MAX]):
+        y = at * ROW
+        places = dict.fromkeys((difference.kind, round(_place(each, difference.base_offset))) for difference in own)
+        marks = "".join(
+            f'<path class="mark" d="{SHAPES[kind]}" transform="translate({x} {y + 15})">'
+            f"<title>{kind.value}</title></path>"
+            for kind, x in list(places)[:MARKS_MAX]
+        )
+        rows.append(
+            _label(y, f"{each.topic}-{each.partition}, broker {broker}")
+            + f'<rect class="lane" x="{PLOT_START}" y="{y + 11}" width="{PLOT}" height="8" rx="3"/>'
+            + marks
+            + _note(y, f"{len(own):,} in {each.start:,}–{each.high_watermark:,}")
+        )
+    said = "; ".join(f"{each.topic}-{each.partition} on broker {broker} has {len(own)}" for each, broker, own in strips)
+    return _svg(len(rows) * ROW, f"Differences along the offsets: {said}", rows)
+
+
+def coverage_chart(partitions: Sequence[Comparison]) -> str:
+    """Up to where each replica was compared: in each partition's strip a line for each broker."""
+    rows = []
+    y = 0
+    for each in partitions[:STRIPS_MAX]:
+        height = max(ROW, 14 + len(each.coverages) * (LANE + 3))
+        middle = y + (height - ROW) // 2
+        first = y + (height - len(each.coverages) * (LANE + 3) + 3) // 2
+        lanes = "".join(_lane(each, own, first + at * (LANE + 3)) for at, own in enumerate(each.coverages))
+        told = f"{each.start:,}–{each.high_watermark:,}" if each.high_watermark > each.start else "empty"
+        rows.append(_label(middle, f"{each.topic}-{each.partition}") + lanes + _note(middle, told))
+        y += height
+    short = [f"{each.topic}-{each.partition}" for each in partitions if any(own.is_short for own in each.coverages)]
+    said = f"replicas of {', '.join(short)} end before others" if short else "no replica ends before the others"
+    return _svg(y, f"What was compared of each replica: {said}", rows)
+
+
+def shape(kind: Kind) -> str:
+    """A mark, for the legend."""
+    return f'<svg class="shape" viewBox="-8 -8 16 16" aria-hidden="true"><path class="mark" d="{SHAPES[kind]}"/></svg>'
+
+
+def _lane(partition: Comparison, own: Coverage, y: int) -> str:
+    start, end = _place(partition, own.start), _place(partition, own.end)
+    style = "short" if own.is_short else "read"
+    told = f"broker {own.broker}: {own.start:,} to {own.end:,}"
+    return (
+        f'<g><title>{told}</title><rect class="lane" x="{PLOT_START}" y="{y}" width="{PLOT}" height="{LANE}"/>'
+        f'<rect class="{style}" x="{start:.1f}" y="{y}" width="{max(0.0, end - start):.1f}" height="{LANE}"/></g>'
+    )
+
+
+def _place(partition: Comparison, offset: int) -> float:
+    span = max(1, partition.high_watermark - partition.start)
+    return PLOT_START + PLOT * min(1.0, max(0.0, (offset - partition.start) / span))
+
+
+def _by_broker(differences: Iterable[Difference]) -> dict[int, list[Difference]]:
+    found: dict[int, list[Difference]] = {}
+    for each in differences:
+        found.setdefault(each.broker, []).append(each)
+    return found
+
+
+def _label(y: int, text: str) -> str:
+    shown = text if len(text) <= 32 else f"{text[:14]}…{text[-17:]}"
+    return f'<text x="{PLOT_START - 14}" y="{y + 19}" text-anchor="end">{escape(shown)}</text>'
+
+
+def _note(y: int, text: str) -> str:
+    return f'<text class="note" x="{PLOT_END + 14}" y="{y + 19}">{escape(text)}</text>'
+
+
+def _svg(height: int, said: str, rows: Sequence[str]) -> str:
+    return (
+        f'<svg class="plot" viewBox="0 0 {WIDTH} {max(height, 1)}" role="img" aria-label="{escape(said)}">'
+        f"{''.join(rows)}</svg>"
+    )

@@ -1,0 +1,120 @@
+"""``kreplica pipeline archive``: topics to Parquet files; also a module for ``spark-submit``."""
+
+from __future__ import annotations
+
+import click
+
+from kreplica.cli.pipelines.pipeline_session import (
+    kafka_options,
+    print_json,
+    progress_shown,
+    spark_choice,
+    spark_for,
+    spark_options,
+)
+from kreplica.cli.records.data_access import accounted, bootstrap_option
+from kreplica.cli.terminal.screen import Screen, bytes_text, counted, seconds_text
+from kreplica.spark.pipelines.archive.archive import (
+    BATCH_RECORDS_MAX,
+    FOLLOW_EVERY,
+    ArchiveOptions,
+    ArchiveReport,
+    archive,
+)
+from kreplica.spark.pipelines.archive.layout import VALUES
+
+CODECS = ("zstd", "snappy", "gzip", "lz4_raw", "uncompressed")
+
+
+@click.command
+@click.argument("path")
+@bootstrap_option()
+@click.option("--topics", metavar="NAME,...", help="Topics to archive.")
+@click.option("--pattern", metavar="REGEX", help="All topics whose whole name matches (Python's), also later ones.")
+@click.option("--follow", is_flag=True, help="Go on for ever; otherwise what is there now is archived.")
+@click.option("--every", metavar="TIME", default=FOLLOW_EVERY, show_default=True,
+              help="With --follow, write so often, as Spark writes times.")  # fmt: skip
+@click.option("--read-uncommitted", is_flag=True, help="Also records of transactions that are open, or were aborted.")
+@click.option("--values", type=click.Choice(VALUES), default=VALUES[0], show_default=True,
+              help="json: parse values into a column json too, whose fields may change over time.")  # fmt: skip
+@click.option("--codec", type=click.Choice(CODECS), default=CODECS[0], show_default=True, help="Of the Parquet files.")
+@click.option("--batch-records", type=click.IntRange(min=1), default=BATCH_RECORDS_MAX, show_default=True,
+              help="Of one batch at most: what a run that was killed does again.")  # fmt: skip
+@click.option("--adopt", is_flag=True, help="Go on with an archive of another cluster or of other topics.")
+@click.option("--allow-data-loss", is_flag=True, help="Skip what the cluster deletes before it is archived.")
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
+              help="An option of the source, as kafka.fetch.max.bytes=...; more than one may be.")  # fmt: skip
+@spark_options
+def command(
+    path: str,
+    bootstrap: str,
+    topics: str | None,
+    pattern: str | None,
+    follow: bool,
+    every: str,
+    read_uncommitted: bool,
+    values: str,
+    codec: str,
+    batch_records: int,
+    adopt: bool,
+    allow_data_loss: bool,
+    options: tuple[str, ...],
+    master: str | None,
+    conf: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Archive topics in a folder of Parquet files, each record once.
+
+    PATH is a folder, on a cluster one that all its machines share, or what Spark reaches by a scheme: hdfs://...,
+    s3a://....  Started again with the same PATH it goes on where it ended, however that was; nothing is there twice.
+
+    \b
+    kreplica pipeline archive --topics orders,payments /data/archive
+    kreplica pipeline archive --pattern 'orders-.*' --follow --every '5 minutes' --values json /data/orders
+    """
+    names = tuple(name.strip() for name in (topics or "").split(",") if name.strip())
+    if bool(names) == bool(pattern):
+        raise click.UsageError("give --topics or --pattern, one of the two")
+    wanted = ArchiveOptions(
+        bootstrap=bootstrap,
+        topics=names,
+        pattern=pattern or None,
+        read_committed=not read_uncommitted,
+        values=values,
+        codec=codec,
+        batch_records_max=batch_records,
+        follow_every=every if follow else None,
+        adopt=adopt,
+        allow_data_loss=allow_data_loss,
+        kafka=kafka_options(options),
+    )
+    choice = spark_choice(master, conf)
+    goes_on = "started again, it goes on behind the last whole batch"
+    with (
+        accounted(lambda: goes_on),
+        spark_for("kreplica pipeline archive", choice) as spark,
+        progress_shown() as report,
+    ):
+        done = archive(spark, path, wanted, report)
+    if as_json:
+        print_json(done)
+    else:
+        _show(Screen(), done)
+
+
+def _show(screen: Screen, done: ArchiveReport) -> None:
+    rows = [(each.topic, each.partitions, each.records, each.lag) for each in done.topics]
+    screen.table(("topic", "partitions", "records", "lag"), rows, nothing="No topic has a record.")
+    if done.first_batch is None:
+        screen.line(f"{done.path}: nothing was new, lag {done.lag:,}")
+        return
+    rate = done.records / max(done.seconds, 1e-3)
+    screen.line(
+        f"{done.path}: {counted(done.records, 'record')} in {counted(done.batches, 'batch', 'batches')} from"
+        f" {done.first_batch} on, {counted(done.files, 'file')}, {bytes_text(done.size_bytes)},"
+        f" {seconds_text(done.seconds)}, {rate:,.0f} records/s, lag {done.lag:,}"
+    )
+
+
+if __name__ == "__main__":
+    command()

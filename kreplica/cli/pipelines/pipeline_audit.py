@@ -1,0 +1,156 @@
+"""``kreplica pipeline audit``: proof that the replicas of a cluster agree, or where they do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kreplica.cli.http.session import Failed
+from kreplica.cli.pipelines.pipeline_session import print_json, progress_shown, spark_choice, spark_for, spark_options
+from kreplica.cli.records.data_access import accounted, brokers_option
+from kreplica.cli.terminal.screen import Screen, bad, bytes_text, counted, seconds_text
+
+if TYPE_CHECKING:
+    from kreplica.spark.pipelines.audit.report import AuditReport
+
+ROWS_SHOWN = 50
+NOTES_SHOWN = 20
+
+
+def _directories(
+    _: click.Context, __: click.Parameter, texts: tuple[str, ...]
+) -> tuple[tuple[str, ...], dict[int, tuple[str, ...]]]:
+    """``/a,/b`` and ``1=/a,/b``."""
+    named: list[str] = []
+    of_brokers: dict[int, tuple[str, ...]] = {}
+    for text in texts:
+        broker, sign, paths = text.partition("=")
+        is_of_broker = bool(sign) and broker.strip().isdecimal()
+        found = [each.strip().rstrip("/") or "/" for each in (paths if is_of_broker else text).split(",")]
+        if "/" in found or not all(found):
+            raise click.BadParameter(f"{text!r}: DIRECTORY,... or BROKER=DIRECTORY,... is expected")
+        if is_of_broker:
+            of_brokers[int(broker)] = (*of_brokers.get(int(broker), ()), *found)
+        else:
+            named += found
+    return tuple(named), of_brokers
+
+
+@click.command
+@click.argument("topics", nargs=-1)
+@click.option("--log-dirs", multiple=True, metavar="[BROKER=]DIR,...", callback=_directories,
+              help="Log directories, of all brokers; whose they are they say themselves, or BROKER= does.")  # fmt: skip
+@brokers_option(purpose="Brokers to ask who should have what, and what is committed.", envvar="KREPLICA_BOOTSTRAP",
+                show_envvar=True)  # fmt: skip
+@click.option("--via-brokers", is_flag=True, help="Read each replica from its broker instead of from files.")
+@click.option("--compacted", metavar="TOPIC,...", default="",
+              help="Topics that are compacted, where neither the cluster nor its directories say so.")  # fmt: skip
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page for a browser there.")
+@click.option("--resume", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Keep there what is done: started again with it, an interrupted audit goes on.")  # fmt: skip
+@spark_options
+def command(
+    topics: tuple[str, ...],
+    log_dirs: tuple[tuple[str, ...], dict[int, tuple[str, ...]]],
+    bootstrap: str | None,
+    via_brokers: bool,
+    compacted: str,
+    html: Path | None,
+    resume: Path | None,
+    as_json: bool,
+    conf: tuple[str, ...],
+    master: str | None,
+) -> None:
+    """Prove that all replicas agree below the high watermark: checksums, offsets, leader epochs.
+
+    Of TOPICS, or of all topics, also the internal ones.  Brokers may run meanwhile.  Exit status 0: all agree; 1: some
+    do not, or nothing could be compared.
+
+    \b
+    kreplica pipeline audit --log-dirs /data/1/a,/data/1/b --log-dirs /data/2
+    kreplica pipeline audit --log-dirs 1=/srv/1 --log-dirs 2=/srv/2 --bootstrap kafka-1:9092 --html audit.html
+    kreplica pipeline audit --via-brokers --bootstrap kafka-1:9092 orders payments
+    """
+    named, of_brokers = log_dirs
+    if via_brokers and (named or of_brokers):
+        raise click.UsageError("--via-brokers reads no files: without --log-dirs")
+    if via_brokers and bootstrap is None:
+        raise click.UsageError("--via-brokers needs --bootstrap")
+    if not (via_brokers or named or of_brokers):
+        raise click.UsageError("--log-dirs says where the replicas are, or --via-brokers that brokers send them")
+    kept = f"what is done is in {resume}" if resume is not None else "nothing of it is kept (--resume)"
+    with (
+        accounted(lambda: kept),
+        spark_for("kreplica pipeline audit", spark_choice(master, conf)) as spark,
+        progress_shown() as progress,
+    ):
+        from kreplica.spark.pipelines.audit.audit import AuditOptions, audit
+
+        options = AuditOptions(
+            log_dirs=named,
+            log_dirs_of=of_brokers,
+            bootstrap=bootstrap,
+            via_brokers=via_brokers,
+            topics=frozenset(topics),
+            compacted=frozenset(filter(None, (each.strip() for each in compacted.split(",")))),
+            resume=resume,
+        )
+        report = audit(spark, options, progress)
+    if html is not None:
+        _write_page(report, html)
+    if as_json:
+        print_json(report.as_document())
+    else:
+        _describe(report, Screen())
+        if html is not None:
+            click.echo(f"page: {html}")
+    if not report.agrees:
+        raise SystemExit(1)
+
+
+def _write_page(report: AuditReport, path: Path) -> None:
+    from kreplica.cli.pipelines.audit_page import audit_page
+
+    try:
+        path.write_text(audit_page(report))
+    except OSError as error:
+        raise Failed(f"{path} cannot be written: {error}") from error
+
+
+def _describe(report: AuditReport, screen: Screen) -> None:
+    screen.table(
+        ("TOPIC", "PARTITION", "OFFSET", "BROKER", "WHAT", "DETAIL"),
+        [
+            (each.topic, each.partition, each.base_offset, each.broker, bad(each.kind.value), each.detail)
+            for each in report.differences[:ROWS_SHOWN]
+        ],
+        nothing="No differences.",
+        prose=("DETAIL",),
+    )
+    if report.difference_count > ROWS_SHOWN:
+        screen.line(f"... and {report.difference_count - ROWS_SHOWN:,} more (--json and --html have them)")
+    screen.line()
+    screen.table(
+        ("BROKER", "REPLICAS", "BATCHES", "READ", "BEHIND OTHERS", "DIFFERENCES"),
+        [
+            (each.broker, each.replicas, each.batches, bytes_text(each.size_bytes), each.short, each.differences)
+            for each in report.by_broker()
+        ],
+        nothing="No broker's replica was read.",
+    )
+    for note in report.notes[:NOTES_SHOWN]:
+        screen.line(f"note: {note}")
+    if len(report.notes) > NOTES_SHOWN:
+        screen.line(f"... and {len(report.notes) - NOTES_SHOWN:,} more notes")
+    if report.taken_over:
+        screen.line(f"{counted(report.taken_over, 'partition')} as the run before found them")
+    rate = report.read_bytes / max(report.seconds, 1e-3) / 1e9
+    took = f"{bytes_text(report.read_bytes)} in {seconds_text(report.seconds)}, {rate:.2f} GB/s"
+    screen.line(f"{counted(report.batches, 'batch', 'batches')}, {took}")
+    screen.line(report.verdict, "bold green" if report.agrees else "bold red")
+
+
+if __name__ == "__main__":
+    command()

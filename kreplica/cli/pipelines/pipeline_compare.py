@@ -1,0 +1,102 @@
+"""``kreplica pipeline compare``: an archive against topics; also a module for ``spark-submit``."""
+
+from __future__ import annotations
+
+import click
+
+from kreplica.cli.pipelines.pipeline_session import (
+    kafka_options,
+    pairs,
+    print_json,
+    progress_shown,
+    spark_choice,
+    spark_for,
+    spark_options,
+)
+from kreplica.cli.records.data_access import accounted, bootstrap_option
+from kreplica.cli.terminal.screen import Screen, bad, counted, seconds_text
+from kreplica.spark.pipelines.compare.compare import SHOWN_MAX, CompareOptions, CompareReport, compare
+from kreplica.spark.pipelines.compare.findings import Kind
+
+FILES_SHOWN_MAX = 10
+
+
+@click.command
+@click.argument("path")
+@bootstrap_option()
+@click.option("--topics", metavar="NAME,...", help="Topics of the archive; all of them unless given.")
+@click.option("--as", "renamed", multiple=True, metavar="TOPIC=OTHER",
+              help="Compare an archive's topic with the one to which it was replayed; more may be.")  # fmt: skip
+@click.option("--show", "shown_max", type=click.IntRange(min=0), default=SHOWN_MAX, show_default=True,
+              help="Name so many differences; all are counted.")  # fmt: skip
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
+              help="An option of the source, as kafka.fetch.max.bytes=...; more than one may be.")  # fmt: skip
+@spark_options
+def command(
+    path: str,
+    bootstrap: str,
+    topics: str | None,
+    renamed: tuple[str, ...],
+    shown_max: int,
+    options: tuple[str, ...],
+    master: str | None,
+    conf: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Compare an archive with its topics: by offsets, or with --as by order and content.
+
+    Ends with 1 where something is missing, doubled, different, out of order or more.  What retention has deleted from
+    a topic is counted apart, and so is what was written since the archive's end.
+
+    \b
+    kreplica pipeline compare /data/archive
+    kreplica pipeline compare --as orders=orders-again /data/archive
+    """
+    wanted = CompareOptions(
+        bootstrap=bootstrap,
+        topics=tuple(name.strip() for name in (topics or "").split(",") if name.strip()),
+        others=pairs(renamed, "--as"),
+        shown_max=shown_max,
+        kafka=kafka_options(options),
+    )
+    choice = spark_choice(master, conf)
+    with (
+        accounted(lambda: "nothing is known yet"),
+        spark_for("kreplica pipeline compare", choice) as spark,
+        progress_shown() as report,
+    ):
+        done = compare(spark, path, wanted, report)
+    if as_json:
+        print_json(done)
+    else:
+        _show(Screen(), done)
+    if not done.is_equal:
+        raise SystemExit(1)
+
+
+def _show(screen: Screen, done: CompareReport) -> None:
+    rows = [
+        (each.topic, each.other, each.partition, each.records, each.deleted, *(bad(each.counts[kind],
+         when=each.counts[kind] > 0) for kind in Kind))
+        for each in done.partitions
+    ]  # fmt: skip
+    columns = ("topic", "compared with", "partition", "records", "deleted", *(kind.value for kind in Kind))
+    screen.table(columns, rows, nothing="The archive has no record.")
+    if done.differences:
+        screen.line()
+        named = [
+            (each.kind.value, each.topic, each.partition, each.archive_offset, each.topic_offset)
+            for each in done.differences
+        ]
+        screen.table(("difference", "topic", "partition", "offset in archive", "in topic"), named, nothing="")
+    for file in done.lost_files[:FILES_SHOWN_MAX]:
+        screen.line(f"{done.path}/{file} is not there")
+    lost = f", {counted(len(done.lost_files), 'file')} not there" if done.lost_files else ""
+    screen.line(
+        f"{done.path}: {counted(done.records, 'record')} compared, {counted(done.difference_count, 'difference')}{lost}"
+        f"; {done.deleted:,} deleted from topics, lag {done.lag:,}; {seconds_text(done.seconds)}"
+    )
+
+
+if __name__ == "__main__":
+    command()

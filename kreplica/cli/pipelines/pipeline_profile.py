@@ -1,0 +1,137 @@
+"""``kreplica pipeline profile``: what topics hold; also a module for ``spark-submit``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kreplica.cli.commands.plan_views import describe_preview
+from kreplica.cli.http.session import Session, admin_options, admin_session
+from kreplica.cli.pipelines.pipeline_session import (
+    kafka_options,
+    print_json,
+    progress_shown,
+    spark_choice,
+    spark_for,
+    spark_options,
+)
+from kreplica.cli.pipelines.profile_views import describe_profile
+from kreplica.cli.records.data_access import accounted, chosen_brokers, own_brokers_option
+from kreplica.cli.terminal.parameter_types import Size
+from kreplica.cli.terminal.screen import Screen
+
+if TYPE_CHECKING:
+    from kreplica.cli.http.rest import RestClient
+
+
+@click.command
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@own_brokers_option()
+@click.option("--log-dirs", metavar="DIR,...", help="Read the log directories of one broker instead of asking brokers.")
+@click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
+              help="The share of batches whose records are looked into; headers are read of all.")  # fmt: skip
+@click.option("--top", type=click.IntRange(min=0), default=10, show_default=True,
+              help="So many keys and producers of each topic.")  # fmt: skip
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
+              help="An option of the source, as startingTimestamp=...; more than one may be.")  # fmt: skip
+@click.option("--plan", "weighed", type=click.Choice(("bytes", "rate")),
+              help="Show the rebalance plan by which brokers hold the same bytes, or bytes a second.")  # fmt: skip
+@click.option("--submit", is_flag=True, help="Make that plan.")
+@click.option("--throttle", type=Size(), metavar="BYTES", help="Bytes a second that the plan's moves may take: 50MB.")
+@admin_options
+@spark_options
+def command(
+    topics: tuple[str, ...],
+    bootstrap: str | None,
+    log_dirs: str | None,
+    sample: float,
+    top: int,
+    options: tuple[str, ...],
+    weighed: str | None,
+    submit: bool,
+    throttle: int | None,
+    url: str,
+    token: str | None,
+    ca_file: Path | None,
+    master: str | None,
+    conf: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Measure what topics hold: sizes, rates, keys, codecs, producers; all topics unless some are named.
+
+    It only reads, up to the high watermarks of now.  Of a sample, records, bytes and codecs are still those of all
+    batches; keys and sizes of values are those of the sample.
+
+    With --plan the admin API is asked for a rebalance of these topics by what was measured; nothing is changed unless
+    --submit is given too.
+
+    \b
+    kreplica pipeline profile orders payments
+    kreplica pipeline profile --log-dirs /var/lib/kreplica/1 --sample 0.05 --json
+    kreplica pipeline profile --plan bytes --throttle 50MB --submit
+    """
+    if weighed is None and (submit or throttle is not None):
+        raise click.UsageError("--submit and --throttle are of a --plan")
+    if log_dirs is None:
+        source = {"kafka.bootstrap.servers": chosen_brokers("bootstrap", bootstrap, url, token, ca_file)}
+    else:
+        source = {"kreplica.source": "segments", "kreplica.log.dirs": log_dirs}
+    given = {**kafka_options(options), **source, **_chosen(topics)}
+    choice = spark_choice(master, conf)
+    with (
+        accounted(lambda: "a profile only reads"),
+        spark_for("kreplica pipeline profile", choice) as spark,
+        progress_shown() as report,
+    ):
+        from kreplica.spark.pipelines.profile.profile import profile
+
+        found = profile(spark, given, sample=sample, top=top, report=report)
+    if not as_json:
+        describe_profile(Screen(), found)
+    plan: dict[str, Any] | None = None
+    try:
+        if weighed is not None:
+            from kreplica.spark.pipelines.profile.rebalance_plan import rebalance_request
+
+            request = rebalance_request(found, weighed)
+            request |= {} if throttle is None else {"throttle_bytes_per_second": throttle}
+            session = admin_session(url, token, ca_file, as_json=as_json)
+            plan = session.ask(lambda client: _planned(session, client, request, submit=submit))
+    finally:  # a plan that cannot be made takes nothing from what was measured
+        if as_json:
+            print_json(asdict(found) | {"plan": plan})
+
+
+def _chosen(topics: tuple[str, ...]) -> dict[str, str]:
+    """Options of the source that name its topics."""
+    return {"subscribe": ",".join(topics)} if topics else {"subscribePattern": ".*"}
+
+
+async def _planned(session: Session, client: RestClient, request: dict[str, Any], *, submit: bool) -> dict[str, Any]:
+    """The plan of a request, made or tried.
+
+    :return: what the admin API answers.
+    """
+    answer: dict[str, Any] = (await client.send("POST", "/v1/plans", request, query={"dry_run": True})).document
+    screen = Screen()
+    if not session.as_json:
+        screen.line()
+        describe_preview(screen, answer)
+    if not answer["moves_count"]:
+        text = "There is nothing to do."
+    elif not submit:
+        text = "Nothing was changed: --submit makes this plan."
+    else:
+        answer = (await client.send("POST", "/v1/plans", request)).document
+        plan = answer["plan"]["id"]
+        text = f"Plan {plan} was made: kreplica plan watch {plan}"
+    if not session.as_json:
+        screen.line(text)
+    return answer
+
+
+if __name__ == "__main__":
+    command()

@@ -1,0 +1,129 @@
+"""How a profile reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kreplica.cli.terminal.screen import Screen, bad, bytes_text, counted, time_text
+
+if TYPE_CHECKING:
+    from kreplica.spark.pipelines.profile.report import ProfileReport, RateFigures, TopicFigures
+
+IMBALANCE_SEEN = 1.5
+"""A largest partition of so many times the mean is worth a look."""
+
+KEY_LENGTH_MAX = 60
+
+
+def describe_profile(screen: Screen, report: ProfileReport) -> None:
+    """A row for each topic, then each topic by itself."""
+    columns = ("TOPIC", "PARTITIONS", "RECORDS", "DATA", "IN MEMORY", "A SECOND", "KEYS", "SUPERSEDED", "IMBALANCE")
+    rows = [
+        (
+            each.topic,
+            len(each.partitions),
+            each.records,
+            bytes_text(each.size_bytes),
+            bytes_text(each.size_in_memory),
+            f"{each.rates.records_per_second:,.1f}",
+            _about(each.keys.distinct, each.keys.is_exact),
+            _percent(each.keys.superseded_share),
+            bad(f"{each.imbalance:.2f}", when=each.imbalance >= IMBALANCE_SEEN),
+        )
+        for each in report.topics
+    ]
+    screen.table(columns, rows, nothing="No topic has a partition.")
+    if report.sample < 1:
+        screen.line(f"Of keys and values a sample was looked into: {_percent(report.sample)} of the batches.")
+    for topic in report.topics:
+        if topic.records:
+            screen.line()
+            _describe_topic(screen, topic)
+
+
+def _describe_topic(screen: Screen, topic: TopicFigures) -> None:
+    screen.line(topic.topic, "bold")
+    found, keys = topic.transactions, topic.keys
+    in_transactions = found.committed + found.aborted + found.open
+    types = ", ".join(f"{name} {count:,}" for name, count in topic.timestamp_types.items())
+    screen.pairs(
+        [
+            ("records", f"{topic.records:,} in {counted(topic.batches, 'batch', 'batches')}"),
+            ("data", f"{bytes_text(topic.size_bytes)} in the log, {bytes_text(topic.size_in_memory)} in memory"),
+            ("from", time_text(topic.rates.first_ms or None)),
+            ("to", time_text(topic.rates.last_ms or None)),
+            ("rate", _rate(topic.rates)),
+            ("peak", _peak(topic.rates)),
+            ("timestamps", types + (f", {topic.rates.without_time:,} without" if topic.rates.without_time else "")),
+            ("keys", f"{_about(keys.distinct, keys.is_exact)} different, {keys.null:,} records have none"),
+            ("superseded", f"{keys.superseded:,} records have a later one with their key"
+             f" ({_percent(keys.superseded_share)}): compaction could drop them"),
+            ("without value", f"{topic.without_value:,}" if topic.without_value else None),
+            ("transactions", f"{found.committed:,} records committed, {found.aborted:,} aborted"
+             f" ({_percent(found.aborted_share)}, {bytes_text(found.aborted_bytes)}), {found.open:,} open"
+             if in_transactions else None),
+        ]
+    )  # fmt: skip
+    sizes = (("batches", topic.batch_sizes), ("keys", topic.key_sizes), ("values", topic.value_sizes))
+    rows = [
+        (name, each.min, each.median, each.p99, each.max, f"{each.mean:,.1f}") for name, each in sizes if each.count
+    ]
+    screen.table(("BYTES OF", "MIN", "MEDIAN", "P99", "MAX", "MEAN"), rows, nothing="")
+    _describe_parts(screen, topic)
+
+
+def _describe_parts(screen: Screen, topic: TopicFigures) -> None:
+    codecs = [
+        (each.codec, each.batches, each.records, bytes_text(each.size_bytes), each.ratio and f"{each.ratio:.2f}")
+        for each in topic.codecs
+    ]
+    screen.table(("CODEC", "BATCHES", "RECORDS", "DATA", "RATIO"), codecs, nothing="")
+    producers = [
+        (
+            {-1: "without an id", -2: "small ones"}.get(each.producer_id, str(each.producer_id)),
+            each.records,
+            bytes_text(each.size_bytes),
+            _percent(each.size_bytes / max(1, topic.size_bytes)),
+            each.is_transactional,
+        )
+        for each in topic.producers
+    ]
+    screen.table(("PRODUCER", "RECORDS", "DATA", "SHARE", "TRANSACTIONS"), producers, nothing="No producer is shown.")
+    keys = [(_short(each.key), each.records, _percent(each.share), bytes_text(each.size_bytes))
+            for each in topic.keys.top]  # fmt: skip
+    if keys:
+        screen.table(("KEY", "RECORDS", "SHARE", "DATA"), keys, nothing="")
+    if topic.keys.count_error and keys:
+        screen.line(f"There are many keys: up to {topic.keys.count_error:,} records are missing in each of these rows.")
+    partitions = [
+        (each.partition, each.start, each.end, each.records, bytes_text(each.size_bytes),
+         f"{bytes_text(each.bytes_per_second)}/s", each.distinct_keys)
+        for each in topic.partitions
+    ]  # fmt: skip
+    screen.table(("PARTITION", "START", "END", "RECORDS", "DATA", "RATE", "KEYS"), partitions, nothing="")
+
+
+def _rate(rates: RateFigures) -> str:
+    return f"{rates.records_per_second:,.1f} records/s, {bytes_text(rates.bytes_per_second)}/s"
+
+
+def _peak(rates: RateFigures) -> str | None:
+    if not rates.buckets:
+        return None
+    width = {60_000: "minute", 3_600_000: "hour", 86_400_000: "day"}.get(rates.width_ms, "span")
+    return (
+        f"{rates.peak_records_per_second:,.1f} records/s in the {width} from {time_text(rates.peak_ms)} on,"
+        f" {bytes_text(rates.peak_bytes_per_second)}/s"
+    )
+
+
+def _about(count: int, is_exact: bool) -> str:
+    return f"{count:,}" if is_exact else f"about {count:,}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _short(key: str) -> str:
+    return key if len(key) <= KEY_LENGTH_MAX else f"{key[:KEY_LENGTH_MAX]}..."

@@ -1,0 +1,117 @@
+"""``kreplica consume``: records as lines."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from kreplica.blocking import Isolation, Reader, ReaderOptions
+from kreplica.blocking.offsets import end_offsets
+from kreplica.blocking.reader import ReadRecord
+from kreplica.cli.records.data_access import accounted, bootstrap_option, existing_topic, open_cluster
+from kreplica.cli.records.data_progress import records_text
+from kreplica.cli.records.positions import NumbersType, Start, StartType, chosen_partitions, start_offsets
+from kreplica.cli.records.record_format import Print, for_terminal, template
+from kreplica.cli.records.record_json import record_line
+
+DEFAULT_TEMPLATE = "{value}\\n"
+
+
+def _template(_: click.Context, __: click.Parameter, text: str) -> Print:
+    try:
+        return template(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@click.command
+@click.argument("topic")
+@bootstrap_option()
+@click.option("--from", "start", type=StartType(), default="earliest", show_default=True,
+              help="earliest, latest, an offset, -N for each partition's last N, or a time (2027-01-31T08:30, "
+              "timestamp:MS).")  # fmt: skip
+@click.option("--partitions", type=NumbersType(), help="Only these.")
+@click.option("--count", "count_max", type=click.IntRange(min=1), help="End after so many records.")
+@click.option("--follow/--until-end", default=None,
+              help="Wait for records to come, or end where the topic ends now.  [default: --until-end, but with "
+              "--from latest]")  # fmt: skip
+@click.option("--format", "print_record", default=DEFAULT_TEMPLATE, show_default=True, callback=_template,
+              metavar="TEMPLATE", help="How a record is printed: {topic} {partition} {offset} {time} {timestamp_ms} "
+              "{timestamp_type} {key} {value} {headers} {key_size} {value_size}.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line, as produce --json reads them.")
+@click.option("--read-committed", is_flag=True, help="No records of transactions that are open, or were aborted.")
+def command(
+    topic: str,
+    bootstrap: str,
+    start: Start,
+    partitions: list[int] | None,
+    count_max: int | None,
+    follow: bool | None,
+    print_record: Print,
+    as_json: bool,
+    read_committed: bool,
+) -> None:
+    """Print the records of a topic.
+
+    Those of a partition come in order; partitions are read side by side.  No group is joined and no offset committed.
+    A null key or value is printed as null.  On a terminal, control characters in records are shown, not obeyed.
+
+    \b
+    kreplica consume orders
+    kreplica consume orders --from latest --format '{time} {key}: {value}\\n'
+    kreplica consume orders --from -10 --partitions 0 --json
+    """
+    isolation = Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED
+    if as_json:
+        print_record = _json_line
+    elif sys.stdout.isatty():
+        print_record = for_terminal(print_record)
+    printing = _Printing(print_record, count_max)
+    with open_cluster(bootstrap) as cluster, accounted(lambda: f"{records_text(printing.count)} read"):
+        view = existing_topic(cluster, topic)
+        chosen = chosen_partitions(topic, [each.partition for each in view.partitions], partitions)
+        follows = start.kind == "latest" if follow is None else follow
+        starts = start_offsets(cluster, chosen, start, isolation)
+        ends = None if follows else end_offsets(cluster, chosen, isolation)
+        options = ReaderOptions(isolation=isolation)
+        with Reader(cluster, starts, ends=ends, options=options) as reader:
+            _print_all(reader, printing)
+
+
+def _json_line(record: ReadRecord) -> bytes:
+    return record_line(record) + b"\n"
+
+
+class _Printing:
+    """Prints records to standard output, up to a number."""
+
+    def __init__(self, print_record: Print, count_max: int | None) -> None:
+        self._print = print_record
+        self._left = count_max
+        self.count = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self._left is not None and self.count >= self._left
+
+    def add(self, records: list[ReadRecord]) -> None:
+        wanted = records if self._left is None else records[: self._left - self.count]
+        lines = b"".join([self._print(record) for record in wanted])
+        # Before they are out: whoever saw a record finds it counted, whenever they interrupt.
+        self.count += len(wanted)
+        sys.stdout.buffer.write(lines)
+        sys.stdout.buffer.flush()
+
+
+def _print_all(reader: Reader, printing: _Printing) -> None:
+    while not (reader.is_done or printing.is_over):
+        for (topic, partition), timestamp_type, records, _ in reader.read():
+            printing.add(
+                [
+                    ReadRecord(topic, partition, offset, timestamp_ms, timestamp_type, key, value, headers)
+                    for offset, timestamp_ms, key, value, headers in records
+                ]
+            )
+            if printing.is_over:
+                return

@@ -1,0 +1,118 @@
+"""``kreplica produce``: records from lines."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
+from kreplica.cli.http.session import Failed
+from kreplica.cli.records.data_access import accounted, bootstrap_option, codec_option, existing_topic, open_cluster
+from kreplica.cli.records.data_progress import records_text
+from kreplica.cli.records.line_input import LineTooLong, lines_of_files
+from kreplica.cli.records.record_json import BadRecord, GivenRecord, parse_line
+from kreplica.cli.terminal.parameter_types import Setting
+from kreplica.wire.records import Headers
+
+ACKS = {"all": -1, "1": 1, "0": 0}
+IDLE_S = 0.02
+
+
+@click.command
+@click.argument("topic")
+@bootstrap_option()
+@click.option("--file", "files", multiple=True,
+              type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
+              help="Read there; - is standard input, which is read where no file is named.")  # fmt: skip
+@click.option("--key-separator", metavar="TEXT", help="What stands between key and value; without it there is no key.")
+@click.option("--json", "as_json", is_flag=True,
+              help="Each line is a JSON object: key, value, headers, partition, timestamp_ms.")  # fmt: skip
+@click.option("--partition", type=click.IntRange(min=0), help="Where records go.  [default: by key; any without]")
+@click.option("--header", "headers", multiple=True, type=Setting(), help="Of each record.")
+@codec_option
+@click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True,
+              help="Who must have a record: all in-sync replicas, the leader, nobody.")  # fmt: skip
+def command(
+    topic: str,
+    bootstrap: str,
+    files: tuple[Path, ...],
+    key_separator: str | None,
+    as_json: bool,
+    partition: int | None,
+    headers: tuple[tuple[str, str], ...],
+    codec: Codec,
+    acks: str,
+) -> None:
+    """Write records to a topic, one a line.
+
+    A record is on its way as soon as no next line comes; the command ends when all are written.  With --acks all,
+    nothing is written twice, whatever happens to brokers meanwhile.
+
+    \b
+    echo hello | kreplica produce greetings
+    printf 'anna:1\\nbert:2\\n' | kreplica produce scores --key-separator :
+    kreplica consume orders --json | kreplica produce orders-again --json
+    """
+    if as_json and key_separator is not None:
+        raise click.UsageError("--json and --key-separator exclude each other")
+    given = _Lines(key_separator, as_json, partition, tuple((name, value.encode()) for name, value in headers))
+    options = ProducerOptions(acks=ACKS[acks], codec=codec, linger_s=IDLE_S)
+    with open_cluster(bootstrap) as cluster:
+        producer = Producer(cluster, options)
+        with accounted(lambda: _told(producer)), producer:
+            existing_topic(cluster, topic)
+            _produce(cluster, producer, topic, given, files)
+    if sys.stderr.isatty():
+        click.echo(f"kreplica: {_told(producer)}", err=True)
+
+
+def _told(producer: Producer) -> str:
+    return f"{records_text(producer.written)} written"
+
+
+def _produce(cluster: Cluster, producer: Producer, topic: str, given: _Lines, files: tuple[Path, ...]) -> None:
+    try:
+        for where, line in lines_of_files(files, IDLE_S):
+            if line is None:
+                producer.flush()
+                continue
+            try:
+                record = given.record(line)
+            except BadRecord as error:
+                producer.flush()
+                raise Failed(f"{where}: {error} ({_told(producer)})") from None
+            producer.send(
+                topic,
+                record.value,
+                key=record.key,
+                headers=record.headers,
+                partition=record.partition,
+                timestamp_ms=record.timestamp_ms,
+            )
+    except LineTooLong as error:
+        raise Failed(f"{error} ({_told(producer)})") from None
+
+
+class _Lines:
+    """How lines become records."""
+
+    def __init__(self, separator: str | None, as_json: bool, partition: int | None, headers: Headers) -> None:
+        self._separator = None if separator is None else separator.encode()
+        self._as_json = as_json
+        self._partition = partition
+        self._headers = headers
+
+    def record(self, line: bytes) -> GivenRecord:
+        """:raise BadRecord: the line is none."""
+        if self._as_json:
+            record = parse_line(line)
+            partition = record.partition if self._partition is None else self._partition
+            return record._replace(headers=record.headers + self._headers, partition=partition)
+        if self._separator is None:
+            return GivenRecord(None, line, self._headers, self._partition)
+        key, separator, value = line.partition(self._separator)
+        if not separator:
+            raise BadRecord(f"no key: {self._separator.decode()!r} is expected between key and value")
+        return GivenRecord(key, value, self._headers, self._partition)

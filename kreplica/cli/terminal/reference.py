@@ -1,0 +1,80 @@
+"""Every command and option, as the page about the command line lists them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+
+import click
+
+from kreplica.cli import main
+from kreplica.cli.http.session import connected
+
+WIDTH = 10_000
+
+
+def reference() -> str:
+    """The whole command line in Markdown, command after command."""
+    with main.make_context("kreplica", [], resilient_parsing=True) as context:
+        return "\n\n".join(_sections(context))
+
+
+def _sections(context: click.Context) -> Iterator[str]:
+    group = context.command
+    assert isinstance(group, click.Group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        with click.Context(command, info_name=name, parent=context, terminal_width=WIDTH) as inner:
+            yield _section(command, inner)
+            if isinstance(command, click.Group):
+                yield from _sections(inner)
+
+
+def _section(command: click.Command, context: click.Context) -> str:
+    level = "#" * min(2 + context.command_path.count(" "), 4)
+    words = [context.command_path]
+    if not isinstance(command, click.Group):
+        words += [piece for piece in command.collect_usage_pieces(context) if piece != "[OPTIONS]"]
+    parts = [f"{level} {context.command_path}", _text(command.help or "")]
+    if len(words) > 1:
+        parts.insert(1, f"`{' '.join(words)}`")
+    options = list(_options(command, context))
+    if options:
+        parts.append("\n".join(["| option | |", "|---|---|", *options]))
+    return "\n\n".join(parts)
+
+
+def _text(help_text: str) -> str:
+    """Paragraphs; examples, which are kept as they are, become code."""
+    paragraphs = []
+    for paragraph in inspect.cleandoc(help_text).split("\n\n"):
+        if paragraph.startswith("\b\n"):
+            paragraphs.append(f"```\n{paragraph[2:]}\n```")
+        else:
+            paragraphs.append(" ".join(paragraph.split()))
+    return "\n\n".join(paragraphs)
+
+
+def _options(command: click.Command, context: click.Context) -> Iterator[str]:
+    """Rows of a command's options, without those that all commands have that ask the admin API."""
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if not isinstance(parameter, click.Option) or record is None or "--help" in parameter.opts:
+            continue
+        if _COMMON.get(parameter.name) == parameter.help:
+            continue
+        names, text = record
+        yield f"| `{_cell(names)}` | {_cell(text)} |"
+
+
+_COMMON = {
+    parameter.name: parameter.help
+    for parameter in click.command()(connected(lambda session: None)).params
+    if isinstance(parameter, click.Option)
+}
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"\s+", " ", text).replace("|", "\\|")

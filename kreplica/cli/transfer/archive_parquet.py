@@ -1,0 +1,149 @@
+"""Records as Parquet, in the columns of Spark's Kafka sources: ``key, value, topic, partition, offset, timestamp,
+timestampType, headers``; both ways.  pyarrow is needed, and comes with ``pip install 'kreplica[spark]'``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from kreplica.blocking.reader import ReadRecord
+from kreplica.cli.http.session import Failed
+from kreplica.cli.records.record_json import GivenRecord
+
+ROWS_MAX, ROWS_SIZE_MAX = 50_000, 32 << 20
+"""Of a row group, whichever comes first."""
+
+READ_ROWS = 2000
+
+
+def parquet_modules() -> tuple[Any, Any]:
+    """pyarrow and its Parquet module.
+
+    :raise Failed: they are not installed.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise Failed("Parquet needs pyarrow: pip install 'kreplica[spark]'") from None
+    return pyarrow, pyarrow.parquet
+
+
+class ParquetSink:
+    """Writes records in row groups of bounded size; ``close`` it."""
+
+    def __init__(self, path: Path) -> None:
+        self._arrow, parquet = parquet_modules()
+        arrow = self._arrow
+        header = arrow.struct([("key", arrow.string()), ("value", arrow.binary())])
+        self._schema = arrow.schema(
+            [
+                ("key", arrow.binary()),
+                ("value", arrow.binary()),
+                ("topic", arrow.string()),
+                ("partition", arrow.int32()),
+                ("offset", arrow.int64()),
+                ("timestamp", arrow.timestamp("ms", tz="UTC")),
+                ("timestampType", arrow.int32()),
+                ("headers", arrow.list_(header)),
+            ]
+        )
+        self._writer = parquet.ParquetWriter(path, self._schema, compression="zstd", use_dictionary=["topic"])
+        self._rows: list[tuple[Any, ...]] = []
+        self._size = 0
+
+    def write(self, record: ReadRecord) -> None:
+        """:raise Failed: it has what Parquet cannot hold."""
+        headers = [{"key": name, "value": data} for name, data in record.headers] or None
+        self._rows.append(
+            (
+                record.key,
+                record.value,
+                record.topic,
+                record.partition,
+                record.offset,
+                None if record.timestamp_ms < 0 else record.timestamp_ms,
+                int(record.timestamp_type),
+                headers,
+            )
+        )
+        self._size += len(record.key or b"") + len(record.value or b"")
+        if len(self._rows) >= ROWS_MAX or self._size >= ROWS_SIZE_MAX:
+            self._write_rows()
+
+    def close(self) -> None:
+        """Write what is left, and the file's end."""
+        try:
+            self._write_rows()
+        finally:
+            self._writer.close()
+
+    def _write_rows(self) -> None:
+        if not self._rows:
+            return
+        columns = list(zip(*self._rows, strict=True))
+        self._rows, self._size = [], 0
+        try:
+            arrays = [
+                self._arrow.array(column, type=field.type) for column, field in zip(columns, self._schema, strict=True)
+            ]
+        except UnicodeEncodeError as error:
+            raise Failed(f"the name of a header, {error.object!a}, is no UTF-8: use .jsonl for this topic") from None
+        self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
+
+
+def read_parquet(path: Path, passed: Callable[[int], None]) -> Iterator[GivenRecord]:
+    """The records of a file; ``value`` is the one column that it must have.
+
+    :param passed: is told how many rows have been read.
+    :raise Failed: it cannot be read, or has other columns.
+    """
+    arrow, parquet = parquet_modules()
+    try:
+        file = parquet.ParquetFile(path)
+        has = set(file.schema_arrow.names)
+        if "value" not in has:
+            raise Failed(f"{path}: there is no column value, only {', '.join(sorted(has))}")
+        wanted = [name for name in ("key", "value", "partition", "timestamp", "headers") if name in has]
+        rows = 0
+        for batch in file.iter_batches(batch_size=READ_ROWS, columns=wanted):
+            columns = {name: _values(arrow, batch.column(name)) for name in wanted}
+            yield from _records(columns, batch.num_rows)
+            rows += batch.num_rows
+            passed(rows)
+    except (OSError, arrow.ArrowException) as error:
+        raise Failed(f"{path}: {error}") from error
+
+
+def row_count(path: Path) -> int:
+    """How many rows a file has.
+
+    :raise Failed: it cannot be read.
+    """
+    arrow, parquet = parquet_modules()
+    try:
+        return int(parquet.ParquetFile(path).metadata.num_rows)
+    except (OSError, arrow.ArrowException) as error:
+        raise Failed(f"{path}: {error}") from error
+
+
+def _values(arrow: Any, column: Any) -> list[Any]:
+    if arrow.types.is_timestamp(column.type):
+        column = column.cast(arrow.timestamp("ms", tz=column.type.tz), safe=False).cast(arrow.int64())
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _records(columns: dict[str, list[Any]], count: int) -> Iterator[GivenRecord]:
+    nothing: list[Any] = [None] * count
+    names = ("key", "value", "headers", "partition", "timestamp")
+    rows = zip(*(columns.get(name, nothing) for name in names), strict=True)
+    for key, value, headers, partition, timestamp_ms in rows:
+        given = tuple((each["key"], _data(each["value"])) for each in headers or ())
+        yield GivenRecord(_data(key), _data(value), given, partition, -1 if timestamp_ms is None else timestamp_ms)
+
+
+def _data(value: Any) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

@@ -1,0 +1,93 @@
+"""``kreplica topic export``: a topic's records as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from kreplica.blocking import Isolation, Reader, ReaderOptions
+from kreplica.blocking.offsets import end_offsets
+from kreplica.blocking.reader import ReadRecord
+from kreplica.cli.http.session import Failed
+from kreplica.cli.records.data_access import accounted, bootstrap_option, existing_topic, open_cluster
+from kreplica.cli.records.data_progress import CopyProgress
+from kreplica.cli.records.positions import NumbersType, Start, StartType, chosen_partitions, span, start_offsets
+from kreplica.cli.records.record_json import record_line
+from kreplica.cli.transfer.archive_files import PARQUET, appearing, kind_of, line_sink
+from kreplica.cli.transfer.archive_parquet import ParquetSink
+
+
+@click.command
+@click.argument("topic")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@bootstrap_option()
+@click.option("--from", "start", type=StartType(), default="earliest", show_default=True,
+              help="Where to begin: earliest, an offset, -N for each partition's last N, or a time.")  # fmt: skip
+@click.option("--partitions", type=NumbersType(), help="Only these.")
+@click.option("--read-uncommitted", is_flag=True, help="Also records of transactions that are open, or were aborted.")
+@click.option("--force", is_flag=True, help="Replace the file if there is one.")
+def command(
+    topic: str,
+    file: Path,
+    bootstrap: str,
+    start: Start,
+    partitions: list[int] | None,
+    read_uncommitted: bool,
+    force: bool,
+) -> None:
+    """Write the records that a topic has now to FILE, whose name says how: .jsonl, .jsonl.gz, .jsonl.zst, .parquet.
+
+    Key, value, headers, time, partition and offset are kept, and the order within each partition.  What is written to
+    the topic meanwhile is left out.  FILE appears when it is whole, or not at all.
+
+    \b
+    kreplica topic export orders orders.jsonl.zst
+    kreplica topic export orders orders.parquet --from 2027-01-31
+    """
+    kind = kind_of(file)
+    if file.exists() and not force:
+        raise Failed(f"{file} is there already: --force replaces it")
+    isolation = Isolation.READ_UNCOMMITTED if read_uncommitted else Isolation.READ_COMMITTED
+    with open_cluster(bootstrap) as cluster, accounted(lambda: f"{file} was not written"):
+        view = existing_topic(cluster, topic)
+        chosen = chosen_partitions(topic, [each.partition for each in view.partitions], partitions)
+        starts = start_offsets(cluster, chosen, start, isolation)
+        ends = end_offsets(cluster, chosen, isolation)
+        progress = CopyProgress(f"export {topic}", span(starts, ends))
+        options = ReaderOptions(isolation=isolation)
+        with (
+            appearing(file) as partial,
+            _sink(partial, kind) as write,
+            progress,
+            Reader(cluster, starts, ends=ends, options=options) as reader,
+        ):
+            _export(reader, write, progress, sum(starts.values()))
+    click.echo(f"{file}: {progress.summary}")
+
+
+@contextmanager
+def _sink(path: Path, kind: str) -> Iterator[Callable[[ReadRecord], object]]:
+    if kind == PARQUET:
+        parquet = ParquetSink(path)
+        try:
+            yield parquet.write
+        finally:
+            parquet.close()
+        return
+    lines = line_sink(path, kind)
+    try:
+        yield lambda record: lines.write(record_line(record) + b"\n")
+    finally:
+        lines.close()
+
+
+def _export(reader: Reader, write: Callable[[ReadRecord], object], progress: CopyProgress, began: int) -> None:
+    for (topic, partition), timestamp_type, records, _ in reader.batches():
+        size = 0
+        for offset, timestamp_ms, key, value, headers in records:
+            write(ReadRecord(topic, partition, offset, timestamp_ms, timestamp_type, key, value, headers))
+            size += len(key or b"") + len(value or b"")
+        progress.add(len(records), size, sum(reader.positions.values()) - began)

@@ -1,0 +1,176 @@
+"""One channel per live broker: its commands in order, one in flight, tried again until it answers or is gone."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+
+from kreplica.client.connection import Connection, connect
+from kreplica.controller.effects.command_batch import Command
+from kreplica.controller.effects.command_responses import CommandAnswer
+from kreplica.model import BrokerRegistration, Endpoint
+from kreplica.runtime import Reactor
+from kreplica.runtime.pause import pause
+
+log = Logger()
+
+WAITING_COMMANDS_MAX = 1000
+RETRY_SECONDS_MIN = 0.1
+RETRY_SECONDS_MAX = 5.0
+
+Answered = Callable[[int, Command, CommandAnswer], None]
+
+
+class BrokerChannel:
+    """The controller's connection to one incarnation of one broker (a bounced broker gets a new channel).
+
+    A command is sent again after a lost connection or a time-out: brokers recognise what they have done already.
+
+    :param answered: called with (broker id, command, answer).
+    :param stopping: whether the broker has said that it is about to stop: that it does not answer then is no trouble.
+    :param sent: called with a command and its body, each time that it is sent.
+    :param late: called once for a command that has not been answered ``timeout_s`` after it was first sent; the channel
+        goes on trying.
+    :param overflowed: called once when more commands wait than may; the channel forgets them, and the controller
+        closes it and starts anew from the whole state.
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        rng: random.Random,
+        registration: BrokerRegistration,
+        endpoint: Endpoint,
+        *,
+        client_id: str,
+        timeout_s: float,
+        answered: Answered,
+        overflowed: Callable[[int], None],
+        stopping: Callable[[], bool],
+        sent: Callable[[Command, dict[str, Any]], None],
+        late: Callable[[int, Command], None],
+    ) -> None:
+        self._reactor = reactor
+        self._random = rng
+        self.registration = registration
+        self._endpoint = endpoint
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._answered = answered
+        self._overflowed = overflowed
+        self._stopping = stopping
+        self._sent = sent
+        self._late = late
+        self._waiting: deque[Command] = deque()
+        self._connection: Connection | None = None
+        self._closed = False
+        self._running: Deferred[None] | None = None
+
+    @property
+    def idle(self) -> bool:
+        return not self._waiting
+
+    def send(self, command: Command) -> None:
+        """Queue a command behind those that wait."""
+        if self._closed:
+            return
+        if len(self._waiting) >= WAITING_COMMANDS_MAX:
+            log.error(
+                "broker {broker} has not answered {count} commands of the controller; it will be told everything anew",
+                broker=self.registration.broker_id,
+                count=len(self._waiting),
+            )
+            self._waiting.clear()
+            self._overflowed(self.registration.broker_id)
+            return
+        self._waiting.append(command)
+        if self._running is None:
+            self._running = Deferred.fromCoroutine(self._run())
+            self._running.addErrback(lambda failure: log.failure("controller channel", failure))
+            if self.idle:
+                self._running = None
+
+    async def close(self) -> None:
+        """Forget what waits and close the connection."""
+        self._closed = True
+        self._waiting.clear()
+        if self._running is not None:
+            self._running.cancel()
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            await connection.close()
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                command = self._waiting[0]
+                answer = await self._until_answered(command)
+                if self._waiting and self._waiting[0] is command:
+                    self._waiting.popleft()
+                    self._take_in(command, answer)
+        except CancelledError:
+            if not self._closed:
+                raise
+        finally:
+            self._running = None
+
+    def _take_in(self, command: Command, answer: dict[str, Any]) -> None:
+        try:
+            self._answered(self.registration.broker_id, command, CommandAnswer.of(answer))
+        except Exception:
+            # The commands that wait are sent all the same.
+            log.failure(
+                "controller: what broker {broker} answered to {api} cannot be understood",
+                broker=self.registration.broker_id,
+                api=command.api.name,
+            )
+
+    async def _until_answered(self, command: Command) -> dict[str, Any]:
+        delay = RETRY_SECONDS_MIN
+        late_at: float | None = self._reactor.seconds() + self._timeout_s
+        while True:
+            try:
+                return await self._exchange(command)
+            except CancelledError:
+                raise
+            except Exception as error:
+                # Whatever it is, the commands that wait must not be forgotten.
+                tell = log.debug if self._stopping() else log.warn
+                tell(
+                    "controller: {api} to broker {broker} at {endpoint} failed, trying again: {error}",
+                    api=command.api.name,
+                    broker=self.registration.broker_id,
+                    endpoint=str(self._endpoint),
+                    error=str(error),
+                )
+            if late_at is not None and self._reactor.seconds() >= late_at:
+                late_at = None
+                self._late(self.registration.broker_id, command)
+            await pause(self._reactor, delay * self._random.uniform(0.5, 1.0))
+            delay = min(delay * 2, RETRY_SECONDS_MAX)
+
+    async def _exchange(self, command: Command) -> dict[str, Any]:
+        body = await command.form(self._reactor)
+        if self._connection is None or self._connection.closed:
+            self._connection = await connect(
+                self._reactor,
+                self._endpoint.host,
+                self._endpoint.port,
+                client_id=self._client_id,
+                connect_timeout_s=self._timeout_s,
+            )
+        self._sent(command, body)
+        answered = self._connection.request(command.api, command.version, body, timeout_s=self._timeout_s)
+        self._prepare_next()
+        return await answered
+
+    def _prepare_next(self) -> None:
+        """Put the next command together while the broker obeys this one; what is put together is kept, and found."""
+        if len(self._waiting) > 1:
+            prepared = Deferred.fromCoroutine(self._waiting[1].form(self._reactor))
+            prepared.addErrback(lambda _: None)  # it fails again when it is sent, and is told then

@@ -1,0 +1,269 @@
+"""What the controller's commands say of partitions, each partition once, however many brokers are told.
+
+A step may tell three brokers of 10,000 partitions.  The bytes that stand for a partition are the same for all of them,
+built when the first command needs them and kept until the last has left; a command is put together of them
+(``wire.primitives.Built``) in turns of a few milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from twisted.internet.defer import Deferred, DeferredLock
+
+from kreplica.controller.state.context import ControllerContext
+from kreplica.model import LEADER_DURING_DELETE, NO_LEADER, ZERO_UUID, LeaderAndIsr, TopicPartition
+from kreplica.runtime import Reactor
+from kreplica.runtime.pause import pause
+from kreplica.wire.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Api
+from kreplica.wire.primitives import Built
+from kreplica.wire.schema import MessageBuilder
+
+SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+INCREMENTAL, WHOLE = 0, 2
+"""Types of UpdateMetadata: what it says is added to what is known, or is all that there is (KIP-866)."""
+
+DELETE_WHATEVER_EPOCH = -2
+"""Leader epoch in StopReplica that means: delete whatever epoch you know of (topic or partition is being deleted)."""
+
+TURN_SECONDS_MAX = 0.004
+"""After so long of building a command, others have a turn of the reactor."""
+
+ROWS_AT_ONCE = 64
+"""Partitions that are built between two looks at the clock."""
+
+SAME_MAX = 3
+"""Commands that are kept, put together, for the brokers that are told the same."""
+
+Row = dict[str, Any]
+Partitions = tuple[TopicPartition, ...]
+Form = Callable[[Reactor], Coroutine[Deferred[Any], Any, Row]]
+"""What builds the body of a command, in turns; again for each time that it is sent."""
+
+
+class Piece(NamedTuple):
+    """One of the commands that together say everything; the first has number 0."""
+
+    number: int
+    pieces_count: int
+
+
+NONE_IS_NEW: Mapping[TopicPartition, bool] = MappingProxyType({})
+
+
+class Bodies:
+    """The commands of one step of the controller: what the context holds when they are made."""
+
+    def __init__(self, context: ControllerContext, controller_id: int, listener: str) -> None:
+        self._context = _copy(context)  # it is read while later steps go on
+        self._controller_id = controller_id
+        self._listener = listener
+        self._roles = _Rows(LEADER_AND_ISR, lambda partition: self._role(partition, is_new=False))
+        self._new_roles = _Rows(LEADER_AND_ISR, lambda partition: self._role(partition, is_new=True))
+        self._metadata = _Rows(UPDATE_METADATA, self._metadata_of)
+        self._stops = _Rows(STOP_REPLICA, lambda partition: self._stop(partition, delete=False))
+        self._deletions = _Rows(STOP_REPLICA, lambda partition: self._stop(partition, delete=True))
+        self._one_at_a_time = DeferredLock()
+        self._same: list[tuple[_Rows, Partitions, Mapping[TopicPartition, bool], Built]] = []
+        """What was put together already: most often the next broker is told of the same partitions."""
+
+    def leader_and_isr(self, broker: int, partitions: Partitions, is_new: Mapping[TopicPartition, bool]) -> Form:
+        """:param is_new: of each of them, whether it is new to the brokers."""
+
+        async def form(reactor: Reactor) -> Row:
+            leaders = {self._context.leadership[partition].leader for partition in partitions}
+            return self._head(broker) | {
+                "type": 0,
+                "topic_states": await self._topics(reactor, self._roles, partitions, is_new),
+                "live_leaders": self._live_leaders(leaders),
+            }
+
+        return form
+
+    def update_metadata(self, broker: int, partitions: Partitions, piece: Piece | None = None) -> Form:
+        """
+        :param partitions: none where only the live brokers are told of.
+        :param piece: of all the metadata that there are; None where these are added to those that are known.
+        """
+        kind = {"type": INCREMENTAL}
+        if piece is not None:
+            kind = {"type": WHOLE, "part": piece.number, "parts": piece.pieces_count}
+
+        async def form(reactor: Reactor) -> Row:
+            return self._head(broker) | kind | {
+                "topic_states": await self._topics(reactor, self._metadata, partitions),
+                "live_brokers": self._live_brokers(),
+            }
+
+        return form
+
+    def stop_replica(self, broker: int, partitions: Partitions, *, delete: bool) -> Form:
+        """:param delete: whether the files are to go too."""
+        stops = self._deletions if delete else self._stops
+
+        async def form(reactor: Reactor) -> Row:
+            return self._head(broker) | {"topic_states": await self._topics(reactor, stops, partitions)}
+
+        return form
+
+    # --- parts -------------------------------------------------------------------------------------------------------
+
+    async def _topics(
+        self, reactor: Reactor, rows: _Rows, partitions: Partitions, is_new: Mapping[TopicPartition, bool] = NONE_IS_NEW
+    ) -> Built:
+        """The ``topic_states`` of a command."""
+        await self._one_at_a_time.acquire()  # whoever waits finds what the first has put together
+        try:
+            for kind, same, as_new, built in self._same:
+                if kind is rows and same == partitions and as_new == is_new:
+                    return built
+            built = await self._put_together(reactor, rows, partitions, is_new)
+            self._same = [*self._same[-SAME_MAX:], (rows, partitions, is_new, built)]
+            return built
+        finally:
+            self._one_at_a_time.release()
+
+    async def _put_together(
+        self, reactor: Reactor, rows: _Rows, partitions: Partitions, is_new: Mapping[TopicPartition, bool]
+    ) -> Built:
+        by_topic: dict[str, list[bytes]] = {}
+        turn_ends = reactor.seconds() + TURN_SECONDS_MAX
+        for number, partition in enumerate(partitions, 1):
+            built = (self._new_roles if is_new and is_new[partition] else rows).of(partition)
+            by_topic.setdefault(partition.topic, []).append(built)
+            if number % ROWS_AT_ONCE == 0 and reactor.seconds() > turn_ends:
+                await pause(reactor, 0)
+                turn_ends = reactor.seconds() + TURN_SECONDS_MAX
+        topics = [
+            rows.topic(
+                {
+                    "topic_name": topic,
+                    "topic_id": self._topic_id(topic),
+                    "partition_states": Built(len(built_rows), built_rows),
+                }
+            )
+            for topic, built_rows in by_topic.items()
+        ]
+        return Built(len(topics), topics)
+
+    def _role(self, partition: TopicPartition, *, is_new: bool) -> Row:
+        state = self._context.leadership[partition]
+        assignment = self._context.topics[partition.topic]
+        number = partition.partition
+        replicas = self._context.replicas(partition)
+        return {
+            "partition_index": number,
+            "controller_epoch": state.controller_epoch,
+            "leader": state.leader,
+            "leader_epoch": state.leader_epoch,
+            "isr": state.isr,
+            "partition_epoch": state.partition_epoch,
+            "replicas": replicas,
+            "adding_replicas": assignment.adding.get(number, ()),
+            "removing_replicas": [r for r in assignment.removing.get(number, ()) if r in replicas],
+            "is_new": is_new,
+            "leader_recovery_state": 0,
+            "eligible_leader_replicas": list(state.eligible_leader_replicas),
+            "read_only": number in assignment.read_only,
+        }
+
+    def _metadata_of(self, partition: TopicPartition) -> Row:
+        context = self._context
+        state = context.leadership.get(partition)
+        replicas = context.replicas(partition)
+        if state is None:
+            state = LeaderAndIsr(NO_LEADER, 0, (), context.controller_epoch)
+        leader, isr = state.leader, state.isr
+        if partition.topic in context.deleting or not replicas:
+            leader, isr = LEADER_DURING_DELETE, ()
+        return {
+            "partition_index": partition.partition,
+            "controller_epoch": state.controller_epoch,
+            "leader": leader,
+            "leader_epoch": state.leader_epoch,
+            "isr": isr,
+            "zk_version": state.partition_epoch,
+            "replicas": replicas,
+            "offline_replicas": context.offline_replicas(partition),
+        }
+
+    def _stop(self, partition: TopicPartition, *, delete: bool) -> Row:
+        state = self._context.leadership.get(partition)
+        whatever = state is None or partition.topic in self._context.deleting
+        return {
+            "partition_index": partition.partition,
+            "leader_epoch": DELETE_WHATEVER_EPOCH if state is None or whatever else state.leader_epoch,
+            "delete_partition": delete,
+        }
+
+    def _head(self, broker: int) -> Row:
+        return {
+            "controller_id": self._controller_id,
+            "is_k_raft_controller": False,
+            "controller_epoch": self._context.controller_epoch,
+            "broker_epoch": self._context.brokers[broker].epoch,
+        }
+
+    def _live_leaders(self, leaders: set[int]) -> list[Row]:
+        found = []
+        for leader in sorted(leaders & self._context.brokers.keys()):
+            endpoint = self._context.brokers[leader].endpoint(self._listener)
+            if endpoint is not None:
+                found.append({"broker_id": leader, "host_name": endpoint.host, "port": endpoint.port})
+        return found
+
+    def _live_brokers(self) -> list[Row]:
+        return [
+            {
+                "id": registration.broker_id,
+                "endpoints": [
+                    {
+                        "host": endpoint.host,
+                        "port": endpoint.port,
+                        "listener": endpoint.listener,
+                        "security_protocol": SECURITY_PROTOCOL_IDS.get(endpoint.security_protocol, 0),
+                    }
+                    for endpoint in registration.endpoints
+                ],
+                "rack": registration.rack,
+            }
+            for _, registration in sorted(self._context.brokers.items())
+        ]
+
+    def _topic_id(self, topic: str) -> Any:
+        assignment = self._context.topics.get(topic)
+        return assignment.topic_id if assignment else ZERO_UUID
+
+
+def _copy(context: ControllerContext) -> ControllerContext:
+    """What commands are formed from; its values are frozen, so that copying 100,000 states takes a millisecond."""
+    copy = ControllerContext(context.controller_epoch, context.epoch_znode_version)
+    copy.brokers = dict(context.brokers)
+    copy.topics = dict(context.topics)
+    copy.leadership = dict(context.leadership)
+    copy.deleting = set(context.deleting)
+    copy.failed = {broker: set(partitions) for broker, partitions in context.failed.items()}
+    return copy
+
+
+class _Rows:
+    """The bytes of partitions in one kind of command, each built once.
+
+    :param row: what the command says of a partition.
+    """
+
+    def __init__(self, api: Api, row: Callable[[TopicPartition], Row]) -> None:
+        version = api.versions[1]
+        self.topic: MessageBuilder = api.request.element(version, "topic_states")
+        self._build = api.request.element(version, "topic_states", "partition_states")
+        self._row = row
+        self._built: dict[TopicPartition, bytes] = {}
+
+    def of(self, partition: TopicPartition) -> bytes:
+        built = self._built.get(partition)
+        if built is None:
+            built = self._built[partition] = self._build(self._row(partition))
+        return built

@@ -1,0 +1,110 @@
+"""Partitions that are added by a request znode each, ``/admin/partitions_add/T/P``.
+
+The topic's znode gets the partitions and the requests go in one multi: a partition is added once, whoever dies when.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from kreplica.cluster import znodes
+from kreplica.cluster.partition_requests import decode_addition
+from kreplica.controller.decisions.reassignment_plan import placement_of
+from kreplica.controller.effects.assignment_writes import PARTITIONS_PER_CHANGE_MAX, change_topics
+from kreplica.controller.effects.state_writes import TopicChange
+from kreplica.controller.election.term import Office
+from kreplica.controller.handlers.partition_requests import path, read_requests, refuse, tidy
+from kreplica.controller.handlers.topic_creation import start_new_partitions
+from kreplica.controller.state.context import ControllerContext
+from kreplica.model import TopicAssignment, TopicPartition
+
+Replicas = tuple[int, ...]
+
+
+async def additions_asked(office: Office) -> None:
+    """Somebody may have asked for partitions: add what follows the last one, refuse what cannot be."""
+    wanted: dict[str, dict[int, Replicas]] = defaultdict(dict)
+    refused: dict[str, str] = {}
+    for partition, data in (await read_requests(office, znodes.PARTITIONS_ADD)).items():
+        try:
+            request = path(znodes.PARTITIONS_ADD, partition)
+            wanted[partition.topic][partition.partition] = decode_addition(request, data)
+        except znodes.ZnodeError as error:
+            refused[request] = str(error)
+    context, requests = office.context, office.requests()
+    for topic, rows in wanted.items():
+        for number, reason in refusals(context, topic, rows).items():
+            refused[path(znodes.PARTITIONS_ADD, TopicPartition(topic, number))] = reason
+    await change_topics(office, sorted(wanted), lambda topic: _growth(context, topic, wanted[topic]), requests)
+    requests.send()
+    await start_new_partitions(office, sorted(wanted))
+    asked = [TopicPartition(topic, number) for topic, rows in wanted.items() for number in rows]
+    await tidy(office, znodes.PARTITIONS_ADD, [partition for partition in asked if context.replicas(partition)])
+    await refuse(office, refused)
+
+
+def _growth(context: ControllerContext, topic: str, wanted: Mapping[int, Replicas]) -> TopicChange | None:
+    assignment = context.topics[topic]
+    new = next_partitions(assignment, wanted, context.brokers)
+    if not new:
+        return None
+    requests = tuple(znodes.partitions_add_path(topic, number) for number in new)
+    grown = replace(assignment, partitions=assignment.partitions | new)
+    return TopicChange(grown, context.topic_versions[topic], requests=requests)
+
+
+def next_partitions(
+    assignment: TopicAssignment, wanted: Mapping[int, Replicas], live: Collection[int]
+) -> dict[int, Replicas]:
+    """Those of the wanted partitions that follow the last one without a gap, and can be made."""
+    new: dict[int, Replicas] = {}
+    number = len(assignment.partitions)
+    while number in wanted and len(new) < PARTITIONS_PER_CHANGE_MAX:
+        if refusal(assignment, number, wanted[number], live) is not None:
+            break
+        new[number] = wanted[number]
+        number += 1
+    return new
+
+
+def refusals(context: ControllerContext, topic: str, wanted: Mapping[int, Replicas]) -> dict[int, str]:
+    """Why requests will never be met, by partition; some only wait for the partitions before them.
+
+    Whoever waits for one that is refused would wait until somebody asks for that one again.
+    """
+    if topic not in context.topics or topic in context.deleting:
+        return dict.fromkeys(wanted, "there is no such topic, or it is being deleted")
+    assignment = context.topics[topic]
+    found: dict[int, str] = {}
+    missing: int | None = None
+    for number in sorted(wanted):
+        reason = refusal(assignment, number, wanted[number], context.brokers)
+        if reason is None and missing is not None:
+            reason = f"it follows partition {missing}, which is refused"
+        if reason is not None:
+            found[number] = reason
+            if number not in assignment.partitions:
+                missing = number
+    return found
+
+
+def refusal(assignment: TopicAssignment, number: int, replicas: Replicas, live: Collection[int]) -> str | None:
+    """Why a partition of that number cannot be made on these brokers; None where it can."""
+    if number in assignment.partitions:
+        return "there is such a partition already"
+    if assignment.read_only:
+        return f"partitions are being removed: {sorted(assignment.read_only)}"
+    gone = assignment.removed.get(number)
+    if gone is not None and gone.replicas:
+        return f"a partition of that number was removed, and brokers {list(gone.replicas)} may still have its files"
+    if len(set(replicas)) != len(replicas):
+        return f"a broker is named twice: {list(replicas)}"
+    dead = [replica for replica in replicas if replica not in live]
+    if dead:
+        return f"brokers do not live: {dead}"
+    factor = len(placement_of(assignment, 0).target)
+    if len(replicas) != factor:
+        return f"{len(replicas)} replicas are asked for, the topic's partitions have {factor}"
+    return None

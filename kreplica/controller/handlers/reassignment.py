@@ -1,0 +1,222 @@
+"""Replicas that move (KIP-455): ``reassignment_plan`` says each next step of a partition, here it is taken.
+
+All that is needed to carry on stands in the topic's znode, which changes in one multi with the states: a controller
+that takes office has only to ``proceed``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from twisted.logger import Logger
+
+from kreplica.controller.decisions import decisions
+from kreplica.controller.decisions import reassignment_plan as plan
+from kreplica.controller.decisions.decisions import RulesOf, StateChange
+from kreplica.controller.decisions.elections import Election
+from kreplica.controller.decisions.reassignment_plan import Placement
+from kreplica.controller.effects.assignment_writes import PARTITIONS_PER_CHANGE_MAX, change_topics
+from kreplica.controller.effects.state_writes import TopicChange
+from kreplica.controller.election.term import Office
+from kreplica.controller.events.events import MovesAsked, ReassignmentAsked, ReassignmentsRequested
+from kreplica.controller.handlers.replica_removal import cross_out
+from kreplica.controller.state.context import ControllerContext
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import NO_LEADER, TopicPartition
+
+log = Logger()
+
+Targets = Mapping[TopicPartition, "tuple[int, ...] | None"]
+"""The replicas that each partition shall have; None cancels its move."""
+
+Results = dict[TopicPartition, "KafkaError | None"]
+
+
+async def reassign(office: Office, targets: Targets) -> Results:
+    """Begin to move replicas, or to move them elsewhere than they were moving.
+
+    :return: when it is written: for each partition why it cannot be, or None.  INVALID_REPLICA_ASSIGNMENT,
+        NO_REASSIGNMENT_IN_PROGRESS, UNKNOWN_TOPIC_OR_PARTITION.
+    """
+    beginnings = _Beginnings(office.context, office.rules(), targets)
+    requests = office.requests()
+    await change_topics(office, beginnings.topics, beginnings.decide, requests)
+    requests.send()
+    begun = [partition for partition, error in beginnings.results.items() if error is None]
+    _tell(office, begun, beginnings.results)
+    await proceed(office, begun)
+    return beginnings.results
+
+
+def _tell(office: Office, begun: Iterable[TopicPartition], results: Results) -> None:
+    """Say what begins to move and what cannot, to people."""
+    memory, moves = office.memory, moving(office.context, begun)
+    memory.tell_of_many("reassignments_begun", "partition", moves, "{what}: begun to move")
+    refused = [(partition, error) for partition, error in results.items() if error is not None]
+    if refused:
+        text = f"{{what}}: cannot be moved as was asked for ({refused[0][1]})"
+        memory.tell_of_many("reassignments_refused", "partition", [partition for partition, _ in refused], text)
+
+
+async def reassignment_asked(office: Office, event: ReassignmentAsked) -> Results:
+    """The same by RPC; what ``/admin/reassign_partitions`` asks for the same partitions has been replaced by it."""
+    results = await reassign(office, event.targets)
+    office.put(ReassignmentsRequested())
+    return results
+
+
+async def moves_asked(office: Office, event: MovesAsked) -> dict[TopicPartition, Placement]:
+    """Which of these partitions move, and how; what only has files to delete has arrived, and is left out."""
+    return {partition: placement(office.context, partition) for partition in moving(office.context, event.partitions)}
+
+
+async def proceed(office: Office, partitions: Iterable[TopicPartition] | None = None) -> None:
+    """Finish every move (None: of all partitions) that has nothing to wait for any more; each by itself.
+
+    To be called when in-sync sets grew, leaders were elected, or brokers joined.
+    """
+    context, rules, requests = office.context, office.rules(), office.requests()
+    wanted = moving(context, partitions)
+    topics = sorted({partition.topic for partition in wanted})
+    await change_topics(office, topics, lambda topic: _contraction(context, rules, topic), requests)
+    requests.send()
+    still = set(moving(context, wanted))
+    arrived = [partition for partition in wanted if partition not in still]
+    if arrived:
+        log.info("controller: {count} partitions are where they were to move", count=len(arrived))
+        office.memory.tell_of_many("reassignments_finished", "partition", arrived, "{what}: moved")
+        await cross_out(office, sorted({partition.topic for partition in arrived}))
+        office.put(ReassignmentsRequested())
+
+
+def moving(context: ControllerContext, partitions: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
+    """Those of these partitions (None: of all) that are being reassigned."""
+    if partitions is None:
+        partitions = (
+            TopicPartition(topic, number)
+            for topic, assignment in sorted(context.topics.items())
+            for number in sorted(assignment.adding.keys() | assignment.removing.keys())
+        )
+    return [partition for partition in partitions if _is_moving(context, partition)]
+
+
+def _is_moving(context: ControllerContext, partition: TopicPartition) -> bool:
+    assignment, number = context.topics.get(partition.topic), partition.partition
+    if assignment is None or partition.topic in context.deleting or number not in assignment.partitions:
+        return False
+    changes = number in assignment.adding or number in assignment.removing
+    return changes and plan.placement_of(assignment, number).is_moving
+
+
+def placement(context: ControllerContext, partition: TopicPartition) -> Placement:
+    """Where the replicas of a partition are and where they go."""
+    return plan.placement_of(context.topics[partition.topic], partition.partition)
+
+
+# --- decisions --------------------------------------------------------------------------------------------------------
+
+
+class _Beginnings:
+    """What was asked for, and what has become of each: decided topic by topic, anew where a write was refused."""
+
+    def __init__(self, context: ControllerContext, rules: RulesOf, targets: Targets) -> None:
+        self._context = context
+        self._rules = rules
+        self._targets = dict(targets)
+        self._of_topic: dict[str, list[TopicPartition]] = defaultdict(list)
+        self.results: Results = {}
+        for partition in targets:
+            self._of_topic[partition.topic].append(partition)
+            self.results[partition] = KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition, or its topic is being deleted"
+            )
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted(self._of_topic)
+
+    def decide(self, topic: str) -> TopicChange | None:
+        context = self._context
+        placements: dict[int, Placement] = {}
+        states = []
+        for partition in self._of_topic[topic]:
+            now, then = self._step(partition)
+            if then is None or then == now or len(placements) == PARTITIONS_PER_CHANGE_MAX:
+                continue
+            placements[partition.partition] = then
+            state = context.leadership.get(partition)
+            if state is not None and set(then.replicas) != set(now.replicas if now else ()):
+                election = Election(state.leader, state.isr)
+                states.append(decisions.changed(context, partition, election, self._rules))
+        if not placements:
+            return None
+        assignment = plan.with_placements(context.topics[topic], placements)
+        return TopicChange(assignment, context.topic_versions[topic], tuple(states))
+
+    def _step(self, partition: TopicPartition) -> tuple[Placement | None, Placement | None]:
+        """Where the partition is, and what it comes to by the first step; neither where that is refused."""
+        if partition.partition not in self._context.topics[partition.topic].partitions:
+            return None, None
+        now = placement(self._context, partition)
+        try:
+            target = self._checked(partition, now)
+        except KafkaError as error:
+            self.results[partition] = error
+            return None, None
+        self.results[partition] = None
+        # From here on a cancellation is a target as any other: asked again, it has been reached.
+        self._targets[partition] = target
+        state = self._context.leadership.get(partition)
+        if state is None:
+            return now, Placement(target)  # nobody ever led it, so there is nothing to move
+        return now, plan.expand(now, target, (*state.isr, *state.eligible_leader_replicas))
+
+    def _checked(self, partition: TopicPartition, now: Placement) -> tuple[int, ...]:
+        target = self._targets[partition]
+        if target is None:
+            if not now.is_moving:
+                raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{partition} is not being reassigned")
+            return now.origin
+        if partition.partition in self._context.topics[partition.topic].read_only:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{partition} is being removed")
+        reason = plan.refusal(now, target, self._context.brokers)
+        if reason is not None:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{partition}: {reason}")
+        return target
+
+
+def _contraction(context: ControllerContext, rules: RulesOf, topic: str) -> TopicChange | None:
+    """The last step of those partitions of a topic that can take it."""
+    assignment = context.topics[topic]
+    numbers = sorted((assignment.adding.keys() | assignment.removing.keys()) & assignment.partitions.keys())
+    placements: dict[int, Placement] = {}
+    states = []
+    for number in numbers:
+        partition, now = TopicPartition(topic, number), plan.placement_of(assignment, number)
+        change = _contracted_state(context, rules, partition, now)
+        if change is not None and len(placements) < PARTITIONS_PER_CHANGE_MAX:
+            placements[number] = plan.contracted(now)
+            states.append(change)
+    if not placements:
+        return None
+    return TopicChange(plan.with_placements(assignment, placements), context.topic_versions[topic], tuple(states))
+
+
+def _contracted_state(
+    context: ControllerContext, rules: RulesOf, partition: TopicPartition, now: Placement
+) -> StateChange | None:
+    state = context.leadership.get(partition)
+    if state is None or state.leader == NO_LEADER:
+        return None  # somebody of the in-sync set has to come back first
+    required = rules(partition.topic).min_insync_replicas
+    election = plan.contract(now, state, context.may_lead(partition), in_sync_required=required)
+    if election is None:
+        return None
+    change = decisions.changed(context, partition, election, rules)
+    return replace(change, state=replace(change.state, eligible_leader_replicas=_within(change, now.target)))
+
+
+def _within(change: StateChange, target: Collection[int]) -> tuple[int, ...]:
+    return tuple(replica for replica in change.state.eligible_leader_replicas if replica in target)

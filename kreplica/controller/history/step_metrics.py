@@ -1,0 +1,180 @@
+"""What the controller's work costs: counters of one controller, and what each event added to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from kreplica.controller.dependencies import Client
+from kreplica.controller.effects.command_batch import Command
+from kreplica.controller.events.events import Event
+from kreplica.controller.history.step_timeline import Timeline
+from kreplica.runtime.distribution import Distribution
+from kreplica.zookeeper import (
+    Operation,
+    OperationResult,
+    Read,
+    ReadResult,
+    Stat,
+    WatchEvent,
+)
+
+log = Logger()
+
+ROUND_TRIPS = (0, 1, 2, 3, 4, 6, 8, 12, 20, 50)
+"""Bounds for round trips of one event."""
+
+T = TypeVar("T")
+
+
+class Cost(NamedTuple):
+    """So much was done.
+
+    :param zookeeper_round_trips: how often ZooKeeper was waited for: requests that travel together are one.
+    :param zookeeper_requests: requests to ZooKeeper, a multi being one.
+    :param commands: requests to brokers.
+    :param zookeeper_operations: reads and writes within multis.
+    :param zookeeper_bytes: of paths and data in multis, and of data in what multi-reads answered.
+    """
+
+    zookeeper_round_trips: int = 0
+    zookeeper_requests: int = 0
+    commands: int = 0
+    zookeeper_operations: int = 0
+    zookeeper_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EventFigures:
+    """What became of one event.
+
+    :param waited_s: in the queue, in seconds.
+    :param handled_s: from the first step to the last.
+    """
+
+    event: Event
+    waited_s: float
+    handled_s: float
+    cost: Cost
+
+
+class EventTotals:
+    """All events that were handled.
+
+    :ivar waited: seconds in the queue.
+    :ivar handled: seconds from the first step to the last.
+    :ivar round_trips: how often ZooKeeper was waited for.
+    """
+
+    def __init__(self) -> None:
+        self.waited = Distribution()
+        self.handled = Distribution()
+        self.round_trips = Distribution(ROUND_TRIPS)
+
+    def note(self, event: EventFigures) -> None:
+        """One more was handled."""
+        self.waited.note(event.waited_s)
+        self.handled.note(event.handled_s)
+        self.round_trips.note(event.cost.zookeeper_round_trips)
+
+
+class Counters:
+    """Counts from the start of the controller on; nothing is ever taken back.
+
+    :param timeline: is told when what was counted happened.
+    :ivar unanswered: commands that a broker did not answer in time.
+    """
+
+    def __init__(self, timeline: Timeline | None = None) -> None:
+        self.timeline = timeline or Timeline(lambda: 0.0)
+        self.commands = 0
+        self.unanswered = 0
+        self.operations = 0
+        self.bytes = 0
+        self._round_trips = 0
+        self._requests = 0
+        self._under_way = 0
+
+    def request(self, answer: Deferred[T]) -> Deferred[T]:
+        """A request to ZooKeeper has been sent."""
+        self._requests += 1
+        if not self._under_way:
+            self._round_trips += 1
+        self._under_way += 1
+        return answer.addBoth(self._answered)
+
+    def _answered(self, result: T) -> T:
+        self._under_way -= 1
+        return result
+
+    @property
+    def cost(self) -> Cost:
+        """Of everything so far."""
+        return Cost(self._round_trips, self._requests, self.commands, self.operations, self.bytes)
+
+    def command_queued(self, broker_id: int, command: Command, *, awaited: bool) -> None:
+        """A command waits to be sent to a broker.
+
+        :param awaited: whether the step it belongs to is over only when the broker has answered.
+        """
+        self.commands += 1
+        self.timeline.queued(broker_id, command, awaited=awaited)
+
+    def command_late(self, broker_id: int, command: Command) -> None:
+        """A broker did not answer in time; its channel goes on asking."""
+        self.unanswered += 1
+        log.error(
+            "controller: broker {broker} does not answer {api} in time ({count} partitions wait)",
+            broker=broker_id,
+            api=command.api.name,
+            count=len(command.what),
+        )
+
+
+def difference(later: Cost, earlier: Cost) -> Cost:
+    """What came between the two."""
+    return Cost(*(after - before for after, before in zip(later, earlier, strict=True)))
+
+
+class CountedClient:
+    """The part of the ZooKeeper client that a controller in office uses, each request counted.
+
+    Its only write is a multi, since every one of them has to check the controller's epoch (``state_writes``).
+    """
+
+    def __init__(self, client: Client, counters: Counters) -> None:
+        self._client = client
+        self._counters = counters
+        self._counted = counters.request
+
+    def exists(self, path: str, watch: Callable[[WatchEvent], None] | None = None) -> Deferred[Stat | None]:
+        return self._counted(self._client.exists(path, watch))
+
+    def get_data(
+        self, path: str, watch: Callable[[WatchEvent], None] | None = None
+    ) -> Deferred[tuple[bytes, Stat]]:
+        return self._counted(self._client.get_data(path, watch))
+
+    def get_children(self, path: str, watch: Callable[[WatchEvent], None] | None = None) -> Deferred[list[str]]:
+        return self._counted(self._client.get_children(path, watch))
+
+    def multi(self, operations: Sequence[Operation]) -> Deferred[list[OperationResult]]:
+        self._counters.operations += len(operations)
+        self._counters.bytes += sum(len(each.path) + len(getattr(each, "data", None) or b"") for each in operations)
+        return self._counted(self._client.multi(operations)).addBoth(self._wrote)
+
+    def _wrote(self, result: T) -> T:
+        self._counters.timeline.wrote()
+        return result
+
+    def multi_read(self, reads: Sequence[Read]) -> Deferred[list[ReadResult]]:
+        self._counters.operations += len(reads)
+        return self._counted(self._client.multi_read(reads)).addCallback(self._was_read)
+
+    def _was_read(self, answers: list[ReadResult]) -> list[ReadResult]:
+        self._counters.bytes += sum(len(answer[0]) for answer in answers if isinstance(answer, tuple))
+        return answers

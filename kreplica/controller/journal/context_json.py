@@ -1,0 +1,118 @@
+"""What a controller knows of the cluster, as JSON and back: where a journal's file goes on with a term."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from itertools import islice
+from typing import Any
+
+from kreplica.cluster import documents
+from kreplica.controller.journal import plan_json
+from kreplica.controller.journal.value_json import Json, decode_partition
+from kreplica.controller.state.context import ControllerContext, ReadOnly
+from kreplica.controller.state.states import PartitionState, ReplicaState
+from kreplica.model import LeaderAndIsr, TopicPartition
+
+STEP = 500
+"""So many things are copied before somebody else may have a turn: less than a millisecond."""
+
+
+def copy_context(context: ControllerContext) -> Generator[None, None, ControllerContext]:
+    """One that stays as it is, made step by step: of 100,000 partitions at once it would hold the reactor for 100 ms.
+
+    Whoever takes the steps sees to it that nothing changes between them.  Values are frozen, but for sets of failed
+    replicas: that nothing is made for each of many is what keeps Python's garbage collector out of it.
+    """
+    copy = ControllerContext(context.controller_epoch, context.epoch_znode_version)
+    for name, value in list(vars(context).items()):
+        if isinstance(value, (dict, set)):
+            setattr(copy, name, (yield from _copied(value)))
+        else:
+            setattr(copy, name, value)
+    for broker, partitions in context.failed.items():
+        copy.failed[broker] = yield from _copied(partitions)
+    for plan_id, run in context.plans.items():
+        copy.plans[plan_id] = run.copy()
+        yield
+    return copy
+
+
+def _copied(known: Any) -> Generator[None, None, Any]:
+    """A set, or a dict in its order."""
+    copy = type(known)()
+    rest = iter(known.items() if isinstance(known, dict) else known)
+    while len(copy) < len(known):
+        copy.update(islice(rest, STEP))
+        yield
+    return copy
+
+
+def encode_context(context: ControllerContext) -> Json:
+    """Dicts become lists of rows: their order decides in which order a controller goes over them."""
+    return {
+        "controller_epoch": context.controller_epoch,
+        "epoch_znode_version": context.epoch_znode_version,
+        "commands_count": context.commands_count,
+        "brokers": [[b, documents.encode_broker(r).decode(), r.epoch] for b, r in context.brokers.items()],
+        "topics": [[name, documents.encode_topic(each).decode()] for name, each in context.topics.items()],
+        "topic_versions": _rows(context.topic_versions),
+        "topic_births": _rows(context.topic_births),
+        "leadership": [
+            [str(p), s.leader, s.leader_epoch, s.isr, s.controller_epoch, s.partition_epoch, s.eligible_leader_replicas]
+            for p, s in context.leadership.items()
+        ],
+        "deleting": sorted(context.deleting),
+        "begun": [[str(partition), sorted(replicas)] for partition, replicas in context.begun.items()],
+        "known_epochs": _rows(context.known_epochs),
+        "shutting_down": sorted(context.shutting_down),
+        "failed": [[broker, [str(p) for p in sorted(partitions)]] for broker, partitions in context.failed.items()],
+        "read_only": [[str(p), each.since_s, each.wait_s] for p, each in context.read_only.items()],
+        "reassignments_requested": [[str(p), ids] for p, ids in context.reassignments_requested.items()],
+        "reassignments_version": context.reassignments_version,
+        "unreadable": sorted(context.unreadable),
+        "plans": [plan_json.encode_run(run) for run in context.plans.values()],
+        "ended_plans": sorted(context.ended_plans),
+        "plan_throttle": context.plan_throttle,
+        "partition_states": [[str(p), state.name] for p, state in context._partition_states.items()],
+        "replica_states": [[str(p), broker, state.name] for (p, broker), state in context._replica_states.items()],
+    }
+
+
+def decode_context(value: Mapping[str, Any]) -> ControllerContext:
+    context = ControllerContext(value["controller_epoch"], value["epoch_znode_version"])
+    context.commands_count = value["commands_count"]
+    context.brokers = {b: documents.decode_broker(b, text.encode(), epoch) for b, text, epoch in value["brokers"]}
+    context.topics = {name: documents.decode_topic(name, text.encode()) for name, text in value["topics"]}
+    context.topic_versions = dict(value["topic_versions"])
+    context.topic_births = dict(value["topic_births"])
+    context.leadership = {
+        decode_partition(p): LeaderAndIsr(leader, epoch, tuple(isr), controller_epoch, version, tuple(eligible))
+        for p, leader, epoch, isr, controller_epoch, version, eligible in value["leadership"]
+    }
+    context.deleting = set(value["deleting"])
+    context.begun = {decode_partition(partition): frozenset(replicas) for partition, replicas in value["begun"]}
+    context.known_epochs = dict(value["known_epochs"])
+    context.shutting_down = set(value["shutting_down"])
+    context.failed = {broker: _partitions(partitions) for broker, partitions in value["failed"]}
+    context.read_only = {decode_partition(p): ReadOnly(since_s, wait_s) for p, since_s, wait_s in value["read_only"]}
+    requested = value["reassignments_requested"]
+    context.reassignments_requested = {decode_partition(p): tuple(ids) for p, ids in requested}
+    context.reassignments_version = value["reassignments_version"]
+    context.unreadable = set(value["unreadable"])
+    runs = [plan_json.decode_run(each) for each in value.get("plans", ())]
+    context.plans = {run.plan.plan_id: run for run in runs}
+    context.ended_plans = set(value.get("ended_plans", ()))
+    context.plan_throttle = value.get("plan_throttle")
+    for partition, state in value["partition_states"]:
+        context.begin(decode_partition(partition), PartitionState[state], {})
+    for partition, broker, state in value["replica_states"]:
+        context._replica_states[decode_partition(partition), broker] = ReplicaState[state]
+    return context
+
+
+def _rows(known: Mapping[Any, Any]) -> list[list[Any]]:
+    return [[key, value] for key, value in known.items()]
+
+
+def _partitions(texts: Iterable[str]) -> set[TopicPartition]:
+    return {decode_partition(text) for text in texts}

@@ -1,0 +1,295 @@
+"""Where a journal stands between a controller and its surroundings: everything passes through, and is noted.
+
+What the controller is given looks to it like the real thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import Any, cast
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+
+from kreplica.controller.dependencies import Channel, Client, Connect, ControllerConfig, LongLoop, Surroundings, Watcher
+from kreplica.controller.effects.broker_channels import Answered
+from kreplica.controller.effects.command_batch import Command
+from kreplica.controller.effects.command_responses import CommandAnswer
+from kreplica.controller.journal.recorder import Journal
+from kreplica.controller.journal.value_json import (
+    Later,
+    digest,
+    encode_operations,
+    encode_reads,
+    encode_refusals,
+    encode_runs,
+    encode_watch_event,
+)
+from kreplica.model import BrokerRegistration, Endpoint
+from kreplica.runtime import Reactor
+from kreplica.zookeeper import (
+    Created,
+    Operation,
+    OperationResult,
+    Read,
+    ReadResult,
+    SessionState,
+    Stat,
+    WatchEvent,
+)
+
+
+def recorded(surroundings: Surroundings, journal: Journal) -> Surroundings:
+    """The same surroundings, with all that passes noted."""
+    runtime = surroundings.runtime
+    return Surroundings(
+        runtime=replace(
+            runtime,
+            reactor=cast(Reactor, RecordedReactor(runtime.reactor, journal)),
+            random=RecordedRandom(runtime.random, journal),
+            wall_clock_ms=lambda: journal.read("wall_clock_ms", runtime.wall_clock_ms()),
+        ),
+        client=RecordedClient(surroundings.client, journal),
+        config=recorded_config(surroundings.config, journal),
+        now_s=lambda: journal.read("now_s", surroundings.now_s()),
+        long_loop=lambda: RecordedLoop(surroundings.long_loop(), journal),
+        connect=partial(connect, surroundings.connect, journal),
+        dates_ms=surroundings.dates_ms,
+    )
+
+
+class RecordedReactor:
+    """Notes timers; the time that it tells decides nothing.  No more of a reactor is used by a controller itself."""
+
+    def __init__(self, reactor: Reactor, journal: Journal) -> None:
+        self._journal = journal
+        self._call_later = reactor.callLater
+        self.seconds = reactor.seconds
+
+    def callLater(
+        self, delay: float, callable: Callable[..., Any], *args: object, **kwargs: object
+    ) -> IDelayedCall:
+        number = self._journal.next_number("timer")
+        self._journal.note({"out": "timer", "timer": number, "after_s": delay})
+
+        def fired() -> None:
+            self._journal.timers.pop(number, None)
+            with self._journal.heard("timer", timer=number):
+                callable(*args, **kwargs)
+
+        timer = self._call_later(delay, fired)
+        self._journal.timer_set(number, timer)
+        return timer
+
+
+class RecordedRandom(Random):
+    """Notes the bits that are drawn; whatever else a ``Random`` does is made of these."""
+
+    def __init__(self, random: Random, journal: Journal) -> None:
+        super().__init__(0)
+        self._drawn = random
+        self._journal = journal
+
+    def getrandbits(self, k: int, /) -> int:
+        return self._journal.read("random_bits", self._drawn.getrandbits(k))
+
+    def random(self) -> float:
+        return self.getrandbits(53) / 2**53
+
+
+class RecordedLoop:
+    """Notes where a long loop gives up its turn, and when it gets the next."""
+
+    def __init__(self, loop: LongLoop, journal: Journal) -> None:
+        self._loop = loop
+        self._journal = journal
+
+    @property
+    def is_over(self) -> bool:
+        return self._loop.is_over
+
+    def next(self) -> Deferred[None]:
+        return self._journal.operation("turn", self._loop.next)
+
+
+def recorded_config(config: ControllerConfig, journal: Journal) -> ControllerConfig:
+    """Notes what settings of topics are, where they are not what they were."""
+
+    def unclean_allowed(topic: str) -> bool:
+        return journal.read_known("unclean_allowed", config.unclean_allowed(topic), topic)
+
+    def min_insync_replicas(topic: str) -> int:
+        return journal.read_known("min_insync_replicas", config.min_insync_replicas(topic), topic)
+
+    async def learn(topics: Sequence[str]) -> None:
+        await journal.operation("learn", lambda: Deferred.fromCoroutine(config.learn(topics)), topics=list(topics))
+
+    return replace(config, unclean_allowed=unclean_allowed, min_insync_replicas=min_insync_replicas, learn=learn)
+
+
+class RecordedClient:
+    """Notes operations, their answers, and what watches and the session tell."""
+
+    def __init__(self, client: Client, journal: Journal) -> None:
+        self._client = client
+        self._journal = journal
+
+    @property
+    def session_id(self) -> int:
+        return self._journal.read_known("session_id", self._client.session_id)
+
+    def on_session_event(self, listener: Callable[[SessionState], None]) -> Callable[[], None]:
+        def changed(state: SessionState) -> None:
+            if state.ended:
+                self._journal.watches.clear()
+            with self._journal.heard("session", state=state.name):
+                listener(state)
+
+        return self._client.on_session_event(changed)
+
+    def exists(self, path: str, watch: Watcher | None = None) -> Deferred[Stat | None]:
+        return self._read("exists", path, watch)
+
+    def get_data(self, path: str, watch: Watcher | None = None) -> Deferred[tuple[bytes, Stat]]:
+        return self._read("get_data", path, watch)
+
+    def get_children(self, path: str, watch: Watcher | None = None) -> Deferred[list[str]]:
+        return self._read("get_children", path, watch)
+
+    def _read(self, name: str, path: str, watch: Watcher | None) -> Deferred[Any]:
+        read = getattr(self._client, name)
+        if watch is None:
+            return self._journal.operation(name, lambda: read(path), path=path)
+        number = self._journal.numbers.get("op", 0) + 1
+        listener = self.watcher(number, watch)
+        return self._journal.operation(name, lambda: read(path, listener), path=path, watch=True)
+
+    def watcher(self, number: int, listener: Watcher) -> Watcher:
+        """The listener that an operation of that number leaves."""
+        self._journal.watches[number] = listener
+
+        def seen(event: WatchEvent) -> None:
+            self._journal.watches.pop(number, None)
+            with self._journal.heard("watch", op=number, event=encode_watch_event(event)):
+                listener(event)
+
+        return seen
+
+    def create(self, path: str, data: bytes = b"") -> Deferred[Created]:
+        data_text = data.decode()
+        return self._journal.operation("create", lambda: self._client.create(path, data), path=path, data=data_text)
+
+    def delete(self, path: str, version: int = -1) -> Deferred[None]:
+        return self._journal.operation(
+            "delete", lambda: self._client.delete(path, version), path=path, version=version
+        )
+
+    def multi(self, operations: Sequence[Operation]) -> Deferred[list[OperationResult]]:
+        return self._journal.operation(
+            "multi",
+            lambda: self._client.multi(operations),
+            len(operations),
+            operations=Later(encode_operations, operations),
+        )
+
+    def multi_read(self, reads: Sequence[Read]) -> Deferred[list[ReadResult]]:
+        return self._journal.operation(
+            "multi_read", lambda: self._client.multi_read(reads), len(reads), reads=Later(encode_reads, reads)
+        )
+
+
+# --- brokers ----------------------------------------------------------------------------------------------------------
+
+
+def connect(
+    inner: Connect,
+    journal: Journal,
+    registration: BrokerRegistration,
+    endpoint: Endpoint,
+    *,
+    answered: Answered,
+    overflowed: Callable[[int], None],
+    sent: Callable[[Command, dict[str, Any]], None],
+    late: Callable[[int, Command], None],
+    **others: Any,
+) -> RecordedChannel:
+    """Open a channel whose commands and answers are noted."""
+    number = journal.next_number("channel")
+    broker, epoch = registration.broker_id, registration.epoch
+    journal.note({"out": "open", "channel": number, "broker": broker, "epoch": epoch, "endpoint": str(endpoint)})
+    channel = RecordedChannel(journal, number)
+
+    def is_answered(broker_id: int, command: Command, answer: CommandAnswer) -> None:
+        known, refusals = channel.commands.pop(command, None), encode_refusals(answer.refusals)
+        if known is None:
+            answered(broker_id, command, answer)  # it was forgotten
+            return
+        with journal.heard("answered", command=known, error=answer.error.name, refusals=refusals):
+            answered(broker_id, command, answer)
+
+    def is_overflowed(broker_id: int) -> None:
+        channel.commands.clear()
+        channel.unsent.clear()
+        with journal.heard("overflowed", channel=number):
+            overflowed(broker_id)
+
+    def is_sent(command: Command, body: dict[str, Any]) -> None:
+        known, size = channel.unsent.pop(command, None), body["topic_states"].size
+        if known is None:
+            sent(command, body)  # once more, or after it was forgotten
+            return
+        with journal.heard("sent", size // 100, command=known, bytes=size, crc=Later(digest, body)):
+            sent(command, body)
+
+    def is_late(broker_id: int, command: Command) -> None:
+        with journal.heard("late", command=channel.commands.get(command)):
+            late(broker_id, command)
+
+    channel.inner = inner(
+        registration,
+        endpoint,
+        answered=is_answered,
+        overflowed=is_overflowed,
+        sent=is_sent,
+        late=is_late,
+        **others,
+    )
+    return channel
+
+
+class RecordedChannel:
+    """Notes the commands that are sent by it.
+
+    :ivar commands: the numbers of those that are not answered, and ``unsent`` of those that never left.
+    """
+
+    inner: Channel
+
+    def __init__(self, journal: Journal, number: int) -> None:
+        self._journal = journal
+        self.number = number
+        self.commands: dict[Command, int] = {}
+        self.unsent: dict[Command, int] = {}
+
+    def send(self, command: Command) -> None:
+        number = self._journal.next_number("command")
+        self.commands[command] = self.unsent[command] = number
+        self._journal.note(
+            {
+                "out": "command",
+                "command": number,
+                "channel": self.number,
+                "api": command.api.name,
+                "epoch": command.broker_epoch,
+                "delete": command.delete,
+                "partitions": Later(encode_runs, command.what),
+            }
+        )
+        self.inner.send(command)
+
+    def close(self) -> Coroutine[Any, Any, None]:
+        self._journal.note({"out": "close", "channel": self.number})
+        return self.inner.close()

@@ -1,0 +1,281 @@
+"""One partition that this broker follows, in one leader epoch: what is asked for it, and what an answer does to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from twisted.logger import Logger
+
+from kreplica.errors import ErrorCode, KafkaError, StorageError
+from kreplica.model import ZERO_UUID
+from kreplica.replication.follower import truncation
+from kreplica.replication.partition import Partition
+from kreplica.replication.writable_replica import Role
+
+log = Logger()
+
+NOT_ASKED = -1
+
+WARNED_FAILURES = 6
+"""So many failures of a kind that passes by itself, one after the other, are worth a line."""
+
+_PASSING = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
+"""What a leader answers while it and this broker are told of a change one after the other."""
+
+_NO_DIVERGENCE = {"epoch": -1, "end_offset": -1}
+
+Row = dict[str, Any]
+
+
+class Next(Enum):
+    """What a partition needs after an answer."""
+
+    NOTHING = "it is asked for already, as it is"
+    ASK = "it moved: ask from its new position"
+    LATER = "it failed: ask again in a while"
+    FIND_RANGE = "the leader does not have its position: find out what it has"
+
+
+class Followed:
+    """Made when this broker begins to follow a leader, and of no use in the next leader epoch.
+
+    :ivar asked_in: the number of the last request that named it.
+    :ivar failures: one after the other, until an answer without an error.
+    :ivar in_sync: whether it had all that was committed, as far as the leader's last answer says.
+    """
+
+    __slots__ = (
+        "_asked_offset",
+        "_bytes_max",
+        "asked_in",
+        "failures",
+        "in_sync",
+        "key",
+        "leader_epoch",
+        "partition",
+        "topic_id",
+    )
+
+    def __init__(self, partition: Partition, bytes_max: int) -> None:
+        self.partition = partition
+        self.key = partition.topic_partition
+        self.topic_id = partition.topic_id
+        self.leader_epoch = partition.leadership.leader_epoch
+        self.asked_in = NOT_ASKED
+        self.failures = 0
+        self.in_sync = False
+        self._asked_offset = NOT_ASKED
+        self._bytes_max = bytes_max
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> bool:
+        """Before the first fetch: cut what could not be compared with the leader's log.
+
+        :return: false where the disk failed at it.
+        """
+        log_ = self.partition.log
+        # An epoch in which this broker led and wrote nothing would lay claim to what its leader's older epochs wrote.
+        log_.leader_epochs.truncate_to(log_.log_end_offset)
+        end_offset, epochs = log_.log_end_offset, log_.leader_epochs.entries
+        possible = truncation.cut_of_impossible_history(
+            epochs, leader_epoch=self.leader_epoch, log_end_offset=end_offset
+        )
+        if possible < end_offset:
+            why = f"epoch {epochs[-1].epoch} is still to come, it is damaged"
+            return self._attempt(lambda: self._cut(possible, why))
+        cut = truncation.cut_of_unknown_history(
+            epochs, log_end_offset=end_offset, high_watermark=self.partition.high_watermark
+        )
+        return cut == end_offset or self._attempt(lambda: self._cut(cut, "its epochs are not known"))
+
+    @property
+    def may_acknowledge(self) -> bool:
+        """Whether a fetch may say that all before its offset is as safe here as the topic asks for."""
+        return self.partition.is_kept(self.partition.log.log_end_offset)
+
+    def request_row(self) -> Row:
+        """Its position now, as a row of Fetch."""
+        fetch_offset, last_epoch, log_start_offset = self.position()
+        return {
+            "partition": self.key.partition,
+            "current_leader_epoch": self.leader_epoch,
+            "fetch_offset": fetch_offset,
+            "last_fetched_epoch": last_epoch,
+            "log_start_offset": log_start_offset,
+            "partition_max_bytes": self._bytes_max,
+            "replica_directory_id": ZERO_UUID,
+        }
+
+    def position(self) -> tuple[int, int, int]:
+        """Its log's end, from where the next request asks; the leader epoch of its last record; its log's start."""
+        partition = self.partition
+        end_offset, last_epoch = partition.fetch_position()
+        self._asked_offset = end_offset
+        return end_offset, last_epoch, partition.log.log_start_offset
+
+    def is_answered_by(self, number: int) -> bool:
+        """Whether the answer to a request is about what this partition wants now.
+
+        :param number: the request's.
+        """
+        partition = self.partition
+        return (
+            partition.role is Role.FOLLOWER
+            and NOT_ASKED < self.asked_in <= number
+            and matches_epoch(self.leader_epoch, partition.leadership.leader_epoch)
+            and matches_offset(self._asked_offset, partition.log.log_end_offset)
+        )
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    def take_in(self, row: Row, now_ms: int) -> Next:
+        """What the leader says: records, a divergence, an error.  Nothing of it raises."""
+        try:
+            return self._take_in(row, now_ms)
+        except KafkaError as error:
+            return self._failed(error)
+        except (OSError, StorageError) as error:
+            return self._failed(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+        except Exception:
+            log.failure("what the leader sent for {partition} cannot be taken in", partition=str(self.key))
+            self.failures += 1
+            return Next.LATER
+
+    def _take_in(self, row: Row, now_ms: int) -> Next:
+        if row["error_code"]:
+            code = ErrorCode.of(row["error_code"])
+            if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                return Next.FIND_RANGE
+            raise KafkaError(code, "answered by the leader")
+        diverging = row.get("diverging_epoch", _NO_DIVERGENCE)
+        if diverging != _NO_DIVERGENCE:
+            self._diverged(diverging["epoch"], diverging["end_offset"])
+            self.failures = 0
+            return Next.ASK
+        partition, log_ = self.partition, self.partition.log
+        end_offset, start_offset = log_.log_end_offset, log_.log_start_offset
+        partition.append_as_follower(
+            row["records"] or b"",
+            leader_high_watermark=row["high_watermark"],
+            leader_log_start_offset=row["log_start_offset"],
+            now_ms=now_ms,
+        )
+        self.failures = 0
+        self.in_sync = log_.log_end_offset >= row["high_watermark"]
+        # The start too: the leader waits for it where records are deleted (KIP-107).
+        is_same = log_.log_end_offset == end_offset and log_.log_start_offset == start_offset
+        return Next.NOTHING if is_same else Next.ASK
+
+    def _diverged(self, epoch: int, end_offset: int) -> None:
+        partition = self.partition
+        cut = truncation.cut_at_divergence(
+            epoch,
+            end_offset,
+            partition.log.leader_epochs.entries,
+            log_end_offset=partition.log.log_end_offset,
+            high_watermark=partition.high_watermark,
+        )
+        self._cut(cut, f"the leader's epoch {epoch} ended at {end_offset}")
+
+    def restart(self, leader_start_offset: int | None, leader_end_offset: int | None) -> Next:
+        """The leader did not have the position that was asked for, but this is what it has.
+
+        :param leader_start_offset: None, as the other, where it refused to say.
+        """
+        if leader_start_offset is None or leader_end_offset is None:
+            return self._failed(KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "and the leader does not say what it has"))
+        partition = self.partition
+        found = truncation.restart_out_of_range(
+            partition.log.log_end_offset,
+            leader_start_offset=leader_start_offset,
+            leader_end_offset=leader_end_offset,
+        )
+        if found is None:
+            # It moved between two answers, or the leader knows no epoch of ours; asked again at once, it might go on.
+            return self._failed(KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "the leader has the offset after all"))
+        why = f"the leader has {leader_start_offset} to {leader_end_offset}"
+        restart = self._start_at if found.emptied else self._cut
+        done = self._attempt(lambda: restart(found.offset, why))
+        return Next.ASK if done else Next.LATER
+
+    # --- what it does to the log -------------------------------------------------------------------------------------
+
+    def _cut(self, offset: int, why: str) -> None:
+        partition = self.partition
+        end_offset, high_watermark = partition.log.log_end_offset, partition.high_watermark
+        if truncation.loses_committed_records(offset, high_watermark):
+            log.error(
+                "{partition}: cut from {end} to {offset}, below the high watermark {high_watermark}; committed records "
+                "that its leader does not have are lost, after an unclean election: {why}",
+                partition=str(self.key),
+                end=end_offset,
+                offset=offset,
+                high_watermark=high_watermark,
+                why=why,
+            )
+        else:
+            log.info(
+                "{partition}: cut from {end} to {offset}: {why}",
+                partition=str(self.key),
+                end=end_offset,
+                offset=offset,
+                why=why,
+            )
+        partition.truncate_to(offset)
+
+    def _start_at(self, offset: int, why: str) -> None:
+        partition = self.partition
+        log.warn(
+            "{partition}: nothing of {start} to {end} is in the leader's log any more, it begins at {offset}: {why}",
+            partition=str(self.key),
+            start=partition.log.log_start_offset,
+            end=partition.log.log_end_offset,
+            offset=offset,
+            why=why,
+        )
+        partition.truncate_fully_and_start_at(offset)
+
+    def _attempt(self, change: Callable[[], None]) -> bool:
+        try:
+            change()
+        except (KafkaError, OSError, StorageError) as error:
+            self._failed(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+            return False
+        self.failures = 0
+        return True
+
+    def _failed(self, error: KafkaError) -> Next:
+        self.failures += 1
+        if self.failures == (WARNED_FAILURES if error.code in _PASSING else 1):
+            log.warn(
+                "{partition} cannot follow broker {leader} in epoch {epoch}, trying again: {error}",
+                partition=str(self.key),
+                leader=self.partition.leadership.leader,
+                epoch=self.leader_epoch,
+                error=str(error),
+            )
+        return Next.LATER
+
+
+def matches_epoch(asked: int, current: int) -> bool:
+    """Whether an answer is of the leader epoch that the follower is in."""
+    return asked == current
+
+
+def matches_offset(asked: int, log_end_offset: int) -> bool:
+    """Whether what an answer brings goes where the log ends now."""
+    return asked == log_end_offset

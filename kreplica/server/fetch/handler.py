@@ -1,0 +1,383 @@
+"""Fetch (key 1): read from partitions in order until the limits are reached; wait where too little is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import NO_BROKER_EPOCH
+from kreplica.replication import READ_UNCOMMITTED, Partitions
+from kreplica.runtime import Reactor
+from kreplica.runtime.slices import Steps
+from kreplica.server.fetch.partition import Wanted, Watch
+from kreplica.server.fetch.partition_reads import CONSUMER, PartitionReads, Read, Reader, row_of_figures
+from kreplica.server.fetch.sessions import NO_SESSION, FetchContext, FetchSessions
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.server.protocol.request import LARGE_BYTES, Request
+from kreplica.server.protocol.responses import LeaderHints, answer_in_slices, answered_by, in_slices
+
+TOPIC_IDS_FROM = 13
+"""From this version on topics are named by id."""
+
+ERROR_CODE_FROM = 7
+"""From this version on an answer has an error of its own, besides those of its partitions."""
+
+ANY_REPLICA_FROM = 11
+"""From this version on a consumer may be sent to a follower, and comes there (KIP-392)."""
+
+INLINE_SECONDS_MAX = 0.002
+"""Duration after which the other partitions of a fetch are read in slices."""
+
+READS_PER_LOOK = 64
+"""Partitions that are read between two looks at the clock."""
+
+STEP_READS, STEP_FIGURES = 16, 64
+"""Partitions of a large fetch that are read, and rows of its answer that are made, in one step."""
+
+Row = dict[str, Any]
+
+
+class MayRead(Protocol):
+    """Which topics a request may read (``authorization.Gate.may_read``)."""
+
+    def __call__(self, request: Request, *, is_follower: bool) -> Callable[[str], bool]: ...
+
+
+class Followers(Protocol):
+    """Which brokers may fetch as followers (``membership.follower_incarnations``).
+
+    :ivar epochs: by broker, the broker epoch that its fetches name.
+    """
+
+    epochs: dict[int, int]
+
+    def confirm(self, broker_id: int, broker_epoch: int) -> Deferred[bool]: ...
+
+
+class Fetch:
+    """:param bytes_max: ``fetch.max.bytes``, the most that one answer may hold whatever the client asks.
+    :param may_read: says which topics a request may read, where somebody has to be asked.
+    :param followers: confirms who fetches as a follower; None believes every client.
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        partitions: Partitions,
+        metadata: MetadataCache,
+        sessions: FetchSessions,
+        bytes_max: int,
+        reads: PartitionReads | None = None,
+        may_read: MayRead | None = None,
+        followers: Followers | None = None,
+    ) -> None:
+        self.reactor = reactor
+        self.partitions = partitions
+        self.metadata = metadata
+        self.bytes_max = bytes_max
+        self.reads = reads or PartitionReads(reactor.seconds, partitions, metadata)
+        self._sessions = sessions
+        self._may_read = may_read
+        self._followers = followers
+
+    def __call__(self, request: Request) -> None:
+        body = request.body
+        reader = _reader(request)
+        followers = self._followers
+        if (
+            reader.is_follower
+            and followers is not None
+            and followers.epochs.get(reader.replica_id) != reader.broker_epoch
+        ):
+            answered_by(request, self._confirm(request, reader, followers))
+            return
+        if self._may_read is not None:
+            reader = reader._replace(may_read=self._may_read(request, is_follower=reader.is_follower))
+        if reader.is_follower:
+            request.connection.mark_control()
+        if request.size >= LARGE_BYTES:
+            answered_by(request, self._begin_large(request, reader))
+            return
+        try:
+            context = self._sessions.begin(
+                body.get("session_id", 0),
+                body.get("session_epoch", -1),
+                body["topics"],
+                body.get("forgotten_topics_data") or (),
+                by_id=reader.by_id,
+                now_s=self.reactor.seconds(),
+                follower=reader.is_follower,
+            )
+        except KafkaError as error:
+            request.answer(_answer(int(error.code), NO_SESSION, []))
+            return
+        _FetchUnderWay(self, request, reader, context).go_on()
+
+    async def _begin_large(self, request: Request, reader: Reader) -> None:
+        """Take in a request of hundreds of partitions in slices, then read them."""
+        body = request.body
+        begin = self._sessions.begin_in_steps(
+            body.get("session_id", 0),
+            body.get("session_epoch", -1),
+            body["topics"],
+            body.get("forgotten_topics_data") or (),
+            by_id=reader.by_id,
+            now_s=self.reactor.seconds(),
+            follower=reader.is_follower,
+        )
+        try:
+            context = await in_slices(request, begin)
+        except KafkaError as error:
+            request.answer(_answer(int(error.code), NO_SESSION, []))
+            return
+        fetch = _FetchUnderWay(self, request, reader, context)
+        fetch.is_large = True
+        fetch.go_on()
+
+    async def _confirm(self, request: Request, reader: Reader, followers: Followers) -> None:
+        """Read from ZooKeeper whether a registered broker fetches; nothing that another says moves a partition."""
+        if await followers.confirm(reader.replica_id, reader.broker_epoch):
+            self(request)
+        elif request.version < ERROR_CODE_FROM:
+            request.abort(f"broker {reader.replica_id} is not registered")
+        else:
+            request.answer(_answer(int(ErrorCode.STALE_BROKER_EPOCH), NO_SESSION, []))
+
+
+def _reader(request: Request) -> Reader:
+    body, version = request.body, request.version
+    state = body.get("replica_state")
+    replica_id = body["replica_id"] if state is None else state["replica_id"]
+    return Reader(
+        replica_id,
+        replica_id >= 0,
+        NO_BROKER_EPOCH if state is None else state["replica_epoch"],
+        body.get("isolation_level", READ_UNCOMMITTED),
+        version >= TOPIC_IDS_FROM,
+        replica_id < CONSUMER or (replica_id == CONSUMER and version >= ANY_REPLICA_FROM),
+        body.get("rack_id", ""),
+    )
+
+
+class _FetchUnderWay:
+    """One fetch being answered: a row per partition, read again when its partition changes while it waits.
+
+    :ivar is_large: its answer is made in slices.
+    """
+
+    _size = 0
+    _urgent = False
+    _hurried = False
+    _is_observed = False
+    _call: IDelayedCall | None = None
+    _watch: Watch | None = None
+    is_large = False
+    _is_read = True
+    _leader_hints: LeaderHints | None = None
+
+    def __init__(self, fetch: Fetch, request: Request, reader: Reader, context: FetchContext) -> None:
+        body = request.body
+        self._fetch = fetch
+        self._request = request
+        self._reader = reader
+        self._context = context
+        self._bytes_max = bytes_max = min(body.get("max_bytes", fetch.bytes_max), fetch.bytes_max)
+        # Nobody waits for more than one answer may hold.
+        self._min_bytes = min(body["min_bytes"], bytes_max)
+        self._wait_s = body["max_wait_ms"] / 1000
+        self._reads: dict[Wanted, Read] = {}
+        self._to_read: Iterator[Wanted] = iter(context.to_read)
+        if context.session is not None:
+            context.session.supersede = self._hurry
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def go_on(self) -> None:
+        """Read all partitions, in slices if they are many; then answer, or wait."""
+        seconds = self._fetch.reactor.seconds
+        until_s = seconds() + INLINE_SECONDS_MAX
+        for count, wanted in enumerate(self._to_read, 1):
+            if wanted.named or self._context.full or self._size < self._bytes_max or self._size == 0:
+                self._read(wanted)
+            if count % READS_PER_LOOK == 0 and (self.is_large or seconds() > until_s):
+                self.is_large = True
+                answered_by(self._request, self._read_rest())
+                return
+        if self._is_enough() or self._wait_s <= 0:
+            self._answer()
+        else:
+            self._wait()
+
+    async def _read_rest(self) -> None:
+        self._is_read = False
+        self._watch_reads()  # a partition may change after it is read, before all are
+        self._request.on_abandoned(self._end)
+        self._is_observed = True
+        await self._request.in_slices(self._read_steps())
+        if self._hurried:
+            return
+        self._is_read = True
+        if self._is_enough() or self._wait_s <= 0:
+            self._answer()
+        else:
+            self._call_later(self._wait_s, self._answer)
+
+    def _read_steps(self) -> Steps[None]:
+        watch = self._watch
+        for count, wanted in enumerate(self._to_read, 1):
+            if wanted.named or self._context.full or self._size < self._bytes_max or self._size == 0:
+                self._read(wanted)
+                partition = self._reads[wanted].partition
+                if watch is not None and partition is not None:
+                    watch.add(wanted, partition)
+            if count % STEP_READS == 0:
+                yield
+                if self._hurried:
+                    return
+
+    def _read(self, wanted: Wanted) -> None:
+        before = self._reads.get(wanted)
+        size = self._size if before is None else self._size - before.size
+        read = self._fetch.reads.read(
+            self._reader, wanted, self._bytes_max - size, self._hints, at_least_one=size == 0
+        )
+        wanted.named = False
+        self._reads[wanted] = read
+        self._size = size + read.size
+        if read.urgent:
+            self._urgent = True
+        session = self._context.session
+        if session is not None and read.settled and read.partition is not None:
+            session.settle(wanted, read.partition)
+
+    def _hints(self) -> LeaderHints:
+        """For the few answers that send their clients elsewhere."""
+        hints = self._leader_hints
+        if hints is None:
+            fetch = self._fetch
+            hints = LeaderHints(fetch.partitions, fetch.metadata, self._request.connection.listener)
+            self._leader_hints = hints
+        return hints
+
+    def _is_enough(self) -> bool:
+        return self._urgent or self._size >= self._min_bytes or self._context.is_empty
+
+    # --- waiting -----------------------------------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        self._watch_reads()
+        self._call_later(self._wait_s, self._answer)
+
+    def _watch_reads(self) -> None:
+        """Read partitions again when they change, from now on."""
+        session = self._context.session
+        if session is None:
+            watch = Watch(self._changed)
+        else:
+            watch = session.watch
+            session.on_change = self._changed
+        self._watch = watch
+        watch.is_awaited = partial(self._fetch.reads.is_worth_another, self._reader, self._reads)
+        for wanted, read in self._reads.items():
+            if read.partition is not None:
+                watch.add(wanted, read.partition)
+
+    def _changed(self, wanted: list[Wanted]) -> None:
+        for one in wanted:
+            self._read(one)
+        if self._is_read and self._is_enough():
+            self._answer()
+            return
+        assert self._watch is not None
+        for one in wanted:
+            partition = self._reads[one].partition
+            if partition is not None:
+                self._watch.add(one, partition)
+
+    def _hurry(self) -> None:
+        """Superseded by the next fetch of the session: respond with what has been read."""
+        self._hurried = True
+        self._answer()
+
+    def _call_later(self, delay_s: float, work: Any) -> None:
+        if not self._is_observed:
+            self._is_observed = True
+            self._request.on_abandoned(self._end)
+        self._call = self._fetch.reactor.callLater(delay_s, work)
+
+    def _end(self) -> None:
+        """Nothing more happens by itself."""
+        call, self._call = self._call, None
+        if call is not None and call.active():
+            call.cancel()
+        session = self._context.session
+        watch, self._watch = self._watch, None  # which leads back here: a collection of such cycles holds up everybody
+        if session is not None:
+            session.on_change = session.supersede = session.watch.is_awaited = None
+        elif watch is not None:
+            watch.is_awaited = None
+            watch.clear()
+
+    # --- the answer --------------------------------------------------------------------------------------------------
+
+    def _answer(self) -> None:
+        self._end()
+        if self.is_large:
+            self._request.slice_answer()
+            answer_in_slices(self._request, self._answer_steps())
+            return
+        rows: dict[Wanted, Row] = {}
+        for wanted, read in self._reads.items():
+            for bucket in read.throttles:
+                bucket.use(read.size)
+            row = read.row
+            if row is None:
+                assert read.partition is not None
+                row = row_of_figures(self._reader, wanted, read.partition)
+            rows[wanted] = row
+        session_id, kept = self._context.finish(rows)
+        responses: list[Row] = []
+        last: Wanted | None = None
+        for wanted, row in kept:
+            if last is None or wanted.topic != last.topic or wanted.topic_id != last.topic_id:
+                responses.append({"topic": wanted.topic, "topic_id": wanted.topic_id, "partitions": []})
+                last = wanted
+            responses[-1]["partitions"].append(row)
+        answer = _answer(0, session_id, responses)
+        if self._leader_hints is not None:
+            answer["node_endpoints"] = self._leader_hints.endpoints()
+        self._request.answer(answer)
+
+    def _answer_steps(self) -> Steps[Row]:
+        """Make a large answer."""
+        context = self._context
+        responses: list[Row] = []
+        last: Wanted | None = None
+        for count, (wanted, read) in enumerate(self._reads.items(), 1):
+            for bucket in read.throttles:
+                bucket.use(read.size)
+            row = read.row
+            if row is None:
+                assert read.partition is not None
+                row = row_of_figures(self._reader, wanted, read.partition)
+            if context.names(wanted, row):
+                if last is None or wanted.topic != last.topic or wanted.topic_id != last.topic_id:
+                    responses.append({"topic": wanted.topic, "topic_id": wanted.topic_id, "partitions": []})
+                    last = wanted
+                responses[-1]["partitions"].append(row)
+            if count % STEP_FIGURES == 0:
+                yield
+        session_id = NO_SESSION if context.session is None else context.session.session_id
+        answer = _answer(0, session_id, responses)
+        if self._leader_hints is not None:
+            answer["node_endpoints"] = self._leader_hints.endpoints()
+        return answer
+
+
+def _answer(error_code: int, session_id: int, responses: list[Row]) -> Row:
+    return {"throttle_time_ms": 0, "error_code": error_code, "session_id": session_id, "responses": responses}

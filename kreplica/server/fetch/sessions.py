@@ -1,0 +1,342 @@
+"""Fetch sessions (KIP-227): what a client fetches is kept here, so that its requests and answers name only changes.
+
+Reading is incremental too: a partition of which there was nothing new is looked at again when it changes, and not
+before, so that a fetch costs what happened since the last one, and not what a client follows.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import ZERO_UUID
+from kreplica.replication import Partition
+from kreplica.runtime.slices import STEP_ROWS, Steps
+from kreplica.server.fetch.partition import Key, Wanted, Watch
+
+NO_SESSION = 0
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+EPOCH_MAX = 2**31 - 1
+CHANGING = 2**31
+"""Epoch of a session while a large request changes it: larger than the epoch of any request."""
+PARTITIONS_MAX = 100_000
+"""A session may hold so many; who fetches more names them in each request."""
+SESSION_PARTITION_BYTES = 700
+"""Memory that a partition of a session takes, as metrics show it."""
+EVICTION_SECONDS = 120.0
+"""A session that was not used for so long may give its place to a new one."""
+
+Row = dict[str, Any]
+
+
+class FetchContext:
+    """One fetch, inside a session or not.
+
+    :ivar to_read: what has to be read for it, in order.
+    :ivar full: whether the answer names every partition.
+    """
+
+    def __init__(self, to_read: list[Wanted], session: FetchSession | None, *, full: bool) -> None:
+        self.to_read = to_read
+        self.session = session
+        self.full = full
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing at all is wanted."""
+        return not (self.to_read if self.session is None else self.session.partitions)
+
+    def finish(self, rows: dict[Wanted, Row]) -> tuple[int, list[tuple[Wanted, Row]]]:
+        """The session id to answer, and the partitions that the answer names."""
+        pairs = list(rows.items())
+        if self.session is None:
+            return NO_SESSION, pairs
+        news = [pair for pair in pairs if pair[0].is_news(pair[1])]
+        for wanted, row in news:
+            if row["records"]:
+                self.session.served(wanted)
+        return self.session.session_id, pairs if self.full else news
+
+    def names(self, wanted: Wanted, row: Row) -> bool:
+        """Return whether the answer names this partition: ``finish`` for one partition of a large answer."""
+        session = self.session
+        if session is None:
+            return True
+        is_news = wanted.is_news(row)
+        if is_news and row["records"]:
+            session.served(wanted)
+        return is_news or self.full
+
+
+class FetchSession:
+    """What one client fetches.
+
+    :ivar pending: what the next fetch has to read, in order: what the client moved, what changed, and what the last
+        one had no room for.
+    :ivar on_change: called while a fetch waits, with what changed.
+    :ivar supersede: ends the fetch under way: its client has sent the next one, so that it has news.
+    :ivar follower: whether it is a broker's.
+    :ivar counted: number of its partitions that ``FetchSessions`` has counted.
+    """
+
+    __slots__ = (
+        "by_id",
+        "counted",
+        "epoch",
+        "follower",
+        "on_change",
+        "partitions",
+        "pending",
+        "session_id",
+        "supersede",
+        "used_at_s",
+        "watch",
+    )
+
+    def __init__(
+        self, session_id: int, wanted: Iterable[Wanted], *, by_id: bool, now_s: float, follower: bool
+    ) -> None:
+        self.session_id = session_id
+        self.follower = follower
+        self.epoch = 1
+        self.by_id = by_id
+        self.used_at_s = now_s
+        self.partitions: dict[Key, Wanted] = {w.key: w for w in wanted}
+        self.pending: dict[Wanted, None] = dict.fromkeys(self.partitions.values())
+        self.counted = 0
+        self.watch = Watch(self._changed)
+        self.on_change: Callable[[list[Wanted]], object] | None = None
+        self.supersede: Callable[[], object] | None = None
+
+    def settle(self, wanted: Wanted, partition: Partition) -> None:
+        """There is nothing more to read of it until it changes, or its client moves."""
+        self.pending.pop(wanted, None)
+        self.watch.add(wanted, partition)
+
+    def served(self, wanted: Wanted) -> None:
+        """One that got data goes to the end, so that the limit of one answer starves nobody."""
+        if self.pending.pop(wanted, wanted) is None:
+            self.pending[wanted] = None
+
+    def change(self, topics: Iterable[Row], forgotten: Iterable[Row]) -> None:
+        """Take in what a request adds, moves and forgets."""
+        for topic in topics:
+            name, topic_id = topic.get("topic"), topic.get("topic_id", ZERO_UUID)
+            for row in topic["partitions"]:
+                wanted = self.partitions.get((name, topic_id, row["partition"]))
+                if wanted is None:
+                    wanted = Wanted(name, topic_id, row)
+                    self.partitions[wanted.key] = wanted
+                else:
+                    wanted.ask(row)
+                    # An answer was under way perhaps, and a follower leaves out what it has asked for anew.
+                    wanted.may_have_missed = self.follower
+                self.pending[wanted] = None
+        for gone in forgotten:
+            for partition in gone["partitions"]:
+                wanted = self.partitions.pop((gone.get("topic"), gone.get("topic_id", ZERO_UUID), partition), None)
+                if wanted is not None:
+                    self.pending.pop(wanted, None)
+                    self.watch.remove(wanted)
+
+    def change_in_steps(self, topics: Iterable[Row], forgotten: Iterable[Row]) -> Steps[None]:
+        """``change`` as work in slices."""
+        count = 0
+        for is_forgotten, rows in ((False, topics), (True, forgotten)):
+            for row in rows:
+                partitions = row["partitions"]
+                for at in range(0, len(partitions), STEP_ROWS):
+                    part = [{**row, "partitions": partitions[at : at + STEP_ROWS]}]
+                    self.change(*(((), part) if is_forgotten else (part, ())))
+                    count += len(part[0]["partitions"])
+                    if count >= STEP_ROWS:
+                        count = 0
+                        yield
+
+    def _changed(self, wanted: list[Wanted]) -> None:
+        self.pending.update(dict.fromkeys(wanted))
+        if self.on_change is not None:
+            self.on_change(wanted)
+
+
+class FetchSessions:
+    """All sessions of one broker.
+
+    :param slots_max: ``max.incremental.fetch.session.cache.slots``; where all are taken and in use, clients are
+        answered without a session.
+    :param partitions_max: of all sessions together, a quarter of them for followers alone.
+    :ivar partition_count: of all sessions; each takes about ``SESSION_PARTITION_BYTES``.
+    :ivar refused: sessions that were refused or ended because there were too many partitions.
+    """
+
+    def __init__(self, rng: random.Random, slots_max: int, partitions_max: int = 1_000_000) -> None:
+        self.partition_count = 0
+        self.refused = 0
+        self._random = rng
+        self._slots_max = slots_max
+        self._partitions_max = partitions_max
+        self._client_partitions_max = partitions_max * 3 // 4
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(
+        self,
+        session_id: int,
+        epoch: int,
+        topics: Iterable[Row],
+        forgotten: Iterable[Row],
+        *,
+        by_id: bool,
+        now_s: float,
+        follower: bool = False,
+    ) -> FetchContext:
+        """What a request asks for.
+
+        :param follower: it comes from a broker, whose sessions go before those of clients.
+        :raise KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+        """
+        if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            if session_id != NO_SESSION:
+                self._end(session_id)
+            wanted = _wanted(topics)
+            session = None
+            if epoch == INITIAL_EPOCH and self._may_open(len(wanted), follower=follower, now_s=now_s):
+                session = FetchSession(self._new_id(), wanted, by_id=by_id, now_s=now_s, follower=follower)
+                self._add(session)
+            return FetchContext(wanted if session is None else list(session.pending), session, full=True)
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.by_id != by_id:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if session.supersede is not None:
+            session.supersede()
+        if topics or forgotten:
+            session.change(topics, forgotten)
+        if len(session.partitions) != session.counted:
+            has_grown = len(session.partitions) > session.counted
+            self._count(session)
+            if has_grown and not self._has_memory(session.follower, 0, now_s):
+                self._end(session_id)
+                raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if len(session.partitions) > PARTITIONS_MAX:
+            self._end(session_id)
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+        session.used_at_s = now_s
+        self._sessions.move_to_end(session_id)
+        return FetchContext(list(session.pending), session, full=False)
+
+    def begin_in_steps(
+        self,
+        session_id: int,
+        epoch: int,
+        topics: Iterable[Row],
+        forgotten: Iterable[Row],
+        *,
+        by_id: bool,
+        now_s: float,
+        follower: bool,
+    ) -> Steps[FetchContext]:
+        """``begin`` as work in slices, for a request of many partitions."""
+        if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            if session_id != NO_SESSION:
+                self._end(session_id)
+            # It is added to the sessions when it is complete; until then no request can name it.
+            session = FetchSession(self._new_id(), (), by_id=by_id, now_s=now_s, follower=follower)
+            yield from session.change_in_steps(topics, ())
+            is_open = epoch == INITIAL_EPOCH and self._may_open(
+                len(session.partitions), follower=follower, now_s=now_s
+            )
+            if is_open:
+                self._add(session)
+            return FetchContext(list(session.pending), session if is_open else None, full=True)
+        known = self._sessions.get(session_id)
+        if known is not None and known.epoch == epoch and known.by_id == by_id:
+            if known.supersede is not None:
+                known.supersede()
+            known.epoch = CHANGING
+            try:
+                yield from known.change_in_steps(topics, forgotten)
+            except GeneratorExit:
+                self._end(session_id)  # its client has gone
+                raise
+            known.epoch = epoch
+        return self.begin(session_id, epoch, (), (), by_id=by_id, now_s=now_s, follower=follower)
+
+    def _may_open(self, count: int, *, follower: bool, now_s: float) -> bool:
+        """Return whether there may be one more session, of so many partitions."""
+        return (
+            0 < count <= PARTITIONS_MAX
+            and self._has_memory(follower, count, now_s)
+            and self._has_room(follower, now_s)
+        )
+
+    def _has_room(self, follower: bool, now_s: float) -> bool:
+        """Whether there may be one more session, of which another may have to make way."""
+        if len(self._sessions) < self._slots_max:
+            return True
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_s - oldest.used_at_s < EVICTION_SECONDS:
+            # A follower has thousands of partitions, all of which each of its fetches would have to name.
+            oldest = next((session for session in self._sessions.values() if not session.follower), None)
+            if not follower or oldest is None:
+                return False
+        self._end(oldest.session_id)
+        return True
+
+    def _has_memory(self, follower: bool, more: int, now_s: float) -> bool:
+        """Return whether sessions may hold that many more partitions.
+
+        Sessions that were not used for long end for it, and those of clients for a follower's.
+        """
+        partitions_max = self._partitions_max if follower else self._client_partitions_max
+        if self.partition_count + more <= partitions_max:
+            return True
+        for session in list(self._sessions.values()):
+            if now_s - session.used_at_s >= EVICTION_SECONDS or (follower and not session.follower):
+                self._end(session.session_id)
+                if self.partition_count + more <= partitions_max:
+                    return True
+        self.refused += 1
+        return False
+
+    def _new_id(self) -> int:
+        session_id = self._random.randrange(1, 2**31)
+        while session_id in self._sessions:
+            session_id = self._random.randrange(1, 2**31)
+        return session_id
+
+    def _add(self, session: FetchSession) -> None:
+        self._sessions[session.session_id] = session
+        self._count(session)
+
+    def _count(self, session: FetchSession) -> None:
+        self.partition_count += len(session.partitions) - session.counted
+        session.counted = len(session.partitions)
+
+    def _end(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.partition_count -= session.counted
+            if session.supersede is not None:
+                session.supersede()
+            session.watch.clear()
+
+
+def _wanted(topics: Iterable[Row]) -> list[Wanted]:
+    found = []
+    for topic in topics:
+        name, topic_id = topic.get("topic"), topic.get("topic_id", ZERO_UUID)
+        found += [Wanted(name, topic_id, row) for row in topic["partitions"]]
+    return found

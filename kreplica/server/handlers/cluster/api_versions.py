@@ -1,0 +1,45 @@
+"""ApiVersions (key 18): what this broker serves; the first request of most connections (KIP-35, KIP-511)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from kreplica.errors import ErrorCode
+from kreplica.server.protocol.features import features_answer
+from kreplica.server.protocol.request import HandlerEntry, Request
+
+SOFTWARE_FROM = 3
+"""From this version on clients tell their software's name and version."""
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+class ApiVersions:
+    """:param table: what is dispatched, so nothing is advertised that would be refused."""
+
+    def __init__(self, table: Mapping[int, HandlerEntry]) -> None:
+        self._table = table
+        self._rows: list[dict[str, Any]] | None = None
+
+    def __call__(self, request: Request) -> None:
+        error = ErrorCode.NONE
+        if request.version >= SOFTWARE_FROM:
+            body = request.body
+            for field in ("client_software_name", "client_software_version"):
+                if _SOFTWARE.fullmatch(body[field]) is None:
+                    error = ErrorCode.INVALID_REQUEST
+        if error is ErrorCode.NONE:
+            features = features_answer(self._table, request.version)
+            request.answer({"error_code": 0, "api_keys": self._all_rows(), **features})
+        else:
+            request.answer({"error_code": int(error), "api_keys": []})
+
+    def _all_rows(self) -> list[dict[str, Any]]:
+        if self._rows is None:
+            self._rows = [
+                {"api_key": key, "min_version": entry.versions_min, "max_version": entry.versions_max}
+                for key, entry in sorted(self._table.items())
+            ]
+        return self._rows

@@ -1,0 +1,183 @@
+"""The controller's commands: LeaderAndIsr (4), StopReplica (5), UpdateMetadata (6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from kreplica.errors import ErrorCode
+from kreplica.membership import DynamicSettings
+from kreplica.model import ZERO_UUID, TopicPartition
+from kreplica.replication import ControlFence, Leadership, Partitions
+from kreplica.runtime import Reactor
+from kreplica.runtime.turns import Turns
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.server.protocol.control_admission import ControlAdmission
+from kreplica.server.protocol.request import Request
+from kreplica.server.protocol.responses import answer_from
+
+Row = dict[str, Any]
+
+
+def _refused_by_now(fence: ControlFence, body: Row) -> ErrorCode:
+    """While a command waited its controller may have been replaced, or the session ended that it was meant for."""
+    return fence.refusal(body["controller_epoch"], body["broker_epoch"])
+
+
+class LeaderAndIsr:
+    """Tells this broker which partitions it leads and which it follows."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        admission: ControlAdmission,
+        fence: ControlFence,
+        partitions: Partitions,
+        settings: DynamicSettings,
+        metadata: MetadataCache,
+    ) -> None:
+        self._reactor = reactor
+        self._admission = admission
+        self._fence = fence
+        self._partitions = partitions
+        self._settings = settings
+        self._metadata = metadata
+
+    def __call__(self, request: Request) -> None:
+        self._admission.admit(request, partial(self._decided, request))
+
+    def _decided(self, request: Request, refused: ErrorCode) -> None:
+        if refused is not ErrorCode.NONE:
+            request.answer(_leader_and_isr_answer(refused))
+            return
+        body = request.body
+        answer_from(request, self._fence.in_order(lambda: self._obey(body)))
+
+    async def _obey(self, body: Row) -> Row:
+        # A new topic's settings are written with it: they have to be known before its logs are made.
+        await self._settings.learn([topic["topic_name"] for topic in body["topic_states"] if self._is_new(topic)])
+        leaderships = await self._leaderships(body)
+        refused = _refused_by_now(self._fence, body)
+        if refused is not ErrorCode.NONE:
+            return _leader_and_isr_answer(refused)
+        errors = await self._partitions.lead_and_follow(leaderships)
+        self._metadata.look_again()  # a start waits until every log has a role
+        flat: list[Row] = []
+        topics = []
+        turns = Turns(self._reactor)
+        for topic in body["topic_states"]:
+            name = topic["topic_name"]
+            rows = []
+            for state in topic["partition_states"]:
+                index = state["partition_index"]
+                error = errors[TopicPartition(name, index)]
+                rows.append({"topic_name": name, "partition_index": index, "error_code": int(error)})
+                if turns.is_over:
+                    await turns.next()
+            flat += rows
+            topics.append({"topic_id": topic.get("topic_id", ZERO_UUID), "partition_errors": rows})
+        return _leader_and_isr_answer(ErrorCode.NONE, topics, flat)
+
+    async def _leaderships(self, body: Row) -> dict[TopicPartition, Leadership]:
+        turns = Turns(self._reactor)
+        found = {}
+        for topic in body["topic_states"]:
+            topic_id = topic.get("topic_id", ZERO_UUID)
+            for row in topic["partition_states"]:
+                found[TopicPartition(topic["topic_name"], row["partition_index"])] = _leadership(topic_id, row)
+                if turns.is_over:
+                    await turns.next()
+        return found
+
+    def _is_new(self, topic: Row) -> bool:
+        return not self._settings.knows(topic["topic_name"]) or any(row["is_new"] for row in topic["partition_states"])
+
+
+def _leader_and_isr_answer(error: ErrorCode, topics: Sequence[Row] = (), flat: Sequence[Row] = ()) -> Row:
+    """
+    :param flat: what versions before topic ids answer.
+    """
+    return {"error_code": int(error), "topics": topics, "partition_errors": flat}
+
+
+def _leadership(topic_id: UUID, row: Row) -> Leadership:
+    return Leadership(
+        row["leader"],
+        row["leader_epoch"],
+        tuple(row["isr"]),
+        tuple(row["replicas"]),
+        row["partition_epoch"],
+        row["controller_epoch"],
+        topic_id,
+        tuple(row.get("adding_replicas", ())),
+        tuple(row.get("removing_replicas", ())),
+        tuple(row.get("eligible_leader_replicas", ())),
+        row.get("read_only", False),
+        row["is_new"],
+    )
+
+
+class StopReplica:
+    """Tells this broker to stop replicas, and to delete the files of some."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        admission: ControlAdmission,
+        fence: ControlFence,
+        partitions: Partitions,
+        metadata: MetadataCache,
+    ) -> None:
+        self._reactor = reactor
+        self._admission = admission
+        self._fence = fence
+        self._partitions = partitions
+        self._metadata = metadata
+
+    def __call__(self, request: Request) -> None:
+        self._admission.admit(request, partial(self._decided, request))
+
+    def _decided(self, request: Request, refused: ErrorCode) -> None:
+        if refused is not ErrorCode.NONE:
+            request.answer({"error_code": int(refused), "partition_errors": []})
+            return
+        body = request.body
+        answer_from(request, self._fence.in_order(lambda: self._obey(body)))
+
+    async def _obey(self, body: Row) -> Row:
+        refused = _refused_by_now(self._fence, body)
+        if refused is not ErrorCode.NONE:
+            return {"error_code": int(refused), "partition_errors": []}
+        rows = []
+        turns = Turns(self._reactor)
+        for topic in body["topic_states"]:
+            for row in topic["partition_states"]:
+                key = TopicPartition(topic["topic_name"], row["partition_index"])
+                error = await self._partitions.stop_replica(
+                    key, leader_epoch=row["leader_epoch"], delete=row["delete_partition"]
+                )
+                rows.append({"topic_name": key.topic, "partition_index": key.partition, "error_code": int(error)})
+                if turns.is_over:
+                    await turns.next()
+        self._metadata.look_again()  # a start waits until every log has a role or is gone
+        return {"error_code": 0, "partition_errors": rows}
+
+
+class UpdateMetadata:
+    """Tells this broker what to tell its clients."""
+
+    def __init__(self, admission: ControlAdmission, metadata: MetadataCache, settings: DynamicSettings) -> None:
+        self._admission = admission
+        self._metadata = metadata
+        self._settings = settings
+
+    def __call__(self, request: Request) -> None:
+        self._admission.admit(request, partial(self._decided, request))
+
+    def _decided(self, request: Request, refused: ErrorCode) -> None:
+        if refused is ErrorCode.NONE:
+            for topic in self._metadata.update(request.body):
+                self._settings.forget(topic)
+        request.answer({"error_code": int(refused)})

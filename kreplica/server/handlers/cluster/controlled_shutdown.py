@@ -1,0 +1,37 @@
+"""ControlledShutdown (key 7): a broker asks the controller to have others lead what it leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
+from kreplica.server.protocol.request import Request
+from kreplica.server.protocol.responses import answer_from
+
+Row = dict[str, Any]
+
+AskShutdown = Callable[[int, int], Deferred[list[TopicPartition]]]
+"""Ask the controller for (broker id, broker epoch): the partitions that it still leads, or a ``KafkaError``."""
+
+
+class ControlledShutdown:
+    """:param ask: NOT_CONTROLLER where this broker is not the controller."""
+
+    def __init__(self, ask: AskShutdown) -> None:
+        self._ask = ask
+
+    def __call__(self, request: Request) -> None:
+        request.connection.mark_control()
+        answer_from(request, self._answer(request.body))
+
+    async def _answer(self, body: Row) -> Row:
+        try:
+            led = await self._ask(body["broker_id"], body.get("broker_epoch", -1))
+        except KafkaError as error:
+            return {"error_code": int(error.code), "remaining_partitions": []}
+        rows = [{"topic_name": topic, "partition_index": partition} for topic, partition in led]
+        return {"error_code": int(ErrorCode.NONE), "remaining_partitions": rows}

@@ -1,0 +1,46 @@
+"""DescribeCluster (key 60): the cluster's id, its controller, its brokers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kreplica.errors import ErrorCode
+from kreplica.server.authorization.authorized_operations import AuthorizedOperations
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.server.protocol.request import Request
+
+BROKERS = 1
+"""The endpoint type of brokers; the other, controllers, exists only in clusters without ZooKeeper."""
+
+
+class DescribeCluster:
+    """Answers with the live brokers: in a cluster with ZooKeeper a broker is registered or not, and never fenced."""
+
+    def __init__(self, metadata: MetadataCache, operations: AuthorizedOperations) -> None:
+        self._metadata = metadata
+        self._operations = operations
+
+    def __call__(self, request: Request) -> None:
+        asked = request.body.get("endpoint_type", BROKERS)
+        answer: dict[str, Any] = {
+            "cluster_id": self._metadata.cluster_id,
+            "controller_id": self._metadata.controller_id,
+            "brokers": [],
+        }
+        if asked != BROKERS:
+            request.answer(
+                answer
+                | {
+                    "error_code": int(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+                    "error_message": f"endpoint type {asked} is not served: only brokers (1) have endpoints here",
+                    "endpoint_type": asked,
+                }
+            )
+            return
+        answer["brokers"] = [
+            {"broker_id": broker.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack}
+            for broker, endpoint in self._metadata.live_on(request.connection.listener)
+        ]
+        if request.body["include_cluster_authorized_operations"]:
+            answer["cluster_authorized_operations"] = self._operations.on_cluster(request)
+        request.answer(answer)

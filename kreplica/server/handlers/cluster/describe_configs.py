@@ -1,0 +1,82 @@
+"""DescribeConfigs (key 32): settings of topics and brokers, where each value comes from, and what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.membership import BROKER_RESOURCE, TOPIC_RESOURCE, DynamicSettings
+from kreplica.runtime.slices import Steps
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.server.protocol.request import Request
+from kreplica.server.protocol.responses import answer_in_slices
+from kreplica.settings.dynamic import ConfigRow
+from kreplica.settings.resources import no_settings
+
+Row = dict[str, Any]
+
+
+class DescribeConfigs:
+    """A broker describes itself; another broker's settings have to be asked of that broker."""
+
+    def __init__(self, settings: DynamicSettings, metadata: MetadataCache) -> None:
+        self._settings = settings
+        self._metadata = metadata
+
+    def __call__(self, request: Request) -> None:
+        answer_in_slices(request, self._answer(request))
+
+    def _answer(self, request: Request) -> Steps[Row]:
+        with_synonyms = request.body.get("include_synonyms", False)
+        with_documentation = request.body.get("include_documentation", False)
+        results = []
+        for resource in request.body["resources"]:
+            row: Row = {
+                "error_code": 0,
+                "error_message": None,
+                "resource_type": resource["resource_type"],
+                "resource_name": resource["resource_name"],
+                "configs": [],
+            }
+            try:
+                rows = self._describe(resource["resource_type"], resource["resource_name"])
+            except KafkaError as error:
+                row |= {"error_code": int(error.code), "error_message": error.message or None}
+            else:
+                asked = resource["configuration_keys"]
+                wanted = None if asked is None else set(asked)
+                row["configs"] = [
+                    _config(one, with_synonyms, with_documentation)
+                    for one in rows
+                    if wanted is None or one.name in wanted
+                ]
+            results.append(row)
+            yield
+        return {"results": results}
+
+    def _describe(self, resource_type: int, name: str) -> Sequence[ConfigRow]:
+        if resource_type == TOPIC_RESOURCE:
+            if name not in self._metadata.topics:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            return self._settings.describe_topic(name)
+        if resource_type == BROKER_RESOURCE:
+            return self._settings.describe_broker(name)
+        raise no_settings(resource_type)
+
+
+def _config(row: ConfigRow, with_synonyms: bool, with_documentation: bool) -> Row:
+    return {
+        "name": row.name,
+        "value": row.value,
+        "read_only": row.read_only,
+        "is_default": row.is_default,
+        "config_source": int(row.source),
+        "is_sensitive": row.is_sensitive,
+        "synonyms": [
+            {"name": name, "value": value, "source": int(source)}
+            for name, value, source in (row.synonyms if with_synonyms else ())
+        ],
+        "config_type": row.config_type,
+        "documentation": row.documentation if with_documentation else None,
+    }

@@ -1,0 +1,110 @@
+"""ACLs, SASL, delegation tokens and SCRAM credentials, answered as a broker does that has none of them.
+
+Tools and client libraries ask for these to find out what a broker is.  Each is one function of the request.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from kreplica.errors import ErrorCode
+from kreplica.server.protocol.request import Request
+
+Row = dict[str, Any]
+
+NO_ACLS = "No authorizer that keeps ACLs is configured on the broker."
+NO_TIME = -1
+"""Time stamp of a token that there is not."""
+
+
+def describe_acls(request: Request) -> None:
+    """DescribeAcls (key 29)."""
+    request.answer({**_acls_disabled(), "resources": []})
+
+
+def create_acls(request: Request) -> None:
+    """CreateAcls (key 30): each is refused."""
+    request.answer({"results": [_acls_disabled() for _ in request.body["creations"]]})
+
+
+def delete_acls(request: Request) -> None:
+    """DeleteAcls (key 31): each filter is refused."""
+    request.answer({"filter_results": [{**_acls_disabled(), "matching_acls": []} for _ in request.body["filters"]]})
+
+
+def sasl_handshake(request: Request) -> None:
+    """SaslHandshake (key 17) on a listener without SASL."""
+    request.answer({"error_code": int(ErrorCode.ILLEGAL_SASL_STATE), "mechanisms": []})
+
+
+def sasl_authenticate(request: Request) -> None:
+    """SaslAuthenticate (key 36) on a listener without SASL."""
+    request.answer(
+        {
+            "error_code": int(ErrorCode.ILLEGAL_SASL_STATE),
+            "error_message": "SaslAuthenticate was received on a listener that does not use SASL.",
+            "auth_bytes": b"",
+        }
+    )
+
+
+def create_delegation_token(request: Request) -> None:
+    """CreateDelegationToken (key 38): no listener authenticates its clients."""
+    request.answer(
+        {
+            "error_code": int(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED),
+            "principal_type": "User",
+            "principal_name": "ANONYMOUS",
+            "token_requester_principal_type": "User",
+            "token_requester_principal_name": "ANONYMOUS",
+            "issue_timestamp_ms": NO_TIME,
+            "expiry_timestamp_ms": NO_TIME,
+            "max_timestamp_ms": NO_TIME,
+            "token_id": "",
+            "hmac": b"",
+        }
+    )
+
+
+def change_delegation_token(request: Request) -> None:
+    """RenewDelegationToken (key 39) and ExpireDelegationToken (key 40)."""
+    code = int(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    request.answer({"error_code": code, "expiry_timestamp_ms": NO_TIME})
+
+
+def describe_delegation_tokens(request: Request) -> None:
+    """DescribeDelegationToken (key 41)."""
+    request.answer({"error_code": int(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED), "tokens": []})
+
+
+def describe_scram_credentials(request: Request) -> None:
+    """DescribeUserScramCredentials (key 50): no user has any."""
+    counts = Counter(row["name"] for row in request.body["users"] or ())
+    request.answer({"error_code": 0, "results": [_no_credential(user, count) for user, count in counts.items()]})
+
+
+def alter_scram_credentials(request: Request) -> None:
+    """AlterUserScramCredentials (key 51): there is nothing to delete, and nothing can be added."""
+    rows = {
+        row["name"]: _result(row["name"], ErrorCode.RESOURCE_NOT_FOUND, "The user has no SCRAM credentials.")
+        for row in request.body["deletions"]
+    }
+    for row in request.body["upsertions"]:
+        text = "This broker does not keep SCRAM credentials."
+        rows[row["name"]] = _result(row["name"], ErrorCode.UNSUPPORTED_SASL_MECHANISM, text)
+    request.answer({"results": list(rows.values())})
+
+
+def _acls_disabled() -> Row:
+    return {"error_code": int(ErrorCode.SECURITY_DISABLED), "error_message": NO_ACLS}
+
+
+def _no_credential(user: str, count: int) -> Row:
+    if count > 1:
+        return _result(user, ErrorCode.DUPLICATE_RESOURCE, f"User {user!r} is in the request more than once.")
+    return _result(user, ErrorCode.RESOURCE_NOT_FOUND, f"User {user!r} has no SCRAM credentials.")
+
+
+def _result(user: str, code: ErrorCode, message: str) -> Row:
+    return {"user": user, "error_code": int(code), "error_message": message, "credential_infos": []}

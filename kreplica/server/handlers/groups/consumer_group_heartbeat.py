@@ -1,0 +1,40 @@
+"""ConsumerGroupHeartbeat (key 68): join a group of KIP-848, stay in it, come to one's share, and leave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kreplica.errors import KafkaError
+from kreplica.groups.consumer.assignment import to_rows
+from kreplica.groups.consumer.coordinator import ConsumerCoordinator
+from kreplica.groups.consumer.requests import read_heartbeat
+from kreplica.server.handlers.groups.join_group import client_host
+from kreplica.server.protocol.request import Request
+from kreplica.server.protocol.responses import answer_from
+
+
+class ConsumerGroupHeartbeat:
+    """Answers once what it says is committed."""
+
+    def __init__(self, groups: ConsumerCoordinator) -> None:
+        self._groups = groups
+
+    def __call__(self, request: Request) -> None:
+        answer_from(request, self._answer(request))
+
+    async def _answer(self, request: Request) -> dict[str, Any]:
+        heartbeat = read_heartbeat(request.body, request.client_id, client_host(request))
+        try:
+            answer = await self._groups.heartbeat(heartbeat, request.version)
+        except KafkaError as error:
+            return {"error_code": int(error.code), "error_message": error.message or None}
+        assignment = None if answer.assignment is None else {"topic_partitions": to_rows(answer.assignment)}
+        return {
+            "throttle_time_ms": 0,
+            "error_code": 0,
+            "error_message": None,
+            "member_id": answer.member_id,
+            "member_epoch": answer.member_epoch,
+            "heartbeat_interval_ms": 0 if heartbeat.is_leaving else self._groups.heartbeat_interval_ms,
+            "assignment": assignment,
+        }

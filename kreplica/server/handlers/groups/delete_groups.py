@@ -1,0 +1,65 @@
+"""DeleteGroups (key 42): groups without members go, with their offsets."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from kreplica.errors import ErrorCode
+from kreplica.groups.coordinator import GroupCoordinator
+from kreplica.runtime.slices import STEP_ROWS, Steps
+from kreplica.server.handlers.groups.describe_groups import STEP_GROUPS
+from kreplica.server.protocol.request import Request
+from kreplica.server.protocol.responses import answer_in_slices
+
+Row = dict[str, Any]
+
+
+class DeleteGroups:
+    """Answers when every deletion is committed or refused."""
+
+    def __init__(self, groups: GroupCoordinator) -> None:
+        self._groups = groups
+
+    def __call__(self, request: Request) -> None:
+        deletions = _Deletions(request, list(dict.fromkeys(request.body["groups_names"])))
+        answer_in_slices(request, deletions.begin(self._groups))
+
+
+class _Deletions:
+    """The groups of one request."""
+
+    def __init__(self, request: Request, group_ids: list[str]) -> None:
+        self._request = request
+        self._group_ids = group_ids
+        self._codes: dict[str, ErrorCode] = {}
+        self._is_begun = False
+
+    def begin(self, groups: GroupCoordinator) -> Steps[Row | None]:
+        """Start the deletions in slices.
+
+        :return: the answer if all are over by then; else the last of them answers.
+        """
+        for number, group_id in enumerate(self._group_ids, 1):
+            groups.delete(group_id, partial(self._over, group_id))
+            if number % STEP_GROUPS == 0:
+                yield
+        self._is_begun = True
+        return (yield from self._answer()) if self._are_over else None
+
+    @property
+    def _are_over(self) -> bool:
+        return len(self._codes) == len(self._group_ids)
+
+    def _over(self, group_id: str, code: ErrorCode) -> None:
+        self._codes[group_id] = code
+        if self._is_begun and self._are_over:
+            answer_in_slices(self._request, self._answer())
+
+    def _answer(self) -> Steps[Row]:
+        results = []
+        for number, group_id in enumerate(self._group_ids, 1):
+            results.append({"group_id": group_id, "error_code": int(self._codes[group_id])})
+            if number % STEP_ROWS == 0:
+                yield
+        return {"throttle_time_ms": 0, "results": results}

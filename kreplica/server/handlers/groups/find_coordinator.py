@@ -1,0 +1,73 @@
+"""FindCoordinator (key 10): which broker coordinates a group or a producer's transactions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kreplica.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from kreplica.coordination import ClusterView, partition_of
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
+from kreplica.server.metadata.internal_topics import InternalTopics
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.server.protocol.request import Request
+
+BATCHED_FROM = 4
+
+TOPIC_OF_KEY_TYPE = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
+"""Where the state is that belongs to a key: of a group, of a transactional id."""
+
+Row = dict[str, Any]
+
+
+class FindCoordinator:
+    """It is the leader of the partition that keeps the state; the internal topic is made when first asked for."""
+
+    def __init__(self, view: ClusterView, metadata: MetadataCache, internal_topics: InternalTopics) -> None:
+        self._view = view
+        self._metadata = metadata
+        self._internal_topics = internal_topics
+
+    def __call__(self, request: Request) -> None:
+        body = request.body
+        key_type = body.get("key_type", 0)
+        listener = request.connection.listener
+        if request.version < BATCHED_FROM:
+            request.answer(self._row(key_type, body["key"], listener))
+            return
+        rows = [self._row(key_type, key, listener) | {"key": key} for key in body["coordinator_keys"]]
+        request.answer({"coordinators": rows})
+
+    def _row(self, key_type: int, key: str, listener: str) -> Row:
+        try:
+            return self._find(key_type, key, listener)
+        except KafkaError as error:
+            return {
+                "node_id": -1,
+                "host": "",
+                "port": -1,
+                "error_code": int(error.code),
+                "error_message": error.message or None,
+            }
+
+    def _find(self, key_type: int, key: str, listener: str) -> Row:
+        topic = TOPIC_OF_KEY_TYPE.get(key_type)
+        if topic is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")
+        if key_type == 1 and not key:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id cannot be empty")
+        count = self._view.partition_count(topic)
+        if count is None:
+            self._internal_topics.ensure(topic)
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} is being made")
+        leader = self._view.leader_of(TopicPartition(topic, partition_of(key, count)))
+        for broker, endpoint in self._metadata.live_on(listener):
+            if broker.broker_id == leader:
+                return {
+                    "node_id": leader,
+                    "host": endpoint.host,
+                    "port": endpoint.port,
+                    "error_code": 0,
+                    "error_message": None,
+                }
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody leads the partition of {topic} just now")

@@ -1,0 +1,20 @@
+"""Heartbeat (key 12): a member of a classic group lives, and learns whether it has to join again."""
+
+from __future__ import annotations
+
+from kreplica.groups.coordinator import GroupCoordinator
+from kreplica.server.protocol.request import Request
+
+
+class Heartbeat:
+    """Answers at once."""
+
+    def __init__(self, groups: GroupCoordinator) -> None:
+        self._groups = groups
+
+    def __call__(self, request: Request) -> None:
+        body = request.body
+        code = self._groups.heartbeat(
+            body["group_id"], body["member_id"], body.get("group_instance_id"), body["generation_id"]
+        )
+        request.answer({"throttle_time_ms": 0, "error_code": int(code)})

@@ -1,0 +1,78 @@
+"""JoinGroup (key 11): become a member of a classic group, or join its next generation."""
+
+from __future__ import annotations
+
+from kreplica.groups.classic.requests import Join, Joined
+from kreplica.groups.coordinator import GroupCoordinator
+from kreplica.server.protocol.request import Request
+
+KNOWN_MEMBERS_FROM = 4
+"""From this version on who is new is told its id first (KIP-394)."""
+
+NULL_PROTOCOL_FROM = 7
+SKIPPED_ASSIGNMENT_FROM = 9
+"""From this version on a leader can be told that there is nothing to assign (KIP-814)."""
+
+
+class JoinGroup:
+    """Answers when all members have joined, which may take as long as a rebalance may."""
+
+    def __init__(self, groups: GroupCoordinator) -> None:
+        self._groups = groups
+
+    def __call__(self, request: Request) -> None:
+        body = request.body
+        version = request.version
+        session_timeout_ms = body["session_timeout_ms"]
+        join = Join(
+            member_id=body["member_id"],
+            instance_id=body.get("group_instance_id"),
+            client_id=request.client_id or "",
+            client_host=client_host(request),
+            session_timeout_ms=session_timeout_ms,
+            # Before KIP-62 there was one timeout for both.
+            rebalance_timeout_ms=body["rebalance_timeout_ms"] if version >= 1 else session_timeout_ms,
+            protocol_type=body["protocol_type"],
+            protocols=tuple((row["name"], bytes(row["metadata"])) for row in body["protocols"]),
+            requires_known_member=version >= KNOWN_MEMBERS_FROM,
+            may_skip_assignment=version >= SKIPPED_ASSIGNMENT_FROM,
+            reason=body.get("reason"),
+        )
+        group_id = body["group_id"]
+        request.body = body = {}  # its views would keep the whole frame in memory while the member waits
+
+        def answer(joined: Joined) -> None:
+            _answer(request, joined)
+
+        self._groups.join(group_id, join, answer)
+        if request.is_waiting:
+            request.on_abandoned(lambda: self._groups.abandon_join(group_id, answer))
+
+
+def client_host(request: Request) -> str:
+    """The client's address as Kafka's tools show it: with a slash, and without the port."""
+    return "/" + request.connection.peer.rpartition(":")[0].strip("[]")
+
+
+def _answer(request: Request, joined: Joined) -> None:
+    nobody = None if request.version >= NULL_PROTOCOL_FROM else ""
+    request.answer(
+        {
+            "throttle_time_ms": 0,
+            "error_code": int(joined.error),
+            "generation_id": joined.generation,
+            "protocol_type": joined.protocol_type,
+            "protocol_name": joined.protocol_name if joined.protocol_name is not None else nobody,
+            "leader": joined.leader,
+            "skip_assignment": joined.skip_assignment,
+            "member_id": joined.member_id,
+            "members": [
+                {
+                    "member_id": member.member_id,
+                    "group_instance_id": member.instance_id,
+                    "metadata": member.metadata,
+                }
+                for member in joined.members
+            ],
+        }
+    )

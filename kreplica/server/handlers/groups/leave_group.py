@@ -1,0 +1,38 @@
+"""LeaveGroup (key 13): members leave a classic group, or an administrator removes static ones."""
+
+from __future__ import annotations
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.classic.requests import Leave
+from kreplica.groups.coordinator import GroupCoordinator
+from kreplica.server.protocol.request import Request
+
+SEVERAL_FROM = 3
+"""From this version on several leave at once, each with an answer of its own (KIP-345)."""
+
+
+class LeaveGroup:
+    """Answers at once; nothing is written until the others have joined again."""
+
+    def __init__(self, groups: GroupCoordinator) -> None:
+        self._groups = groups
+
+    def __call__(self, request: Request) -> None:
+        body = request.body
+        if request.version < SEVERAL_FROM:
+            leaves = [Leave(body["member_id"])]
+        else:
+            leaves = [
+                Leave(row["member_id"], row["group_instance_id"], row.get("reason")) for row in body["members"]
+            ]
+        try:
+            codes = self._groups.leave(body["group_id"], leaves)
+        except KafkaError as error:
+            request.answer({"throttle_time_ms": 0, "error_code": int(error.code), "members": []})
+            return
+        of_all = codes[0] if request.version < SEVERAL_FROM else ErrorCode.NONE
+        members = [
+            {"member_id": leave.member_id, "group_instance_id": leave.instance_id, "error_code": int(code)}
+            for leave, code in zip(leaves, codes, strict=True)
+        ]
+        request.answer({"throttle_time_ms": 0, "error_code": int(of_all), "members": members})

@@ -1,0 +1,40 @@
+"""SyncGroup (key 14): the leader says what each member of a classic group is to do, and each is told its part."""
+
+from __future__ import annotations
+
+from kreplica.groups.classic.requests import Sync, Synced
+from kreplica.groups.coordinator import GroupCoordinator
+from kreplica.server.protocol.request import Request
+
+
+class SyncGroup:
+    """Answers when the leader's assignment is committed."""
+
+    def __init__(self, groups: GroupCoordinator) -> None:
+        self._groups = groups
+
+    def __call__(self, request: Request) -> None:
+        body = request.body
+        sync = Sync(
+            generation=body["generation_id"],
+            member_id=body["member_id"],
+            instance_id=body.get("group_instance_id"),
+            protocol_type=body.get("protocol_type"),
+            protocol_name=body.get("protocol_name"),
+            assignments=[(row["member_id"], bytes(row["assignment"])) for row in body["assignments"]],
+        )
+        group_id = body["group_id"]
+        request.body = {}  # its views would keep the whole frame in memory while the member waits
+        self._groups.sync(group_id, sync, lambda synced: _answer(request, synced))
+
+
+def _answer(request: Request, synced: Synced) -> None:
+    request.answer(
+        {
+            "throttle_time_ms": 0,
+            "error_code": int(synced.error),
+            "protocol_type": synced.protocol_type,
+            "protocol_name": synced.protocol_name,
+            "assignment": synced.assignment,
+        }
+    )

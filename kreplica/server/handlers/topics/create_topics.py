@@ -1,0 +1,140 @@
+"""CreateTopics (key 19): answered by the controller's broker, once every partition has a leader."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from kreplica.cluster.new_topics import NewTopic
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.membership import DynamicSettings
+from kreplica.model import NO_LEADER, ZERO_UUID, TopicAssignment
+from kreplica.server.handlers.topics.topic_admin import NEW_PARTITIONS_MAX, TopicAdmin
+from kreplica.server.handlers.topics.topic_results import gather_by_topic
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.server.protocol.request import Request
+from kreplica.server.protocol.responses import answer_from
+
+Row = dict[str, Any]
+UNSET = -1
+
+
+class CreateTopics:
+    """:param is_controller: whether this broker is the active controller."""
+
+    def __init__(
+        self,
+        topics: TopicAdmin,
+        metadata: MetadataCache,
+        settings: DynamicSettings,
+        is_controller: Callable[[], bool],
+    ) -> None:
+        self._topics = topics
+        self._metadata = metadata
+        self._settings = settings
+        self._is_controller = is_controller
+
+    def __call__(self, request: Request) -> None:
+        answer_from(request, self._answer(request))
+
+    async def _answer(self, request: Request) -> Row:
+        body = request.body
+        rows = body["topics"]
+        counts = Counter(row["name"] for row in rows)
+        partitions = sum(max(row["num_partitions"], len(row["assignments"]), 1) for row in rows)
+        validate_only = body.get("validate_only", False)
+
+        async def one(row: Row) -> Row:
+            if not self._is_controller():
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+            if counts[row["name"]] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{row['name']!r} stands in the request more than once")
+            if partitions > NEW_PARTITIONS_MAX:
+                raise KafkaError(
+                    ErrorCode.INVALID_PARTITIONS, f"one request may ask for {NEW_PARTITIONS_MAX} new partitions at most"
+                )
+            return await self._create(_new_topic(row), validate_only, body["timeout_ms"] / 1000)
+
+        unique = {row["name"]: row for row in rows}
+        return {"topics": await gather_by_topic(request, unique.values(), one, _error_row)}
+
+    async def _create(self, topic: NewTopic, validate_only: bool, timeout_s: float) -> Row:
+        planned = self._topics.plan(topic)
+        if not validate_only:
+            await self._topics.create(topic, planned)
+            if not await self._is_led(planned, timeout_s):
+                raise KafkaError(
+                    ErrorCode.REQUEST_TIMED_OUT, "the topic is made, but not all its partitions have a leader yet"
+                )
+        return {
+            "name": topic.name,
+            "topic_id": ZERO_UUID if validate_only else planned.topic_id,
+            "error_code": 0,
+            "error_message": None,
+            "num_partitions": len(planned.partitions),
+            "replication_factor": len(planned.partitions[0]),
+            "configs": [
+                {
+                    "name": config.name,
+                    "value": config.value,
+                    "read_only": config.read_only,
+                    "config_source": int(config.source),
+                    "is_sensitive": config.is_sensitive,
+                }
+                for config in self._settings.describe_new_topic(topic.configs or {})
+            ],
+        }
+
+    def _is_led(self, assignment: TopicAssignment, timeout_s: float) -> Deferred[bool]:
+        def led() -> bool:
+            known = self._metadata.topic(assignment.topic)
+            return (
+                known is not None
+                and known.topic_id == assignment.topic_id
+                and all(
+                    partition in known.partitions and known.partitions[partition].leader != NO_LEADER
+                    for partition in assignment.partitions
+                )
+            )
+
+        return self._metadata.wait_until(led, timeout_s)
+
+
+def _new_topic(row: Row) -> NewTopic:
+    partitions, factor = row["num_partitions"], row["replication_factor"]
+    configs = {}
+    for config in row["configs"]:
+        if config["value"] is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"the setting {config['name']!r} has no value")
+        configs[config["name"]] = config["value"]
+    if not row["assignments"]:
+        return NewTopic(
+            row["name"],
+            None if partitions == UNSET else partitions,
+            None if factor == UNSET else factor,
+            configs=configs,
+        )
+    if partitions != UNSET or factor != UNSET:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "where an assignment is given, the numbers of partitions and of replicas must both be -1",
+        )
+    assignment = {a["partition_index"]: tuple(a["broker_ids"]) for a in row["assignments"]}
+    if len(assignment) != len(row["assignments"]):
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned more than once")
+    return NewTopic(row["name"], assignment=assignment, configs=configs)
+
+
+def _error_row(row: Row, error: KafkaError) -> Row:
+    return {
+        "name": row["name"],
+        "topic_id": ZERO_UUID,
+        "error_code": int(error.code),
+        "error_message": error.message or None,
+        "configs": [],
+    }
+
+

@@ -1,0 +1,99 @@
+"""DeleteRecords (key 21): move the start of partitions' logs forward, and wait until all in-sync replicas have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
+from kreplica.replication import Partition, Partitions, Waiting
+from kreplica.runtime import Reactor
+from kreplica.server.protocol.request import Request
+
+Row = dict[str, Any]
+
+
+class DeleteRecords:
+    """One partition's failure is that partition's answer."""
+
+    def __init__(self, reactor: Reactor, partitions: Partitions) -> None:
+        self._reactor = reactor
+        self._partitions = partitions
+
+    def __call__(self, request: Request) -> None:
+        pending: list[_Pending] = []
+        topics = [
+            {
+                "name": topic["name"],
+                "partitions": [self._delete(topic["name"], row, pending) for row in topic["partitions"]],
+            }
+            for topic in request.body["topics"]
+        ]
+        if pending:
+            _WaitingDeletion(self._reactor, request, {"topics": topics}, pending)
+        else:
+            request.answer({"topics": topics})
+
+    def _delete(self, topic: str, asked: Row, pending: list[_Pending]) -> Row:
+        row = {"partition_index": asked["partition_index"], "low_watermark": -1, "error_code": 0}
+        try:
+            partition = self._partitions.led(TopicPartition(topic, asked["partition_index"]))
+            offset = partition.delete_records(asked["offset"])
+        except KafkaError as error:
+            row["error_code"] = int(error.code)
+            return row
+        one = _Pending(partition, offset, row)
+        if not one.is_over():
+            pending.append(one)
+        return row
+
+
+class _Pending:
+    """One partition whose in-sync replicas do not all say yet that their logs start later."""
+
+    __slots__ = ("_offset", "_row", "_tenures_over", "partition")
+
+    def __init__(self, partition: Partition, offset: int, row: Row) -> None:
+        self.partition = partition
+        self._offset = offset
+        self._row = row
+        self._tenures_over = partition.tenures_over
+
+    def is_over(self) -> bool:
+        """Whether all do, or this broker will not hear of it; the row says which."""
+        if self.partition.tenures_over != self._tenures_over:
+            self._row["error_code"] = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return True
+        low_watermark = self.partition.low_watermark
+        if low_watermark < self._offset:
+            return False
+        self._row["low_watermark"] = low_watermark
+        return True
+
+    def expire(self) -> None:
+        """The time is up."""
+        if not self.is_over():
+            self._row["error_code"] = int(ErrorCode.REQUEST_TIMED_OUT)
+
+
+class _WaitingDeletion:
+    """A request of which at least one partition waits for its replicas."""
+
+    def __init__(self, reactor: Reactor, request: Request, answer: Row, pending: list[_Pending]) -> None:
+        self._request = request
+        self._answer = answer
+        self._pending = pending
+        timeout_s = request.body["timeout_ms"] / 1000
+        waiting = Waiting(reactor, [p.partition for p in pending], timeout_s, self._look, self._expire)
+        request.on_abandoned(waiting.abandon)
+
+    def _look(self, changed: set[Partition]) -> bool:
+        self._pending = [p for p in self._pending if p.partition not in changed or not p.is_over()]
+        if not self._pending:
+            self._request.answer(self._answer)
+        return not self._pending
+
+    def _expire(self) -> None:
+        for pending in self._pending:
+            pending.expire()
+        self._request.answer(self._answer)

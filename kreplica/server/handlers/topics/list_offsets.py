@@ -1,0 +1,118 @@
+"""ListOffsets (key 2): the first offset at or after a time, or one of the named places of a log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kreplica.errors import ErrorCode, KafkaError, ProtocolError, StorageError
+from kreplica.model import NO_EPOCH, TopicPartition
+from kreplica.replication import Partition, Partitions
+from kreplica.runtime.slices import Steps
+from kreplica.server.fetch.partition_reads import CONSUMER, DEBUGGER
+from kreplica.server.protocol.request import Request
+from kreplica.server.protocol.responses import answer_in_slices
+from kreplica.storage.log.timestamp_search import EARLIEST, EARLIEST_LOCAL, LATEST
+
+LATEST_TIERED = -5
+
+ROWS_PER_STEP = 5
+"""A search by time may read from disk."""
+
+OFFSET_NOT_AVAILABLE_FROM = 5
+"""Older clients know LEADER_NOT_AVAILABLE instead (KIP-207)."""
+
+Row = dict[str, Any]
+
+
+class ListOffsets:
+    """Tiered storage does not exist here: the earliest local offset is the earliest, and none is tiered."""
+
+    def __init__(self, partitions: Partitions) -> None:
+        self._partitions = partitions
+
+    def __call__(self, request: Request) -> None:
+        body = request.body
+        replica_id, isolation = body["replica_id"], body.get("isolation_level", 0)
+        if replica_id >= 0:
+            request.connection.mark_control()
+        answer_in_slices(request, self._answer(request, replica_id, isolation))
+
+    def _answer(self, request: Request, replica_id: int, isolation: int) -> Steps[Row]:
+        topics, count = [], 0
+        for topic in request.body["topics"]:
+            name, rows = topic["name"], []
+            for row in topic["partitions"]:
+                key = TopicPartition(name, row["partition_index"])
+                rows.append(self._row(key, row, replica_id, isolation, request.version))
+                count += 1
+                if count % ROWS_PER_STEP == 0:
+                    yield
+            topics.append({"name": name, "partitions": rows})
+        return {"topics": topics}
+
+    def _row(self, key: TopicPartition, asked: Row, replica_id: int, isolation: int, version: int) -> Row:
+        row: Row = {"partition_index": key.partition, "error_code": 0, "old_style_offsets": []}
+        epoch = asked.get("current_leader_epoch", NO_EPOCH)
+        try:
+            partition = self._partitions.led(key, epoch) if replica_id != DEBUGGER else self._held(key, epoch)
+            if replica_id == CONSUMER:
+                timestamp, offset, epoch = _find_committed(partition, asked["timestamp"], isolation)
+            else:
+                timestamp, offset, epoch = _find(partition, asked["timestamp"], partition.log.log_end_offset)
+        except KafkaError as error:
+            code = error.code
+            if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_FROM:
+                code = ErrorCode.LEADER_NOT_AVAILABLE
+            return row | {"error_code": int(code), "timestamp": -1, "offset": -1, "leader_epoch": -1}
+        row |= {"timestamp": timestamp, "offset": offset, "leader_epoch": epoch}
+        if offset >= 0:
+            row["old_style_offsets"] = [offset]
+        return row
+
+    def _held(self, key: TopicPartition, current_leader_epoch: int) -> Partition:
+        """The partition, whether this broker leads or follows it."""
+        partition = self._partitions.get(key)
+        if partition is None:
+            raise self._partitions.unknown(key)
+        partition.check_replica(current_leader_epoch)
+        return partition
+
+
+def _find_committed(partition: Partition, timestamp: int, isolation: int) -> tuple[int, int, int]:
+    """What a consumer is told: nothing that lies beyond what is committed.
+
+    A new leader's high watermark lags until its followers have fetched: until it has reached the start of the epoch,
+    its end is none that a consumer may rely on, since it was told of later ones before (KIP-207).
+    """
+    end = partition.visible_end(isolation)
+    has_caught_up = partition.high_watermark >= partition.epoch_start_offset
+    if has_caught_up or timestamp in (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED):
+        return _find(partition, timestamp, end)
+    found = _find(partition, timestamp, end)
+    if timestamp == LATEST or found[1] < 0:
+        raise KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"the high watermark {partition.high_watermark} of {partition.topic_partition} has not caught up with the "
+            f"start of epoch {partition.leadership.leader_epoch}",
+        )
+    return found
+
+
+def _find(partition: Partition, timestamp: int, end: int) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch); all -1 where there is none.
+
+    :param end: nothing from this offset on.
+    :raise KafkaError: INVALID_REQUEST, for a negative timestamp that names no place; CORRUPT_MESSAGE.
+    """
+    if timestamp == LATEST:
+        return -1, end, partition.leadership.leader_epoch
+    if timestamp == LATEST_TIERED:
+        return -1, -1, -1
+    if timestamp < EARLIEST_LOCAL:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the timestamp {timestamp} names no place of a log")
+    try:
+        return partition.log.offset_for_timestamp(timestamp, end) or (-1, -1, -1)
+    except (OSError, StorageError) as error:
+        raise partition.cannot_be_read(partition.log.log_start_offset, error) from error
+    except ProtocolError as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{partition.topic_partition}: {error}") from error

@@ -1,0 +1,69 @@
+"""ListPartitionReassignments (key 46): which replicas are on their way (KIP-455)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+
+from kreplica.errors import KafkaError
+from kreplica.model import TopicPartition
+from kreplica.server.protocol.request import Request
+from kreplica.server.protocol.responses import answer_from
+
+Row = dict[str, Any]
+
+
+class Move(Protocol):
+    """A partition whose replicas move: all of them, those of them that come, and those that go."""
+
+    @property
+    def replicas(self) -> tuple[int, ...]: ...
+
+    @property
+    def adding(self) -> tuple[int, ...]: ...
+
+    @property
+    def removing(self) -> tuple[int, ...]: ...
+
+
+AskMoves = Callable[["list[TopicPartition] | None"], "Deferred[Mapping[TopicPartition, Move]]"]
+"""Ask the controller which of these partitions (None: of all) move, or a ``KafkaError``."""
+
+
+class ListPartitionReassignments:
+    """:param ask: NOT_CONTROLLER where this broker is not the controller."""
+
+    def __init__(self, ask: AskMoves) -> None:
+        self._ask = ask
+
+    def __call__(self, request: Request) -> None:
+        answer_from(request, self._answer(request.body))
+
+    async def _answer(self, body: Row) -> Row:
+        try:
+            moves = await self._ask(_partitions(body["topics"]))
+        except KafkaError as error:
+            return {"error_code": int(error.code), "error_message": error.message or None, "topics": []}
+        return {"error_code": 0, "error_message": None, "topics": _rows(moves)}
+
+
+def _partitions(topics: Iterable[Row] | None) -> list[TopicPartition] | None:
+    if topics is None:
+        return None
+    return [TopicPartition(row["name"], partition) for row in topics for partition in row["partition_indexes"]]
+
+
+def _rows(moves: Mapping[TopicPartition, Move]) -> list[Row]:
+    topics: dict[str, list[Row]] = {}
+    for (topic, partition), move in moves.items():
+        topics.setdefault(topic, []).append(
+            {
+                "partition_index": partition,
+                "replicas": list(move.replicas),
+                "adding_replicas": list(move.adding),
+                "removing_replicas": [replica for replica in move.removing if replica in move.replicas],
+            }
+        )
+    return [{"name": topic, "partitions": rows} for topic, rows in topics.items()]

@@ -1,0 +1,380 @@
+"""What administrators ask of topics, as checks and znode writes.  The controller's watches do the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.internet.defer import TimeoutError as DeferredTimeoutError
+
+from kreplica.cluster import documents, znodes
+from kreplica.cluster.new_topics import NewTopic
+from kreplica.cluster.placement import BrokerPlace, place
+from kreplica.cluster.topic_names import INTERNAL_TOPICS, check_collision, check_topic_name
+from kreplica.cluster.uuids import random_uuid
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.membership.reachable import reachable
+from kreplica.model import TopicAssignment
+from kreplica.runtime import Runtime
+from kreplica.runtime.together import together
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.zookeeper import (
+    BadVersion,
+    Create,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    Operation,
+    SetData,
+    Stat,
+    ZooKeeperClient,
+)
+
+NEW_PARTITIONS_MAX = 10_000
+"""So many partitions may be asked for at once, as in Kafka without ZooKeeper: more would hold up everybody else."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefaults:
+    """What a topic gets where nobody says: ``num.partitions`` and ``default.replication.factor``."""
+
+    partitions: int
+    replication_factor: int
+
+
+class Place(Protocol):
+    """``cluster.placement.place``, or what a plugin says instead, of a topic by name."""
+
+    def __call__(
+        self,
+        topic: str,
+        brokers: Sequence[BrokerPlace],
+        partitions: int,
+        replication_factor: int,
+        *,
+        start_index: int,
+        shift: int,
+        first_partition: int = 0,
+    ) -> dict[int, tuple[int, ...]]: ...
+
+
+def place_evenly(
+    topic: str,
+    brokers: Sequence[BrokerPlace],
+    partitions: int,
+    replication_factor: int,
+    *,
+    start_index: int,
+    shift: int,
+    first_partition: int = 0,
+) -> dict[int, tuple[int, ...]]:
+    """Spread over racks and brokers, whatever the topic."""
+    return place(
+        brokers, partitions, replication_factor, start_index=start_index, shift=shift, first_partition=first_partition
+    )
+
+
+class TopicAdmin:
+    """Checks and writes; it decides nothing that the controller decides.
+
+    :param check_configs: refuses topic settings that are unknown or malformed.
+    :param place: says which brokers hold new replicas.
+    :param cordoned: the brokers that get none.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        client: ZooKeeperClient,
+        metadata: MetadataCache,
+        defaults: Callable[[], TopicDefaults],
+        check_configs: Callable[[Mapping[str, str]], None],
+        place: Place = place_evenly,
+        cordoned: Callable[[], Collection[int]] = tuple,
+    ) -> None:
+        self._reactor = runtime.reactor
+        self._random = runtime.random
+        self._client = client
+        self._metadata = metadata
+        self._defaults = defaults
+        self._check_configs = check_configs
+        self._cordoned = cordoned
+        self._place_replicas = place
+
+    # --- creation ----------------------------------------------------------------------------------------------------
+
+    def plan(self, topic: NewTopic) -> TopicAssignment:
+        """The whole assignment of a topic that does not exist yet; writes nothing.
+
+        :raise KafkaError: whatever is wrong with the name, the numbers, the assignment or the settings.
+        """
+        check_topic_name(topic.name)
+        if topic.name in self._metadata.topics:
+            raise _exists(topic.name)
+        check_collision(topic.name, self._metadata.topics)
+        self._check_configs(topic.configs or {})
+        if topic.assignment is not None:
+            partitions = self._check_assignment(topic.assignment)
+        else:
+            partitions = self._place(topic)
+        return TopicAssignment(topic.name, random_uuid(self._random), partitions)
+
+    async def create(self, topic: NewTopic, planned: TopicAssignment | None = None) -> TopicAssignment:
+        """Write a topic's znodes: settings and assignment in one multi.
+
+        :param planned: what ``plan`` answered, where the caller has it already.
+        :raise KafkaError: as ``plan``; TOPIC_ALREADY_EXISTS also where another was faster.
+        """
+        assignment, operations = await self.creation(topic, planned)
+        try:
+            await reachable(self._client.multi(operations))
+        except MultiFailed as failed:
+            if isinstance(failed.error, (NodeExists, BadVersion)):
+                raise _exists(topic.name) from failed
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failed)) from failed
+        return assignment
+
+    async def creation(
+        self, topic: NewTopic, planned: TopicAssignment | None = None
+    ) -> tuple[TopicAssignment, Sequence[Operation]]:
+        """What creates a topic, for one multi; writes nothing itself.
+
+        :raise KafkaError: as ``plan``.
+        """
+        assignment = planned or self.plan(topic)
+        config_path = znodes.config_path("topics", topic.name)
+        # The controller removes the request to delete a topic last: until then its name is not free.
+        deletion, leftover = await together(
+            [self._stat(znodes.delete_topic_path(topic.name)), self._stat(config_path)]
+        )
+        if deletion is not None:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' is being deleted.")
+        # Settings that a deletion half-way left behind must not come alive in a new topic.
+        data = documents.encode_config(topic.configs or {})
+        config: list[Operation] = []
+        if leftover is not None:
+            config = [SetData(config_path, data, leftover.version)]
+        elif topic.configs:
+            config = [Create(config_path, data)]
+        return assignment, [*config, Create(znodes.topic_path(topic.name), documents.encode_topic(assignment))]
+
+    async def _stat(self, path: str) -> Stat | None:
+        return await reachable(self._client.exists(path))
+
+    def _place(self, topic: NewTopic) -> dict[int, tuple[int, ...]]:
+        defaults = self._defaults()
+        count = defaults.partitions if topic.partitions is None else topic.partitions
+        factor = defaults.replication_factor if topic.replication_factor is None else topic.replication_factor
+        if count <= 0:
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{count} partitions were asked for; at least 1 is needed")
+        _check_count(count)
+        if factor <= 0:
+            raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"a replication factor of {factor} is not above 0")
+        places = self._places(topic.name, factor)
+        start = self._random.randrange(max(len(places), 1))
+        shift = self._random.randrange(max(len(places), 1))
+        return self._place_replicas(topic.name, places, count, factor, start_index=start, shift=shift)
+
+    def _places(self, topic: str, factor: int) -> list[BrokerPlace]:
+        """Where new replicas may go: to those that live and are not cordoned.
+
+        The coordinators' own topics are made when a client first needs them, and without them it waits for ever: where
+        they cannot do without, cordoned brokers get them too.
+        """
+        cordoned = self._cordoned()
+        live = [BrokerPlace(broker.broker_id, broker.rack) for _, broker in sorted(self._metadata.brokers.items())]
+        places = [place for place in live if place.broker_id not in cordoned]
+        if len(places) < factor and len(places) < len(live):
+            if topic in INTERNAL_TOPICS:
+                return live
+            held_back = [place.broker_id for place in live if place.broker_id in cordoned]
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"{factor} replicas were asked for; {len(live)} brokers live, of which {held_back} are cordoned",
+            )
+        return places
+
+    def _check_assignment(self, assignment: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
+        if sorted(assignment) != list(range(len(assignment))):
+            raise _bad_assignment(f"partitions must be numbered from 0 without a gap, not {sorted(assignment)}")
+        _check_count(len(assignment))
+        self._check_replicas(assignment, factor=None)
+        return dict(sorted(assignment.items()))
+
+    def _check_replicas(self, assignment: Mapping[int, tuple[int, ...]], *, factor: int | None) -> None:
+        for partition, replicas in assignment.items():
+            if not replicas:
+                raise _bad_assignment(f"partition {partition} has no replica")
+            if len(set(replicas)) != len(replicas):
+                raise _bad_assignment(f"partition {partition} names a broker twice: {list(replicas)}")
+            cordoned = [replica for replica in replicas if replica in self._cordoned()]
+            if cordoned:
+                raise _bad_assignment(f"partition {partition} names brokers that are cordoned: {cordoned}")
+            unknown = [replica for replica in replicas if replica not in self._metadata.brokers]
+            if unknown:
+                raise _bad_assignment(f"partition {partition} names brokers that do not live: {unknown}")
+            factor = factor or len(replicas)
+            if len(replicas) != factor:
+                raise _bad_assignment(f"partition {partition} has {len(replicas)} replicas, others have {factor}")
+
+    # --- growth ------------------------------------------------------------------------------------------------------
+
+    async def add_partitions(
+        self, topic: str, count: int, assignments: Iterable[tuple[int, ...]] | None, *, dry_run: bool
+    ) -> None:
+        """Grow a topic to ``count`` partitions.
+
+        :raise KafkaError: as ``growth``.
+        """
+        _, operations = await self.growth(topic, count, assignments)
+        if dry_run:
+            return
+        try:
+            await reachable(self._client.multi(operations))
+        except MultiFailed as error:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{topic} changed meanwhile: try again") from error
+
+    async def growth(
+        self, topic: str, count: int, assignments: Iterable[tuple[int, ...]] | None = None
+    ) -> tuple[TopicAssignment, Sequence[Operation]]:
+        """What the topic is to be with ``count`` partitions, and what makes it that; writes nothing itself.
+
+        :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT;
+            REASSIGNMENT_IN_PROGRESS while replicas of the topic move.
+        """
+        path = znodes.topic_path(topic)
+        try:
+            data, stat = await reachable(self._client.get_data(path))
+        except NoNode:
+            raise _unknown(topic) from None
+        try:
+            old = documents.decode_topic(topic, data)
+        except znodes.ZnodeError as error:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+        _check_settled(old)
+        _check_growth(old, count)
+        new = self._new_partitions(old, count, assignments)
+        grown = replace(old, partitions=old.partitions | new)
+        return grown, [SetData(path, documents.encode_topic(grown), stat.version)]
+
+    def _new_partitions(
+        self, old: TopicAssignment, count: int, assignments: Iterable[tuple[int, ...]] | None
+    ) -> dict[int, tuple[int, ...]]:
+        known = len(old.partitions)
+        topic, factor = old.topic, len(old.partitions[0])
+        if assignments is None:
+            places = self._places(old.topic, factor)
+            start = next((i for i, p in enumerate(places) if p.broker_id == old.partitions[0][0]), 0)
+            return self._place_replicas(
+                topic, places, count - known, factor, start_index=start, shift=known, first_partition=known
+            )
+        rows = list(assignments)
+        if len(rows) != count - known:
+            raise _bad_assignment(f"{count - known} partitions are added, but {len(rows)} assignments are given")
+        new = {known + i: replicas for i, replicas in enumerate(rows)}
+        self._check_replicas(new, factor=factor)
+        return new
+
+    # --- deletion ----------------------------------------------------------------------------------------------------
+
+    async def delete(self, topic: str, timeout_s: float) -> bool:
+        """Have the controller delete a topic.
+
+        :return: whether nothing of it is left in ZooKeeper, so that its name is free; False where the time was up.
+        :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        for request in await self.deletion(topic):
+            try:
+                await reachable(self._client.multi([request]))
+            except MultiFailed as failed:
+                if not isinstance(failed.error, NodeExists):
+                    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failed)) from failed
+        return await self.until_deleted(topic, timeout_s)
+
+    async def deletion(self, topic: str) -> Sequence[Operation]:
+        """What asks the controller to delete a topic; nothing where it is asked already.
+
+        :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        if await reachable(self._client.exists(znodes.topic_path(topic))) is None:
+            raise _unknown(topic)
+        request = znodes.delete_topic_path(topic)
+        asked = await reachable(self._client.exists(request)) is not None
+        return [] if asked else [Create(request)]
+
+    async def until_deleted(self, topic: str, timeout_s: float) -> bool:
+        """Whether a topic whose deletion is asked for is gone from ZooKeeper before the time is up."""
+        # The controller removes the request last.
+        gone = Deferred.fromCoroutine(self._until_gone(znodes.delete_topic_path(topic)))
+        try:
+            await gone.addTimeout(max(timeout_s, 0), self._reactor)  # type: ignore[arg-type]
+        except DeferredTimeoutError:
+            return False
+        return True
+
+    async def _until_gone(self, path: str) -> None:
+        while True:
+            changed: Deferred[object] = Deferred()
+            try:
+                await reachable(self._client.get_data(path, changed.callback))
+            except NoNode:
+                return
+            await changed
+
+
+def _exists(topic: str) -> KafkaError:
+    return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic}' already exists.")
+
+
+def _unknown(topic: str) -> KafkaError:
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
+
+
+def _bad_assignment(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def _check_count(count: int) -> None:
+    if count > NEW_PARTITIONS_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{count} new partitions were asked for; {NEW_PARTITIONS_MAX} can be made at a time",
+        )
+
+
+def _check_settled(topic: TopicAssignment) -> None:
+    """Where replicas move, how many a partition has is about to change."""
+    moving = [n for n, row in topic.removing.items() if any(r in topic.partitions.get(n, ()) for r in row)]
+    if topic.adding or moving:
+        text = f"A partition reassignment is in progress for the topic '{topic.topic}'."
+        raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, text)
+
+
+def _check_growth(old: TopicAssignment, count: int) -> None:
+    known = len(old.partitions)
+    if count == known:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {known} partitions.")
+    if count < known:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Topic currently has {known} partitions, which is higher than the requested {count}.",
+        )
+    _check_count(count - known)
+    _check_numbers(old, count)
+
+
+def _check_numbers(topic: TopicAssignment, count: int) -> None:
+    """The number of a partition that was removed is free when all of its replicas are gone."""
+    if topic.read_only:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS, f"partitions of {topic.topic!r} are being removed: {sorted(topic.read_only)}"
+        )
+    for number in range(len(topic.partitions), count):
+        gone = topic.removed.get(number)
+        if gone is not None and gone.replicas:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"partition {number} was removed, and brokers {list(gone.replicas)} may still have its files",
+            )

@@ -1,0 +1,56 @@
+"""Requests about several topics: each succeeds or fails alone, all at the same time, answered in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from kreplica.errors import KafkaError
+from kreplica.runtime.slices import Steps
+from kreplica.server.protocol.request import Request
+from kreplica.server.protocol.responses import in_slices
+
+Row = dict[str, Any]
+
+_MISSING: Row = {}
+
+
+async def gather_by_topic(
+    request: Request,
+    asked: Iterable[Row],
+    handle: Callable[[Row], Awaitable[Row]],
+    refuse: Callable[[Row, KafkaError], Row],
+) -> list[Row]:
+    """Handle each row; a ``KafkaError`` becomes that row's answer by ``refuse``.
+
+    Rows are started in slices.  Any other error, or cancellation, cancels those that are running.
+    """
+    results: list[Row] = []
+    running: list[Deferred[None]] = []
+
+    async def one(row: Row, number: int) -> None:
+        try:
+            results[number] = await handle(row)
+        except KafkaError as error:
+            results[number] = refuse(row, error)
+
+    def start() -> Steps[None]:
+        for number, row in enumerate(asked):
+            results.append(_MISSING)
+            started = Deferred.fromCoroutine(one(row, number))
+            if results[number] is _MISSING:
+                running.append(started)
+            yield
+
+    try:
+        await in_slices(request, start())
+        for each in running:
+            await each
+        return results
+    except BaseException:
+        for each in running:
+            each.addErrback(lambda _: None)
+            each.cancel()
+        raise

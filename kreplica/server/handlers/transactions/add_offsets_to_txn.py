@@ -1,0 +1,37 @@
+"""AddOffsetsToTxn (key 25): a producer's transaction will commit offsets of a group."""
+
+from __future__ import annotations
+
+from kreplica.cluster.topic_names import CONSUMER_OFFSETS
+from kreplica.coordination import ClusterView, partition_of
+from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
+from kreplica.server.handlers.transactions.transaction_codes import fenced_code
+from kreplica.server.metadata.internal_topics import InternalTopics
+from kreplica.server.protocol.request import Request
+from kreplica.transactions import Identity, TransactionCoordinator
+
+FENCED_FROM = 2
+
+
+class AddOffsetsToTxn:
+    """The partition that keeps the group's offsets comes into the transaction."""
+
+    def __init__(self, coordinator: TransactionCoordinator, view: ClusterView, internal_topics: InternalTopics) -> None:
+        self._coordinator = coordinator
+        self._view = view
+        self._internal_topics = internal_topics
+
+    def __call__(self, request: Request) -> None:
+        def answered(code: ErrorCode) -> None:
+            request.answer({"error_code": fenced_code(code, is_known=request.version >= FENCED_FROM)})
+
+        body = request.body
+        count = self._view.partition_count(CONSUMER_OFFSETS)
+        if count is None:
+            self._internal_topics.ensure(CONSUMER_OFFSETS)
+            answered(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        key = TopicPartition(CONSUMER_OFFSETS, partition_of(body["group_id"], count))
+        claimed = Identity(body["producer_id"], body["producer_epoch"])
+        self._coordinator.add(body["transactional_id"], claimed, [key], answered)

@@ -1,0 +1,136 @@
+"""AddPartitionsToTxn (key 24): partitions that a transaction will write to, or that leaders ask about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from kreplica.coordination import ClusterView
+from kreplica.errors import ErrorCode
+from kreplica.model import TopicPartition
+from kreplica.runtime.slices import STEP_ROWS, Steps
+from kreplica.server.handlers.transactions.transaction_codes import fenced_code
+from kreplica.server.protocol.request import Request
+from kreplica.server.protocol.responses import answer_in_slices
+from kreplica.transactions import Identity, TransactionCoordinator
+
+FENCED_FROM = 2
+
+BATCHED_FROM = 4
+"""From here on brokers ask, for many transactions at a time (KIP-890)."""
+
+ABORTABLE_FROM = 5
+"""From here on a partition that is not in the transaction is TRANSACTION_ABORTABLE, before INVALID_TXN_STATE."""
+
+STEP_TRANSACTIONS = 20
+"""Transactions of one request that are handled in one step."""
+
+Codes = Mapping[TopicPartition, ErrorCode]
+Row = dict[str, Any]
+
+
+class AddPartitionsToTxn:
+    """All partitions that are asked for come into a transaction, or none of them."""
+
+    def __init__(self, coordinator: TransactionCoordinator, view: ClusterView) -> None:
+        self._coordinator = coordinator
+        self._view = view
+
+    def __call__(self, request: Request) -> None:
+        if request.version < BATCHED_FROM:
+            body = request.body
+            one = {
+                "transactional_id": body["v3_and_below_transactional_id"],
+                "producer_id": body["v3_and_below_producer_id"],
+                "producer_epoch": body["v3_and_below_producer_epoch"],
+                "topics": body["v3_and_below_topics"],
+            }
+            steps: Steps[Row | None] = self._serve(
+                one, lambda codes: answer_in_slices(request, _single(codes, request.version))
+            )
+        else:
+            steps = _Batch(request).serve(self._serve)
+        answer_in_slices(request, steps)
+
+    def _serve(self, asked: Row, answered: Callable[[Codes], None]) -> Steps[None]:
+        """Read the partitions in slices, then add all of them in one step."""
+        keys: dict[TopicPartition, None] = {}
+        unknown = []
+        for topic in asked["topics"]:
+            for number in topic["partitions"]:
+                key = TopicPartition(topic["name"], number)
+                keys[key] = None
+                if not self._is_known(key):
+                    unknown.append(key)
+                if len(keys) % STEP_ROWS == 0:
+                    yield
+        transactional_id = asked["transactional_id"]
+        claimed = Identity(asked["producer_id"], asked["producer_epoch"])
+        if not keys:
+            answered({})
+        elif asked.get("verify_only", False):
+            answered(self._coordinator.verify(transactional_id, claimed, list(keys)))
+        elif unknown:
+            codes = dict.fromkeys(keys, ErrorCode.OPERATION_NOT_ATTEMPTED)
+            answered(codes | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        else:
+            self._coordinator.add(
+                transactional_id, claimed, list(keys), lambda code: answered(dict.fromkeys(keys, code))
+            )
+
+    def _is_known(self, key: TopicPartition) -> bool:
+        count = self._view.partition_count(key.topic)
+        return count is not None and 0 <= key.partition < count
+
+
+class _Batch:
+    """A request of a broker: answered when each of its transactions is."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._asked: list[Row] = request.body["transactions"]
+        self._codes: list[Codes | None] = [None] * len(self._asked)
+        self._missing = len(self._asked)
+
+    def serve(self, serve: Callable[[Row, Callable[[Codes], None]], Steps[None]]) -> Steps[Row | None]:
+        for index, asked in enumerate(self._asked):
+            yield from serve(asked, partial(self._answered, index))
+            if index % STEP_TRANSACTIONS == STEP_TRANSACTIONS - 1:
+                yield
+        return None if self._asked else {"error_code": 0, "results_by_transaction": []}
+
+    def _answered(self, index: int, codes: Codes) -> None:
+        self._codes[index] = codes
+        self._missing -= 1
+        if not self._missing:
+            answer_in_slices(self._request, self._answer())
+
+    def _answer(self) -> Steps[Row]:
+        rows = []
+        for asked, codes in zip(self._asked, self._codes, strict=True):
+            topics = yield from _topics(codes or {}, self._request.version)
+            rows.append({"transactional_id": asked["transactional_id"], "topic_results": topics})
+            if len(rows) % STEP_TRANSACTIONS == 0:
+                yield
+        return {"error_code": 0, "results_by_transaction": rows}
+
+
+def _single(codes: Codes, version: int) -> Steps[Row]:
+    return {"results_by_topic_v3_and_below": (yield from _topics(codes, version))}
+
+
+def _topics(codes: Codes, version: int) -> Steps[list[Row]]:
+    rows: dict[str, list[Row]] = {}
+    for number, (key, code) in enumerate(codes.items(), 1):
+        row = {"partition_index": key.partition, "partition_error_code": _told(code, version)}
+        rows.setdefault(key.topic, []).append(row)
+        if number % STEP_ROWS == 0:
+            yield
+    return [{"name": topic, "results_by_partition": partitions} for topic, partitions in rows.items()]
+
+
+def _told(code: ErrorCode, version: int) -> int:
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_FROM:
+        return int(ErrorCode.INVALID_TXN_STATE)
+    return fenced_code(code, is_known=version >= FENCED_FROM)

@@ -1,0 +1,35 @@
+"""EndTxn (key 26): commit or abort a producer's transaction."""
+
+from __future__ import annotations
+
+from kreplica.server.handlers.transactions.transaction_codes import fenced_code
+from kreplica.server.protocol.request import Request
+from kreplica.transactions import Answer, Ending, Identity, TransactionCoordinator
+
+FENCED_FROM = 2
+
+EPOCH_GROWS_FROM = 5
+"""From here on the answer has the epoch of the producer's next transaction (KIP-890)."""
+
+
+class EndTxn:
+    """Answered when the decision is in the log; the markers follow."""
+
+    def __init__(self, coordinator: TransactionCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def __call__(self, request: Request) -> None:
+        body = request.body
+        claimed = Identity(body["producer_id"], body["producer_epoch"])
+        asked = Ending(claimed, body["committed"], epoch_grows=request.version >= EPOCH_GROWS_FROM)
+
+        def answered(answer: Answer) -> None:
+            request.answer(
+                {
+                    "error_code": fenced_code(answer.code, is_known=request.version >= FENCED_FROM),
+                    "producer_id": answer.identity.producer_id,
+                    "producer_epoch": answer.identity.epoch,
+                }
+            )
+
+        self._coordinator.end(body["transactional_id"], asked, answered)

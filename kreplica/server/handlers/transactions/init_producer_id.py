@@ -1,0 +1,64 @@
+"""InitProducerId (key 22): an id for an idempotent producer, or the next incarnation of a transactional one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kreplica.errors import ErrorCode
+from kreplica.membership.producer_ids import ProducerIds
+from kreplica.server.handlers.transactions.transaction_codes import fenced_code
+from kreplica.server.protocol.request import Request
+from kreplica.server.protocol.responses import answer_from
+from kreplica.transactions import Answer, Beginning, Identity, TransactionCoordinator
+from kreplica.zookeeper import ZooKeeperError
+
+FENCED_FROM = 4
+
+
+class InitProducerId:
+    """Whoever has a transactional id is its coordinator's business; others get an id here."""
+
+    def __init__(self, producer_ids: ProducerIds, coordinator: TransactionCoordinator) -> None:
+        self._producer_ids = producer_ids
+        self._coordinator = coordinator
+
+    def __call__(self, request: Request) -> None:
+        body = request.body
+        transactional_id = body["transactional_id"]
+        claimed = Identity(body.get("producer_id", -1), body.get("producer_epoch", -1))
+        if (claimed.producer_id == -1) != (claimed.epoch == -1):
+            request.answer(_error(ErrorCode.INVALID_REQUEST))  # they come together or not at all (KIP-360)
+        elif transactional_id is None:
+            answer_from(request, self._next())
+        elif transactional_id == "":
+            request.answer(_error(ErrorCode.INVALID_REQUEST))
+        else:
+            asked = Beginning(
+                body["transaction_timeout_ms"],
+                claimed,
+                body.get("enable_2pc", False),
+                body.get("keep_prepared_txn", False),
+            )
+            self._coordinator.begin(transactional_id, asked, lambda answer: request.answer(_row(answer, request)))
+
+    async def _next(self) -> dict[str, Any]:
+        try:
+            producer_id = await self._producer_ids.next()
+        except ZooKeeperError:
+            # Retriable: ZooKeeper cannot be reached for the moment.
+            return _error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return {"error_code": 0, "producer_id": producer_id, "producer_epoch": 0}
+
+
+def _row(answer: Answer, request: Request) -> dict[str, Any]:
+    return {
+        "error_code": fenced_code(answer.code, is_known=request.version >= FENCED_FROM),
+        "producer_id": answer.identity.producer_id,
+        "producer_epoch": answer.identity.epoch,
+        "ongoing_txn_producer_id": answer.ongoing.producer_id,
+        "ongoing_txn_producer_epoch": answer.ongoing.epoch,
+    }
+
+
+def _error(code: ErrorCode) -> dict[str, Any]:
+    return {"error_code": int(code), "producer_id": -1, "producer_epoch": -1}

@@ -1,0 +1,71 @@
+"""ListTransactions (key 66): the transactional ids that this broker coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kreplica.errors import KafkaError
+from kreplica.runtime import Reactor
+from kreplica.runtime.turns import Turns
+from kreplica.server.protocol.request import Request
+from kreplica.server.protocol.responses import answer_from
+from kreplica.transactions import NO_TIME, STATES_BY_TITLE, Transaction, TransactionCoordinator
+
+NO_DURATION = -1
+"""The duration that every transaction has exceeded."""
+
+
+class ListTransactions:
+    """Whoever wants all of a cluster's asks every broker."""
+
+    def __init__(
+        self, reactor: Reactor, coordinator: TransactionCoordinator, wall_clock_ms: Callable[[], int]
+    ) -> None:
+        self._reactor = reactor
+        self._coordinator = coordinator
+        self._wall_clock_ms = wall_clock_ms
+
+    def __call__(self, request: Request) -> None:
+        answer_from(request, self._list(request.body))
+
+    async def _list(self, body: dict[str, Any]) -> dict[str, Any]:
+        unknown = [title for title in body["state_filters"] if title not in STATES_BY_TITLE]
+        try:
+            transactions = self._coordinator.transactions()
+        except KafkaError as error:
+            return {"error_code": int(error.code), "unknown_state_filters": unknown}
+        is_wanted = self._filter(body)
+        rows = []
+        turns = Turns(self._reactor)
+        for transaction in transactions:
+            if is_wanted(transaction):
+                rows.append(_row(transaction))
+            if turns.is_over:
+                await turns.next()
+        return {"error_code": 0, "unknown_state_filters": unknown, "transaction_states": rows}
+
+    def _filter(self, body: dict[str, Any]) -> Callable[[Transaction], bool]:
+        titles = frozenset(body["state_filters"])
+        producer_ids = frozenset(body["producer_id_filters"])
+        duration_ms = body.get("duration_filter", NO_DURATION)
+        now_ms = self._wall_clock_ms()
+
+        def is_wanted(transaction: Transaction) -> bool:
+            if titles and transaction.state.title not in titles:
+                return False
+            if producer_ids and transaction.producer_id not in producer_ids:
+                return False
+            if duration_ms < 0:
+                return True
+            return transaction.start_ms != NO_TIME and now_ms - transaction.start_ms > duration_ms
+
+        return is_wanted
+
+
+def _row(transaction: Transaction) -> dict[str, Any]:
+    return {
+        "transactional_id": transaction.transactional_id,
+        "producer_id": transaction.producer_id,
+        "transaction_state": transaction.state.title,
+    }

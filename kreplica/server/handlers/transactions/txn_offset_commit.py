@@ -1,0 +1,133 @@
+"""TxnOffsetCommit (key 28): producers commit the offsets of what they have read, with what they made of it (KIP-98)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kreplica.cluster.topic_names import CONSUMER_OFFSETS
+from kreplica.coordination import ClusterView
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.coordinator import GroupCoordinator
+from kreplica.groups.group import NO_GENERATION, UNKNOWN_MEMBER
+from kreplica.groups.offset_commits import Committer, commit_in_transaction, is_writable
+from kreplica.groups.offsets import Answer
+from kreplica.model import TopicPartition
+from kreplica.replication import Partition, Partitions
+from kreplica.runtime.slices import Steps
+from kreplica.server.handlers.groups.join_group import client_host
+from kreplica.server.handlers.groups.offset_rows import OffsetRows
+from kreplica.server.protocol.request import Request
+from kreplica.server.protocol.responses import answer_in_slices
+from kreplica.transactions.admission import Admission, Producer
+
+LOADING_KNOWN_FROM = 2
+ABORTABLE_KNOWN_FROM = 4
+"""Versions from which clients know what to do about an error."""
+
+ADDS_FROM = 5
+"""From this version on, the group's partition comes into the transaction by the commit itself (KIP-890)."""
+
+
+class TxnOffsetCommit:
+    """Answers once the offsets are committed in the log, where they count from the end of the transaction on.
+
+    The group's partition has to be in the transaction, which its coordinator is asked first: else nobody would tell
+    this group of that end.
+
+    :param metadata_characters_max: ``offset.metadata.max.bytes``.
+    """
+
+    def __init__(
+        self,
+        groups: GroupCoordinator,
+        partitions: Partitions,
+        admission: Admission,
+        view: ClusterView,
+        wall_clock_ms: Callable[[], int],
+        metadata_characters_max: int,
+    ) -> None:
+        self._groups = groups
+        self._partitions = partitions
+        self._admission = admission
+        self._view = view
+        self._wall_clock_ms = wall_clock_ms
+        self._metadata_characters_max = metadata_characters_max
+
+    def __call__(self, request: Request) -> None:
+        answer_in_slices(request, self._read(request))
+
+    def _read(self, request: Request) -> Steps[None]:
+        """Read the offsets in slices, then have the producer admitted."""
+        rows = OffsetRows(self._view, self._metadata_characters_max, self._wall_clock_ms())
+        yield from rows.read(request.body["topics"])
+        self._admit(request, rows)
+
+    def _admit(self, request: Request, rows: OffsetRows) -> None:
+        body = request.body
+
+        def answer(code: ErrorCode) -> None:
+            if code is not ErrorCode.NONE:
+                rows.fail(_told(code, request.version))
+            request.answer({"throttle_time_ms": 0, "topics": rows.topics})
+
+        if not rows.values:
+            answer(ErrorCode.NONE)
+            return
+        try:
+            partition = self._partition_of(body["group_id"])
+        except KafkaError as error:
+            answer(error.code)
+            return
+
+        host = client_host(request)
+
+        def admitted(code: ErrorCode) -> None:
+            if code is ErrorCode.NONE:
+                self._commit(body, host, rows, answer)
+            else:
+                answer(code)
+
+        producer = Producer(body["transactional_id"], body["producer_id"], body["producer_epoch"])
+        self._admission.admit(producer, [(partition, admitted)], adds=request.version >= ADDS_FROM)
+
+    def _partition_of(self, group_id: str) -> Partition:
+        """The partition that keeps the group, which this broker leads.
+
+        :raise KafkaError: another coordinates it, or there is no such group.
+        """
+        if not group_id or not is_writable(group_id):
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        number = self._groups.shards.shard_of(group_id).log.partition
+        partition = self._partitions.get(TopicPartition(CONSUMER_OFFSETS, number))
+        if partition is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return partition
+
+    def _commit(self, body: dict[str, Any], host: str, rows: OffsetRows, answer: Answer) -> None:
+        """The producer is admitted, some time after it asked: whether the group is still here is to be seen."""
+        committer = Committer(
+            body["group_id"],
+            body.get("member_id", UNKNOWN_MEMBER),
+            body.get("group_instance_id"),
+            body.get("generation_id", NO_GENERATION),
+            client_host=host,
+        )
+        try:
+            shard = self._groups.shards.shard_of(committer.group_id)
+            commit_in_transaction(shard, committer, body["producer_id"], body["producer_epoch"], rows.values, answer)
+        except KafkaError as error:
+            answer(error.code)
+
+
+def _told(code: ErrorCode, version: int) -> ErrorCode:
+    """What a client of that version is told, so that it does the right thing."""
+    if code is ErrorCode.NETWORK_EXCEPTION or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_FROM):
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # asking for the transaction failed: come again
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_KNOWN_FROM:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_KNOWN_FROM:
+        return ErrorCode.INVALID_TXN_STATE
+    return code

@@ -1,0 +1,273 @@
+"""Metadata (key 3): which brokers live and who leads what; topics that are missing are made where that is allowed."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from twisted.internet.defer import CancelledError, Deferred
+
+from kreplica.cluster.new_topics import NewTopic
+from kreplica.cluster.topic_names import INTERNAL_TOPICS, check_topic_name, is_topic_name
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import NO_LEADER, ZERO_UUID
+from kreplica.runtime.slices import STEP_ROWS, Steps
+from kreplica.server.authorization.authorized_operations import NOT_ASKED, AuthorizedOperations
+from kreplica.server.handlers.topics.topic_admin import TopicAdmin
+from kreplica.server.metadata.metadata_cache import (
+    IDS_FROM,
+    LiveBroker,
+    MetadataCache,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from kreplica.server.protocol.request import Request
+from kreplica.server.protocol.responses import answer_from, answer_in_slices
+from kreplica.wire.messages import METADATA
+from kreplica.wire.primitives import Built
+from kreplica.wire.schema import MessageBuilder
+
+Row = dict[str, Any]
+
+BUILT_TOPICS_MAX = 20_000
+"""Topics' rows that are kept; beyond that all are made anew."""
+
+
+class _BuiltTopic(NamedTuple):
+    """A topic's row as bytes, and what it was made from."""
+
+    topic: TopicMetadata
+    brokers: dict[int, LiveBroker]
+    data: bytes
+
+
+class Metadata:
+    """Owned by the broker's table of handlers.
+
+    :param auto_create: ``auto.create.topics.enable``.
+    :param creations_max: ``kreplica.auto.create.topics.in.progress.max``.
+    """
+
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        topics: TopicAdmin,
+        operations: AuthorizedOperations,
+        *,
+        auto_create: bool,
+        creations_max: int = 100,
+    ) -> None:
+        self._metadata = metadata
+        self._topics = topics
+        self._operations = operations
+        self._auto_create = auto_create
+        self._creations_max = creations_max
+        self._creating = 0
+        self._built: dict[tuple[int, str, str, int], _BuiltTopic] = {}
+        """Rows by version, listener, topic and authorized operations: many clients ask for all topics."""
+
+    def __call__(self, request: Request) -> None:
+        answer_in_slices(request, self._serve(request))
+
+    def _serve(self, request: Request) -> Steps[Row | None]:
+        names, rows = yield from self._asked(request)
+        if self._auto_create and request.body.get("allow_auto_topic_creation", True):
+            # Kafka's own topics have shapes of their own, which the defaults would spoil.
+            missing = []
+            for number, name in enumerate(names, 1):
+                if name not in self._metadata.topics and name not in INTERNAL_TOPICS and is_topic_name(name):
+                    missing.append(name)
+                if number % STEP_ROWS == 0:
+                    yield
+            if missing:
+                answer_from(request, self._answer_creating(request, names, rows, missing))
+                return None
+        return (yield from self._answer(request, [*rows, *names]))
+
+    def _asked(self, request: Request) -> Steps[tuple[list[str], list[Row]]]:
+        """The names that are asked for, and the error rows of unknown ids."""
+        asked = request.body["topics"]
+        if asked is None or (request.version == 0 and not asked):
+            return sorted(self._metadata.topics), []
+        names: dict[str, None] = {}
+        rows = []
+        for number, topic in enumerate(asked, 1):
+            name, topic_id = self._metadata.asked_topic(topic, request.version)
+            if name is not None:
+                names[name] = None
+            elif request.version < IDS_FROM:
+                rows.append(_error_row("", ZERO_UUID, ErrorCode.INVALID_REQUEST))
+            else:
+                rows.append(_error_row(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
+            if number % STEP_ROWS == 0:
+                yield
+        return list(names), rows
+
+    async def _answer_creating(self, request: Request, names: list[str], rows: list[Row], missing: list[str]) -> Row:
+        """Create topics and answer; those beyond the bound are created when the client asks again."""
+        now = missing[: max(self._creations_max - self._creating, 0)]
+        self._creating += len(now)
+        running: list[Deferred[ErrorCode]] = []
+        try:
+            await request.in_slices(self._start_creating(now, running))
+            errors = [await creation for creation in running]
+        except CancelledError:
+            for creation in running:
+                creation.cancel()
+                creation.addErrback(lambda _: None)
+            raise
+        finally:
+            self._creating -= len(now)
+        later = dict.fromkeys(missing[len(now) :], ErrorCode.LEADER_NOT_AVAILABLE)
+        created = dict(zip(now, errors, strict=True))
+        return await request.in_slices(self._answer_created(request, names, rows, {**later, **created}))
+
+    def _start_creating(self, names: list[str], running: list[Deferred[ErrorCode]]) -> Steps[None]:
+        for name in names:
+            running.append(Deferred.fromCoroutine(self._create(name)))
+            yield
+
+    def _answer_created(
+        self, request: Request, names: list[str], rows: list[Row], errors: dict[str, ErrorCode]
+    ) -> Steps[Row]:
+        asked: list[Row | str] = [*rows]
+        for number, name in enumerate(names, 1):
+            if name not in errors or name in self._metadata.topics:
+                asked.append(name)
+            else:
+                asked.append(_error_row(name, ZERO_UUID, errors[name]))
+            if number % STEP_ROWS == 0:
+                yield
+        return (yield from self._answer(request, asked))
+
+    async def _create(self, name: str) -> ErrorCode:
+        """Make a topic with the broker's defaults; its leaders are not known yet, so the client asks again."""
+        try:
+            await self._topics.create(NewTopic(name))
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                return error.code
+        return ErrorCode.LEADER_NOT_AVAILABLE
+
+    def _answer(self, request: Request, topics: list[Row | str]) -> Steps[Row]:
+        """:param topics: rows, or the names of topics.  They are built here, those of names once for many answers."""
+        build = METADATA.response.element(request.version, "topics")
+        pieces: list[bytes] = []
+        chunk: list[bytes] = []
+        for number, topic in enumerate(topics, 1):
+            if isinstance(topic, str):
+                operations = self._topic_operations(request, topic)
+                kept = self._kept(request, topic, operations)
+                chunk.append(kept or (yield from self._build_topic(request, topic, operations, build)))
+            else:
+                chunk.append(build(topic))
+            if number % STEP_ROWS == 0:
+                pieces.append(b"".join(chunk))
+                chunk.clear()
+                yield
+        pieces.append(b"".join(chunk))
+        live = self._metadata.live_on(request.connection.listener)
+        return {
+            "brokers": [
+                {"node_id": broker.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack}
+                for broker, endpoint in live
+            ],
+            "cluster_id": self._metadata.cluster_id,
+            "controller_id": self._metadata.controller_id,
+            "topics": Built(len(topics), pieces),
+            "throttle_time_ms": 0,
+            "cluster_authorized_operations": self._operations.on_cluster(request)
+            if request.body.get("include_cluster_authorized_operations")
+            else NOT_ASKED,
+        }
+
+    def _topic_operations(self, request: Request, name: str) -> int:
+        if request.body.get("include_topic_authorized_operations") and name in self._metadata.topics:
+            return self._operations.on_topic(request, name)
+        return NOT_ASKED
+
+    def _kept(self, request: Request, name: str, operations: int) -> bytes | None:
+        """Return a topic's row if it was built before and nothing in it has changed."""
+        kept = self._built.get((request.version, request.connection.listener, name, operations))
+        if kept is None or kept.topic is not self._metadata.topics.get(name):
+            return None
+        return kept.data if kept.brokers is self._metadata.brokers else None
+
+    def _build_topic(self, request: Request, name: str, operations: int, build: MessageBuilder) -> Steps[bytes]:
+        listener, brokers = request.connection.listener, self._metadata.brokers
+        topic = self._metadata.topics.get(name)
+        key = (request.version, listener, name, operations)
+        if topic is None:
+            self._built.pop(key, None)
+            return build(_unknown_topic_row(name, self._metadata.is_empty))
+        if len(topic.partitions) <= STEP_ROWS:
+            data = build(self._topic_row(topic, self._partition_rows(topic, listener), operations))
+        else:
+            rows = []
+            for number, partition in enumerate([partition for _, partition in sorted(topic.partitions.items())], 1):
+                rows.append(self._partition_row(partition, listener))
+                if number % STEP_ROWS == 0:
+                    yield
+            build_large = METADATA.response.sliced_builder(request.version, "topics")
+            data = b"".join((yield from build_large(self._topic_row(topic, rows, operations), b"")))
+        if len(self._built) >= BUILT_TOPICS_MAX:
+            self._built.clear()
+        self._built[key] = _BuiltTopic(topic, brokers, data)
+        return data
+
+    @staticmethod
+    def _topic_row(topic: TopicMetadata, partitions: list[Row], operations: int) -> Row:
+        return {
+            "error_code": 0,
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "is_internal": topic.name in INTERNAL_TOPICS,
+            "partitions": partitions,
+            "topic_authorized_operations": operations,
+        }
+
+    def _partition_rows(self, topic: TopicMetadata, listener: str) -> list[Row]:
+        return [self._partition_row(partition, listener) for _, partition in sorted(topic.partitions.items())]
+
+    def _partition_row(self, partition: PartitionMetadata, listener: str) -> Row:
+        leader = partition.leader
+        error = ErrorCode.NONE
+        broker = self._metadata.brokers.get(leader)
+        if broker is None:
+            leader, error = NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
+        elif listener not in broker.endpoints:
+            leader, error = NO_LEADER, ErrorCode.LISTENER_NOT_FOUND
+        return {
+            "error_code": int(error),
+            "partition_index": partition.partition,
+            "leader_id": leader,
+            "leader_epoch": partition.leader_epoch,
+            "replica_nodes": partition.replicas,
+            "isr_nodes": partition.isr,
+            "offline_replicas": partition.offline_replicas,
+        }
+
+
+def _unknown_topic_row(name: str, is_undecided: bool) -> Row:
+    """The row of a topic that is not known here.
+
+    :param is_undecided: the broker has just started and knows no topic yet: clients that were told that a topic does
+        not exist would fail the records they hold for it.
+    """
+    try:
+        check_topic_name(name)
+    except KafkaError as error:
+        return _error_row(name, ZERO_UUID, error.code)
+    code = ErrorCode.LEADER_NOT_AVAILABLE if is_undecided else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return _error_row(name, ZERO_UUID, code)
+
+
+def _error_row(name: str | None, topic_id: UUID, error: ErrorCode) -> Row:
+    return {
+        "error_code": int(error),
+        "name": name,
+        "topic_id": topic_id,
+        "is_internal": name in INTERNAL_TOPICS,
+        "partitions": [],
+        "topic_authorized_operations": NOT_ASKED,
+    }

@@ -1,0 +1,77 @@
+"""The topics in which coordinators keep their state: made when they are first asked for, each in a shape of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from kreplica.cluster.new_topics import NewTopic
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.server.handlers.topics.topic_admin import TopicAdmin
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.zookeeper import ZooKeeperError
+
+log = Logger()
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """What an internal topic is made with."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+class InternalTopics:
+    """Owned by a broker; makes a topic at most once at a time, however many ask for it."""
+
+    def __init__(self, topics: TopicAdmin, metadata: MetadataCache, shapes: Mapping[str, InternalTopic]) -> None:
+        self._topics = topics
+        self._metadata = metadata
+        self._shapes = shapes
+        self._making: dict[str, Deferred[None]] = {}
+        self._told: dict[str, str] = {}
+
+    def ensure(self, name: str) -> None:
+        """Begin to make an internal topic, unless it is there or being made; whoever needs it asks again later."""
+        if name in self._metadata.topics or name in self._making:
+            return
+        making = self._making[name] = Deferred.fromCoroutine(self._make(self._shapes[name]))
+        making.addErrback(lambda failure: self._failed(name, failure))
+        if making.called:
+            self._making.pop(name, None)
+
+    async def _make(self, shape: InternalTopic) -> None:
+        try:
+            await self._topics.create(
+                NewTopic(shape.name, shape.partitions, shape.replication_factor, configs=shape.configs)
+            )
+            log.info("made the topic {name} with {count} partitions", name=shape.name, count=shape.partitions)
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+        finally:
+            self._making.pop(shape.name, None)
+
+    def _failed(self, name: str, failure: Failure) -> None:
+        """Tell whoever runs the broker, once for each reason: clients only wait."""
+        if failure.check(CancelledError) is not None:
+            return
+        if failure.check(KafkaError, ZooKeeperError) is None:
+            log.failure("{name} cannot be made", failure, name=name)
+            return
+        reason = failure.getErrorMessage()
+        if self._told.get(name) != reason:
+            self._told[name] = reason
+            log.warn("{name} cannot be made, and clients wait for it: {reason}", name=name, reason=reason)
+
+    def stop(self) -> None:
+        """Make nothing any more."""
+        for making in list(self._making.values()):
+            making.cancel()

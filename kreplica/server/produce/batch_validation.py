@@ -1,0 +1,271 @@
+"""Validation of produced batches whose records have to be read: small ones at once, large ones away from the reactor.
+
+A compressed batch is decompressed and its records are walked, as Kafka's brokers do (LogValidator); so are all batches
+of topics that are compacted, have a ``compression.type`` or limit timestamps.  What takes more than about a millisecond
+runs in the offload.  Until it is done its connection is held: no later request of it can overtake.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Any, NamedTuple
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from kreplica.cluster.topic_names import INTERNAL_TOPICS
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
+from kreplica.replication import Partition, Partitions
+from kreplica.runtime.offload import Offload, let_others_run
+from kreplica.server.protocol.connection import Connection
+from kreplica.storage.log.append_validation import ValidatedBatch, validate
+from kreplica.storage.log.log_config import LogConfig
+from kreplica.wire.batches import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE, MAGIC, MAGIC_POSITION, Bytes
+from kreplica.wire.compression import DecompressedTooLarge
+from kreplica.wire.message_sets import is_message_set
+from kreplica.wire.records import DECOMPRESSED_SIZE_MAX
+
+log = Logger()
+
+PACKED_SIZE_MAX = 32 * 1024
+"""Bytes of batches, as they were sent, that one request may have validated on the reactor."""
+
+DECOMPRESSED_ON_REACTOR_MAX = 64 * 1024
+"""Bytes of records, decompressed, that one request may have validated on the reactor."""
+
+RECORDS_MAX = 1000
+"""Records that one request may have validated on the reactor."""
+
+RUNNING_MAX = 2
+"""Validations in the offload at once: the other threads are left to disks, and the memory is bounded."""
+
+PORTION_SIZE = 256 * 1024
+"""Bytes of batches, as they were sent, that are validated before another request's are."""
+
+WAITING_BYTES_MAX = 256 * 1024 * 1024
+"""Bytes of batches, as they were sent, that may wait; beyond it requests are refused with a retriable error."""
+
+_RECORD_COUNT = Struct(">i")
+_RECORD_COUNT_POSITION = HEADER_SIZE - _RECORD_COUNT.size
+
+
+class Unvalidated(NamedTuple):
+    """A batch and its place, which ``ValidatedBatch`` takes.
+
+    :param container: a partition's row of a request, or the records of a run.
+    :param key: of the batch in its container.
+    """
+
+    config: LogConfig
+    container: Any
+    key: Any
+
+    @property
+    def records(self) -> Bytes:
+        """The batch."""
+        records: Bytes = self.container[self.key]
+        return records
+
+
+def must_be_read(partition: Partition, records: Bytes) -> bool:
+    """True if the batch will be appended here, as far as can be said, and its records have to be read before."""
+    if not is_written_here(partition, records) or len(records) < HEADER_SIZE or records[MAGIC_POSITION] != MAGIC:
+        return False
+    return bool(records[ATTRIBUTES_POSITION] & CODEC_MASK or partition.log.config.opens_records)
+
+
+def is_written_here(partition: Partition, records: Bytes) -> bool:
+    """True if nothing is known yet for which the batch will be refused."""
+    if partition.led is None or partition.topic_partition.topic in INTERNAL_TOPICS:
+        return False
+    return len(records) <= partition.log.config.append_size_max
+
+
+def to_validate(
+    partitions: Partitions, topics: Sequence[dict[str, Any]], *, is_large: bool, formats_before_2: bool
+) -> list[Unvalidated]:
+    """The batches of a Produce request whose records have to be read before anything is appended.
+
+    :param is_large: uncompressed batches count too; in a small request they are read when they are appended.
+    :param formats_before_2: message sets of formats 0 and 1 are converted; else the log refuses them.
+    """
+    batches = []
+    for topic in topics:
+        for data in topic["partition_data"]:
+            records = data["records"]
+            if records is None:
+                continue
+            if is_message_set(records):
+                partition = partitions.get(TopicPartition(topic["name"], data["index"]))
+                if formats_before_2 and partition is not None and is_written_here(partition, records):
+                    batches.append(Unvalidated(partition.log.config, data, "records"))
+            elif len(records) < HEADER_SIZE:
+                continue
+            elif is_large or records[ATTRIBUTES_POSITION] & CODEC_MASK:
+                partition = partitions.get(TopicPartition(topic["name"], data["index"]))
+                if partition is not None and must_be_read(partition, records):
+                    batches.append(Unvalidated(partition.log.config, data, "records"))
+    return batches
+
+
+class BatchValidation:
+    """One for a broker.
+
+    :param size_max: bytes that the records of one batch may take when decompressed.
+    """
+
+    def __init__(
+        self, offload: Offload, wall_clock_ms: Callable[[], int], size_max: int = DECOMPRESSED_SIZE_MAX
+    ) -> None:
+        self.waiting_bytes = 0
+        self.running = 0
+        self._offload = offload
+        self._wall_clock_ms = wall_clock_ms
+        self._size_max = size_max
+        self._waiting: deque[_Job] = deque()
+
+    def validate_now(self, batches: list[Unvalidated]) -> bool:
+        """Validate the batches of one request if that is a small piece of work.
+
+        :return: false if it is not; some of them may be validated nevertheless.
+        """
+        if sum(len(batch.records) for batch in batches) > PACKED_SIZE_MAX:
+            return False
+        if any(is_message_set(batch.records) for batch in batches):
+            return False  # too rare to tell the small ones apart
+        counts = [_RECORD_COUNT.unpack_from(batch.records, _RECORD_COUNT_POSITION)[0] for batch in batches]
+        if sum(max(count, 0) for count in counts) > RECORDS_MAX:
+            return False
+        now_ms = self._wall_clock_ms()
+        size_left = min(DECOMPRESSED_ON_REACTOR_MAX, self._size_max)
+        for config, container, key in batches:
+            try:
+                validated = validate(container[key], config, now_ms, size_left)
+            except DecompressedTooLarge:
+                return False
+            size_left -= validated.decompressed_size
+            container[key] = validated
+        return True
+
+    def validate_later(
+        self, connection: Connection, batches: list[Unvalidated], done: Callable[[], None], *, needed: bool = True
+    ) -> None:
+        """Validate the batches of one request away from the reactor; its connection is held until then.
+
+        :param batches: the caller has copied their records.
+        :param done: called when all are validated; if the connection closes before that only for those not ``needed``.
+        :param needed: the request is of no use once its connection has closed.
+        """
+        size = sum(len(batch.records) for batch in batches)
+        if self.waiting_bytes and self.waiting_bytes + size > WAITING_BYTES_MAX:
+            refusal = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "too many batches wait to be decompressed")
+            for config, container, key in batches:
+                container[key] = ValidatedBatch.refused(container[key], config, refusal)
+            done()
+            return
+        job = _Job(connection, deque(batches), size, done, needed)
+        self.waiting_bytes += size
+        connection.hold()
+        self._waiting.append(job)
+        self._start()
+
+    def _start(self) -> None:
+        while self._waiting and self.running < RUNNING_MAX:
+            job = self._waiting.popleft()
+            if job.is_needed:
+                self.running += 1
+                self._run(job)
+            else:
+                self._end(job)
+
+    def _run(self, job: _Job) -> None:
+        portion = job.next_portion()
+        # The batches are read in another thread while this one holds no other reference that could change them.
+        work = [(batch.records, batch.config) for batch in portion]
+        deferred: Deferred[list[ValidatedBatch]] = self._offload.run(
+            _validate_all, work, self._wall_clock_ms(), self._size_max
+        )
+        deferred.addCallbacks(self._validated, self._failed, callbackArgs=(job, portion), errbackArgs=(job, portion))
+        deferred.addErrback(lambda failure: log.failure("after the validation of a batch", failure))
+
+    def _validated(self, validated: list[ValidatedBatch], job: _Job, portion: list[Unvalidated]) -> None:
+        for (_, container, key), batch in zip(portion, validated, strict=True):
+            container[key] = batch
+        self._next(job)
+
+    def _failed(self, failure: Failure, job: _Job, portion: list[Unvalidated]) -> None:
+        log.failure("validating a batch", failure)
+        refusal = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the batch could not be validated")
+        for config, container, key in portion:
+            container[key] = ValidatedBatch.refused(container[key], config, refusal)
+        self._next(job)
+
+    def _next(self, job: _Job) -> None:
+        self.running -= 1
+        if job.batches and job.is_needed:
+            self._waiting.append(job)
+            self._start()
+        else:
+            self._start()
+            self._end(job)
+
+    def _end(self, job: _Job) -> None:
+        self.waiting_bytes -= job.size
+        if job.is_needed:
+            job.connection.release(job.finish)
+
+
+class _Job:
+    """One request some of whose batches are not validated.
+
+    :ivar size: bytes of all its batches, as they were sent.
+    """
+
+    __slots__ = ("_needed", "batches", "connection", "done", "size")
+
+    def __init__(
+        self, connection: Connection, batches: deque[Unvalidated], size: int, done: Callable[[], None], needed: bool
+    ) -> None:
+        self.connection = connection
+        self.batches = batches
+        self.size = size
+        self.done = done
+        self._needed = needed
+
+    @property
+    def is_needed(self) -> bool:
+        """False once the connection has closed, unless the request counts nevertheless."""
+        return not (self.connection.closed and self._needed)
+
+    def finish(self) -> None:
+        """Continue with the request."""
+        try:
+            self.done()
+        except Exception:
+            log.failure("a request whose batches were validated failed")
+            self.connection.abort("its Produce failed")
+
+    def next_portion(self) -> list[Unvalidated]:
+        """The batches that are validated before other requests have their turn; at least one."""
+        portion = [self.batches.popleft()]
+        size = len(portion[0].records)
+        while self.batches and size + len(self.batches[0].records) <= PORTION_SIZE:
+            portion.append(self.batches.popleft())
+            size += len(portion[-1].records)
+        return portion
+
+
+def _validate_all(batches: list[tuple[Bytes, LogConfig]], now_ms: int, size_max: int) -> list[ValidatedBatch]:
+    """Validate batches one after the other; runs in a thread of the offload."""
+    validated = []
+    for records, config in batches:
+        try:
+            validated.append(validate(records, config, now_ms, size_max, let_others_run))
+        except DecompressedTooLarge as error:
+            refusal = KafkaError(ErrorCode.INVALID_RECORD, f"{error} (kreplica.decompressed.batch.max.bytes)")
+            validated.append(ValidatedBatch.refused(records, config, refusal))
+    return validated

@@ -1,0 +1,157 @@
+"""Produce requests that one read has brought, alike but for their records: they are handled together.
+
+A producer that has many small batches sends them one behind the other.  Each by itself would be parsed, appended,
+written and answered; together they are written with one system call and answered with one piece of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from twisted.logger import Logger
+
+from kreplica.cluster.topic_names import INTERNAL_TOPICS
+from kreplica.runtime.disk import Buffer
+from kreplica.server.produce.delayed_produce import ALL_IN_SYNC, LEADER_ONLY
+from kreplica.server.protocol.connection import Connection
+from kreplica.server.protocol.request import Request, Route
+from kreplica.server.transport.flush_scope import Turn
+from kreplica.wire.headers import RequestHeader
+from kreplica.wire.messages import PRODUCE
+from kreplica.wire.repeated import KnownProduce, RepeatedProduces
+
+log = Logger()
+
+RUN_MAX = 64
+"""So many requests at most: others are to have their turn."""
+
+
+class ProduceRun:
+    """Requests of one connection, in the order in which they came; good until its handler returns.
+
+    :ivar known: what all of them say.
+    :ivar correlation_ids: the number of each.
+    :ivar records: of each, as a view of a buffer that is used again.
+    :ivar codecs: the codecs of all of them, or-ed; 0 if none is compressed.
+    """
+
+    __slots__ = ("_received_s", "_route", "codecs", "connection", "correlation_ids", "known", "metrics", "records")
+
+    def __init__(self, connection: Connection, route: Route, known: KnownProduce, received_s: float) -> None:
+        self.connection = connection
+        self.known = known
+        self.correlation_ids: list[int] = []
+        self.records: list[Buffer] = []
+        self.codecs = 0
+        self.metrics = route.metrics
+        self._route = route
+        self._received_s = received_s
+
+    @property
+    def is_next(self) -> bool:
+        """Whether nothing has to be answered before them."""
+        return not self.connection.outstanding
+
+    def answer(self, frames: bytes) -> None:
+        """Answer all of them, where they are next, with what is built already."""
+        connection = self.connection
+        metrics = self.metrics
+        metrics.bytes_out += len(frames)
+        metrics.answered(connection.seconds() - self._received_s, len(self.records))
+        connection.answered_at_once(frames)
+
+    def requests(self) -> list[Request]:
+        """Each as a request of its own, which has its place among its connection's and is answered by itself."""
+        connection, known = self.connection, self.known
+        requests = []
+        for correlation_id, records in zip(self.correlation_ids, self.records, strict=True):
+            request = Request(
+                connection, self._route, correlation_id, known.client_id, {}, len(records), self._received_s
+            )
+            connection.begin(request)
+            requests.append(request)
+        return requests
+
+    def abort(self, reason: str) -> None:
+        """Close the connection.
+
+        :param reason: for the log.
+        """
+        self.metrics.errors += 1
+        self.connection.abort(reason)
+
+
+RunHandler = Callable[[ProduceRun], None]
+
+
+class ProduceRuns:
+    """Of one dispatch: at most one run is being put together.
+
+    It is handled when the turn ends, before whatever else the turn's end brings, and before any other frame is.
+
+    :param routes: of the dispatch, by API key and version: a request that was parsed once has its own there.
+    """
+
+    def __init__(
+        self,
+        handle: RunHandler,
+        routes: Mapping[tuple[int, int], Route],
+        turn: Turn,
+        seconds: Callable[[], float],
+    ) -> None:
+        self._handle = handle
+        self._routes = routes
+        self._turn = turn
+        self._seconds = seconds
+        self._repeated = RepeatedProduces()
+        self._run: ProduceRun | None = None
+
+    def take(self, connection: Connection, frame: memoryview) -> bool:
+        """Put a frame to the others; false where it is to be handled by itself, and the run is handled then.
+
+        :param frame: it has to stay as it is until the turn ends.
+        """
+        run = self._run
+        found = self._repeated.find(frame)
+        if found is None:
+            if run is not None:
+                self.settle()
+            return False
+        correlation_id, known, records, codec = found
+        if run is None or run.known is not known or run.connection is not connection:
+            if run is not None:
+                self.settle()
+            if connection.held or not self._turn.is_open:
+                return False
+            run = self._run = ProduceRun(
+                connection, self._routes[PRODUCE.key, known.version], known, self._seconds()
+            )
+            self._turn.before_end(self.settle)
+        run.correlation_ids.append(correlation_id)
+        run.records.append(records)
+        run.codecs |= codec
+        metrics = run.metrics
+        metrics.requests += 1
+        metrics.bytes_in += len(frame)
+        if len(run.records) == RUN_MAX:
+            self.settle()
+        return True
+
+    def learn(self, frame: memoryview, header: RequestHeader, body: dict[str, Any]) -> None:
+        """A Produce was parsed: others may be like it."""
+        if "transactional_id" in body and body["acks"] in (LEADER_ONLY, ALL_IN_SYNC) and not any(
+            topic["name"] in INTERNAL_TOPICS for topic in body["topic_data"]
+        ):
+            self._repeated.learn(frame, header, body)
+
+    def settle(self) -> None:
+        """Handle what was put together, if there is any."""
+        run, self._run = self._run, None
+        if run is None:
+            return
+        try:
+            self._handle(run)
+        except Exception:
+            log.failure("{count} requests of {client!r} failed", count=len(run.records), client=run.known.client_id)
+            run.abort("its Produce failed")

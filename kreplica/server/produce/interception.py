@@ -1,0 +1,209 @@
+"""Produce with interceptors: plugins see each batch of a client before it is appended, and may change or refuse it.
+
+A broker without interceptors has the plain ``Produce``: nothing of this is on its path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from kreplica.errors import ErrorCode, KafkaError, ProtocolError, RecordsRefused
+from kreplica.interfaces import Instead, IProduceInterceptor, LogRecord, Principal, Refuse
+from kreplica.model import TopicPartition
+from kreplica.replication import Partition, Partitions
+from kreplica.replication.leader.intercepted_append import append_intercepted
+from kreplica.runtime import Reactor
+from kreplica.runtime.disk import Buffer
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.server.produce.batch_validation import BatchValidation
+from kreplica.server.produce.delayed_produce import ALL_IN_SYNC
+from kreplica.server.produce.handler import Produce
+from kreplica.server.produce.results import find_partition
+from kreplica.server.protocol.principals import NOBODY, principal_of
+from kreplica.server.protocol.request import Request
+from kreplica.storage.log.append_validation import ValidatedBatch
+from kreplica.storage.log.results import AppendResult
+from kreplica.storage.producers.producer_state import Origin
+from kreplica.transactions.admission import Admission
+from kreplica.wire.batch_building import with_records
+from kreplica.wire.batches import Bytes, check_batch
+from kreplica.wire.notes import Note
+from kreplica.wire.records import Record, iter_records
+
+Row = dict[str, Any]
+
+
+class Interceptor(NamedTuple):
+    """One that was chosen.
+
+    :param failed: told, inside the ``except``, what it was doing when it raised.
+    """
+
+    name: str
+    plugin: IProduceInterceptor
+    failed: Callable[[str], object]
+
+
+class Batch:
+    """What interceptors see (``interfaces.ProducedBatch``).
+
+    :ivar data: the batch as it is now.
+    """
+
+    __slots__ = (
+        "_header",
+        "_records",
+        "data",
+        "is_compacted",
+        "is_transactional",
+        "now_ms",
+        "principal",
+        "topic_partition",
+    )
+
+    def __init__(self, partition: Partition, data: Bytes, principal: Principal, now_ms: int) -> None:
+        self._header = check_batch(data)
+        self._records: Sequence[LogRecord] | None = None
+        self.data = data
+        self.topic_partition = partition.topic_partition
+        self.principal = principal
+        self.is_transactional = self._header.is_transactional
+        self.is_compacted = partition.log.config.compacted
+        self.now_ms = now_ms
+
+    @property
+    def records(self) -> Sequence[LogRecord]:
+        """:raise KafkaError: INVALID_RECORD, they are malformed."""
+        if self._records is None:
+            try:
+                self._records = [
+                    LogRecord(record.timestamp_ms, record.key, record.value, record.headers, index)
+                    for index, record in enumerate(iter_records(self.data))
+                ]
+            except ProtocolError as error:
+                raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
+        return self._records
+
+    def change(self, records: Sequence[LogRecord]) -> None:
+        """Have these records instead.
+
+        :raise ValueError: their offsets are none of the batch's, or do not grow.
+        """
+        base = self._header.base_offset
+        self.data = with_records(
+            self._header, [Record(base + r.offset, r.timestamp_ms, r.key, r.value, r.headers) for r in records]
+        )
+        self._records = records
+
+
+class Outcome(NamedTuple):
+    """What interceptors made of a batch.
+
+    :param records: the batch that is to be appended; the very one that came, where ``origin`` is CLIENT.
+    """
+
+    records: Bytes
+    origin: Origin
+    notes: Sequence[tuple[Interceptor, Note]]
+    seen: Batch
+
+
+class Interception:
+    """All interceptors of a broker, in the order of its settings."""
+
+    def __init__(self, interceptors: Sequence[Interceptor]) -> None:
+        self._interceptors = interceptors
+
+    def intercept(self, partition: Partition, data: Buffer, principal: Principal, now_ms: int) -> Outcome:
+        """Ask one after the other.
+
+        :raise KafkaError: the batch is refused; INVALID_RECORD by one of them, UNKNOWN_SERVER_ERROR where one raised,
+            and whatever is wrong with the batch itself.
+        """
+        if isinstance(data, ValidatedBatch):
+            data.accepted()
+        batch = Batch(partition, data, principal, now_ms)
+        notes: list[tuple[Interceptor, Note]] = []
+        is_changed = False
+        for interceptor in self._interceptors:
+            verdict = self._verdict(interceptor, batch)
+            if isinstance(verdict, Refuse):
+                raise RecordsRefused(f"{interceptor.name}: {verdict.message}", verdict.records)
+            if verdict is not None:
+                is_changed = True
+                if verdict.note is not None:
+                    notes.append((interceptor, Note(interceptor.name, verdict.note)))
+        if not is_changed:
+            return Outcome(data, Origin.CLIENT, (), batch)
+        return Outcome(batch.data, Origin.INTERCEPTED, notes, batch)
+
+    def _verdict(self, interceptor: Interceptor, batch: Batch) -> Refuse | Instead | None:
+        try:
+            verdict = interceptor.plugin.intercept(batch)
+            if isinstance(verdict, Instead):
+                batch.change(verdict.records)
+            return verdict
+        except KafkaError:
+            raise
+        except Exception:
+            interceptor.failed(f"looking at a batch for {batch.topic_partition}")
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the interceptor {interceptor.name} failed") from None
+
+    def append(self, partition: Partition, outcome: Outcome, now_ms: int, *, all_in_sync: bool) -> AppendResult:
+        """Append it, and tell those whose notes are in the log."""
+        if outcome.origin is Origin.CLIENT:
+            return partition.append(outcome.records, now_ms, all_in_sync=all_in_sync)
+        notes = [note for _, note in outcome.notes]
+        result, note_offset = append_intercepted(partition, outcome.records, notes, now_ms, all_in_sync=all_in_sync)
+        if note_offset >= 0:
+            for index, (interceptor, _) in enumerate(outcome.notes):
+                try:
+                    interceptor.plugin.appended(outcome.seen, note_offset + index)
+                except Exception:
+                    interceptor.failed(f"being told of its note in {partition.topic_partition}")
+        return result
+
+
+class InterceptedProduce(Produce):
+    """A ``Produce`` whose batches are intercepted."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        partitions: Partitions,
+        metadata: MetadataCache,
+        wall_clock_ms: Callable[[], int],
+        admission: Admission,
+        validation: BatchValidation,
+        interception: Interception,
+    ) -> None:
+        super().__init__(reactor, partitions, metadata, wall_clock_ms, admission, validation)
+        self._interception = interception
+        self._principal = NOBODY
+        self.transactional.intercept = self._intercept_in_transaction
+
+    def __call__(self, request: Request, *, validated: bool = False) -> None:
+        self._principal = principal_of(request)
+        super().__call__(request, validated=validated)
+
+    def _append(
+        self, key: TopicPartition, records: Buffer | None, acks: int, now_ms: int, version: int
+    ) -> tuple[Partition, AppendResult]:
+        partition = find_partition(self._partitions, key, records, version, now_ms)
+        assert records is not None
+        outcome = self._intercept(partition, records, now_ms)
+        return partition, self._interception.append(partition, outcome, now_ms, all_in_sync=acks == ALL_IN_SYNC)
+
+    def _intercept_in_transaction(self, partition: Partition, records: Buffer) -> tuple[Bytes, Origin]:
+        outcome = self._intercept(partition, records, self._wall_clock_ms())
+        if outcome.notes:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "records of a transaction cannot be held back")
+        return outcome.records, outcome.origin
+
+    def _intercept(self, partition: Partition, records: Buffer, now_ms: int) -> Outcome:
+        try:
+            return self._interception.intercept(partition, records, self._principal, now_ms)
+        except KafkaError as error:
+            partition.log.producers.note_refusal(records, error, now_ms)
+            raise

@@ -1,0 +1,92 @@
+"""What Produce says of one partition, and what it looks at before a batch goes to the partition's log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kreplica.cluster.topic_names import INTERNAL_TOPICS
+from kreplica.errors import ErrorCode, KafkaError, RecordsRefused
+from kreplica.model import TopicPartition
+from kreplica.replication import Partition, Partitions
+from kreplica.runtime.disk import Buffer
+from kreplica.server.protocol.responses import NO_LEADER_HINT
+from kreplica.storage.log.results import AppendResult
+from kreplica.wire.batches import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE, MAGIC, MAGIC_POSITION, TRANSACTIONAL_BIT
+from kreplica.wire.compression import Codec
+from kreplica.wire.repeated import ZSTD_FROM
+
+Row = dict[str, Any]
+
+
+def find_partition(
+    partitions: Partitions,
+    key: TopicPartition,
+    records: Buffer | None,
+    version: int,
+    now_ms: int,
+    transactional: int = 0,
+) -> Partition:
+    """Where a batch is to go.
+
+    :param version: of Produce.
+    :param now_ms: the wall clock.
+    :param transactional: ``TRANSACTIONAL_BIT`` where the request is of a transaction.
+    :raise KafkaError: it may not go anywhere.
+    """
+    partition = partitions.get(key)
+    if partition is None:
+        raise partitions.refuse(key, records, now_ms)
+    if key.topic in INTERNAL_TOPICS:
+        # A record that no coordinator can read keeps its partition from being loaded.
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only coordinators write to {key.topic}")
+    if records is None or len(records) == 0:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
+    if len(records) < HEADER_SIZE or records[MAGIC_POSITION] != MAGIC:
+        return partition  # the log refuses it: none of the fields below are where they are in a batch
+    attributes = records[ATTRIBUTES_POSITION]
+    if attributes & TRANSACTIONAL_BIT != transactional:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "of the request and its batch only one is of a transaction")
+    if version < ZSTD_FROM and attributes & CODEC_MASK == Codec.ZSTD:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {ZSTD_FROM} or later")
+    return partition
+
+
+def appended_row(index: int, log_start_offset: int, result: AppendResult) -> Row:
+    """A batch is in the log."""
+    return {
+        "index": index,
+        "error_code": 0,
+        "base_offset": result.base_offset,
+        "log_append_time_ms": result.log_append_time_ms,
+        "log_start_offset": log_start_offset,
+        # All fields, also those that stay as they are: an answer that is complete is built twice as fast.
+        "record_errors": (),
+        "error_message": None,
+        "current_leader": NO_LEADER_HINT,
+    }
+
+
+def error_row(index: int, error: KafkaError) -> Row:
+    """Nothing of it is in the log."""
+    return {
+        "index": index,
+        "error_code": int(error.code),
+        "base_offset": -1,
+        "log_append_time_ms": -1,
+        "log_start_offset": -1,
+        "record_errors": _record_rows(error),
+        "error_message": error.message or None,
+        "current_leader": NO_LEADER_HINT,
+    }
+
+
+def answer_body(responses: list[Row], endpoints: Sequence[Row] = ()) -> Row:
+    """The whole answer, of rows by topic."""
+    return {"responses": responses, "throttle_time_ms": 0, "node_endpoints": endpoints}
+
+
+def _record_rows(error: KafkaError) -> Sequence[Row]:
+    if not isinstance(error, RecordsRefused):
+        return ()
+    return [{"batch_index": index, "batch_index_error_message": text} for index, text in error.records.items()]

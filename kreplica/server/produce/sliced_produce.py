@@ -1,0 +1,171 @@
+"""Produce requests of many partitions: appended in slices, so that other connections are served in between.
+
+The connection is not read until all batches are in the log or refused, so no later request of it overtakes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+
+from kreplica.errors import KafkaError
+from kreplica.runtime.slices import Steps
+from kreplica.server.produce.batch_validation import Unvalidated
+from kreplica.server.produce.delayed_produce import Pending
+from kreplica.server.produce.transactional_produce import Produced, TransactionalProduces
+from kreplica.server.protocol.request import COPIED_BYTES_MAX, Request
+from kreplica.server.protocol.responses import answered_by, in_slices
+
+PARTITIONS_AT_ONCE = 200
+"""Partitions of one request that are appended in one step; each takes from 10 us to 100 us."""
+
+STEP_PARTITIONS = 2
+
+Row = dict[str, Any]
+
+
+class Appended:
+    """Result of a part of a request, and of the parts before it.
+
+    :ivar topics: of the part, as the request has them.
+    :ivar responses: of the part.
+    :ivar pending: batches of all parts that may not be acknowledged yet.
+    :ivar failed: the last error of all parts.
+    """
+
+    def __init__(self) -> None:
+        self.topics: list[Row] = []
+        self.responses: list[Row] = []
+        self.pending: list[Pending] = []
+        self.failed: KafkaError | None = None
+
+
+class Appending(Protocol):
+    """Appends batches and answers (``handlers.produce.Produce``)."""
+
+    @property
+    def transactional(self) -> TransactionalProduces:
+        """Appends the batches of transactions."""
+
+    def unvalidated(self, request: Request, topics: Sequence[Row]) -> list[Unvalidated]:
+        """Return the batches whose records have to be read, except those that were validated at once."""
+
+    def validate_later(self, request: Request, batches: list[Unvalidated], done: Callable[[], None]) -> None:
+        """Validate batches away from the reactor; the connection is held until ``done`` is called."""
+
+    def append_all(
+        self, request: Request, acks: int, refusal: KafkaError | None, part: Appended | None = None
+    ) -> None:
+        """Append the topics of a part."""
+
+    def finish(
+        self,
+        request: Request,
+        acks: int,
+        timeout_s: float,
+        responses: list[Row],
+        pending: list[Pending],
+        failed: KafkaError | None,
+    ) -> None:
+        """Answer when everything may be acknowledged."""
+
+
+class LargeProduce:
+    """One request; it ends early if its connection closes, as if the rest had not arrived.
+
+    :param refusal: of all its batches.
+    """
+
+    def __init__(self, produce: Appending, request: Request, refusal: KafkaError | None) -> None:
+        self._produce = produce
+        self._request = request
+        self._refusal = refusal
+
+    def begin(self) -> None:
+        """Start; returns before the request is handled."""
+        request = self._request
+        if request.size > COPIED_BYTES_MAX:
+            request.connection.keeps_frame = True
+        else:
+            for topic in request.body["topic_data"]:
+                for data in topic["partition_data"]:
+                    _copy(data, "records")
+        request.slice_answer()
+        answered_by(request, self._whole())
+
+    async def _whole(self) -> None:
+        request, produce = self._request, self._produce
+        connection = request.connection
+        connection.suspend()
+        try:
+            if self._refusal is None:
+                await self._validate()
+            if self._refusal is None and request.body.get("transactional_id") is not None:
+                produced = await produce.transactional.append_in_slices(request)
+            else:
+                appended = Appended()
+                responses = await in_slices(request, self._append(appended))
+                produced = Produced(responses, appended.pending, appended.failed)
+        finally:
+            connection.release_frame()
+            connection.resume()
+        body = request.body
+        produce.finish(request, body["acks"], body["timeout_ms"] / 1000, *produced)
+
+    async def _validate(self) -> None:
+        request, produce = self._request, self._produce
+        later = await in_slices(request, self._look())
+        if later:
+            validated: Deferred[None] = Deferred()
+            produce.validate_later(request, later, lambda: validated.callback(None))
+            await validated
+
+    def _look(self) -> Steps[list[Unvalidated]]:
+        later = []
+        for topics in self._parts():
+            batches = self._produce.unvalidated(self._request, topics)
+            for _, container, key in batches:
+                _copy(container, key)
+            later += batches
+            yield
+        return later
+
+    def _append(self, appended: Appended) -> Steps[list[Row]]:
+        request = self._request
+        responses: list[Row] = []
+        asked: list[Row] | None = None
+        for topics in self._parts():
+            appended.topics = topics
+            self._produce.append_all(request, request.body["acks"], self._refusal, appended)
+            for topic, response in zip(topics, appended.responses, strict=True):
+                if topic["whole"] is asked:
+                    responses[-1]["partition_responses"] += response["partition_responses"]
+                else:
+                    responses.append(response)
+                asked = topic["whole"]
+            yield
+        return responses
+
+    def _parts(self) -> Iterator[list[Row]]:
+        """Divide the topics into parts of ``STEP_PARTITIONS``; ``whole`` tells parts of one topic from another."""
+        part: list[Row] = []
+        count = 0
+        for topic in self._request.body["topic_data"]:
+            whole = topic["partition_data"]
+            for at in range(0, max(len(whole), 1), STEP_PARTITIONS):
+                rows = whole[at : at + STEP_PARTITIONS]
+                part.append({"name": topic["name"], "partition_data": rows, "whole": whole})
+                count += max(len(rows), 1)
+                if count >= STEP_PARTITIONS:
+                    yield part
+                    part, count = [], 0
+        if part:
+            yield part
+
+
+def _copy(container: Any, key: Any) -> None:
+    """Keep a batch after the memory that its frame came in is used again."""
+    if type(container[key]) is memoryview:
+        container[key] = bytearray(container[key])

@@ -1,0 +1,294 @@
+"""A Produce of a transaction: each batch goes into the log once its partition is known to be in the transaction.
+
+Where that is known already, as for all but a transaction's first batches, it goes there at once (KIP-890).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from twisted.internet.defer import Deferred
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
+from kreplica.replication import Partition, Partitions
+from kreplica.runtime.slices import Steps
+from kreplica.server.produce.delayed_produce import ALL_IN_SYNC, Pending, is_reached
+from kreplica.server.produce.results import appended_row, error_row, find_partition
+from kreplica.server.protocol.request import Request
+from kreplica.server.protocol.responses import in_slices
+from kreplica.storage.log.batch_scanning import header_at
+from kreplica.storage.producers.producer_state import Origin
+from kreplica.transactions.admission import Admission, Producer
+from kreplica.transactions.verification import refusal_of
+from kreplica.wire.batches import TRANSACTIONAL_BIT, BatchHeader, Bytes, check_batch, parse_header
+
+ADDS_FROM = 12
+"""From this version on the leader adds the partition to the transaction, and its producer does not."""
+
+ABORTABLE_FROM = 11
+"""From this version on clients know TRANSACTION_ABORTABLE."""
+
+KEPT_BYTES_MAX = 64 * 1024 * 1024
+"""So much may be kept until coordinators have answered; more is refused for the moment."""
+
+ADMITTED_AT_ONCE = 500
+"""Partitions of a large request that its coordinator is asked for at once; each takes a few microseconds."""
+
+READ_PER_STEP, APPENDED_PER_STEP = 8, 2
+"""Batches of a large request that are read or appended in one step."""
+
+Row = dict[str, Any]
+Intercept = Callable[[Partition, Bytes], tuple[Bytes, Origin]]
+"""The batch to append instead, and whether it is still what the client sent; raises KafkaError to refuse it."""
+
+
+class Produced(NamedTuple):
+    """What has become of a request's batches.
+
+    :param pending: what is in the log and may not be acknowledged yet.
+    :param error: the last of those with which batches were refused, or None.
+    """
+
+    responses: list[Row]
+    pending: list[Pending]
+    error: KafkaError | None
+
+
+class Batch:
+    """One partition's batch on its way into the log; ``row``, of the answer, says in the end what became of it."""
+
+    __slots__ = ("header", "kept_bytes", "origin", "partition", "records", "row")
+
+    def __init__(
+        self, partition: Partition, header: BatchHeader, records: Bytes, row: Row, origin: Origin = Origin.CLIENT
+    ) -> None:
+        self.partition = partition
+        self.header = header
+        self.kept_bytes = 0
+        self.records: Bytes | None = records
+        self.row = row
+        self.origin = origin
+
+
+class TransactionalProduces:
+    """One for a broker.
+
+    :param now_ms: the wall clock.
+    :ivar intercept: what batches go through before anything else, where there is something.
+    """
+
+    def __init__(self, partitions: Partitions, admission: Admission, now_ms: Callable[[], int]) -> None:
+        self.partitions = partitions
+        self.admission = admission
+        self.now_ms = now_ms
+        self.intercept: Intercept | None = None
+        self.kept_bytes = 0
+
+    def begin(self, request: Request, produced: Callable[[Produced], None]) -> None:
+        """Have a request's batches appended.
+
+        :param produced: called once, perhaps before this returns, when each of them is in the log or refused.
+        """
+        _UnderWay(self, request, produced).begin(request.body)
+
+    async def append_in_slices(self, request: Request) -> Produced:
+        """Append the batches of a large request in slices.
+
+        The caller keeps the memory of the batches, and does not read the connection until this has returned.
+
+        :raise CancelledError: the connection has closed; the batches that are left are not appended.
+        """
+        return await _UnderWay(self, request, lambda _: None).append_in_slices(request)
+
+
+class _UnderWay:
+    """One request some of whose batches are not decided."""
+
+    __slots__ = ("_acks", "_error", "_left", "_pending", "_produced", "_produces", "_responses", "_version")
+
+    def __init__(
+        self, produces: TransactionalProduces, request: Request, produced: Callable[[Produced], None]
+    ) -> None:
+        self._produces = produces
+        self._produced = produced
+        self._version = request.version
+        self._acks = request.body["acks"]
+        self._responses: list[Row] = []
+        self._pending: list[Pending] = []
+        self._error: KafkaError | None = None
+        self._left = 1  # this beginning counts as one: nothing is complete before it is
+
+    def begin(self, body: Row) -> None:
+        batches: list[Batch] = []
+        for _ in self._read(body["topic_data"], batches):
+            pass  # the partitions are few: read at once
+        refusal = self._refusal(batches)
+        if refusal is not None:
+            for batch in batches:
+                self._refuse(batch, refusal)
+        elif batches:
+            self._left += len(batches)
+            header = batches[0].header
+            self._produces.admission.admit(
+                Producer(body["transactional_id"], header.producer_id, header.producer_epoch),
+                [(batch.partition, partial(self._admitted, batch)) for batch in batches],
+                adds=self._version >= ADDS_FROM,
+            )
+            self._keep(batches)
+        self._decided()
+
+    async def append_in_slices(self, request: Request) -> Produced:
+        """Have the batches admitted in parts, and append each part in slices."""
+        produces, body = self._produces, request.body
+        batches: list[Batch] = []
+        await in_slices(request, self._read(body["topic_data"], batches))
+        refusal = self._refusal(batches)
+        size = request.size
+        produces.kept_bytes += size
+        try:
+            for at in range(0, len(batches), ADMITTED_AT_ONCE):
+                part = batches[at : at + ADMITTED_AT_ONCE]
+                codes = [ErrorCode.NONE] * len(part) if refusal is not None else await self._codes(body, part)
+                await in_slices(request, self._append_part(part, codes, refusal))
+        finally:
+            produces.kept_bytes -= size
+        return Produced(self._responses, self._pending, self._error)
+
+    def _codes(self, body: Row, batches: Sequence[Batch]) -> Deferred[list[ErrorCode]]:
+        """Ask whether the partitions of batches are in the transaction; fires with a code for each batch."""
+        codes = [ErrorCode.NONE] * len(batches)
+        left = len(batches)
+        is_cancelled = False
+
+        def cancel(_: object) -> None:
+            nonlocal is_cancelled
+            is_cancelled = True
+
+        answered: Deferred[list[ErrorCode]] = Deferred(cancel)
+
+        def admitted(number: int, code: ErrorCode) -> None:
+            nonlocal left
+            codes[number] = code
+            left -= 1
+            if not left and not is_cancelled:
+                answered.callback(codes)
+
+        header = batches[0].header
+        self._produces.admission.admit(
+            Producer(body["transactional_id"], header.producer_id, header.producer_epoch),
+            [(batch.partition, partial(admitted, number)) for number, batch in enumerate(batches)],
+            adds=self._version >= ADDS_FROM,
+        )
+        return answered
+
+    def _append_part(
+        self, batches: Iterable[Batch], codes: Iterable[ErrorCode], refusal: KafkaError | None
+    ) -> Steps[None]:
+        """Append batches; an end marker since they were admitted refuses them (``append_in_transaction``)."""
+        for number, (batch, code) in enumerate(zip(batches, codes, strict=True), 1):
+            records, batch.records = batch.records, None
+            assert records is not None
+            if refusal is not None or code is not ErrorCode.NONE:
+                self._refuse(batch, refusal or self._unverified(code))
+            else:
+                self._append(batch, records)
+            if number % APPENDED_PER_STEP == 0:
+                yield
+
+    def _read(self, topics: list[Row], batches: list[Batch]) -> Steps[None]:
+        """Add the batches that may be appended to ``batches``; rows of the others have their error."""
+        count = 0
+        for topic in topics:
+            rows: list[Row] = []
+            self._responses.append({"name": topic["name"], "partition_responses": rows})
+            for data in topic["partition_data"]:
+                key = TopicPartition(topic["name"], data["index"])
+                row: Row = {"index": key.partition}
+                rows.append(row)
+                try:
+                    batches.append(self._batch(key, data["records"], row))
+                except KafkaError as error:
+                    self._note(error, row)
+                count += 1
+                if count % READ_PER_STEP == 0:
+                    yield
+
+    def _batch(self, key: TopicPartition, records: Bytes | None, row: Row) -> Batch:
+        produces = self._produces
+        partition = find_partition(
+            produces.partitions, key, records, self._version, produces.now_ms(), TRANSACTIONAL_BIT
+        )
+        assert records is not None
+        if produces.intercept is not None:
+            changed, origin = produces.intercept(partition, records)
+            return Batch(partition, parse_header(changed), changed, row, origin)
+        return Batch(partition, header_at(records, 0) or check_batch(records), records, row)
+
+    def _refusal(self, batches: list[Batch]) -> KafkaError | None:
+        """What is wrong with all of them together."""
+        producers = {(batch.header.producer_id, batch.header.producer_epoch): None for batch in batches}
+        if len(producers) > 1:
+            return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"one transaction of {len(producers)} producers")
+        if self._produces.kept_bytes >= KEPT_BYTES_MAX:
+            return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "too many batches wait for transaction coordinators")
+        return None
+
+    def _keep(self, batches: list[Batch]) -> None:
+        """Copy those that have to wait: the memory that they came in is used again."""
+        for batch in batches:
+            if batch.records is not None:
+                if type(batch.records) is memoryview:
+                    batch.records = bytearray(batch.records)
+                batch.kept_bytes = len(batch.records)
+                self._produces.kept_bytes += batch.kept_bytes
+
+    # --- one by one --------------------------------------------------------------------------------------------------
+
+    def _admitted(self, batch: Batch, code: ErrorCode) -> None:
+        records, batch.records = batch.records, None
+        assert records is not None
+        self._produces.kept_bytes -= batch.kept_bytes
+        if code is ErrorCode.NONE:
+            self._append(batch, records)
+        else:
+            self._refuse(batch, self._unverified(code))
+        self._decided()
+
+    def _unverified(self, code: ErrorCode) -> KafkaError:
+        told = refusal_of(
+            code, adds=self._version >= ADDS_FROM, knows_abortable=self._version >= ABORTABLE_FROM
+        )
+        return KafkaError(told, f"its transaction could not be verified: {code.name}")
+
+    def _refuse(self, batch: Batch, error: KafkaError) -> None:
+        batch.partition.log.producers.refusals.note(batch.header, error.code, self._produces.now_ms())
+        self._note(error, batch.row)
+
+    def _append(self, batch: Batch, records: Bytes) -> None:
+        partition, acks = batch.partition, self._acks
+        try:
+            result = partition.append_in_transaction(
+                records,
+                batch.header,
+                self._produces.now_ms(),
+                all_in_sync=acks == ALL_IN_SYNC,
+                origin=batch.origin,
+            )
+        except KafkaError as error:
+            self._note(error, batch.row)
+            return
+        batch.row.update(appended_row(batch.row["index"], partition.log.log_start_offset, result))
+        if not is_reached(partition, result.last_offset + 1, acks):
+            self._pending.append(Pending(partition, result.last_offset + 1, acks, batch.row))
+
+    def _note(self, error: KafkaError, row: Row) -> None:
+        self._error = error
+        row.update(error_row(row["index"], error))
+
+    def _decided(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._produced(Produced(self._responses, self._pending, self._error))

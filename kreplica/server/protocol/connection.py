@@ -1,0 +1,338 @@
+"""One client's connection without its transport: requests in order, answers in order, and the bounds on both.
+
+It does no I/O: a ``Transport`` (``transport`` or ``stock``) gives it frames and takes pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from twisted.logger import Logger
+
+from kreplica.runtime.slices import Slices
+from kreplica.server.protocol.limits import Bounds
+from kreplica.server.protocol.metrics import ServerMetrics
+from kreplica.server.transport.flush_scope import Turn
+from kreplica.server.transport.outgoing_buffers import Piece
+
+if TYPE_CHECKING:
+    from kreplica.server.protocol.request import Request
+
+log = Logger()
+
+
+class Transport(Protocol):
+    """What carries a connection.  None of its methods raises, or calls the connection back before it returns."""
+
+    def send(self, pieces: list[Piece]) -> int:
+        """Send them, in order, after what was given before.
+
+        :return: how many bytes have left at once; ``Connection.sent`` is told of the others as they leave.
+        """
+
+    def pause_reading(self) -> None:
+        """Give no more frames, and keep what was read already."""
+
+    def resume_reading(self) -> None:
+        """Go on giving frames."""
+
+    def close(self) -> None:
+        """Close when all that was given has been sent."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+    def mark_control(self) -> None:
+        """Read this connection before others from now on."""
+
+    def release_frame(self) -> None:
+        """Reuse the memory of the frame that was kept (``Connection.keeps_frame``)."""
+
+
+class Connection:
+    """Lives from accept to close.
+
+    :ivar listener: the name of the listener that it came in by.
+    :ivar peer: the client's host and port, for people to read.
+    :ivar is_control: whether it carries the control plane: the controller's commands, or a follower's fetches.
+    :ivar closed: no request of it will be dispatched, and no answer sent, any more.
+    :ivar held: the effect of a request is not decided yet, and no later one may be handled before it is.
+    :ivar paused: it is held, or a bound is reached, and no frame may be given until ``Transport.resume_reading``.
+    :ivar keeps_frame: the frame given last is still being parsed: its memory must not change until ``release_frame``.
+    :ivar last_active_s: when a byte moved last, by the reactor's clock; the transport keeps it.
+    """
+
+    __slots__ = (
+        "_answer_bytes",
+        "_bounds",
+        "_closed_callbacks",
+        "_flushing",
+        "_metrics",
+        "_next",
+        "_out",
+        "_request_bytes",
+        "_requests",
+        "_stopping",
+        "_suspensions",
+        "_transport",
+        "_turn",
+        "closed",
+        "held",
+        "is_control",
+        "keeps_frame",
+        "last_active_s",
+        "listener",
+        "paused",
+        "peer",
+        "seconds",
+    )
+
+    def __init__(
+        self,
+        listener: str,
+        peer: str,
+        bounds: Bounds,
+        turn: Turn,
+        metrics: ServerMetrics,
+        seconds: Callable[[], float],
+    ) -> None:
+        self.listener = listener
+        self.peer = peer
+        self.is_control = False
+        self.closed = False
+        self.held = False
+        self.paused = False
+        self.last_active_s = seconds()
+        self.seconds = seconds
+        self._bounds = bounds
+        self._turn = turn
+        self._metrics = metrics
+        self._transport: Transport
+        # Few, so taking from the front is cheap; an empty deque has 600 bytes, which idle connections would pay for.
+        self._requests: list[Request] = []
+        self._request_bytes = 0
+        self._answer_bytes = 0
+        self._out: list[Piece] = []
+        self._flushing = False
+        self._stopping = False
+        self._next: Callable[[], object] | None = None
+        self._suspensions = 0
+        self.keeps_frame = False
+        self._closed_callbacks: tuple[Callable[[], object], ...] = ()
+
+    def __repr__(self) -> str:
+        first = f": {self._requests[0].description}" if self._requests else ""
+        return f"<Connection {self.peer} on {self.listener}, {len(self._requests)} outstanding{first}>"
+
+    @property
+    def outstanding(self) -> int:
+        """How many requests are not answered, or wait for those before them."""
+        return len(self._requests)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every request is answered and every answer sent."""
+        return not self._requests and not self._answer_bytes
+
+    def mark_control(self) -> None:
+        """Serve this connection before those that carry data, from now on (KIP-291)."""
+        if not self.is_control and not self.closed:
+            self.is_control = True
+            self._transport.mark_control()
+
+    def on_close(self, callback: Callable[[], object]) -> None:
+        """Call back, once, when it closes; at once where it has."""
+        if self.closed:
+            callback()
+        else:
+            self._closed_callbacks += (callback,)
+
+    def stop(self) -> None:
+        """Take no more requests, and close when those that were taken are answered."""
+        if not self.closed and not self._stopping:
+            self._stopping = True
+            self._pause()
+            self._close_if_settled()
+
+    def abort(self, reason: str) -> None:
+        """Abandon all requests, send what was answered in order before, and close.
+
+        :param reason: for the log.
+        """
+        if not self.closed:
+            log.info("closing the connection from {peer}: {reason}", peer=self.peer, reason=reason)
+            self._send()
+            self._transport.close()
+            self._end()
+
+    def drop(self, reason: str) -> None:
+        """Close at once, whatever is still to be sent.
+
+        :param reason: for the log.
+        """
+        if not self.closed:
+            log.debug("dropping the connection from {peer}: {reason}", peer=self.peer, reason=reason)
+            self._end()
+        self._transport.abort()
+
+    def hold(self) -> None:
+        """Handle no further request until ``release``; the next frame may be given to ``postpone``."""
+        self.held = True
+        self._pause()
+
+    def postpone(self, handle: Callable[[], object]) -> None:
+        """Handle a frame that came just after the connection was held when it is released, before any other.
+
+        :param handle: handles a copy of the frame.
+        """
+        self._next = handle
+
+    def release(self, first: Callable[[], object]) -> None:
+        """Handle requests again.
+
+        :param first: finishes the request that the connection was held for; raises nothing.
+        """
+        self.held = False
+        handle, self._next = self._next, None
+        with self._turn:
+            first()
+            if handle is not None and not self.closed and not self._stopping:
+                handle()
+        if not self.closed:
+            self._resume_if_possible()
+
+    # --- for the dispatch and its requests ---------------------------------------------------------------------------
+
+    @property
+    def slices(self) -> Slices:
+        """Scheduler of work that is too long for one turn."""
+        return self._turn.slices
+
+    def suspend(self) -> None:
+        """Stop reading while a request is worked on in slices; each call needs a ``resume``."""
+        self._suspensions += 1
+        if not self.closed:
+            self._pause()
+
+    def resume(self) -> None:
+        """Resume reading if nothing else prevents it."""
+        self._suspensions -= 1
+        if self.paused and not self.closed:
+            self._resume_if_possible()
+
+    def release_frame(self) -> None:
+        """The frame that was kept has been parsed."""
+        if self.keeps_frame:
+            self.keeps_frame = False
+            self._transport.release_frame()
+
+    def begin(self, request: Request) -> None:
+        """Take the next place for its answer."""
+        self._requests.append(request)
+        self._request_bytes += request.size
+        bounds = self._bounds
+        if (
+            len(self._requests) >= bounds.requests_outstanding_max
+            or self._request_bytes >= bounds.request_bytes_outstanding_max
+        ):
+            self._pause()
+
+    def answered(self, request: Request) -> None:
+        """A request has its answer: send it, and those that waited for it, when they are next in order."""
+        self._answer_bytes += request.answer_bytes
+        requests = self._requests
+        if requests[0] is request:
+            out = self._out
+            while requests and requests[0].is_complete:
+                done = requests.pop(0)
+                self._request_bytes -= done.size
+                if done.pieces is not None:
+                    out += done.pieces
+            if not self._flushing:
+                self._flushing = True
+                self._turn.add(self)
+        if self._answer_bytes >= self._bounds.answer_bytes_outstanding_max:
+            self._pause()
+
+    def answered_at_once(self, frames: bytes) -> None:
+        """Send the answers of requests that have taken no place, since nothing was to be answered before them."""
+        if self.closed:
+            return
+        self._answer_bytes += len(frames)
+        self._out.append(frames)
+        if not self._flushing:
+            self._flushing = True
+            self._turn.add(self)
+        if self._answer_bytes >= self._bounds.answer_bytes_outstanding_max:
+            self._pause()
+
+    # --- for the turn and the transport ------------------------------------------------------------------------------
+
+    def attach(self, transport: Transport) -> None:
+        """Before anything else."""
+        self._transport = transport
+
+    def flush(self) -> None:
+        """Send what is answered; part of the turn's end."""
+        self._flushing = False
+        if not self.closed:
+            self._send()
+            self._resume_if_possible()
+            self._close_if_settled()
+
+    def sent(self, size: int) -> None:
+        """So many more bytes of answers have left: the last thing that the transport does in its own work."""
+        self._answer_bytes -= size
+        if self.paused and not self.closed:
+            self._resume_if_possible()
+
+    def lost(self) -> None:
+        """The transport has closed: abandon what is outstanding."""
+        if not self.closed:
+            self._end()
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _send(self) -> None:
+        if self._out:
+            out, self._out = self._out, []
+            self._answer_bytes -= self._transport.send(out)
+
+    def _pause(self) -> None:
+        if not self.paused:
+            self.paused = True
+            self._metrics.pauses += 1
+            self._transport.pause_reading()
+
+    def _resume_if_possible(self) -> None:
+        bounds = self._bounds
+        if (
+            self.paused
+            and not self.held
+            and not self._stopping
+            and not self._suspensions
+            and len(self._requests) <= bounds.requests_outstanding_max // 2
+            and self._request_bytes <= bounds.request_bytes_outstanding_max // 2
+            and self._answer_bytes <= bounds.answer_bytes_outstanding_max // 2
+        ):
+            self.paused = False
+            self._transport.resume_reading()
+
+    def _close_if_settled(self) -> None:
+        if self._stopping and not self.closed and not self._requests:
+            self._transport.close()
+
+    def _end(self) -> None:
+        self.closed = self.paused = True
+        callbacks = [callback for request in self._requests for callback in request.abandon()]
+        callbacks += self._closed_callbacks
+        self._requests.clear()
+        self._closed_callbacks = ()
+        self._out = []
+        self._next = None
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception:
+                log.failure("{peer}: a callback at the connection's end failed", peer=self.peer)

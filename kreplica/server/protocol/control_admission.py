@@ -1,0 +1,155 @@
+"""Admits commands of the elected controller only: a controller epoch that is not known is looked up in ZooKeeper."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from kreplica.cluster.znodes import ZnodeError
+from kreplica.errors import ErrorCode
+from kreplica.model import ElectedController
+from kreplica.replication import ControlFence
+from kreplica.replication.fencing import UNNUMBERED
+from kreplica.runtime import Reactor
+from kreplica.runtime.pause import pause
+from kreplica.server.protocol.request import Request
+from kreplica.zookeeper import ZooKeeperError
+
+log = Logger()
+
+RETRY_SECONDS = 0.25
+"""Delay before ZooKeeper is asked again after an error."""
+
+UNCONFIRMED_MAX = 256
+"""Maximum number of commands that wait for ZooKeeper, so that forged ones cannot fill the memory."""
+
+Decided = Callable[[ErrorCode], None]
+
+
+class _Command(NamedTuple):
+    request: Request
+    decided: Decided
+
+    @property
+    def controller_epoch(self) -> int:
+        epoch: int = self.request.body["controller_epoch"]
+        return epoch
+
+
+class ControlAdmission:
+    """Shared by the handlers of LeaderAndIsr, StopReplica and UpdateMetadata.
+
+    A command of the known controller is decided at once.  One with a higher epoch waits until ``/controller`` and
+    ``/controller_epoch`` are read, and so do those behind it: they are decided in the order in which they arrived.
+
+    :param read_elected: reads the elected controller, as of the call or later (``read_elected_controller``).
+    """
+
+    def __init__(
+        self, reactor: Reactor, fence: ControlFence, read_elected: Callable[[], Awaitable[ElectedController]]
+    ) -> None:
+        self._reactor = reactor
+        self._fence = fence
+        self._read_elected = read_elected
+        self._unconfirmed: deque[_Command] = deque()
+        self._confirming: Deferred[None] | None = None
+        self._stopped = False
+
+    def admit(self, request: Request, decided: Decided) -> None:
+        """Call ``decided`` with NONE if the command may be obeyed, else with the error to answer.
+
+        It is called before this returns if the controller epoch is known, and never if the client goes away first.
+        """
+        command = _Command(request, decided)
+        if self._fence.is_known(command.controller_epoch):
+            self._decide(command)
+        elif self._stopped or len(self._unconfirmed) >= UNCONFIRMED_MAX:
+            request.abort("its controller cannot be confirmed now")
+        else:
+            self._unconfirmed.append(command)
+            if self._confirming is None:
+                self._confirming = Deferred.fromCoroutine(self._confirm())
+                self._confirming.addErrback(self._failed)
+
+    def stop(self) -> None:
+        """Stop confirming commands; those that wait are abandoned with their connections."""
+        self._stopped = True
+        self._unconfirmed.clear()
+        if self._confirming is not None:
+            self._confirming.cancel()
+
+    async def _confirm(self) -> None:
+        try:
+            while self._unconfirmed:
+                arrived = len(self._unconfirmed)
+                elected = await self._elected()
+                if elected is not None:
+                    self._fence.learn(elected)
+                    self._decide_first(arrived)
+        except CancelledError:
+            pass  # by stop
+        finally:
+            self._confirming = None
+
+    async def _elected(self) -> ElectedController | None:
+        try:
+            return await self._read_elected()
+        except (ZooKeeperError, ZnodeError) as error:
+            # A session that has ended ends the wait too: the commands were meant for its registration.
+            log.warn("the controller cannot be confirmed: {error}", error=str(error))
+            self._decide_refused()
+            if self._unconfirmed:
+                await pause(self._reactor, RETRY_SECONDS)
+            return None
+
+    def _decide_refused(self) -> None:
+        """Decide about commands that are refused whichever controller sent them."""
+        waiting = [each for each in self._unconfirmed if each.request.is_waiting]
+        self._unconfirmed.clear()
+        for command in waiting:
+            refused = self._fence.refusal(command.controller_epoch, command.request.body["broker_epoch"])
+            if refused is ErrorCode.NONE:
+                self._unconfirmed.append(command)
+            else:
+                command.decided(refused)
+
+    def _decide_first(self, count: int) -> None:
+        """Decide about the commands that arrived before the read, and about those behind them that it settles."""
+        waiting = self._unconfirmed
+        while waiting and (count > 0 or self._fence.is_known(waiting[0].controller_epoch)):
+            count -= 1
+            command = waiting.popleft()
+            if command.request.is_waiting:
+                try:
+                    self._decide(command)
+                except Exception:
+                    log.failure("{request!r} failed", request=command.request)
+                    command.request.abort(f"its {command.request.api.name} failed")
+
+    def _decide(self, command: _Command) -> None:
+        request, fence = command.request, self._fence
+        body = request.body
+        number = body.get("command_number", UNNUMBERED)
+        refused = fence.check(body["controller_id"], body["controller_epoch"], body["broker_epoch"], number)
+        if refused is ErrorCode.NONE:
+            request.connection.mark_control()
+        elif refused is ErrorCode.STALE_CONTROLLER_EPOCH:
+            log.info(
+                "{api} from {peer} refused: it names controller {controller} in epoch {epoch}, but the controller is "
+                "{elected} in epoch {elected_epoch}",
+                api=request.api.name,
+                peer=request.connection.peer,
+                controller=body["controller_id"],
+                epoch=body["controller_epoch"],
+                elected=fence.controller_id,
+                elected_epoch=fence.controller_epoch,
+            )
+        command.decided(refused)
+
+    def _failed(self, failure: Failure) -> None:
+        log.failure("confirming the controller failed", failure)

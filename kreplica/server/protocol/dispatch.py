@@ -1,0 +1,229 @@
+"""From a frame to its handler: one table says what is served, and ApiVersions is answered from that very table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from twisted.logger import Logger
+
+from kreplica.errors import ErrorCode, LargeMessage, ProtocolError
+from kreplica.runtime.slices import Steps
+from kreplica.server.handlers.cluster.api_versions import ApiVersions
+from kreplica.server.produce.batching import ProduceRuns
+from kreplica.server.protocol.connection import Connection
+from kreplica.server.protocol.limits import Bounds
+from kreplica.server.protocol.metrics import ServerMetrics
+from kreplica.server.protocol.request import COPIED_BYTES_MAX, HandlerEntry, HandlerTable, Request, Route
+from kreplica.server.protocol.responses import answered_by
+from kreplica.server.transport.flush_scope import Turn
+from kreplica.wire.headers import RequestHeader, parse_request_header
+from kreplica.wire.messages import API_VERSIONS, APIS, LEADER_AND_ISR, PRODUCE, STOP_REPLICA, UPDATE_METADATA
+from kreplica.wire.primitives import COST_BYTES, COST_MAX, Buffer
+
+log = Logger()
+
+_UNBOUNDED = frozenset({PRODUCE.key, LEADER_AND_ISR.key, STOP_REPLICA.key, UPDATE_METADATA.key})
+"""APIs whose frames are bounded by ``socket.request.max.bytes`` and ``COST_MAX`` alone."""
+
+
+class Dispatch:
+    """Shared by all listeners of a broker.
+
+    Whatever a frame holds, at worst its own connection is closed, with one line in the log.
+
+    :param table: what is served; ApiVersions is added.
+    :param seconds: the reactor's clock.
+    :param turn: in which frames are given.
+    :param bounds: what one request may be.
+    """
+
+    def __init__(
+        self,
+        table: Mapping[int, HandlerEntry],
+        metrics: ServerMetrics,
+        seconds: Callable[[], float],
+        turn: Turn,
+        bounds: Bounds | None = None,
+    ) -> None:
+        self.metrics = metrics
+        self.table: HandlerTable = dict(table)
+        self.table[API_VERSIONS.key] = HandlerEntry.of(API_VERSIONS, ApiVersions(self.table))
+        self._seconds = seconds
+        bounds = bounds or Bounds()
+        self._bytes_max_without_records = bounds.request_bytes_max_without_records
+        self._cost_max = bounds.parsed_bytes_max // COST_BYTES
+        self._routes: dict[tuple[int, int], Route] = {}
+        self._runs: ProduceRuns | None = None
+        produce = self.table.get(PRODUCE.key)
+        if produce is not None and produce.handle_run is not None:
+            self._runs = ProduceRuns(produce.handle_run, self._routes, turn, seconds)
+
+    def frame_received(self, connection: Connection, frame: memoryview) -> None:
+        """Handle one frame; returns when its handler has, whether or not the request is answered by then.
+
+        :param frame: without its length; it is not looked at any more when the turn has ended.
+        """
+        runs = self._runs
+        if runs is not None and runs.take(connection, frame):
+            return
+        if connection.held:
+            # The run that was just settled is not decided yet.
+            copy = memoryview(bytearray(frame))
+            connection.postpone(lambda: self.frame_received(connection, copy))
+            return
+        try:
+            header = parse_request_header(frame)
+        except ProtocolError as error:
+            self._malformed(connection, "a request", None, error)
+            return
+        route = self._routes.get(header[:2])
+        if route is None:
+            route = self._route(connection, header, frame)
+            if route is None:
+                return
+        metrics = route.metrics
+        size = len(frame)
+        metrics.requests += 1
+        metrics.bytes_in += size
+        if size >= route.large_bytes:
+            self._receive_large(connection, route, header, frame)
+            return
+        try:
+            body = route.parse(frame, header.body_offset)
+        except LargeMessage:
+            self._receive_large(connection, route, header, frame)
+            return
+        except ProtocolError as error:
+            metrics.errors += 1
+            self._malformed(connection, route.api.name, header.client_id, error)
+            return
+        if runs is not None and route.api is PRODUCE:
+            runs.learn(frame, header, body)
+        request = Request(connection, route, header[2], header[3], body, size, self._seconds())
+        connection.begin(request)
+        try:
+            route.handle(request)
+        except Exception:
+            self._failed(request)
+
+    def settle(self) -> None:
+        """Handle what was put together: before a connection is closed for what it sends, or buffers are used again."""
+        if self._runs is not None:
+            self._runs.settle()
+
+    # --- what is rare ------------------------------------------------------------------------------------------------
+
+    def description(self, connection: Connection, frame: memoryview) -> str:
+        """Describe a request for the log: its API and version, size, client id and peer."""
+        key, version = (int.from_bytes(frame[at : at + 2], "big") for at in (0, 2))
+        name = APIS[key].name if key in APIS else f"API {key}"
+        client_id = _probable_client_id(frame)
+        return f"{name} {version} of {len(frame)} bytes from client {client_id!r} at {connection.peer}"
+
+    def excess(self, frame: Buffer, size: int) -> str | None:
+        """Return why a frame is too large for its API, None if it is not.
+
+        :param frame: at least the first two bytes.
+        :param size: of the whole frame.
+        """
+        size_max = self._bytes_max_without_records
+        key = int.from_bytes(frame[:2], "big")
+        if size <= size_max or key in _UNBOUNDED:
+            return None
+        name = APIS[key].name if key in APIS else f"API {key}"
+        return f"a {name} request of {size} bytes; {size_max} are allowed (kreplica.request.without.records.max.bytes)"
+
+    def _receive_large(self, connection: Connection, route: Route, header: RequestHeader, frame: memoryview) -> None:
+        """Parse a frame in slices, then handle it; its connection is not read meanwhile."""
+        excess = self.excess(frame, len(frame))
+        if excess is not None:
+            route.metrics.errors += 1
+            connection.abort(excess)
+            return
+        if len(frame) <= COPIED_BYTES_MAX:
+            frame = memoryview(bytes(frame))
+        else:
+            connection.keeps_frame = True
+        request = Request(connection, route, header[2], header[3], {}, len(frame), self._seconds())
+        connection.begin(request)
+        if route.api is PRODUCE:
+            request.slice_answer()
+        cost_max = COST_MAX if route.api.key in _UNBOUNDED else self._cost_max
+        steps = route.api.request.sliced_parser(route.version, cost_max)(frame, header.body_offset)
+        answered_by(request, self._parse_and_handle(request, route, steps))
+
+    async def _parse_and_handle(self, request: Request, route: Route, steps: Steps[dict[str, Any]]) -> None:
+        connection = request.connection
+        connection.suspend()
+        has_views = False
+        try:
+            request.body = await request.in_slices(steps)
+            has_views = route.api is PRODUCE  # of the records: Produce releases the frame when it has appended them
+        except ProtocolError as error:
+            route.metrics.errors += 1
+            self._malformed(connection, route.api.name, request.client_id, error)
+            return
+        finally:
+            if not has_views:
+                connection.release_frame()
+            connection.resume()
+        try:
+            route.handle(request)
+        except Exception:
+            self._failed(request)
+        if not request.is_waiting:
+            connection.release_frame()
+
+    def _failed(self, request: Request) -> None:
+        log.failure("{request!r} of {client!r} failed", request=request, client=request.client_id)
+        request.abort(f"its {request.api.name} failed")
+
+    def _route(self, connection: Connection, header: RequestHeader, frame: memoryview) -> Route | None:
+        entry = self.table.get(header.api_key)
+        version = header.api_version
+        if entry is not None and entry.versions_min <= version <= entry.versions_max:
+            route = Route(entry.api, version, entry.handle, self.metrics.api(header.api_key))
+            self._routes[header.api_key, version] = route
+            return route
+        if header.api_key == API_VERSIONS.key:
+            self._refuse_version(connection, header, len(frame))
+        else:
+            self._refuse(connection, header, frame)
+        return None
+
+    def _refuse_version(self, connection: Connection, header: RequestHeader, size: int) -> None:
+        """Tell which versions of ApiVersions there are, in the layout that everybody reads (KIP-511).
+
+        The body is not looked at: nobody here knows its layout.
+        """
+        entry = self.table[API_VERSIONS.key]
+        route = Route(API_VERSIONS, 0, entry.handle, self.metrics.api(API_VERSIONS.key))
+        route.metrics.requests += 1
+        route.metrics.bytes_in += size
+        request = Request(connection, route, header.correlation_id, None, {}, size, self._seconds())
+        connection.begin(request)
+        versions = {
+            "api_key": API_VERSIONS.key,
+            "min_version": entry.versions_min,
+            "max_version": entry.versions_max,
+        }
+        request.answer({"error_code": int(ErrorCode.UNSUPPORTED_VERSION), "api_keys": [versions]})
+
+    def _refuse(self, connection: Connection, header: RequestHeader, frame: memoryview) -> None:
+        api = APIS.get(header.api_key)
+        name = f"API {header.api_key}" if api is None else api.name
+        if header.api_key in self.table:
+            self.metrics.api(header.api_key).errors += 1
+        client_id = _probable_client_id(frame) if header.client_id is None else header.client_id
+        connection.abort(f"{name} version {header.api_version} of client {client_id!r} is not served")
+
+    def _malformed(self, connection: Connection, what: str, client_id: str | None, error: ProtocolError) -> None:
+        client = "" if client_id is None else f" of client {client_id!r}"
+        connection.abort(f"{what}{client} is malformed: {error}")
+
+
+def _probable_client_id(frame: memoryview) -> str | None:
+    """The client's id where every request header since the first Kafka has had it; what is unknown may differ."""
+    length = int.from_bytes(frame[8:10], "big", signed=True)
+    return str(frame[10 : 10 + length], "utf-8", "replace") if 0 <= length <= len(frame) - 10 else None

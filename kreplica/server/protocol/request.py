@@ -1,0 +1,327 @@
+"""One request in flight on one connection, as its handler sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from kreplica.runtime.slices import Pending, Steps
+from kreplica.server.protocol.metrics import ApiMetrics
+from kreplica.server.transport.outgoing_buffers import Piece, framed
+from kreplica.wire.building import SlicedBuilder
+from kreplica.wire.headers import build_response_header
+from kreplica.wire.messages import FETCH, PRODUCE, Api
+from kreplica.wire.schema import MessageParser
+
+if TYPE_CHECKING:
+    from kreplica.server.produce.batching import RunHandler
+    from kreplica.server.protocol.connection import Connection
+
+
+log = Logger()
+
+T = TypeVar("T")
+
+Amend = Callable[[dict[str, Any]], dict[str, Any]]
+"""From the body of an answer to what it is to say instead."""
+
+
+LARGE_BYTES = 16 * 1024
+"""Requests from this size on are parsed in slices."""
+
+COPIED_BYTES_MAX = 256 * 1024
+"""Large frames up to this size are copied before they are handled in slices; longer ones stay where they were read."""
+
+NEVER = 2**31
+"""More bytes than any frame has."""
+
+_BUILT_AT_ONCE = frozenset({PRODUCE.key, FETCH.key})
+"""APIs whose answers are built in one step."""
+
+
+class Route:
+    """All that requests of one API and version share.
+
+    :ivar large_bytes: frames of at least this size are parsed in slices.
+    :ivar sliced_build: builds answers in slices; None if they are built in one step, by ``build``.
+    """
+
+    __slots__ = (
+        "_amend",
+        "api",
+        "build",
+        "handle",
+        "large_bytes",
+        "metrics",
+        "parse",
+        "response_header_version",
+        "sliced_build",
+        "version",
+    )
+
+    def __init__(self, api: Api, version: int, handle: Handler, metrics: ApiMetrics) -> None:
+        self.api = api
+        self.version = version
+        self.handle = handle
+        self.metrics = metrics
+        self.parse: MessageParser = api.request.parser(version)
+        self.build = api.response.build_pieces
+        self.sliced_build: SlicedBuilder | None = None
+        if api.key not in _BUILT_AT_ONCE:
+            self.sliced_build = api.response.sliced_builder(version)
+        self.large_bytes = NEVER if api is PRODUCE else LARGE_BYTES
+        self.response_header_version = api.response_header_version(version)
+        self._amend: Amend | None = None
+
+    def sliced(self) -> Route:
+        """The same, but answers are built in slices."""
+        route = Route(self.api, self.version, self.handle, self.metrics)
+        route._amend = amend = self._amend
+        plain = self.api.response.sliced_builder(self.version)
+        route.sliced_build = plain if amend is None else lambda value, prefix: plain(amend(value), prefix)
+        return route
+
+    def amended(self, amend: Amend) -> Route:
+        """The same, but for what an answer says when it is built; of several the first comes first."""
+        route = Route(self.api, self.version, self.handle, self.metrics)
+        before, build, sliced_build = self._amend, route.build, route.sliced_build
+
+        def after(value: dict[str, Any]) -> dict[str, Any]:
+            return amend(value if before is None else before(value))
+
+        def build_amended(version: int, value: dict[str, Any], prefix: bytes = b"") -> list[Any]:
+            return build(version, after(value), prefix)
+
+        route._amend = after
+        route.build = build_amended
+        if sliced_build is not None:
+            plain = sliced_build
+            route.sliced_build = lambda value, prefix: plain(after(value), prefix)
+        return route
+
+
+class Request:
+    """A request; its handler answers it exactly once, now or later.
+
+    ``body`` is what ``Schema.parse`` gives.  **Memoryviews in it are good only until the handler returns**: they are
+    views of buffers that are used again, so a handler copies what it has to keep.
+
+    :ivar size: of its frame, in bytes.
+    :ivar is_waiting: it is neither answered nor abandoned.
+    :ivar is_complete: its answer is built, or it needs none.
+    :ivar is_sliced: its answer is prepared and built in slices whatever its API (``slice_answer``).
+    """
+
+    __slots__ = (
+        "_abandoned",
+        "_is_answered",
+        "_received_s",
+        "_route",
+        "answer_bytes",
+        "body",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "is_complete",
+        "is_sliced",
+        "is_waiting",
+        "pieces",
+        "size",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        route: Route,
+        correlation_id: int,
+        client_id: str | None,
+        body: dict[str, Any],
+        size: int,
+        received_s: float,
+    ) -> None:
+        self.connection = connection
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body = body
+        self.size = size
+        self.is_waiting = True
+        self.is_complete = False
+        self.is_sliced = False
+        self._route = route
+        self._received_s = received_s
+        self._is_answered = False
+        self._abandoned: list[Callable[[], object]] | None = None
+        # Of the answer, from when there is one until it is sent or dropped; None for no answer.
+        self.pieces: list[Piece] | None
+        self.answer_bytes: int
+
+    def __repr__(self) -> str:
+        state = "waiting" if self.is_waiting else "answered" if self._is_answered else "abandoned"
+        return f"<{self.api.name} {self.version} #{self.correlation_id}, {state}>"
+
+    @property
+    def description(self) -> str:
+        """API, version, size, client id and peer, for the log."""
+        route = self._route
+        client = f"client {self.client_id!r} at {self.connection.peer}"
+        return f"{route.api.name} {route.version} of {self.size} bytes from {client}"
+
+    @property
+    def api(self) -> Api:
+        return self._route.api
+
+    @property
+    def version(self) -> int:
+        return self._route.version
+
+    def answer(self, body: dict[str, Any]) -> None:
+        """Answer.  Answers leave in the order of their requests; after the connection has closed nothing happens.
+
+        A body that does not fit the schema is a fault of the handler: it is logged, and closes the connection, since
+        nobody would answer the request any more.
+
+        :param body: as ``Schema.build`` takes it; records may be a range of a file.
+        :raise RuntimeError: where it was answered before.
+        """
+        if not self.is_waiting:
+            self._refuse_second()
+            return
+        route = self._route
+        header = build_response_header(route.response_header_version, self.correlation_id)
+        build = route.sliced_build
+        try:
+            if build is None:
+                pieces, size = framed(route.build(route.version, body, header))
+            else:
+                steps = build(body, header)
+                built = self.connection.slices.begin(steps)
+                if isinstance(built, Pending):
+                    self._build_rest(steps)
+                    return
+                pieces, size = framed(built)
+        except Exception:
+            self._cannot_build(Failure())
+            return
+        self._finish(pieces, size)
+
+    def in_slices(self, steps: Steps[T]) -> Deferred[T]:
+        """Run long work of this request after other work that is queued; its connection is not read meanwhile.
+
+        :return: fires with the generator's result; cancelled when the connection closes.
+        """
+        connection = self.connection
+
+        def resume(result: Any) -> Any:
+            connection.resume()
+            return result
+
+        connection.suspend()
+        result = connection.slices.run(connection, steps, self.size)
+        result.addBoth(resume)
+        self.on_abandoned(result.cancel)
+        return result
+
+    def slice_answer(self) -> None:
+        """Have the answer, which will be a large one, built in slices."""
+        self.is_sliced = True
+        self._route = self._route.sliced()
+
+    def amend_answer(self, amend: Amend) -> None:
+        """Have the answer, when there is one, say what this makes of it; before it is answered."""
+        self._route = self._route.amended(amend)
+
+    def answer_nothing(self) -> None:
+        """Be done without an answer, as Produce with acks=0 is."""
+        if not self.is_waiting:
+            self._refuse_second()
+            return
+        self._finish(None, 0)
+
+    def abort(self, reason: str) -> None:
+        """Close the connection, which abandons this request and all behind it.
+
+        :param reason: for the log.
+        """
+        if self.is_waiting:
+            self._route.metrics.errors += 1
+        self.connection.abort(reason)
+
+    def on_abandoned(self, callback: Callable[[], object]) -> None:
+        """Call back, once, if the connection closes before the answer; at once where it has closed already."""
+        if self.is_waiting:
+            if self._abandoned is None:
+                self._abandoned = []
+            self._abandoned.append(callback)
+        elif not self._is_answered:
+            callback()
+
+    def abandon(self) -> list[Callable[[], object]]:
+        """The connection has closed: drop the answer; the caller runs the callbacks when its own state is settled."""
+        self.pieces = None
+        self.is_waiting = False
+        callbacks, self._abandoned = self._abandoned, None
+        return callbacks or []
+
+    def _build_rest(self, steps: Steps[list[Any]]) -> None:
+        """Build the rest of a large answer in slices.  The handler is done: it must not answer again."""
+        building = self.in_slices(steps)
+        self.is_waiting = False
+        self._is_answered = True
+        building.addCallback(framed).addCallback(lambda answer: self._finish(*answer))
+        building.addErrback(self._cannot_build)
+        building.addErrback(lambda failure: log.failure("answering {request!r}", failure, request=self))
+
+    def _cannot_build(self, failure: Failure) -> None:
+        if failure.check(CancelledError) is None:
+            log.failure("the answer of {request!r} cannot be built", failure, request=self)
+            self.abort(f"the answer to its {self.api.name} cannot be built")
+
+    def _finish(self, pieces: list[Piece] | None, size: int) -> None:
+        self.is_waiting = False
+        self.is_complete = True
+        self._is_answered = True
+        self._abandoned = None
+        self.pieces = pieces
+        self.answer_bytes = size
+        connection = self.connection
+        metrics = self._route.metrics
+        metrics.bytes_out += size
+        metrics.answered(connection.seconds() - self._received_s)
+        connection.answered(self)
+
+    def _refuse_second(self) -> None:
+        if self._is_answered:
+            raise RuntimeError(f"{self!r}: it was answered before")
+
+
+Handler = Callable[[Request], None]
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerEntry:
+    """Who handles which versions of an API.
+
+    :param versions_min: the lowest version served; what is not served is not advertised.
+    :param versions_max: the highest.
+    :param handle_run: of Produce, who handles requests that are alike together; None where each is to be seen.
+    """
+
+    api: Api
+    versions_min: int
+    versions_max: int
+    handle: Handler
+    handle_run: RunHandler | None = None
+
+    @classmethod
+    def of(cls, api: Api, handle: Handler) -> HandlerEntry:
+        """Serve all versions that the API has a schema for."""
+        return cls(api, api.versions[0], api.versions[1], handle)
+
+
+HandlerTable = dict[int, HandlerEntry]
+"""By API key."""

@@ -1,0 +1,157 @@
+"""What answers of several APIs have in common: those that take a while, and those that send a client elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from kreplica.errors import ErrorCode
+from kreplica.model import NO_EPOCH, NO_LEADER, TopicPartition
+from kreplica.replication import Partitions
+from kreplica.runtime.slices import Pending, Steps
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.server.protocol.request import Handler, Request
+from kreplica.zookeeper import ConnectionLoss, SessionExpired
+
+log = Logger()
+
+T = TypeVar("T")
+
+
+NO_LEADER_HINT = {"leader_id": -1, "leader_epoch": -1}
+"""The ``current_leader`` of an answer that does not send its client elsewhere."""
+
+_ANOTHER_LEADS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+HELD_SECONDS_MAX = 10.0
+"""After so long a request is answered with the little that is known."""
+
+
+class LeaderHints:
+    """Where one answer sends its client instead (KIP-951): leaders of partitions, and where those leaders listen.
+
+    :param listener: by which the client came in.
+    """
+
+    __slots__ = ("_leaders", "_listener", "_metadata", "_partitions")
+
+    def __init__(self, partitions: Partitions, metadata: MetadataCache, listener: str) -> None:
+        self._partitions = partitions
+        self._metadata = metadata
+        self._listener = listener
+        self._leaders: dict[int, None] = {}
+
+    def leader_of(self, key: TopicPartition, code: ErrorCode) -> dict[str, int]:
+        """The ``current_leader`` of a partition that is answered with an error."""
+        if code not in _ANOTHER_LEADS:
+            return NO_LEADER_HINT
+        leader, epoch = NO_LEADER, NO_EPOCH
+        partition = self._partitions.get(key)
+        if partition is not None:
+            leader, epoch = partition.leadership.leader, partition.leadership.leader_epoch
+        topic = self._metadata.topic(key.topic)
+        published = topic.partitions.get(key.partition) if topic is not None else None
+        if published is not None and published.leader_epoch > epoch:
+            leader, epoch = published.leader, published.leader_epoch
+        if leader < 0:
+            return NO_LEADER_HINT
+        self._leaders[leader] = None
+        return {"leader_id": leader, "leader_epoch": epoch}
+
+    def endpoints(self) -> list[dict[str, Any]]:
+        """The ``node_endpoints`` of the leaders that were named."""
+        if not self._leaders:
+            return []
+        return [
+            {"node_id": broker.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack}
+            for broker, endpoint in self._metadata.live_on(self._listener)
+            if broker.broker_id in self._leaders
+        ]
+
+
+def answer_from(request: Request, coroutine: Coroutine[Any, Any, dict[str, Any]]) -> None:
+    """Answer with what the coroutine returns; it is cancelled when the client goes away.
+
+    A handler answers every error that it expects itself; one that it does not expect closes the connection and is
+    logged with its traceback.  ZooKeeper's being away closes the connection too: whoever asked tries again.
+    """
+
+    async def whole() -> None:
+        request.answer(await coroutine)
+
+    answered_by(request, whole())
+
+
+def answered_by(request: Request, coroutine: Coroutine[Any, Any, None]) -> None:
+    """Let a coroutine answer, or have it done later; else as ``answer_from``."""
+    running = Deferred.fromCoroutine(coroutine)
+    request.on_abandoned(running.cancel)
+
+    def failed(failure: Failure) -> None:
+        if failure.check(CancelledError) is not None:
+            return
+        if failure.check(ConnectionLoss, SessionExpired) is None:
+            log.failure("{api} failed", failure, api=request.api.name)
+        request.abort(f"{request.api.name} failed: {failure.getErrorMessage()}")
+
+    running.addErrback(failed)
+    running.addErrback(lambda failure: log.failure("answering {api}", failure, api=request.api.name))
+
+
+def answer_in_slices(request: Request, steps: Steps[dict[str, Any] | None]) -> None:
+    """Answer with what a generator returns; it yields where other work may be done, and is closed with the connection.
+
+    :param steps: returns None if it has arranged for the answer by other means.
+    """
+    result = request.connection.slices.begin(steps)
+    if isinstance(result, Pending):
+        answered_by(request, _answer_rest(request, steps))
+    elif result is not None:
+        request.answer(result)
+
+
+async def in_slices(request: Request, steps: Steps[T]) -> T:
+    """Run the work of a request in slices; short work is done at once.
+
+    :raise CancelledError: the connection has closed.
+    """
+    result = request.connection.slices.begin(steps)
+    return await request.in_slices(steps) if isinstance(result, Pending) else result
+
+
+async def _answer_rest(request: Request, steps: Steps[dict[str, Any] | None]) -> None:
+    result = await request.in_slices(steps)
+    if result is not None:
+        request.answer(result)
+
+
+def once_known(metadata: MetadataCache, handle: Handler) -> Handler:
+    """A handler whose requests are held back until a controller has told this broker who lives.
+
+    A broker listens before it registers, since the controller has to reach it; a client that were told meanwhile that
+    there are no brokers would not ask again for a long time.
+    """
+
+    def held(request: Request) -> None:
+        if metadata.brokers:
+            handle(request)
+            return
+
+        def serve(_: bool) -> None:
+            if request.is_waiting:
+                handle(request)
+
+        def failed(failure: Failure) -> None:
+            if failure.check(CancelledError) is None:
+                log.failure("{api} failed", failure, api=request.api.name)
+                request.abort(f"its {request.api.name} failed")
+
+        waiting = metadata.wait_until(lambda: bool(metadata.brokers), HELD_SECONDS_MAX)
+        request.on_abandoned(waiting.cancel)
+        waiting.addCallback(serve).addErrback(failed)
+
+    return held

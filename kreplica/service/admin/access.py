@@ -1,0 +1,93 @@
+"""Who may use a broker's admin API, by the files that its settings name.
+
+That a listener which others can reach asks who they are is a rule of the settings: ``kreplica.settings.consistency``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.error import VerifyError
+from twisted.web.iweb import IPolicyForHTTPS
+
+from kreplica.admin.http.access import LOOPBACK_NAMES, Access
+from kreplica.errors import SettingsError
+from kreplica.runtime.disk import Disk
+from kreplica.settings.broker_settings import BrokerSettings
+
+if TYPE_CHECKING:
+    from twisted.internet.ssl import CertificateOptions
+
+TOKEN = "kreplica.admin.token.file"
+CERTIFICATE = "kreplica.admin.tls.certificate.file"
+KEY = "kreplica.admin.tls.key.file"
+
+TOKEN_LENGTH_MIN = 16
+
+_CERTIFICATE_BEGINS = b"-----BEGIN CERTIFICATE-----"
+
+
+def admin_access(disk: Disk, settings: BrokerSettings, host: str) -> Access:
+    """:raise SettingsError: the token's file cannot be read, or holds no token."""
+    path: str = settings[TOKEN]
+    if not path:
+        return Access(hosts=tuple(dict.fromkeys((*LOOPBACK_NAMES, host.lower()))))
+    token = _read(disk, TOKEN, path).strip()
+    if len(token) < TOKEN_LENGTH_MIN or not token.isascii() or len(token.split()) != 1:
+        raise SettingsError(
+            f"{TOKEN}: {path} must hold one token of at least {TOKEN_LENGTH_MIN} characters, such as "
+            "`openssl rand -hex 32` makes"
+        )
+    # Whoever has the token may ask by any name; a page that is made to lead here has none.
+    return Access(hosts=None, token=token)
+
+
+def admin_tls(disk: Disk, settings: BrokerSettings) -> CertificateOptions | None:
+    """What the listener's TLS needs; None where it has none.
+
+    :raise SettingsError: the files cannot be read, or are no certificate and its key.
+    """
+    if not settings[CERTIFICATE]:
+        return None
+    from OpenSSL.SSL import Error as SslError
+    from twisted.internet.ssl import Certificate, CertificateOptions, PrivateCertificate
+
+    certificates = _read(disk, CERTIFICATE, settings[CERTIFICATE])
+    key = _read(disk, KEY, settings[KEY])
+    try:
+        own, *chain = [_CERTIFICATE_BEGINS + each for each in certificates.split(_CERTIFICATE_BEGINS)[1:]]
+        pair: Any = PrivateCertificate.loadPEM(own + key)
+        options = CertificateOptions(
+            privateKey=pair.privateKey.original,
+            certificate=pair.original,
+            extraCertChain=[Certificate.loadPEM(each).original for each in chain],
+        )
+        options.getContext()
+    except (ValueError, SslError, VerifyError) as error:
+        raise SettingsError(
+            f"{CERTIFICATE}, {KEY}: {settings[CERTIFICATE]} and {settings[KEY]} are no certificate and its key in "
+            f"PEM: {error or 'no certificate is there'}"
+        ) from None
+    return options
+
+
+def admin_trust(disk: Disk, settings: BrokerSettings) -> IPolicyForHTTPS | None:
+    """Whom of the other brokers' listeners it believes; None where it has no certificate itself.
+
+    :raise SettingsError: the file cannot be read.
+    """
+    if not settings[CERTIFICATE]:
+        return None
+    from twisted.internet.ssl import Certificate
+
+    from kreplica.admin.peers.trust import trusting
+
+    pieces = _read(disk, CERTIFICATE, settings[CERTIFICATE]).split(_CERTIFICATE_BEGINS)[1:]
+    return trusting([Certificate.loadPEM(_CERTIFICATE_BEGINS + piece) for piece in pieces])
+
+
+def _read(disk: Disk, name: str, path: str) -> bytes:
+    try:
+        return disk.read_file(path)
+    except OSError as error:
+        raise SettingsError(f"{name}: {path} cannot be read: {error.strerror}") from None

@@ -1,0 +1,82 @@
+"""A broker's admin API: every resource, with what it wants of the broker filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kreplica.admin.cluster_state.counts import Counted
+from kreplica.admin.http.api import Resource
+from kreplica.admin.http.root import Root
+from kreplica.admin.http.site import AdminSite
+from kreplica.admin.peers.forwarding import Forwarding
+from kreplica.admin.peers.registrations import RegistrationsRead
+from kreplica.admin.resources.brokers import Brokers
+from kreplica.admin.resources.cluster import Cluster, Identity
+from kreplica.admin.resources.configs import Configs
+from kreplica.admin.resources.dashboard import Dashboard
+from kreplica.admin.resources.elections import Elections
+from kreplica.admin.resources.health import Health
+from kreplica.admin.resources.metrics import Metrics
+from kreplica.admin.resources.partitions import Partitions
+from kreplica.admin.resources.topics import Topics
+from kreplica.service.admin.access import admin_access, admin_tls, admin_trust
+from kreplica.service.admin.data_resources import data_resources
+from kreplica.service.admin.operations_resources import operating_resources
+from kreplica.service.metrics.broker_metrics import BrokerFigures
+
+if TYPE_CHECKING:
+    from kreplica.runtime.stalls import StallWatch
+    from kreplica.service.broker.broker import Broker
+
+
+def admin_site(broker: Broker, stalls: StallWatch, listener: tuple[str, int]) -> AdminSite:
+    """Not started yet.
+
+    :param listener: the host and the port to listen on.
+    :raise SettingsError: what it needs to ask who somebody is is no good.
+    """
+    metrics = Metrics(BrokerFigures(broker, stalls), broker.runtime.reactor)
+    host, port = listener
+    access = admin_access(broker.runtime.disk, broker.settings, host)
+    tls = admin_tls(broker.runtime.disk, broker.settings)
+    reactor = broker.runtime.reactor
+    registrations = RegistrationsRead(reactor.seconds, broker.client)
+    trusted = admin_trust(broker.runtime.disk, broker.settings)
+    forwarding = Forwarding(reactor, broker.runtime.offload, broker.broker_id, registrations, trusted=trusted)
+    operating = operating_resources(broker, stalls, registrations, forwarding)
+    data = data_resources(broker, forwarding)
+    root = Root(broker.runtime, (*resources(broker, registrations), *operating, *data, metrics), access)
+    return AdminSite(reactor, root, host=host, port=port, tls=tls, closing=forwarding.close)
+
+
+def resources(broker: Broker, registrations: RegistrationsRead) -> Sequence[Resource]:
+    """Those that a broker answers by itself, but for the metrics."""
+    return (
+        *_basic(broker, registrations),
+        Health(broker),
+        Dashboard(broker.runtime.offload),
+    )
+
+
+def _basic(broker: Broker, registrations: RegistrationsRead) -> Sequence[Resource]:
+    """The cluster, its brokers, its topics, and their settings."""
+    reactor, client, published, dynamic = (
+        broker.runtime.reactor,
+        broker.client,
+        broker.metadata,
+        broker.dynamic_settings,
+    )
+    connections = broker.coordinators.connections
+    identity = Identity(broker.broker_id, broker.settings["zookeeper.connect"], broker.standalone is not None)
+    configs = Configs(published, client, dynamic, connections)
+    counted = Counted(reactor, published, dynamic.min_insync_replicas)
+    deletion_enabled = broker.settings["delete.topic.enable"]
+    return (
+        Cluster(published, client, identity, counted),
+        Brokers(broker.runtime, published, registrations, client, connections, counted),
+        Topics(reactor, published, client, broker.topic_admin, configs, counted, deletion_enabled=deletion_enabled),
+        Partitions(reactor, published, client, connections, counted),
+        configs,
+        Elections(reactor, published, client, connections),
+    )

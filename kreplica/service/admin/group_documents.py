@@ -1,0 +1,71 @@
+"""Groups as the admin API tells of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kreplica.cluster.topic_names import CONSUMER_OFFSETS
+from kreplica.coordination import partition_of
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.lag_tracking import PartitionLag
+from kreplica.model import TopicPartition
+
+if TYPE_CHECKING:
+    from kreplica.service.broker.coordinators import Coordinators
+
+Document = dict[str, Any]
+
+
+class GroupDocuments:
+    """An ``admin.groups.asking.WhoCoordinates``, and the lag of those groups that one broker coordinates."""
+
+    def __init__(self, coordinators: Coordinators) -> None:
+        self._coordinators = coordinators
+
+    @property
+    def has_any(self) -> bool:
+        return bool(self._coordinators.view.partition_count(CONSUMER_OFFSETS))
+
+    def coordinator_of(self, group: str) -> int | None:
+        view = self._coordinators.view
+        count = view.partition_count(CONSUMER_OFFSETS)
+        return view.leader_of(TopicPartition(CONSUMER_OFFSETS, partition_of(group, count))) if count else None
+
+    async def lag_of(self, group_id: str) -> Document:
+        """How far a group is behind, in all and by partition.
+
+        :raise KafkaError: GROUP_ID_NOT_FOUND; NOT_COORDINATOR, whose message names the broker to be asked; or one that
+            asks for patience.
+        """
+        try:
+            found = await self._coordinators.lag.lag_of(group_id)
+        except KafkaError as error:
+            if error.code is ErrorCode.NOT_COORDINATOR:
+                raise KafkaError(error.code, self._who_coordinates(group_id)) from None
+            raise
+        return {
+            "group": found.group_id,
+            "state": found.state_name,
+            "status": found.status.name,
+            "lag": found.lag,
+            "partitions": [_partition(row) for row in found.partitions],
+        }
+
+    def _who_coordinates(self, group_id: str) -> str:
+        leader = self.coordinator_of(group_id)
+        return f"broker {leader} coordinates it" if leader is not None else "nobody is known to coordinate it"
+
+
+def _partition(row: PartitionLag) -> Document:
+    committed = row.committed
+    return {
+        "topic": row.topic,
+        "partition": row.partition,
+        "committed_offset": committed.offset,
+        "committed_leader_epoch": committed.leader_epoch,
+        "committed_at_ms": committed.commit_timestamp_ms,
+        "metadata": committed.metadata,
+        "log_end_offset": row.log_end_offset,
+        "lag": row.lag,
+        "status": row.status.name if row.status is not None else None,
+    }

@@ -1,0 +1,94 @@
+"""What a broker knows of the groups that it coordinates, for whoever explains how they get on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kreplica.admin.why.groups import GroupFacts, GroupPartition, GroupWait
+from kreplica.cluster.topic_names import CONSUMER_OFFSETS
+from kreplica.coordination import partition_of
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.classic.group import ClassicGroup
+from kreplica.groups.consumer.group import ConsumerGroup
+from kreplica.groups.group import Group
+from kreplica.groups.lag_tracking import PartitionLag
+from kreplica.groups.waits import silences_of, waits_of
+from kreplica.model import TopicPartition
+
+if TYPE_CHECKING:
+    from kreplica.service.broker.broker import Broker
+
+
+class LocalGroupFacts:
+    """See ``admin.resources.why.GroupsSeen``."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._coordinators = broker.coordinators
+
+    def home_of(self, group: str) -> tuple[TopicPartition, int | None]:
+        view = self._coordinators.view
+        count = view.partition_count(CONSUMER_OFFSETS)
+        if not count:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group at all: {CONSUMER_OFFSETS} is not there")
+        home = TopicPartition(CONSUMER_OFFSETS, partition_of(group, count))
+        return home, view.leader_of(home)
+
+    async def facts(self, group: str) -> GroupFacts:
+        lag = await self._coordinators.lag.lag_of(group)
+        found = self._coordinators.groups.shards.current_shard_of(group).group(group)
+        if found is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, group)
+        now_ms = self._broker.runtime.wall_clock_ms()
+        waits = [
+            GroupWait(
+                wait.what.value,
+                _named(wait.member_id, wait.instance_id, wait.client_id, wait.client_host),
+                None if wait.left_s is None else now_ms + round(wait.left_s * 1000),
+            )
+            for wait in waits_of(found)
+        ]
+        return GroupFacts(
+            group,
+            found.type_name,
+            found.state_name,
+            self._broker.broker_id,
+            _members_count(found),
+            waits,
+            self._silent(found, now_ms),
+            [self._partition(row) for row in lag.partitions],
+        )
+
+    def _silent(self, group: Group, now_ms: int) -> dict[str, int]:
+        """Members of which more than half of the session has passed without a word."""
+        return {
+            _named(each.member_id, each.instance_id, each.client_id, each.client_host): now_ms
+            + round(each.left_s * 1000)
+            for each in silences_of(group)
+            if each.left_s < each.session_s / 2
+        }
+
+    def _partition(self, row: PartitionLag) -> GroupPartition:
+        return GroupPartition(
+            row.topic,
+            row.partition,
+            row.committed.offset,
+            row.committed.commit_timestamp_ms,
+            row.log_end_offset,
+            row.lag,
+            row.status.name if row.status is not None else None,
+            self._coordinators.view.leader_of(TopicPartition(row.topic, row.partition)),
+        )
+
+
+def _members_count(group: Group) -> int:
+    if isinstance(group, ClassicGroup):
+        return len(group.roster.members)
+    return len(group.state.members) if isinstance(group, ConsumerGroup) else 0
+
+
+def _named(member_id: str, instance_id: str | None, client_id: str, host: str) -> str:
+    if not member_id:
+        return ""
+    name = f"instance {instance_id}" if instance_id else f"member {member_id}"
+    return f"{name} (client {client_id} at {host.lstrip('/')})" if client_id or host else name

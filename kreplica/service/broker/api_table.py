@@ -1,0 +1,231 @@
+"""The table of what a broker serves: ApiVersions is answered from it, so what is not here is not advertised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.defer import Deferred
+
+from kreplica.controller.events.events import ElectionAsked, ElectionType, MovesAsked, ReassignmentAsked, ShutdownAsked
+from kreplica.membership.follower_incarnations import FollowerIncarnations
+from kreplica.model import TopicPartition
+from kreplica.replication.leader.replica_selection import SELECTORS
+from kreplica.server.authorization.authorized_operations import AuthorizedOperations
+from kreplica.server.fetch.handler import Fetch
+from kreplica.server.fetch.partition_reads import PartitionReads
+from kreplica.server.handlers.cluster import client_quotas, security
+from kreplica.server.handlers.cluster.alter_configs import AlterConfigs, IncrementalAlterConfigs
+from kreplica.server.handlers.cluster.alter_replica_log_dirs import AlterReplicaLogDirs
+from kreplica.server.handlers.cluster.control import LeaderAndIsr, StopReplica, UpdateMetadata
+from kreplica.server.handlers.cluster.controlled_shutdown import ControlledShutdown
+from kreplica.server.handlers.cluster.describe_cluster import DescribeCluster
+from kreplica.server.handlers.cluster.describe_configs import DescribeConfigs
+from kreplica.server.handlers.cluster.describe_log_dirs import DescribeLogDirs
+from kreplica.server.handlers.cluster.update_features import UpdateFeatures
+from kreplica.server.handlers.groups.find_coordinator import FindCoordinator
+from kreplica.server.handlers.topics.alter_partition_reassignments import AlterPartitionReassignments
+from kreplica.server.handlers.topics.create_partitions import CreatePartitions
+from kreplica.server.handlers.topics.create_topics import CreateTopics
+from kreplica.server.handlers.topics.delete_records import DeleteRecords
+from kreplica.server.handlers.topics.delete_topics import DeleteTopics
+from kreplica.server.handlers.topics.elect_leaders import ElectLeaders
+from kreplica.server.handlers.topics.list_offsets import ListOffsets
+from kreplica.server.handlers.topics.list_partition_reassignments import ListPartitionReassignments
+from kreplica.server.handlers.topics.offset_for_leader_epoch import OffsetForLeaderEpoch
+from kreplica.server.handlers.topics.topic_admin import TopicAdmin
+from kreplica.server.handlers.transactions.allocate_producer_ids import AllocateProducerIds
+from kreplica.server.metadata.handler import Metadata
+from kreplica.server.produce.batch_validation import BatchValidation
+from kreplica.server.produce.handler import Produce
+from kreplica.server.produce.interception import InterceptedProduce
+from kreplica.server.protocol.request import Handler, HandlerEntry, HandlerTable
+from kreplica.server.protocol.responses import once_known
+from kreplica.service.broker.group_apis import group_handlers
+from kreplica.service.broker.transaction_apis import transaction_handlers
+from kreplica.wire import messages
+from kreplica.wire.messages import Api
+
+if TYPE_CHECKING:
+    from kreplica.service.broker.broker import Broker
+
+LOWEST = {
+    # Versions below are of message formats that are not served (KIP-896 took them out of Kafka too).
+    messages.FETCH.key: 4,
+    messages.LIST_OFFSETS.key: 1,
+    messages.CREATE_TOPICS.key: 2,
+    messages.DELETE_TOPICS.key: 1,
+    messages.OFFSET_FOR_LEADER_EPOCH.key: 2,
+    messages.DESCRIBE_CONFIGS.key: 1,
+    messages.DESCRIBE_LOG_DIRS.key: 1,
+    # Their first versions keep offsets in ZooKeeper.
+    messages.OFFSET_COMMIT.key: 1,
+    messages.OFFSET_FETCH.key: 1,
+    # Earlier versions carry no broker epoch: any client could stop any broker (KIP-380).
+    messages.CONTROLLED_SHUTDOWN.key: 2,
+    # Older controllers group partitions otherwise.
+    messages.LEADER_AND_ISR.key: 2,
+    messages.STOP_REPLICA.key: 3,
+    messages.UPDATE_METADATA.key: 5,
+}
+"""The lowest version served, where it is not 0."""
+
+HIGHEST = {
+    # 2 has a regular expression, whose evaluation may take any time.
+    messages.LIST_TRANSACTIONS.key: 1,
+}
+"""The highest version served, where it is not the highest that there is a schema of."""
+
+
+WITHOUT_SECURITY: Sequence[tuple[Api, Handler]] = (
+    (messages.DESCRIBE_ACLS, security.describe_acls),
+    (messages.CREATE_ACLS, security.create_acls),
+    (messages.DELETE_ACLS, security.delete_acls),
+    (messages.SASL_HANDSHAKE, security.sasl_handshake),
+    (messages.SASL_AUTHENTICATE, security.sasl_authenticate),
+    (messages.CREATE_DELEGATION_TOKEN, security.create_delegation_token),
+    (messages.RENEW_DELEGATION_TOKEN, security.change_delegation_token),
+    (messages.EXPIRE_DELEGATION_TOKEN, security.change_delegation_token),
+    (messages.DESCRIBE_DELEGATION_TOKEN, security.describe_delegation_tokens),
+    (messages.DESCRIBE_USER_SCRAM_CREDENTIALS, security.describe_scram_credentials),
+    (messages.ALTER_USER_SCRAM_CREDENTIALS, security.alter_scram_credentials),
+    (messages.DESCRIBE_CLIENT_QUOTAS, client_quotas.describe_client_quotas),
+    (messages.ALTER_CLIENT_QUOTAS, client_quotas.alter_client_quotas),
+)
+"""APIs that are answered as a broker without authentication, ACLs and quotas answers them."""
+
+
+def _reads(broker: Broker) -> PartitionReads:
+    def rack_of(broker_id: int) -> str | None:
+        live = broker.metadata.brokers.get(broker_id)
+        return live.rack if live is not None else None
+
+    return PartitionReads(
+        broker.runtime.reactor.seconds,
+        broker.partitions,
+        broker.metadata,
+        rack_of=rack_of,
+        selector=SELECTORS[broker.settings["replica.selector.class"]],
+        throttle=broker.replication.throttle,
+    )
+
+
+def _produce(broker: Broker) -> Produce:
+    runtime, interception = broker.runtime, broker.plugins.interception
+    arguments = (
+        runtime.reactor,
+        broker.partitions,
+        broker.metadata,
+        runtime.wall_clock_ms,
+        broker.coordinators.admission,
+        BatchValidation(
+            runtime.offload, runtime.wall_clock_ms, broker.settings["kreplica.decompressed.batch.max.bytes"]
+        ),
+    )
+    return Produce(*arguments) if interception is None else InterceptedProduce(*arguments, interception)
+
+
+def _fetch(broker: Broker) -> Fetch:
+    gate = broker.plugins.gate
+    return Fetch(
+        broker.runtime.reactor,
+        broker.partitions,
+        broker.metadata,
+        broker.fetch_sessions,
+        broker.settings["fetch.max.bytes"],
+        _reads(broker),
+        gate.may_read if gate is not None else None,
+        FollowerIncarnations(broker.client),
+    )
+
+
+def _metadata(broker: Broker, topics: TopicAdmin, operations: AuthorizedOperations) -> Metadata:
+    settings = broker.settings
+    return Metadata(
+        broker.metadata,
+        topics,
+        operations,
+        auto_create=settings["auto.create.topics.enable"],
+        creations_max=settings["kreplica.auto.create.topics.in.progress.max"],
+    )
+
+
+def _controller_handlers(broker: Broker) -> list[tuple[Api, Handler]]:
+    """What the controller itself is asked."""
+
+    def ask_shutdown(broker_id: int, broker_epoch: int) -> Deferred[Any]:
+        return broker.controller.ask(ShutdownAsked(broker_id, broker_epoch))
+
+    def ask_election(election_type: int, wanted: list[TopicPartition] | None) -> Deferred[Any]:
+        return broker.controller.ask(ElectionAsked(ElectionType(election_type), wanted))
+
+    def ask_reassignment(targets: Mapping[TopicPartition, tuple[int, ...] | None]) -> Deferred[Any]:
+        return broker.controller.ask(ReassignmentAsked(targets))
+
+    def ask_moves(wanted: list[TopicPartition] | None) -> Deferred[Any]:
+        return broker.controller.ask(MovesAsked(wanted))
+
+    return [
+        (messages.CONTROLLED_SHUTDOWN, ControlledShutdown(ask_shutdown)),
+        (messages.ELECT_LEADERS, ElectLeaders(ask_election, broker.metadata)),
+        (messages.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignments(ask_reassignment)),
+        (messages.LIST_PARTITION_REASSIGNMENTS, ListPartitionReassignments(ask_moves)),
+    ]
+
+
+def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
+    """Every API of a broker with its handler."""
+    reactor = broker.runtime.reactor
+    settings = broker.settings
+    coordinators = broker.coordinators
+    internal_topics = coordinators.internal_topics(topics)
+    operations = AuthorizedOperations(broker.plugins.gate)
+    partitions, metadata, dynamic = broker.partitions, broker.metadata, broker.dynamic_settings
+    admission = broker.control_admission
+
+    def is_controller() -> bool:
+        return broker.controller.active
+
+    handlers: list[tuple[Api, Handler]] = [
+        (messages.PRODUCE, _produce(broker)),
+        (messages.FETCH, _fetch(broker)),
+        (messages.LIST_OFFSETS, ListOffsets(partitions)),
+        (
+            messages.METADATA,
+            once_known(metadata, _metadata(broker, topics, operations)),
+        ),
+        (messages.LEADER_AND_ISR, LeaderAndIsr(reactor, admission, broker.fence, partitions, dynamic, metadata)),
+        (messages.STOP_REPLICA, StopReplica(reactor, admission, broker.fence, partitions, metadata)),
+        (messages.UPDATE_METADATA, UpdateMetadata(admission, metadata, dynamic)),
+        (messages.FIND_COORDINATOR, FindCoordinator(coordinators.view, metadata, internal_topics)),
+        (messages.CREATE_TOPICS, CreateTopics(topics, metadata, dynamic, is_controller)),
+        (
+            messages.DELETE_TOPICS,
+            DeleteTopics(topics, metadata, is_controller, enabled=settings["delete.topic.enable"]),
+        ),
+        (messages.DELETE_RECORDS, DeleteRecords(reactor, partitions)),
+        (messages.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpoch(partitions)),
+        (messages.DESCRIBE_CONFIGS, DescribeConfigs(dynamic, metadata)),
+        (messages.ALTER_CONFIGS, AlterConfigs(dynamic)),
+        (messages.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirs(partitions)),
+        (messages.DESCRIBE_LOG_DIRS, DescribeLogDirs(partitions, broker.runtime.disk)),
+        (messages.CREATE_PARTITIONS, CreatePartitions(topics, metadata, is_controller)),
+        (messages.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigs(dynamic)),
+        (messages.UPDATE_FEATURES, UpdateFeatures(is_controller)),
+        (messages.ALLOCATE_PRODUCER_IDS, AllocateProducerIds(broker.client, broker.producer_ids, is_controller)),
+        (messages.DESCRIBE_CLUSTER, once_known(metadata, DescribeCluster(metadata, operations))),
+        *_controller_handlers(broker),
+        *WITHOUT_SECURITY,
+        *group_handlers(broker),
+        *transaction_handlers(broker, internal_topics),
+    ]
+    return {
+        api.key: HandlerEntry(
+            api,
+            LOWEST.get(api.key, api.versions[0]),
+            HIGHEST.get(api.key, api.versions[1]),
+            handle,
+            handle.handle_run if type(handle) is Produce else None,
+        )
+        for api, handle in handlers
+    }

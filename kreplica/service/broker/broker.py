@@ -1,0 +1,400 @@
+"""One broker, built from its parts: the composition root.
+
+Everything that is not deterministic comes from the ``Runtime``: the same code builds the broker of a real process and
+of a simulation.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from kreplica.controller.dependencies import Surroundings
+from kreplica.controller.journal.journaled_controller import journaled
+from kreplica.membership.controlled_shutdown import ControlledShutdown
+from kreplica.membership.dynamic_settings import DynamicSettings
+from kreplica.membership.elected_controller import read_elected_controller
+from kreplica.membership.incarnation import Incarnations
+from kreplica.membership.log_dir_events import LogDirEvents
+from kreplica.membership.previous_session import end_previous_session, forget_session, remember_session
+from kreplica.membership.producer_ids import ProducerIds
+from kreplica.membership.registration import create_persistent_paths, read_or_make_cluster_id
+from kreplica.membership.session import Membership
+from kreplica.membership.starting import StartSteps
+from kreplica.membership.strays import remove_strays, remove_strays_anew
+from kreplica.model import BrokerRegistration, Endpoint
+from kreplica.replication import ControlFence, Wakeups
+from kreplica.replication.partitions import DELETE_WHATEVER_EPOCH
+from kreplica.runtime import Runtime
+from kreplica.runtime.stalls import StallWatch
+from kreplica.server.fetch.sessions import FetchSessions
+from kreplica.server.handlers.topics.topic_admin import TopicAdmin, TopicDefaults
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.server.protocol.control_admission import ControlAdmission
+from kreplica.server.transport.flush_scope import Turn
+from kreplica.server.transport.listeners import Server
+from kreplica.service.broker.api_table import handler_table
+from kreplica.service.broker.coordinators import Coordinators
+from kreplica.service.broker.peers import Neighbours
+from kreplica.service.broker.readiness import not_ready, wait_until_served
+from kreplica.service.broker.replication import Replication
+from kreplica.service.broker.settings_maps import (
+    admin_listener,
+    advertised,
+    bounds,
+    controlled_shutdown_config,
+    controller_config,
+    journal_settings,
+    storage_config,
+)
+from kreplica.service.broker.start_timings import StartTimings
+from kreplica.service.broker.stopping import stop_all
+from kreplica.service.broker.watches import Watches
+from kreplica.service.metrics.broker_metrics import BrokerFigures
+from kreplica.service.plugins import Plugins
+from kreplica.settings.broker_settings import BrokerSettings
+from kreplica.storage.directories.log_directories import LogDirectories
+from kreplica.zookeeper import ZooKeeperClient, ZooKeeperError
+
+if TYPE_CHECKING:
+    from kreplica.admin.http.site import AdminSite
+    from kreplica.admin.resources.standalone import StandaloneBrokers
+
+log = Logger()
+
+
+class Broker:
+    """Started once, stopped once.
+
+    :param settings: Kafka's ``server.properties``, checked.
+    :param failed: told, with one line, when the broker cannot go on; it stops itself where nobody is told.
+    :ivar standalone: the brokers of the same process, where they can be killed alone; set before the start.
+    """
+
+    def __init__(
+        self, runtime: Runtime, settings: BrokerSettings, failed: Callable[[str], None] | None = None
+    ) -> None:
+        self.runtime = runtime
+        self.settings = settings
+        self._failed = failed or self._stop_alone
+        self.broker_id: int = settings["broker.id"]
+        self.plugins = Plugins(self, runtime, settings)
+        self.client = ZooKeeperClient(
+            runtime.reactor,
+            settings["zookeeper.connect"],
+            random=runtime.random,
+            session_timeout_ms=settings["zookeeper.session.timeout.ms"],
+            connection_timeout_ms=self._connection_timeout_ms(),
+        )
+        self.fence = ControlFence()
+        self.control_admission = ControlAdmission(
+            runtime.reactor, self.fence, partial(read_elected_controller, self.client)
+        )
+        self.producer_ids = ProducerIds(self.client, self.broker_id)
+        self.dynamic_settings = DynamicSettings(runtime, self.client, settings, self._topic_settings_changed)
+        self.watches = Watches(runtime.reactor, self.client)
+        self.directories = LogDirectories(runtime, settings.log_dirs, storage_config(settings))
+        self.fetch_sessions = FetchSessions(
+            runtime.random,
+            settings["max.incremental.fetch.session.cache.slots"],
+            settings["kreplica.fetch.session.partitions.max"],
+        )
+        self.incarnations = Incarnations(runtime, self.directories)
+        self.log_dir_events = LogDirEvents(runtime.reactor, self.client, self.broker_id)
+        self.directories.on_offline(lambda _: self.log_dir_events.directory_failed())
+        self.membership = Membership(
+            runtime.reactor,
+            runtime.random,
+            self.client,
+            self._joined,
+            lambda: self.incarnations.intact_since,
+            self._replaced,
+        )
+        config = controller_config(settings, self.dynamic_settings, self.plugins.preference)
+        self.controller, self._close_journal = journaled(
+            Surroundings.real(runtime, self.client, config), journal_settings(settings)
+        )
+        self.turn = Turn(runtime.reactor)
+        self.metadata = MetadataCache(runtime.reactor)
+        self.topic_admin = TopicAdmin(
+            runtime,
+            self.client,
+            self.metadata,
+            self._topic_defaults,
+            self.dynamic_settings.check_topic,
+            self.plugins.place,
+            lambda: self.watches.cordoned.brokers,
+        )
+        self.neighbours = Neighbours(self.broker_id, self.metadata, settings.inter_broker_listener)
+        self.replication = Replication(self, Wakeups(self.turn.at_end))
+        self.partitions = self.replication.partitions
+        self.plugins.roles.observe(self.partitions)
+        self.coordinators = Coordinators(self)
+        self.server: Server | None = None
+        self._ports: dict[str, int] = {}
+        self.admin: AdminSite | None = None
+        self.standalone: StandaloneBrokers | None = None
+        self.stalls = StallWatch(runtime.reactor, settings["kreplica.stall.log.ms"] / 1000)
+        self.turn.slices.on_long = self.stalls.note
+        self._opened = False
+        self.stopping = False
+        self._joined_once = False
+        self._reading_session = 0
+        """The ZooKeeper session that the settings and watches were read with."""
+        self._removing_strays: Deferred[None] = succeed(None)
+
+    def _connection_timeout_ms(self) -> int:
+        chosen: int | None = self.settings["zookeeper.connection.timeout.ms"]
+        return self.settings["zookeeper.session.timeout.ms"] if chosen is None else chosen
+
+    # --- start -------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the logs, listen, register; returns when clients can be served.
+
+        :raise KreplicaError: with what is wrong and what to do: a port or directory in use, another cluster's data,
+            a broker id that is taken, ZooKeeper out of reach.
+        """
+        for warning in self.settings.warnings:
+            log.warn("{warning}", warning=warning)
+        connect = self.settings["zookeeper.connect"]
+        # Whoever holds the directories is this broker: only then may an earlier one's session be closed.
+        self.directories.lock()
+        timings = StartTimings(self.runtime.reactor.seconds)
+        steps = StartSteps(self.runtime, self.client)
+        await steps.connect(connect)
+        timings.done("session")
+        timeout_ms = self._connection_timeout_ms()
+        ended = end_previous_session(self.runtime, self._session_directory, connect, timeout_ms=timeout_ms)
+        await steps.reported("the end of the previous session with ZooKeeper", ended)
+        timings.done("previous session")
+        cluster_id = await self._read_cluster(steps)
+        timings.done("cluster and settings")
+        self.metadata.cluster_id = cluster_id
+        await self.directories.open(
+            cluster_id, self.broker_id, self.dynamic_settings.log_config, self.incarnations.is_intact
+        )
+        self._opened = True
+        timings.done("logs")
+        self.incarnations.begin()
+        await steps.run("the assignment of the logs on disk in ZooKeeper", self._remove_strays_at_start)
+        timings.done("assignment")
+        self.directories.start(self.partitions.high_watermarks)
+        self.server = self._build_server()
+        if not self.runtime.is_simulated:
+            self.stalls.start()
+        self.fence.starts_after(self.client.last_zxid)
+        endpoints = self._listen(self.server)
+        self._start_admin()
+        registration = self._registration(endpoints)
+        timings.done("listeners")
+        await steps.run("the registration in ZooKeeper", lambda: self._register(registration))
+        timings.done("registration")
+        self.controller.start()
+        self.replication.start()
+        self.coordinators.start()
+        await wait_until_served(self, self._connection_timeout_ms() / 1000)
+        timings.done("roles")
+        log.info("started in {seconds:.2f} s: {parts}", seconds=timings.total_s, parts=str(timings))
+        await self._start_plugins()
+
+    async def _read_cluster(self, steps: StartSteps) -> str:
+        """Make what every broker makes, and read what concerns all brokers; return the cluster's id."""
+        client, random = self.client, self.runtime.random
+        await steps.run("the persistent znodes of the cluster", lambda: create_persistent_paths(client))
+        cluster_id = await steps.run("the cluster's id", lambda: read_or_make_cluster_id(client, random))
+        self._reading_session = client.session_id
+        await steps.run("the dynamic settings", self.dynamic_settings.start)
+        self.dynamic_settings.check_protection()
+        await steps.run("the cordoned brokers and plans", self.watches.start)
+        return cluster_id
+
+    async def _remove_strays_at_start(self) -> None:
+        await remove_strays(
+            self.runtime.reactor, self.client, self.directories, self.broker_id, self.incarnations.last_epoch
+        )
+
+    async def _register(self, registration: BrokerRegistration) -> None:
+        self._remember_session()  # first, so that a broker killed right after its registration has left a note
+        await self.membership.join(registration)
+
+    async def _start_plugins(self) -> None:
+        await self.plugins.start(lambda: BrokerFigures(self, self.stalls))
+
+    def _build_server(self) -> Server:
+        table = handler_table(self, self.topic_admin)
+        if self.plugins.gate is not None:
+            from kreplica.server.authorization import guarded
+
+            table = guarded(table, self.plugins.gate, self.metadata)
+        unreadable = self.directories.unreadable
+        return Server(self.runtime, table, bounds(self.settings), turn=self.turn, unreadable=unreadable)
+
+    def _topic_defaults(self) -> TopicDefaults:
+        return TopicDefaults(self.settings["num.partitions"], self.settings["default.replication.factor"])
+
+    def _listen(self, server: Server) -> tuple[Endpoint, ...]:
+        """Bind the listeners, and say what to announce of them."""
+        asked = {endpoint.listener: endpoint for endpoint in self.settings.listeners}
+        for endpoint in asked.values():
+            self._ports[endpoint.listener] = server.listen(endpoint)
+        return tuple(
+            advertised(told, asked[told.listener], self._ports[told.listener], socket.gethostname())
+            for told in self.settings.advertised_listeners
+        )
+
+    def _start_admin(self) -> None:
+        listener = admin_listener(self.settings)
+        if listener is not None:
+            # Its web framework takes a sixth of the time in which a broker starts: not where nobody asks for it.
+            from kreplica.service.admin.admin_site import admin_site
+
+            self.admin = admin_site(self, self.stalls, listener)
+            self.admin.start()
+
+    def _registration(self, endpoints: tuple[Endpoint, ...]) -> BrokerRegistration:
+        return BrokerRegistration(
+            self.broker_id,
+            endpoints,
+            self.settings["broker.rack"],
+            timestamp_ms=self.runtime.wall_clock_ms(),
+            admin_url=self.admin.announced_url(socket.gethostname()) if self.admin is not None else None,
+        )
+
+    @property
+    def port(self) -> int:
+        """The port of the first listener."""
+        return self._ports[self.settings.listeners[0].listener]
+
+    def _remember_session(self) -> None:
+        connect = self.settings["zookeeper.connect"]
+        remember_session(self.runtime.disk, self._session_directory, self.client, connect)
+
+    @property
+    def _session_directory(self) -> str:
+        return self.settings.log_dirs[0]
+
+    # --- what happens ------------------------------------------------------------------------------------------------
+
+    def _joined(self, registration: BrokerRegistration) -> None:
+        """We are registered, for the first time or after the session was lost."""
+        last_epoch = self.fence.broker_epoch
+        self.fence.broker_epoch = registration.epoch
+        self.incarnations.registered(registration)
+        log.info(
+            "broker {broker} has joined with epoch {epoch}, intact since {intact_since}: {endpoints}",
+            broker=self.broker_id,
+            epoch=registration.epoch,
+            intact_since=self.incarnations.intact_since,
+            endpoints=", ".join(map(str, registration.endpoints)),
+        )
+        if self._reading_session != self.client.session_id:
+            self._reading_session = self.client.session_id
+            self.dynamic_settings.session_renewed()
+            self.watches.session_renewed()
+        if self._joined_once:
+            self._remember_session()
+            self.controller.stand_for_election()
+            self._remove_strays(last_epoch)
+        self._joined_once = True
+
+    def _remove_strays(self, last_epoch: int) -> None:
+        """Nobody told this broker of what went while it had no session."""
+        self._removing_strays.cancel()  # of the session before: this one looks at everything
+        self._removing_strays = Deferred.fromCoroutine(
+            remove_strays_anew(
+                self.runtime.reactor,
+                self.client,
+                self.directories,
+                self.broker_id,
+                last_epoch,
+                self.fence.in_order,
+                lambda key: self.partitions.stop_replica(key, leader_epoch=DELETE_WHATEVER_EPOCH, delete=True),
+            )
+        )
+        self._removing_strays.addErrback(_strays_stay)
+
+    def _topic_settings_changed(self, topic: str) -> None:
+        self.partitions.settings_changed(topic)
+        self.controller.topic_settings_changed()
+
+    def not_ready(self) -> list[str]:
+        """Why clients cannot be served just now, as sentences; none where they can."""
+        return not_ready(self)
+
+    def _replaced(self, message: str) -> None:
+        """Another broker took our id while we had no session: one of the two has to go, and that one is registered."""
+        log.critical("stopping: {message}", message=message)
+        self._failed(message)
+
+    def _stop_alone(self, _: str) -> None:
+        stopped = Deferred.fromCoroutine(self.stop())
+        stopped.addErrback(lambda failure: log.failure("stopping failed", failure))
+
+    # --- stop --------------------------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Stop in order: no new requests, what is in flight is answered, everything is flushed and marked as clean."""
+        if self.stopping:
+            return
+        self.stopping = True
+        await stop_all(
+            self.plugins.stop,
+            self._hand_over,
+            self.controller.stop,
+            self._close_journal,
+            self.membership.leave,
+            self.dynamic_settings.stop,
+            self.watches.stop,
+            self._stop_serving,
+            self._close_directories,
+            self._close_session,
+        )
+
+    async def _hand_over(self) -> None:
+        """Have others lead what this broker leads, while everything here still works."""
+        config = controlled_shutdown_config(self.settings)
+        if config is not None and self.membership.registered:
+            epoch = self.fence.broker_epoch
+            reactor = self.runtime.reactor
+            await ControlledShutdown(reactor, self.broker_id, epoch, self.neighbours, config).hand_over()
+
+    async def _stop_serving(self) -> None:
+        if self.server is not None:
+            self.metadata.stop()
+            self._removing_strays.cancel()
+            self.coordinators.stop()
+            self.control_admission.stop()
+            await self.replication.stop()
+            await self.server.stop()
+        self.stalls.stop()
+        if self.admin is not None:
+            await self.admin.stop()
+
+    async def _close_directories(self) -> None:
+        if self._opened:
+            await self.directories.close(self.fence.broker_epoch)
+        else:
+            self.directories.abandon()
+
+    async def _close_session(self) -> None:
+        self.log_dir_events.stop()
+        await self.client.close()
+        if self._opened:
+            forget_session(self.runtime.disk, self._session_directory)
+
+
+def _strays_stay(failure: Failure) -> None:
+    """They are looked for again at the next registration, and at the next start."""
+    if failure.check(CancelledError) is not None:
+        return
+    if failure.check(ZooKeeperError) is not None:
+        log.info("logs that are no replicas any more are looked for later: {error}", error=failure.getErrorMessage())
+    else:
+        log.failure("looking for logs that are no replicas any more", failure)

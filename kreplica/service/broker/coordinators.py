@@ -1,0 +1,181 @@
+"""A broker's coordinators, put together: what they see, whom they ask, and where their state is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from kreplica.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from kreplica.coordination import BrokerConnections, LogEnds, Shards, StateLog, StateLogConfig
+from kreplica.groups.consumer.coordinator import ConsumerCoordinator
+from kreplica.groups.coordinator import GroupCoordinator
+from kreplica.groups.lag_tracking import LagConfig, LagTracker
+from kreplica.groups.memory import GroupMemory
+from kreplica.groups.offsets import Offsets
+from kreplica.groups.shard import GroupShard
+from kreplica.model import TopicPartition
+from kreplica.server.metadata.internal_topics import InternalTopic, InternalTopics
+from kreplica.service.broker.cluster_view import PublishedCluster
+from kreplica.service.broker.settings_maps import admin_listener, groups_config, transactions_config
+from kreplica.settings.broker_settings import BrokerSettings
+from kreplica.transactions import Markers, TransactionCoordinator
+from kreplica.transactions.admission import Admission
+from kreplica.transactions.shard import TransactionShard
+from kreplica.transactions.verification import Verifier
+
+if TYPE_CHECKING:
+    from kreplica.server.handlers.topics.topic_admin import TopicAdmin
+    from kreplica.service.broker.broker import Broker
+
+
+class Coordinators:
+    """Owned by the broker, of whose other parts it is made; closed when that serves no more.
+
+    :ivar view: what coordinators see of the cluster.
+    :ivar connections: to the other brokers, and to this one.
+    :ivar data_connections: the same for what may take long: records that people look at.
+    :ivar admission: where those wait who write in transactions.
+    :ivar groups: the coordinator of groups; ``consumer_groups`` is that of those of KIP-848.
+    :ivar group_memory: what all groups hold.
+    :ivar lag: how far groups are behind.
+    :ivar transactions: the coordinator of transactions.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.view = PublishedCluster(broker.metadata)
+        runtime, endpoint_of = broker.runtime, broker.neighbours.endpoint_of
+        self.connections = BrokerConnections(runtime, endpoint_of, f"broker-{broker.broker_id}-coordinator")
+        self.data_connections = BrokerConnections(runtime, endpoint_of, f"broker-{broker.broker_id}-admin")
+        self._internal_topics: InternalTopics | None = None
+        self.verifier = Verifier(broker.runtime.reactor, self.view, self.connections, broker.turn.at_end)
+        self.admission = Admission(self.verifier, lambda: broker.dynamic_settings.verifies_transactions)
+        self.groups = self._make_groups()
+        self.lag = self._make_lag()
+        self.consumer_groups = ConsumerCoordinator(
+            broker.runtime, self.groups.shards, self.view, groups_config(broker.settings).consumer
+        )
+        self.transactions = self._make_transactions()
+
+    def _make_groups(self) -> GroupCoordinator:
+        broker = self._broker
+        settings = broker.settings
+        config = groups_config(settings)
+        self.group_memory = GroupMemory(config.memory)
+        shards = Shards(
+            broker.runtime,
+            broker.partitions,
+            CONSUMER_OFFSETS,
+            lambda log: GroupShard(broker.runtime, log, self.view, config, Offsets(log), self.group_memory),
+            lambda: self.view.partition_count(CONSUMER_OFFSETS),
+            broker.turn.at_end,
+            StateLogConfig(
+                timeout_s=settings["offsets.commit.timeout.ms"] / 1000,
+                codec=settings["offsets.topic.compression.codec"],
+            ),
+        )
+        groups = GroupCoordinator(broker.runtime, shards, config.classic)
+        self.view.on_topics_removed(groups.topics_removed)
+        return groups
+
+    def _make_lag(self) -> LagTracker:
+        broker = self._broker
+        interval_s = broker.settings["kreplica.groups.lag.interval.ms"] / 1000
+
+        def led_end(key: TopicPartition) -> int | None:
+            partition = broker.partitions.get(key)
+            return partition.high_watermark if partition is not None and partition.is_leader else None
+
+        log_ends = LogEnds(self.view, self.connections, led_end)
+        return LagTracker(broker.runtime, self.groups.shards, log_ends, LagConfig(interval_s))
+
+    def _make_transactions(self) -> TransactionCoordinator:
+        broker = self._broker
+
+        def make_shards(make: Callable[[StateLog], TransactionShard]) -> Shards[TransactionShard]:
+            return Shards(
+                broker.runtime,
+                broker.partitions,
+                TRANSACTION_STATE,
+                make,
+                lambda: self.view.partition_count(TRANSACTION_STATE),
+                broker.turn.at_end,
+                StateLogConfig(),
+            )
+
+        return TransactionCoordinator(
+            broker.runtime,
+            make_shards,
+            Markers(broker.runtime.reactor, self.view, self.connections),
+            broker.producer_ids.next,
+            transactions_config(broker.settings),
+        )
+
+    def internal_topics(self, topics: TopicAdmin) -> InternalTopics:
+        """What makes the coordinators' topics when they are first asked for."""
+        made = InternalTopics(topics, self._broker.metadata, internal_topic_shapes(self._broker.settings))
+        self._internal_topics = made
+        return made
+
+    def make_topics(self) -> None:
+        """Begin to make the coordinators' topics now, rather than when they are first asked for."""
+        if self._internal_topics is not None:
+            for topic in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+                self._internal_topics.ensure(topic)
+
+    def start(self) -> None:
+        """What coordinators do by themselves begins."""
+        if admin_listener(self._broker.settings) is not None or self._broker.plugins.has_reporters:  # who else asks?
+            self.lag.start()
+        self.transactions.start()
+
+    def stop(self) -> None:
+        """Ask nobody anything any more; what is under way fails."""
+        if self._internal_topics is not None:
+            self._internal_topics.stop()
+        self.lag.stop()
+        self.transactions.stop()
+        self.verifier.stop()
+        self.connections.stop()
+        self.data_connections.stop()
+
+
+def coordinator_settings(brokers: int) -> dict[str, str]:
+    """Settings of a cluster for trying out and for tests, where Kafka's defaults do not fit.
+
+    As many replicas as there are brokers for; and nobody waits for other members of a group.
+    """
+    return {
+        "offsets.topic.replication.factor": str(min(3, brokers)),
+        "transaction.state.log.replication.factor": str(min(3, brokers)),
+        "transaction.state.log.min.isr": str(min(2, brokers)),
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+def internal_topic_shapes(settings: BrokerSettings) -> Mapping[str, InternalTopic]:
+    """What the coordinators' topics are made with, by name."""
+    return {
+        CONSUMER_OFFSETS: InternalTopic(
+            CONSUMER_OFFSETS,
+            settings["offsets.topic.num.partitions"],
+            settings["offsets.topic.replication.factor"],
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(settings["offsets.topic.segment.bytes"]),
+            },
+        ),
+        TRANSACTION_STATE: InternalTopic(
+            TRANSACTION_STATE,
+            settings["transaction.state.log.num.partitions"],
+            settings["transaction.state.log.replication.factor"],
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(settings["transaction.state.log.min.isr"]),
+                "segment.bytes": str(settings["transaction.state.log.segment.bytes"]),
+                "unclean.leader.election.enable": "false",
+            },
+        ),
+    }

@@ -1,0 +1,91 @@
+"""What a broker replicates with, put together: its partitions, whom it follows, and who is in sync with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kreplica.model import TopicPartition
+from kreplica.replication import Partitions, Wakeups
+from kreplica.replication.follower.fetchers import Fetchers
+from kreplica.replication.leader.isr_notifications import IsrNotifications
+from kreplica.replication.leader.isr_writes import IsrWrites
+from kreplica.replication.leader.lag_watch import LagWatch
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.service.broker.settings_maps import fetcher_config, replication_throttle
+from kreplica.zookeeper import SessionState
+
+if TYPE_CHECKING:
+    from kreplica.service.broker.broker import Broker
+
+
+class Replication:
+    """Owned by the broker, of whose other parts it is made; started when that has registered, stopped before it closes.
+
+    :param wakeups: of those who wait for records or acknowledgements.
+    """
+
+    def __init__(self, broker: Broker, wakeups: Wakeups) -> None:
+        reactor, client, settings = broker.runtime.reactor, broker.client, broker.settings
+        lag_s_max = settings["replica.lag.time.max.ms"] / 1000
+        plans = broker.watches.plan_throttle
+        self.throttle = replication_throttle(reactor, broker.broker_id, broker.dynamic_settings, plans)
+        self.fetchers = Fetchers(
+            broker.runtime,
+            broker.broker_id,
+            lambda: broker.fence.broker_epoch,
+            broker.neighbours.endpoint_of,
+            fetcher_config(settings),
+            self.throttle,
+        )
+        self.isr_notifications = IsrNotifications(reactor, client)
+        self.isr_writes = IsrWrites(reactor, client, self.isr_notifications)
+
+        self.partitions = Partitions(
+            reactor,
+            broker.broker_id,
+            broker.directories,
+            broker.dynamic_settings.partition_settings,
+            partial(may_exist, broker.metadata),
+            wakeups,
+            fetching=self.fetchers,
+            propose=self.isr_writes.propose,
+            may_acknowledge=lambda: not client.session_may_have_expired,
+            lag_s_max=lag_s_max,
+        )
+        self._client = client
+        self._fence = broker.fence
+        self._forget_session: Callable[[], None] = lambda: None
+        self.lag_watch = LagWatch(reactor, self.partitions, lag_s_max / 2)
+
+    def start(self) -> None:
+        """Begin to look after followers, and after the session by which this broker leads."""
+        self.lag_watch.start()
+        self._forget_session = self._client.on_session_event(self._session_changed)
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED:
+            self._fence.session_ended()
+            self.partitions.session_lost()
+
+    async def stop(self) -> None:
+        """Lead and follow no more; whoever waits is told."""
+        self._forget_session()
+        self.lag_watch.stop()
+        self.partitions.stop()
+        await self.fetchers.close()
+        self.isr_writes.stop()
+        self.isr_notifications.stop()
+
+
+def may_exist(metadata: MetadataCache, key: TopicPartition) -> bool:
+    """Whether the cluster may have a partition, as far as this broker has been told.
+
+    Before a controller has spoken, it may have any: a client that is told otherwise by a broker that has just started
+    takes its topic for deleted, and gives up.
+    """
+    if not metadata.brokers:
+        return True
+    topic = metadata.topic(key.topic)
+    return topic is not None and key.partition in topic.partitions

@@ -1,0 +1,214 @@
+"""From settings by Kafka's names to what each room is told: the one place that knows both."""
+
+from __future__ import annotations
+
+from kreplica.controller.dependencies import ControllerConfig
+from kreplica.controller.journal.files import JournalSettings
+from kreplica.controller.state.context import Preference
+from kreplica.errors import SettingsError
+from kreplica.groups.classic.config import ClassicConfig
+from kreplica.groups.config import GroupsConfig
+from kreplica.groups.consumer.assignors import ASSIGNORS, Assignor
+from kreplica.groups.consumer.config import ConsumerConfig
+from kreplica.groups.expiry import ExpiryConfig
+from kreplica.groups.memory import GroupBounds
+from kreplica.membership import DynamicSettings
+from kreplica.membership.controlled_shutdown import ControlledShutdownConfig
+from kreplica.membership.plan_throttle import PlanThrottle
+from kreplica.model import Endpoint
+from kreplica.replication.follower.fetcher_config import FetcherConfig
+from kreplica.replication.throttle import UNLIMITED as UNTHROTTLED
+from kreplica.replication.throttle import ReplicationThrottle
+from kreplica.runtime import Reactor
+from kreplica.server.protocol.limits import UNLIMITED, Bounds
+from kreplica.settings.broker_settings import BrokerSettings
+from kreplica.storage.log.log_config import StorageConfig
+from kreplica.transactions import TransactionsConfig
+
+
+def bounds(settings: BrokerSettings) -> Bounds:
+    """What connections may use."""
+    default = Bounds()
+    given = settings.given
+    idle_ms = settings["connections.max.idle.ms"]
+    queued = settings["queued.max.request.bytes"]
+    return Bounds(
+        request_bytes_max=settings["socket.request.max.bytes"],
+        request_bytes_max_without_records=settings["kreplica.request.without.records.max.bytes"],
+        parsed_bytes_max=settings["kreplica.request.parsed.max.bytes"],
+        requests_outstanding_max=settings["kreplica.connection.outstanding.requests.max"],
+        request_bytes_outstanding_max=settings["kreplica.connection.outstanding.request.bytes"],
+        answer_bytes_outstanding_max=settings["kreplica.connection.outstanding.answer.bytes"],
+        partial_bytes_max=queued if queued > 0 else default.partial_bytes_max,
+        partial_stall_s=settings["kreplica.partial.request.stall.ms"] / 1000,
+        partial_rate_min=settings["kreplica.partial.request.rate.min"],
+        connections_max=settings["max.connections"],
+        connections_per_host_max=settings["max.connections.per.ip"],
+        idle_s=idle_ms / 1000 if idle_ms > 0 else float(UNLIMITED),
+        # Kafka's defaults of these three are from slower days: they count where somebody chose them.
+        accept_backlog=settings["socket.listen.backlog.size"] if "socket.listen.backlog.size" in given else 1024,
+        send_buffer_bytes=settings["socket.send.buffer.bytes"] if "socket.send.buffer.bytes" in given else -1,
+        receive_buffer_bytes=settings["socket.receive.buffer.bytes"] if "socket.receive.buffer.bytes" in given else -1,
+    )
+
+
+def storage_config(settings: BrokerSettings) -> StorageConfig:
+    """What all log directories obey."""
+    return StorageConfig(
+        log_flush_offset_checkpoint_interval_ms=settings["log.flush.offset.checkpoint.interval.ms"],
+        log_flush_scheduler_interval_ms=settings["log.flush.scheduler.interval.ms"],
+        log_retention_check_interval_ms=settings["log.retention.check.interval.ms"],
+        replica_high_watermark_checkpoint_interval_ms=settings["replica.high.watermark.checkpoint.interval.ms"],
+        producer_id_expiration_ms=settings["producer.id.expiration.ms"],
+        log_cleaner_enable=settings["log.cleaner.enable"],
+        log_cleaner_backoff_ms=settings["log.cleaner.backoff.ms"],
+        log_cleaner_dedupe_buffer_size=settings["log.cleaner.dedupe.buffer.size"],
+        log_cleaner_io_max_bytes_per_second=settings["log.cleaner.io.max.bytes.per.second"],
+        scrub_bytes_per_second=settings["kreplica.scrub.bytes.per.second"],
+    )
+
+
+def controller_config(
+    settings: BrokerSettings, dynamic: DynamicSettings, preference: Preference | None = None
+) -> ControllerConfig:
+    """What this broker does as the controller."""
+    return ControllerConfig(
+        settings["broker.id"],
+        settings.inter_broker_listener,
+        dynamic.unclean_election_allowed,
+        request_timeout_s=settings["controller.socket.timeout.ms"] / 1000,
+        min_insync_replicas=dynamic.min_insync_replicas,
+        learn=dynamic.learn,
+        rebalance=settings["auto.leader.rebalance.enable"],
+        rebalance_interval_s=float(settings["leader.imbalance.check.interval.seconds"]),
+        imbalance_percentage=settings["leader.imbalance.per.broker.percentage"],
+        removal_wait_s=settings["kreplica.partition.removal.wait.ms"] / 1000,
+        preference=preference,
+    )
+
+
+def journal_settings(settings: BrokerSettings) -> JournalSettings | None:
+    """Where this broker notes its run as the controller; None where it does not."""
+    bytes_max = settings["kreplica.controller.journal.max.bytes"]
+    if not bytes_max:
+        return None
+    directory = settings["kreplica.controller.journal.directory"] or settings.log_dirs[0]
+    return JournalSettings(directory, settings["broker.id"], bytes_max)
+
+
+def fetcher_config(settings: BrokerSettings) -> FetcherConfig:
+    """How this broker fetches from the leaders that it follows."""
+    default = FetcherConfig()
+    buffer_bytes = "replica.socket.receive.buffer.bytes"
+    return FetcherConfig(
+        wait_ms_max=settings["replica.fetch.wait.max.ms"],
+        bytes_min=settings["replica.fetch.min.bytes"],
+        partition_bytes_max=settings["replica.fetch.max.bytes"],
+        answer_bytes_max=settings["replica.fetch.response.max.bytes"],
+        # A batch may be as long as the request that brought it, however little is asked for at a time.
+        frame_bytes_max=settings["socket.request.max.bytes"] + settings["replica.fetch.response.max.bytes"],
+        backoff_s_max=settings["replica.fetch.backoff.ms"] / 1000,
+        timeout_s=settings["replica.socket.timeout.ms"] / 1000,
+        # As with those of the listeners, Kafka's default is from slower days.
+        receive_buffer_bytes=settings[buffer_bytes] if buffer_bytes in settings.given else default.receive_buffer_bytes,
+    )
+
+
+def replication_throttle(
+    reactor: Reactor, broker_id: int, dynamic: DynamicSettings, plans: PlanThrottle
+) -> ReplicationThrottle:
+    """How fast replicas that move are copied, as the settings and plans have it at the time."""
+
+    def plan_rate() -> int:
+        return UNTHROTTLED if plans.bytes_per_second is None else plans.bytes_per_second
+
+    return ReplicationThrottle(
+        reactor.seconds,
+        broker_id,
+        lambda: dynamic.replication_rate("leader"),
+        lambda: dynamic.replication_rate("follower"),
+        dynamic.partition_settings,
+        plan_rate,
+    )
+
+
+def controlled_shutdown_config(settings: BrokerSettings) -> ControlledShutdownConfig | None:
+    """How this broker hands over what it leads before it stops; None where it does not."""
+    if not settings["controlled.shutdown.enable"]:
+        return None
+    return ControlledShutdownConfig(
+        retries_max=settings["controlled.shutdown.max.retries"],
+        backoff_s=settings["controlled.shutdown.retry.backoff.ms"] / 1000,
+        timeout_s=settings["controller.socket.timeout.ms"] / 1000,
+    )
+
+
+def groups_config(settings: BrokerSettings) -> GroupsConfig:
+    """What this broker does as a coordinator of groups."""
+    return GroupsConfig(
+        ClassicConfig(
+            initial_rebalance_delay_ms=settings["group.initial.rebalance.delay.ms"],
+            session_timeout_ms_min=settings["group.min.session.timeout.ms"],
+            session_timeout_ms_max=settings["group.max.session.timeout.ms"],
+            size_max=settings["group.max.size"],
+        ),
+        ExpiryConfig(
+            retention_ms=settings["offsets.retention.minutes"] * 60_000,
+            check_interval_ms=settings["offsets.retention.check.interval.ms"],
+        ),
+        ConsumerConfig(
+            enabled="consumer" in settings["group.coordinator.rebalance.protocols"],
+            session_timeout_ms=settings["group.consumer.session.timeout.ms"],
+            heartbeat_interval_ms=settings["group.consumer.heartbeat.interval.ms"],
+            size_max=settings["group.consumer.max.size"],
+            assignors=tuple(map(_assignor, settings["group.consumer.assignors"])),
+        ),
+        GroupBounds(
+            member_bytes_max=settings["kreplica.group.member.bytes.max"],
+            group_bytes_max=settings["kreplica.group.bytes.max"],
+            address_bytes_max=settings["kreplica.group.address.bytes.max"],
+            bytes_max=settings["kreplica.group.broker.bytes.max"],
+        ),
+    )
+
+
+def _assignor(name: str) -> Assignor:
+    for assignor in ASSIGNORS:
+        if name in (assignor.name, assignor.class_name):
+            return assignor
+    known = ", ".join(assignor.name for assignor in ASSIGNORS)
+    raise SettingsError(f"group.consumer.assignors: there is no assignor {name!r}, but {known}")
+
+
+def transactions_config(settings: BrokerSettings) -> TransactionsConfig:
+    """What this broker does as a coordinator of transactions."""
+    return TransactionsConfig(
+        timeout_ms_max=settings["transaction.max.timeout.ms"],
+        abort_interval_ms=settings["transaction.abort.timed.out.transaction.cleanup.interval.ms"],
+        expiration_ms=settings["transactional.id.expiration.ms"],
+        expiration_interval_ms=settings["transaction.remove.expired.transaction.cleanup.interval.ms"],
+        is_two_phase_enabled=settings["transaction.two.phase.commit.enable"],
+    )
+
+
+def admin_listener(settings: BrokerSettings) -> tuple[str, int] | None:
+    """Where the admin API listens; None where it is off.
+
+    :raise SettingsError: where the setting is not HOST:PORT.
+    """
+    text: str = settings["kreplica.admin.listener"]
+    if not text:
+        return None
+    host, colon, port = text.removeprefix("http://").rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise SettingsError(f"kreplica.admin.listener: {text!r} is not HOST:PORT, such as 127.0.0.1:8080")
+    return host.strip("[]"), int(port)
+
+
+def advertised(told: Endpoint, listening: Endpoint, bound_port: int, host_name: str) -> Endpoint:
+    """What to announce: the advertised listener, with what was left open filled in.
+
+    :param listening: the listener of that name, as it was asked for.
+    :param host_name: this machine's name, for a listener on all interfaces.
+    """
+    return told._replace(host=told.host or listening.host or host_name, port=told.port or bound_port)

@@ -1,0 +1,183 @@
+"""What a broker tells Prometheus: from counters and states all over the house to names that dashboards know.
+
+Names are those of Kafka's JMX exporter and of kafka_exporter where these have one; ours start with ``kreplica_``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kreplica.interfaces import Family, Histogram, Sample
+from kreplica.interfaces import MetricKind as Kind
+from kreplica.replication import Partition, Role
+from kreplica.runtime.stalls import BOUNDS_S, StallWatch
+from kreplica.runtime.turns import Turns
+from kreplica.server.protocol.metrics import ApiMetrics
+from kreplica.service.metrics.controller_metrics import controller_families
+from kreplica.service.metrics.families import by_api, counter, gauge, histogram
+from kreplica.service.metrics.group_metrics import group_families
+from kreplica.service.metrics.machine_metrics import directory_families, process_families
+from kreplica.service.metrics.memory_metrics import memory_families
+from kreplica.wire.messages import APIS, FETCH, PRODUCE
+
+if TYPE_CHECKING:
+    from kreplica.service.broker.broker import Broker
+
+PARTITION_LABELS = ("topic", "partition")
+
+PartitionFigure = Callable[[Partition], float]
+Row = tuple[str, str, PartitionFigure]
+
+REPLICAS: Sequence[Row] = (
+    ("kafka_log_log_size", "Bytes of a replica's log here.", lambda p: p.log.size_bytes),
+    ("kafka_log_log_logstartoffset", "First offset of a replica's log here.", lambda p: p.log.log_start_offset),
+    ("kafka_log_log_logendoffset", "Next offset of a replica's log here.", lambda p: p.log.log_end_offset),
+)
+"""Of every partition that is held here."""
+
+LED: Sequence[Row] = (
+    ("kafka_topic_partition_current_offset", "High watermark of a partition led here.", lambda p: p.high_watermark),
+    ("kafka_topic_partition_oldest_offset", "First offset of a partition led here.", lambda p: p.log.log_start_offset),
+    ("kafka_topic_partition_leader", "Broker that leads a partition led here.", lambda p: p.leadership.leader),
+    ("kafka_topic_partition_replicas", "Replicas of a partition led here.", lambda p: len(p.leadership.replicas)),
+    (
+        "kafka_topic_partition_in_sync_replica",
+        "Replicas in sync of a partition led here.",
+        lambda p: len(p.leadership.isr),
+    ),
+    (
+        "kafka_topic_partition_under_replicated_partition",
+        "1 where replicas of a partition led here are not in sync.",
+        lambda p: float(_is_under_replicated(p)),
+    ),
+    (
+        "kreplica_partition_open_transactions",
+        "Transactions that are open in a partition led here.",
+        lambda p: len(p.log.producers.ongoing_transactions),
+    ),
+)
+"""Of every partition that is led here: asked of all brokers, each partition comes once."""
+
+
+_NEVER_ASKED = ApiMetrics()
+
+
+class BrokerFigures:
+    """Reads what there is; counts nothing itself."""
+
+    def __init__(self, broker: Broker, stalls: StallWatch) -> None:
+        self._broker = broker
+        self._stalls = stalls
+
+    async def families(self) -> AsyncIterator[Family | Histogram]:
+        """See ``admin.metrics.Figures``."""
+        for family in (*self._cluster(), *self._server(), *self._replication()):
+            yield family
+        for each in (*memory_families(self._broker), *controller_families(self._broker)):
+            yield each
+        for each in (*process_families(), *self._plugins()):
+            yield each
+        for family in await directory_families(self._broker):
+            yield family
+        partitions = list(self._broker.partitions)
+        led = [partition for partition in partitions if partition.is_leader]
+        turns = Turns(self._broker.runtime.reactor)
+        for rows, held in ((REPLICAS, partitions), (LED, led)):
+            for name, text, figure in rows:
+                samples = []
+                for partition in held:
+                    key = partition.topic_partition
+                    samples.append(Sample((key.topic, str(key.partition)), figure(partition)))
+                    if turns.is_over:
+                        await turns.next()
+                yield Family(name, Kind.GAUGE, text, PARTITION_LABELS, samples)
+        async for family in group_families(self._broker):
+            yield family
+        yield histogram(
+            "kreplica_reactor_delay_seconds",
+            "How late timers of the reactor were.",
+            [((), BOUNDS_S, self._stalls.counts, self._stalls.sum_s)],
+        )
+        for each in self._stall_families():
+            yield each
+
+    def _stall_families(self) -> Iterator[Family]:
+        stalls = self._stalls
+        name = "kreplica_reactor_stall"
+        yield counter(f"{name}s", "Stalls of the event loop of at least kreplica.stall.log.ms.", stalls.stalls)
+        yield counter(f"{name}_seconds", "Duration of these stalls, all together.", stalls.stalled_s)
+        yield gauge(f"{name}_longest_seconds", "Longest stall since the start.", stalls.longest_s)
+
+    def _cluster(self) -> Iterator[Family]:
+        metadata = self._broker.metadata
+        yield gauge("kafka_brokers", "Brokers that live, as far as this one was told.", len(metadata.brokers))
+        topics = [Sample((name,), len(topic.partitions)) for name, topic in sorted(metadata.topics.items())]
+        yield Family("kafka_topic_partitions", Kind.GAUGE, "Partitions of a topic.", ("topic",), topics)
+
+    def _server(self) -> Iterator[Family | Histogram]:
+        if self._broker.server is None:
+            return
+        metrics = self._broker.server.metrics
+        apis = [(APIS[key].name, counters) for key, counters in sorted(metrics.apis.items())]
+        yield by_api("requests", "Requests of clients and brokers.", ((n, c.requests) for n, c in apis))
+        yield by_api("errors", "Requests that closed their connection.", ((n, c.errors) for n, c in apis))
+        yield by_api("requestbytes", "Bytes of requests.", ((n, c.bytes_in) for n, c in apis))
+        yield by_api("responsebytes", "Bytes of answers.", ((n, c.bytes_out) for n, c in apis))
+        times = ((name, counters.answered_time_s * 1e3) for name, counters in apis)
+        yield by_api("totaltimems", "Milliseconds from request to answer, all together.", times)
+        yield histogram(
+            "kreplica_request_seconds",
+            "From request to answer, waiting included, of requests that carry records.",
+            [
+                ((name,), counters.times.bounds, counters.times.counts, counters.times.sum)
+                for name, counters in apis
+                if counters.times is not None
+            ],
+            ("request",),
+        )
+        produce, fetch = (metrics.apis.get(api.key, _NEVER_ASKED) for api in (PRODUCE, FETCH))
+        topics = "kafka_server_brokertopicmetrics"
+        yield counter(f"{topics}_bytesin", "Bytes of produce requests.", produce.bytes_in)
+        yield counter(f"{topics}_bytesout", "Bytes of fetch answers, to consumers and followers.", fetch.bytes_out)
+        yield counter(f"{topics}_totalproducerequests", "Produce requests.", produce.requests)
+        yield counter(f"{topics}_totalfetchrequests", "Fetch requests.", fetch.requests)
+        sockets = "kafka_server_socketservermetrics"
+        yield gauge(f"{sockets}_connection_count", "Connections that are open.", metrics.connections)
+        yield counter("kreplica_connections_accepted", "Connections that were accepted.", metrics.connections_accepted)
+        yield counter("kreplica_connections_refused", "Closed at once, for a bound.", metrics.connections_refused)
+        yield counter("kreplica_connections_idle_closed", "Closed for being idle.", metrics.connections_idle_closed)
+        yield counter("kreplica_connection_pauses", "Times a connection was not read for a bound.", metrics.pauses)
+        yield counter("kreplica_cold_reads", "Answers that waited for the disk.", metrics.cold_reads)
+
+    def _replication(self) -> Iterator[Family]:
+        partitions = list(self._broker.partitions)
+        led = [partition for partition in partitions if partition.is_leader]
+        name = "kafka_server_replicamanager"
+        yield gauge(f"{name}_partitioncount", "Partitions held here.", len(partitions))
+        yield gauge(f"{name}_leadercount", "Partitions led here.", len(led))
+        yield gauge(
+            f"{name}_underreplicatedpartitions", "Led here, not all in sync.", sum(map(_is_under_replicated, led))
+        )
+        yield gauge(
+            f"{name}_underminisrpartitioncount",
+            "Led here, with fewer in sync than acks=all needs.",
+            sum(len(p.leadership.isr) < p.in_sync_required for p in led),
+        )
+        offline = sum(partition.role is Role.OFFLINE for partition in partitions)
+        yield gauge(f"{name}_offlinereplicacount", "Held in a directory that failed.", offline)
+        writes = self._broker.replication.isr_writes
+        yield counter(f"{name}_isrexpands", "Replicas that came into sync.", writes.expands)
+        yield counter(f"{name}_isrshrinks", "Replicas that fell out of sync.", writes.shrinks)
+        yield counter("kreplica_isr_write_conflicts", "Writes of a state that was newer.", writes.conflicts)
+
+    def _plugins(self) -> Iterator[Family]:
+        plugins = self._broker.plugins
+        errors = [Sample((name,), float(count)) for name, count in plugins.errors().items()]
+        yield Family("kreplica_plugin_errors", Kind.COUNTER, "Times that a plugin failed.", ("plugin",), errors)
+        refusals = plugins.gate.refusals if plugins.gate is not None else 0
+        yield counter("kreplica_authorization_refusals", "Things that somebody might not do.", refusals)
+
+
+def _is_under_replicated(partition: Partition) -> bool:
+    return len(partition.leadership.isr) < len(partition.leadership.replicas)

@@ -1,0 +1,80 @@
+"""What a broker tells of its controller, and of the plans that this carries out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kreplica.controller.state.context import ControllerContext
+from kreplica.interfaces import Family, Histogram, Sample
+from kreplica.interfaces import MetricKind as Kind
+from kreplica.server.metadata.metadata_cache import PartitionMetadata
+from kreplica.service.metrics.families import counter, gauge, histogram
+
+if TYPE_CHECKING:
+    from kreplica.service.broker.broker import Broker
+
+
+def controller_families(broker: Broker) -> Iterator[Family | Histogram]:
+    """Of the controller; most of them only where it is in office."""
+    controller = broker.controller
+    name = "kafka_controller_kafkacontroller"
+    context = controller.context if controller.active else None
+    yield gauge(f"{name}_activecontrollercount", "1 on the broker that is the controller.", controller.active)
+    counters = controller.counters
+    yield counter("kreplica_controller_events", "Events that were handled.", controller.queue.events_handled)
+    yield gauge("kreplica_controller_event_queue_size", "Events that wait.", len(controller.queue))
+    yield counter("kreplica_controller_commands", "Commands sent to brokers.", counters.commands)
+    yield counter("kreplica_controller_commands_unanswered", "Commands not answered in time.", counters.unanswered)
+    round_trips = counters.cost.zookeeper_round_trips
+    yield counter("kreplica_controller_zookeeper_round_trips", "Times ZooKeeper was waited for.", round_trips)
+    last = controller.queue.last_event
+    if last is not None:
+        yield gauge("kreplica_controller_last_event_wait_seconds", "Last event, queued.", last.waited_s)
+        yield gauge("kreplica_controller_last_event_seconds", "Handling the last event.", last.handled_s)
+    totals = controller.queue.totals
+    for title, help_, spread in (
+        ("event_wait_seconds", "How long events waited for their turn.", totals.waited),
+        ("event_seconds", "How long events were handled.", totals.handled),
+        ("event_zookeeper_round_trips", "How often ZooKeeper was waited for, by event.", totals.round_trips),
+    ):
+        yield histogram(f"kreplica_controller_{title}", help_, [((), spread.bounds, spread.counts, spread.sum)])
+    if context is None:
+        return
+    yield from _plans(context)
+    published = [p for topic in broker.metadata.topics.values() for p in topic.partitions.values()]
+    yield gauge(f"{name}_activebrokercount", "Brokers that live.", len(context.brokers))
+    yield gauge(f"{name}_globaltopiccount", "Topics.", len(context.topics))
+    yield gauge(f"{name}_globalpartitioncount", "Partitions.", len(published))
+    yield gauge(f"{name}_offlinepartitionscount", "Led by nobody.", sum(map(_is_offline, published)))
+    yield gauge(
+        f"{name}_preferredreplicaimbalancecount",
+        "Partitions that another than their first replica leads.",
+        sum(map(_is_led_by_another, published)),
+    )
+
+
+def _plans(context: ControllerContext) -> Iterator[Family]:
+    plans = [(plan_id, run.progress) for plan_id, run in sorted(context.plans.items())]
+    moves = [
+        Sample((plan_id, state), float(getattr(progress, state)))
+        for plan_id, progress in plans
+        for state in ("waiting", "moving", "finished", "failed", "cancelled")
+    ]
+    yield Family(
+        "kreplica_plan_moves", Kind.GAUGE, "Moves of plans that have not ended.", ("plan", "state"), moves
+    )
+    for name, text, figures in (
+        ("bytes", "Bytes that a plan copies.", [(p, progress.bytes) for p, progress in plans]),
+        ("bytes_done", "Bytes that its finished moves copied.", [(p, progress.bytes_done) for p, progress in plans]),
+    ):
+        samples = [Sample((plan_id,), float(value)) for plan_id, value in figures]
+        yield Family(f"kreplica_plan_{name}", Kind.GAUGE, text, ("plan",), samples)
+
+
+def _is_offline(partition: PartitionMetadata) -> bool:
+    return partition.leader < 0
+
+
+def _is_led_by_another(partition: PartitionMetadata) -> bool:
+    return partition.leader >= 0 and bool(partition.replicas) and partition.leader != partition.replicas[0]

@@ -1,0 +1,37 @@
+"""What a broker tells of the groups that it coordinates, by the names of kafka_exporter."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from kreplica.interfaces import Family, Sample
+from kreplica.interfaces import MetricKind as Kind
+from kreplica.runtime.turns import Turns
+
+if TYPE_CHECKING:
+    from kreplica.service.broker.broker import Broker
+
+LABELS = ("consumergroup", "topic", "partition")
+
+
+async def group_families(broker: Broker) -> AsyncIterator[Family]:
+    """Of each partition that a group has committed; asked of all brokers, each group comes once."""
+    turns = Turns(broker.runtime.reactor)
+    offsets: list[Sample] = []
+    lags: list[Sample] = []
+    sums: dict[str, int] = {}
+    for key, offset, lag in broker.coordinators.lag.committed():
+        labels = (key.group_id, key.topic, str(key.partition))
+        offsets.append(Sample(labels, float(offset)))
+        if lag is not None:
+            lags.append(Sample(labels, float(lag)))
+            sums[key.group_id] = sums.get(key.group_id, 0) + lag
+        if turns.is_over:
+            await turns.next()
+    yield Family(
+        "kafka_consumergroup_current_offset", Kind.GAUGE, "Offset that a group has committed.", LABELS, offsets
+    )
+    yield Family("kafka_consumergroup_lag", Kind.GAUGE, "Records that a group has not read yet.", LABELS, lags)
+    total = [Sample((group_id,), float(lag)) for group_id, lag in sums.items()]
+    yield Family("kafka_consumergroup_lag_sum", Kind.GAUGE, "The same of all partitions.", LABELS[:1], total)

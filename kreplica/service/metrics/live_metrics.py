@@ -1,0 +1,154 @@
+"""What a broker says of itself for live charts: from the counters of ``/metrics``, without its long lists."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kreplica.model import TopicPartition
+from kreplica.replication import Partition, Role
+from kreplica.runtime.stalls import BOUNDS_S, StallWatch
+from kreplica.runtime.turns import Turns
+from kreplica.server.protocol.metrics import ApiMetrics, ServerMetrics
+from kreplica.wire.messages import FETCH, PRODUCE, Api
+
+if TYPE_CHECKING:
+    from kreplica.service.broker.broker import Broker
+
+PERCENTILE = 0.99
+RECENT_SECONDS, LOOK_SECONDS = 10.0, 1.0
+FRESH_SECONDS = 0.5
+
+
+class LiveFigures:
+    """See ``admin.resources.figures.LocalFigures``."""
+
+    def __init__(self, broker: Broker, stalls: StallWatch) -> None:
+        self._broker = broker
+        self._delays = RecentDelays(broker.runtime.reactor.seconds, stalls)
+        self._messages = CountedMessages()
+        self._counted = Counted({})
+        self._counted_s: float | None = None
+
+    async def figures(self) -> Mapping[str, Any]:
+        """What is of all partitions is counted at most once in ``FRESH_SECONDS``, however many people look at it."""
+        broker = self._broker
+        now_s = broker.runtime.reactor.seconds()
+        if self._counted_s is None or now_s - self._counted_s >= FRESH_SECONDS:
+            self._counted_s = now_s
+            self._counted = await self._count()
+        counted, controller, writes = self._counted, broker.controller, broker.replication.isr_writes
+        return {
+            **_requests(broker.server.metrics if broker.server is not None else ServerMetrics()),
+            "messages_in": self._messages.count,
+            "leaders": len(counted.ends),
+            "replicas": counted.replicas,
+            "under_replicated": counted.under_replicated,
+            "under_min_isr": counted.under_min_isr,
+            "offline": counted.offline,
+            "isr_shrinks": writes.shrinks,
+            "isr_expands": writes.expands,
+            "is_controller": controller.active,
+            "controller_events": controller.queue.events_handled,
+            "controller_queue": len(controller.queue),
+            "reactor_delay_p99_ms": self._delays.percentile_ms,
+        }
+
+    async def _count(self) -> Counted:
+        counted, turns = Counted({}), Turns(self._broker.runtime.reactor)
+        for partition in list(self._broker.partitions):
+            counted.add(partition)
+            if turns.is_over:
+                await turns.next()
+        self._messages.see(counted.ends)
+        return counted
+
+
+@dataclass(slots=True)
+class Counted:
+    """What is counted over all partitions that are held here.
+
+    :ivar ends: where the logs of those led here end.
+    """
+
+    ends: dict[TopicPartition, int]
+    replicas: int = 0
+    under_replicated: int = 0
+    under_min_isr: int = 0
+    offline: int = 0
+
+    def add(self, partition: Partition) -> None:
+        """One more."""
+        self.replicas += 1
+        self.offline += partition.role is Role.OFFLINE
+        if partition.is_leader:
+            in_sync = len(partition.leadership.isr)
+            self.ends[partition.topic_partition] = partition.log.log_end_offset
+            self.under_replicated += in_sync < len(partition.leadership.replicas)
+            self.under_min_isr += in_sync < partition.in_sync_required
+
+
+class RecentDelays:
+    """Of the last seconds alone: what happened at the start would hide what happens now.
+
+    :param seconds: the reactor's clock.
+    """
+
+    def __init__(self, seconds: Callable[[], float], stalls: StallWatch) -> None:
+        self._seconds = seconds
+        self._stalls = stalls
+        self._looks: deque[tuple[float, Sequence[int]]] = deque([(seconds(), tuple(stalls.counts))])
+
+    @property
+    def percentile_ms(self) -> float:
+        """The bound below which 99 in 100 delays were."""
+        now_s, counts = self._seconds(), tuple(self._stalls.counts)
+        if now_s - self._looks[-1][0] >= LOOK_SECONDS:
+            self._looks.append((now_s, counts))
+        while len(self._looks) > 2 and now_s - self._looks[1][0] > RECENT_SECONDS:
+            self._looks.popleft()
+        before = self._looks[0][1]
+        return percentile_ms(after - earlier for after, earlier in zip(counts, before, strict=True))
+
+
+class CountedMessages:
+    """Counts offsets as they are given, by looking at the ends of logs: where nobody looks it costs nothing."""
+
+    def __init__(self) -> None:
+        self._ends: dict[TopicPartition, int] = {}
+        self.count = 0
+        """So many since somebody looked first, of partitions that were led here each time."""
+
+    def see(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Where the logs of the partitions that are led here end now."""
+        known = self._ends
+        self.count += sum(max(end - known.get(key, end), 0) for key, end in ends.items())
+        self._ends = dict(ends)
+
+
+def percentile_ms(counts: Iterable[int]) -> float:
+    """The bound below which 99 in 100 delays are; the largest bound where it is beyond all of them."""
+    rows = list(counts)
+    needed, below = sum(rows) * PERCENTILE, 0
+    for bound_s, count in zip(BOUNDS_S, rows, strict=False):
+        below += count
+        if below >= needed:
+            return bound_s * 1000
+    return BOUNDS_S[-1] * 1000
+
+
+def _requests(metrics: ServerMetrics) -> dict[str, Any]:
+    produce, fetch = (_of(metrics, api) for api in (PRODUCE, FETCH))
+    return {
+        "bytes_in": produce.bytes_in,
+        "bytes_out": fetch.bytes_out,
+        "produce": {"requests": produce.requests, "time_ms": produce.answered_time_s * 1000},
+        "fetch": {"requests": fetch.requests, "time_ms": fetch.answered_time_s * 1000},
+        "connections": metrics.connections,
+    }
+
+
+def _of(metrics: ServerMetrics, api: Api) -> ApiMetrics:
+    return metrics.apis.get(api.key) or ApiMetrics()

@@ -1,0 +1,55 @@
+"""What a broker tells of its process and of its disks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kreplica.interfaces import Family, Sample
+from kreplica.interfaces import MetricKind as Kind
+from kreplica.runtime.process_figures import process_figures
+from kreplica.service.metrics.families import counter, gauge
+
+if TYPE_CHECKING:
+    from kreplica.service.broker.broker import Broker
+
+
+def process_families() -> Iterator[Family]:
+    """By the names of Prometheus's own clients; brokers of one process tell the same."""
+    figures = process_figures()
+    yield counter("process_cpu_seconds", "Processor time, of the user and of the system.", figures.cpu_s)
+    yield gauge("process_resident_memory_bytes", "Memory that is resident.", figures.resident_bytes)
+    if figures.open_files is not None:
+        yield gauge("process_open_fds", "Open file descriptors.", figures.open_files)
+
+
+async def directory_families(broker: Broker) -> list[Family]:
+    """How much room there is in each log directory, and whether it works."""
+    directories = broker.directories.directories
+    online = [directory.path for directory in directories if directory.offline is None]
+    room = await broker.runtime.offload.run(_room, broker, online)
+    rows = (
+        ("online", "1 where a log directory works.", [(each.path, each.path in online) for each in directories]),
+        ("total_bytes", "Size of a log directory's disk.", [(path, total) for path, (total, _) in room.items()]),
+        ("usable_bytes", "Room that is left on it.", [(path, usable) for path, (_, usable) in room.items()]),
+    )
+    return [
+        Family(
+            f"kreplica_log_directory_{name}",
+            Kind.GAUGE,
+            text,
+            ("directory",),
+            [Sample((path,), float(value)) for path, value in values],
+        )
+        for name, text, values in rows
+    ]
+
+
+def _room(broker: Broker, paths: list[str]) -> dict[str, tuple[int, int]]:
+    found = {}
+    for path in paths:
+        try:
+            found[path] = broker.runtime.disk.usage(path)
+        except OSError:
+            continue  # the log directories find out for themselves
+    return found

@@ -1,0 +1,46 @@
+"""Metrics of the memory that clients make a broker hold; docs/reference/limits.md says what bounds each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kreplica.interfaces import Family, Sample
+from kreplica.interfaces import MetricKind as Kind
+from kreplica.server.fetch.sessions import SESSION_PARTITION_BYTES
+
+if TYPE_CHECKING:
+    from kreplica.service.broker.broker import Broker
+
+
+def memory_families(broker: Broker) -> Iterator[Family]:
+    """Yield what each kind of buffer holds, and how often its bound refused something."""
+    held, refused = _rows(broker)
+    yield Family(
+        "kreplica_memory_held_bytes",
+        Kind.GAUGE,
+        "Memory that clients hold, by kind.",
+        ("kind",),
+        [Sample((kind,), float(size)) for kind, size in held.items()],
+    )
+    yield Family(
+        "kreplica_memory_refusals",
+        Kind.COUNTER,
+        "Requests refused, or connections closed, for a bound on memory.",
+        ("kind",),
+        [Sample((kind,), float(count)) for kind, count in refused.items()],
+    )
+
+
+def _rows(broker: Broker) -> tuple[dict[str, int], dict[str, int]]:
+    groups = broker.coordinators.group_memory
+    sessions = broker.fetch_sessions
+    held = {"groups": groups.held_bytes, "fetch_sessions": sessions.partition_count * SESSION_PARTITION_BYTES}
+    refused = {"groups": groups.refused, "fetch_sessions": sessions.refused}
+    if broker.server is not None:
+        held["partial_requests"] = broker.server.resources.partial.held_bytes
+        refused["partial_requests"] = broker.server.metrics.partial_evictions
+    if broker.admin is not None:
+        connections = broker.admin.connections
+        refused["http"] = connections.evicted + connections.refused
+    return held, refused

@@ -1,0 +1,83 @@
+"""A broker as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from twisted.logger import Logger
+
+from kreplica.runtime import real_runtime
+from kreplica.runtime.lean_polling import poll_leanly
+from kreplica.runtime.parent import end_with_parent
+from kreplica.service.broker.broker import Broker
+from kreplica.service.process.data_directories import check_owners
+from kreplica.service.process.private_files import warn_of_readable_secrets
+from kreplica.settings.broker_settings import load
+
+log = Logger()
+
+
+class BrokerProcess(Broker):
+    """A broker that has the process for itself."""
+
+    async def start(self) -> None:
+        await super().start()
+        log.info("broker {broker} is ready", broker=self.broker_id)
+
+    async def stop(self) -> None:
+        await super().stop()
+        self.runtime.offload.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Where a broker is found; as a line of JSON it is what a child process tells its parent once it serves.
+
+    :param port: of its first listener.
+    :param admin_url: None where it has no admin API.
+    """
+
+    port: int
+    admin_url: str | None
+
+    def to_line(self) -> str:
+        return json.dumps({"serving": asdict(self)})
+
+    @staticmethod
+    def from_line(line: str) -> Serving | None:
+        """None for a line that says something else."""
+        try:
+            return Serving(**json.loads(line)["serving"])
+        except (ValueError, LookupError, TypeError):
+            return None
+
+
+class ChildBrokerProcess(BrokerProcess):
+    """One that another process has started, and waits for."""
+
+    async def start(self) -> None:
+        await super().start()
+        admin_url = self.admin.url if self.admin is not None else None
+        print(Serving(self.port, admin_url).to_line(), file=sys.__stdout__, flush=True)
+
+
+def broker_from_options(reactor: Any, options: dict[str, Any], failed: Callable[[str], None]) -> BrokerProcess:
+    """:raise SettingsError: a setting, with its line; or a log directory that another user controls."""
+    parent_id = options["child-of"]
+    if parent_id is not None:
+        end_with_parent(parent_id)
+    poll_leanly(reactor)
+    kind = BrokerProcess if parent_id is None else ChildBrokerProcess
+    settings = load(options["config"], options["overrides"])
+    warn_of_readable_secrets(options["config"], settings)
+    if not {"log.dir", "log.dirs"} & set(settings.given):
+        log.warn(
+            "the data is kept in {directories}, where systems remove files and others may make files: set log.dirs",
+            directories=", ".join(settings.log_dirs),
+        )
+    check_owners(settings.log_dirs)
+    return kind(real_runtime(reactor), settings, failed)

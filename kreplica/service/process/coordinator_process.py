@@ -1,0 +1,103 @@
+"""The embedded coordinator as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from twisted.internet.error import CannotListenError
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from kreplica.errors import SettingsError
+from kreplica.runtime import Runtime, real_runtime
+from kreplica.service.process.data_directories import check_owners
+from kreplica.zookeeper.embedded.quota import QuotaBounds
+from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+from kreplica.zookeeper.embedded.serving import CoordinatorSettings
+
+log = Logger()
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class CoordinatorProcess:
+    """:param runtime: stopped with it.
+
+    :param failed: told, with one line, when it cannot go on (its store failed).
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        data_directory: str,
+        *,
+        port: int,
+        interface: str,
+        failed: Callable[[str], None],
+        settings: CoordinatorSettings | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._data_directory = data_directory
+        self._coordinator = EmbeddedCoordinator(
+            runtime,
+            data_directory,
+            port=port,
+            interface=interface,
+            settings=settings,
+            on_failure=partial(coordinator_failed, failed),
+        )
+        self._asked_port = port
+        self._interface = interface
+
+    async def start(self) -> None:
+        await start_coordinator(self._coordinator, self._interface, self._asked_port, "--port")
+        print(
+            f"the coordinator is ready on {self._interface}:{self._coordinator.port}, "
+            f"its data is in {self._data_directory}",
+            file=sys.__stdout__,
+            flush=True,
+        )
+
+    async def stop(self) -> None:
+        await self._coordinator.stop()
+        self._runtime.offload.stop()
+
+
+async def start_coordinator(coordinator: EmbeddedCoordinator, interface: str, port: int, option: str) -> None:
+    """:raise SettingsError: where the port is taken; the text names the option that chooses another."""
+    try:
+        await coordinator.start()
+    except CannotListenError as error:
+        raise SettingsError(
+            f"the coordinator cannot listen on {interface}:{port}: {error.socketError}; choose another with {option}"
+        ) from None
+
+
+def coordinator_failed(failed: Callable[[str], None], failure: Failure) -> None:
+    """Its store failed: what it has promised to keep cannot be kept by this process any more."""
+    failed(f"the coordinator cannot keep its state: {failure.getErrorMessage()}")
+
+
+def coordinator_from_options(
+    reactor: Any, options: dict[str, Any], failed: Callable[[str], None]
+) -> CoordinatorProcess:
+    check_owners([options["data-dir"]])
+    if options["interface"] not in LOOPBACK:
+        log.warn(
+            "the coordinator listens on {interface}, and authenticates no client: all who reach it rule the cluster",
+            interface=options["interface"],
+        )
+    return CoordinatorProcess(
+        real_runtime(reactor),
+        os.path.abspath(options["data-dir"]),
+        port=options["port"],
+        interface=options["interface"],
+        failed=failed,
+        settings=CoordinatorSettings(
+            quota=QuotaBounds(bytes_max=options["znode-bytes-max"], count_max=options["znodes-max"])
+        ),
+    )

@@ -1,0 +1,142 @@
+"""The options of ``twistd kreplica``, as its users type them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar
+
+from twisted.python import usage
+
+from kreplica.service.process.log_output import FORMATS
+
+ZNODES_MAX = 1_000_000
+ZNODE_BYTES_MAX = 384 * 2**20
+"""The defaults of ``QuotaBounds``, whose package must not be imported here: it would load Twisted's TLS."""
+
+BROKER_ID_MAX = 1000
+"""Kafka's default of ``reserved.broker.max.id``."""
+
+
+def _port(text: str) -> int:
+    try:
+        port = int(text)
+    except ValueError:
+        port = -1
+    if not 0 <= port <= 65535:
+        raise ValueError(f"{text!r} is not a port (0 to 65535; 0 lets the system choose)")
+    return port
+
+
+def _count(text: str) -> int:
+    try:
+        count = int(text)
+    except ValueError:
+        count = 0
+    if not 1 <= count <= 100:
+        raise ValueError(f"{text!r} is not a number of brokers (1 to 100)")
+    return count
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise ValueError(f"{text!r} is not a number above 0")
+    return int(text)
+
+
+def _broker_id(text: str) -> int:
+    if not text.isdecimal() or int(text) > BROKER_ID_MAX:
+        raise ValueError(f"{text!r} is not a broker id (0 to {BROKER_ID_MAX})")
+    return int(text)
+
+
+def _host(text: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9.-]+", text) is None:
+        raise ValueError(f"{text!r} is not the name or the IPv4 address of a host")
+    return text
+
+
+def _process(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"{text!r} is not the number of a process")
+    return int(text)
+
+
+class _Options(usage.Options):
+    """What all three commands have."""
+
+    optParameters: ClassVar[list[list[Any]]] = [
+        ["log-format", None, "text", f"how log lines look: {' or '.join(FORMATS)}"],
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self["overrides"] = []
+
+    def opt_override(self, text: str) -> None:
+        """One setting, as name=value; goes before the file's.  May be given several times."""
+        if "=" not in text:
+            raise usage.UsageError(f"--override {text!r}: name=value is expected")
+        self["overrides"].append(text)
+
+    def postOptions(self) -> None:
+        if self["log-format"] not in FORMATS:
+            raise usage.UsageError(f"--log-format {self['log-format']!r}: {' or '.join(FORMATS)} is expected")
+
+
+class StandaloneOptions(_Options):
+    """An embedded coordinator and some brokers in one process: no configuration, nothing outside loopback."""
+
+    optFlags: ClassVar[list[list[Any]]] = [
+        ["processes", None, "each broker in a process of its own, which has a core for itself"],
+    ]
+
+    optParameters: ClassVar[list[list[Any]]] = [
+        ["brokers", "n", 1, "how many brokers; broker i listens on port + i - 1", _count],
+        ["data-dir", "d", "data", "where everything is kept; made where it is absent"],
+        ["port", "p", 9092, "the first broker's port", _port],
+        ["admin-port", None, 8080, "the admin API's port", _port],
+        ["coordinator-port", None, 2181, "the embedded coordinator's port (ZooKeeper protocol)", _port],
+        ["first-broker-id", None, 1, "the first broker's id; the others have the next ones", _broker_id],
+        ["advertised-host", None, "127.0.0.1", "the host clients are sent to; all listen on loopback", _host],
+    ]
+
+
+class BrokerOptions(_Options):
+    """One broker of a cluster that keeps its state in ZooKeeper."""
+
+    optParameters: ClassVar[list[list[Any]]] = [
+        ["config", "c", None, "the broker's settings, as Kafka's server.properties"],
+        ["child-of", None, None, "the parent process, with which it ends", _process],
+    ]
+
+    def postOptions(self) -> None:
+        super().postOptions()
+        if self["config"] is None:
+            raise usage.UsageError("--config FILE is needed; etc/kreplica/broker.properties is an example")
+
+
+class CoordinatorOptions(_Options):
+    """The embedded coordinator alone: a ZooKeeper-protocol server for one machine."""
+
+    optParameters: ClassVar[list[list[Any]]] = [
+        ["data-dir", "d", "coordinator-data", "where the znodes are kept; made where it is absent"],
+        ["port", "p", 2181, "the port", _port],
+        ["interface", "i", "127.0.0.1", "the address to listen on"],
+        ["znodes-max", None, ZNODES_MAX, "how many znodes there may be", _positive],
+        ["znode-bytes-max", None, ZNODE_BYTES_MAX, "how many bytes all znodes may hold", _positive],
+    ]
+
+
+class Options(usage.Options):
+    """``twistd -n kreplica standalone`` starts everything that is needed on this machine."""
+
+    synopsis = "twistd [twistd options] kreplica standalone|broker|coordinator [options]"
+    subCommands: ClassVar[list[list[Any]]] = [
+        ["standalone", None, StandaloneOptions, "coordinator and brokers in one process; needs nothing else"],
+        ["broker", None, BrokerOptions, "one broker of a cluster"],
+        ["coordinator", None, CoordinatorOptions, "the embedded coordinator alone"],
+    ]
+
+    def postOptions(self) -> None:
+        if self.subCommand is None:
+            raise usage.UsageError("which one?  standalone, broker or coordinator (--help tells more)")

@@ -1,0 +1,72 @@
+"""An embedded coordinator, and several brokers each in a process of its own: one core for each."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from kreplica.runtime import Runtime
+from kreplica.runtime.together import together
+from kreplica.service.broker.stopping import stop_all
+from kreplica.service.process.broker_process import Serving
+from kreplica.service.process.log_output import relay
+from kreplica.service.standalone.standalone import Standalone, StandaloneConfig
+from kreplica.service.standalone.supervised_broker import KeptBroker
+
+_PROGRAM = "import os; os.setpgid(0, 0); from twisted.scripts.twistd import run; run()"
+"""What the children run.  In a group of their own: Ctrl-C is meant for the parent, which stops them in order."""
+
+_HEAD = "# Written by each start of `standalone --processes`: what is changed here is lost.\n"
+
+
+class ProcessesStandalone(Standalone):
+    """Started and stopped as one; the parent has the coordinator, and each child a broker.
+
+    The data is where a standalone in one process has it: a cluster can be started either way.
+
+    :param log_format: of the brokers' lines too.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: StandaloneConfig,
+        log_format: str,
+        *,
+        failed: Callable[[str], None] | None = None,
+    ) -> None:
+        super().__init__(runtime, config, failed=failed)
+        self._log_format = log_format
+        self._kept: list[KeptBroker] = []
+        self._serving: list[Serving] = []
+
+    @property
+    def ports(self) -> Sequence[int]:
+        return [serving.port for serving in self._serving]
+
+    @property
+    def admin_url(self) -> str | None:
+        return self._serving[0].admin_url
+
+    async def _start_brokers(self) -> None:
+        self._kept = [self._child(broker_id) for broker_id in self._config.broker_ids]
+        # The first becomes the controller while nobody competes; the others then find one.
+        first, *others = self._kept
+        self._serving = [await first.start()]
+        self._serving += await together(kept.start() for kept in others)
+
+    def _child(self, broker_id: int) -> KeptBroker:
+        text = self._config.settings_text(broker_id, self.coordinator.port, self._admin_port(broker_id))
+        name = f"broker-{broker_id}"
+        path = os.path.join(self._config.data_directory, f"{name}.properties")
+        self._runtime.disk.write_file(path, (_HEAD + text).encode(), sync=False)
+        options = ["--config", path, "--log-format", self._log_format, "--child-of", str(os.getpid())]
+        options += [word for override in self._config.overrides for word in ("--override", override)]
+        command = [sys.executable, "-c", _PROGRAM, "-n", "--pidfile=", "kreplica", "broker", *options]
+        return KeptBroker(self._runtime.reactor, broker_id, command, relay(self._log_format, name))
+
+    async def _stop_brokers(self) -> None:
+        for kept in self._kept:
+            kept.resume()  # all of them first: each wants the others, the controller above all, to hand over
+        await stop_all(*(kept.stop for kept in reversed(self._kept)))

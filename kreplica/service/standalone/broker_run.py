@@ -1,0 +1,78 @@
+"""One life of a broker's child process: what it says, that it serves, how it ends."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.error import ProcessExitedAlready
+from twisted.internet.protocol import ProcessProtocol
+from twisted.python.failure import Failure
+
+from kreplica.service.process.broker_process import Serving
+from kreplica.service.process.process import LAST_WORDS
+
+LINE_SIZE_MAX = 1 << 16
+STDOUT = 1
+
+
+class BrokerRun(ProcessProtocol):
+    """Spawned once; tells of its end once.
+
+    :param relay: takes each line that the process logs.
+    :param served: called when clients can be served.
+    :param ended: called when the process is gone, with how it ended and why, as the rest of a sentence about it.
+    """
+
+    def __init__(
+        self, relay: Callable[[str], None], served: Callable[[Serving], None], ended: Callable[[str], None]
+    ) -> None:
+        self._relay = relay
+        self._served = served
+        self._ended = ended
+        self._last_words = ""
+        self._unfinished = {STDOUT: b"", STDOUT + 1: b""}
+
+    @property
+    def pid(self) -> int:
+        process: Any = self.transport
+        return int(process.pid)
+
+    def signal(self, number: int) -> None:
+        """Send a signal, where the process still exists."""
+        process: Any = self.transport
+        try:
+            process.signalProcess(number)
+        except ProcessExitedAlready:
+            pass
+
+    def childDataReceived(self, childFD: int, data: bytes) -> None:
+        *lines, rest = (self._unfinished[childFD] + data).split(b"\n")
+        if len(rest) > LINE_SIZE_MAX:
+            lines, rest = [*lines, rest], b""
+        self._unfinished[childFD] = rest
+        for line in lines:
+            self._said(childFD, line.decode(errors="replace"))
+
+    def _said(self, descriptor: int, line: str) -> None:
+        serving = Serving.from_line(line) if descriptor == STDOUT else None
+        if serving is not None:
+            self._served(serving)
+        elif line.startswith(LAST_WORDS):
+            self._last_words = line.removeprefix(LAST_WORDS)
+        else:
+            self._relay(line)
+
+    def processEnded(self, reason: Failure) -> None:
+        for descriptor, rest in self._unfinished.items():
+            if rest:
+                self._said(descriptor, rest.decode(errors="replace"))
+        self._ended(self._last_words or _how(reason.value))
+
+
+def _how(end: Any) -> str:
+    """:param end: Twisted's ``ProcessDone`` or ``ProcessTerminated``."""
+    if end.signal is not None:
+        return f"ended by signal {end.signal} ({signal.strsignal(end.signal)})"
+    return f"ended with status {end.exitCode}"

@@ -1,0 +1,55 @@
+"""An embedded coordinator and several brokers in one process, each of which can be killed, paused and cut off alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kreplica.admin.http.site import AdminSite
+from kreplica.runtime import Runtime
+from kreplica.service.admin.access import admin_access, admin_tls
+from kreplica.service.broker.broker import Broker
+from kreplica.service.broker.stopping import stop_all
+from kreplica.service.standalone.hosted_brokers import HostedBrokers
+from kreplica.service.standalone.standalone import HOST, Standalone, StandaloneConfig
+from kreplica.service.standalone.standalone_admin import ProcessRoot
+
+COORDINATOR = "coordinator"
+ANY_PORT = 0
+
+
+class HostedStandalone(Standalone):
+    """Started and stopped as one; the process's admin port is its own, and each broker has another besides.
+
+    :raise SettingsError: what guards the admin port cannot be read.
+    """
+
+    def __init__(
+        self, runtime: Runtime, config: StandaloneConfig, *, failed: Callable[[str], None] | None = None
+    ) -> None:
+        super().__init__(runtime, config, failed=failed)
+        self.hosted = HostedBrokers(runtime, config.broker_ids, self._on_its_host)
+        settings = config.broker_settings(config.first_broker_id, config.coordinator_port, config.admin_port)
+        root = ProcessRoot(runtime, self.hosted, admin_access(runtime.disk, settings, HOST))
+        tls = admin_tls(runtime.disk, settings)
+        self._admin = AdminSite(runtime.reactor, root, host=HOST, port=config.admin_port, tls=tls)
+
+    @property
+    def brokers(self) -> Sequence[Broker]:
+        return [machine.program for machine in self.hosted.machines.values() if machine.running]
+
+    @property
+    def admin_url(self) -> str | None:
+        return self._admin.url
+
+    def _on_its_host(self, number: int, runtime: Runtime) -> Broker:
+        broker = self._broker(number, runtime, ANY_PORT)
+        broker.standalone = self.hosted
+        return broker
+
+    async def _start_brokers(self) -> None:
+        self.hosted.loopback.listens(self.coordinator.port, COORDINATOR)
+        self._admin.start()
+        await self.hosted.start()
+
+    async def _stop_brokers(self) -> None:
+        await stop_all(self._admin.stop, self.hosted.stop)

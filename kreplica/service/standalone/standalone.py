@@ -1,0 +1,238 @@
+"""An embedded coordinator and brokers in one process: what ``make run`` starts."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from kreplica import __version__
+from kreplica.errors import SettingsError
+from kreplica.runtime import Runtime, real_runtime
+from kreplica.runtime.disk import make_directories_durably
+from kreplica.runtime.lean_polling import poll_leanly
+from kreplica.runtime.together import together
+from kreplica.service.broker.broker import Broker
+from kreplica.service.broker.coordinators import coordinator_settings
+from kreplica.service.broker.stopping import stop_all
+from kreplica.service.process.banner import banner
+from kreplica.service.process.coordinator_process import coordinator_failed, start_coordinator
+from kreplica.service.process.data_directories import check_owners
+from kreplica.settings.broker_settings import BrokerSettings
+from kreplica.storage.directories.checkpoints import META_PROPERTIES, read_meta_properties
+from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+from kreplica.zookeeper.embedded.store import Store
+
+HOST = "127.0.0.1"
+
+SESSION_TIMEOUT_MS = 6000
+"""So long the others take to notice that a broker was killed: whoever does that by a button is watching."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandaloneConfig:
+    """What ``twistd kreplica standalone`` was asked for; port 0 lets the system choose.
+
+    :param rack: of all its brokers (``broker.rack``); None for none.
+    :param first_broker_id: the id of the first broker; the others have the next ones.
+    :param advertised_host: the host that clients and brokers are sent to; brokers listen on loopback only.
+    """
+
+    data_directory: str
+    brokers: int = 1
+    port: int = 9092
+    admin_port: int = 8080
+    coordinator_port: int = 2181
+    overrides: tuple[str, ...] = ()
+    rack: str | None = None
+    first_broker_id: int = 1
+    advertised_host: str = HOST
+
+    @property
+    def broker_ids(self) -> range:
+        """The ids of all brokers."""
+        return range(self.first_broker_id, self.first_broker_id + self.brokers)
+
+    def broker_settings(self, broker_id: int, coordinator_port: int, admin_port: int) -> BrokerSettings:
+        """The settings of one broker.
+
+        :raise SettingsError: an override is unknown or malformed.
+        """
+        text = self.settings_text(broker_id, coordinator_port, admin_port)
+        return BrokerSettings.from_text(text, self.overrides, origin="standalone")
+
+    def settings_text(self, broker_id: int, coordinator_port: int, admin_port: int) -> str:
+        """The same as a file, without the overrides."""
+        port = self.port + self.broker_ids.index(broker_id) if self.port else 0
+        settings = {
+            "broker.id": str(broker_id),
+            "listeners": f"PLAINTEXT://{HOST}:{port}",
+            "log.dirs": os.path.join(self.data_directory, f"broker-{broker_id}"),
+            "zookeeper.connect": f"{HOST}:{coordinator_port}",
+            "kreplica.admin.listener": f"{HOST}:{admin_port}",
+            **coordinator_settings(self.brokers),
+        }
+        if self.advertised_host != HOST:
+            settings["advertised.listeners"] = f"PLAINTEXT://{self.advertised_host}:{port}"
+        if self.brokers > 1:
+            settings["zookeeper.session.timeout.ms"] = str(SESSION_TIMEOUT_MS)
+        if self.rack is not None:
+            settings["broker.rack"] = self.rack
+        text = "".join(f"{name}={value}\n" for name, value in settings.items())
+        return text.replace("\\", "\\\\")
+
+
+class Standalone:
+    """Started and stopped as one.
+
+    :param store: what keeps the coordinator's state, instead of SQLite in the data directory.
+    :param failed: told, with one line, when the coordinator cannot go on (its store failed).
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: StandaloneConfig,
+        *,
+        store: Store | None = None,
+        failed: Callable[[str], None] | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._store = store
+        self._coordinator_directory = os.path.join(config.data_directory, "coordinator")
+        self.coordinator = EmbeddedCoordinator(
+            runtime,
+            self._coordinator_directory,
+            port=config.coordinator_port,
+            interface=HOST,
+            store=store,
+            on_failure=None if failed is None else partial(coordinator_failed, failed),
+        )
+        self._failed = failed
+        self._brokers: list[Broker] = []
+
+    @property
+    def brokers(self) -> Sequence[Broker]:
+        """Those that run, by their ids."""
+        return self._brokers
+
+    async def start(self) -> None:
+        """:raise KreplicaError: with what is wrong and what to do."""
+        config = self._config
+        # Settings first: a mistake in them is told before anything is opened.
+        config.broker_settings(config.first_broker_id, config.coordinator_port, config.admin_port)
+        if self._store is None:
+            self._refuse_without_coordinator_data()
+        make_directories_durably(self._runtime.disk, config.data_directory)
+        await start_coordinator(self.coordinator, HOST, config.coordinator_port, "--coordinator-port")
+        await self._start_brokers()
+
+    async def _start_brokers(self) -> None:
+        """On the process's own reactor, all of them: they can be stopped only together."""
+        ids = self._config.broker_ids
+        self._brokers = [self._broker(each, self._runtime, self._admin_port(each)) for each in ids]
+        # The first becomes the controller while nobody competes; the others then find one.
+        first, *others = self._brokers
+        await first.start()
+        await together(broker.start() for broker in others)
+
+    def _admin_port(self, broker_id: int) -> int:
+        return self._config.admin_port if broker_id == self._config.first_broker_id else 0
+
+    def _broker(self, broker_id: int, runtime: Runtime, admin_port: int) -> Broker:
+        settings = self._config.broker_settings(broker_id, self.coordinator.port, admin_port)
+        return Broker(runtime, settings, self._failed)
+
+    def _refuse_without_coordinator_data(self) -> None:
+        """Brokers' data without the coordinator's is of a cluster that nobody remembers: an empty one must not be made.
+
+        :raise SettingsError: naming the cluster.
+        """
+        disk = self._runtime.disk
+        if disk.exists(self._coordinator_directory):
+            return
+        for broker_id in self._config.broker_ids:
+            path = os.path.join(self._config.data_directory, f"broker-{broker_id}", META_PROPERTIES)
+            meta = read_meta_properties(disk, path)
+            if meta is not None:
+                raise SettingsError(
+                    f"{path} is of cluster {meta.cluster_id}, but {self._coordinator_directory}, which holds that "
+                    "cluster's topics, is gone: put it back, or start with another --data-dir"
+                )
+
+    @property
+    def admin_url(self) -> str | None:
+        """Where the process's admin API is; None where it has none."""
+        admin = self._brokers[0].admin
+        return admin.url if admin is not None else None
+
+    @property
+    def ports(self) -> Sequence[int]:
+        """Where clients find its brokers, by their ids."""
+        return [broker.port for broker in self.brokers]
+
+    def describe(self) -> str:
+        """The banner."""
+        return banner(
+            __version__,
+            [f"{HOST}:{port}" for port in self.ports],
+            self.admin_url,
+            f"{HOST}:{self.coordinator.port}",
+            self._config.data_directory,
+        )
+
+    async def stop(self) -> None:
+        """Stop everything in order."""
+        await stop_all(self._stop_brokers, self.coordinator.stop)
+        self._runtime.offload.stop()
+
+    async def _stop_brokers(self) -> None:
+        await stop_all(*(broker.stop for broker in reversed(self._brokers)))
+
+
+class StandaloneProcess:
+    """A standalone that has the process for itself, and greets whoever started it."""
+
+    def __init__(self, standalone: Standalone) -> None:
+        self._standalone = standalone
+
+    async def start(self) -> None:
+        await self._standalone.start()
+        # Not through the log: a banner is for people, and twistd would put a time before each line.
+        print(self._standalone.describe(), file=sys.__stdout__, flush=True)
+
+    async def stop(self) -> None:
+        await self._standalone.stop()
+
+
+def standalone_from_options(reactor: Any, options: dict[str, Any], failed: Callable[[str], None]) -> StandaloneProcess:
+    check_owners([options["data-dir"]])
+    config = StandaloneConfig(
+        data_directory=os.path.abspath(options["data-dir"]),
+        brokers=options["brokers"],
+        port=options["port"],
+        admin_port=options["admin-port"],
+        coordinator_port=options["coordinator-port"],
+        overrides=tuple(options["overrides"]),
+        first_broker_id=options["first-broker-id"],
+        advertised_host=options["advertised-host"],
+        rack=socket.gethostname() if options["processes"] else None,
+    )
+    runtime = real_runtime(reactor)
+    if options["processes"]:
+        from kreplica.service.standalone.broker_processes import ProcessesStandalone
+
+        return StandaloneProcess(ProcessesStandalone(runtime, config, options["log-format"], failed=failed))
+    if config.brokers == 1:
+        # Nobody would be left to see it go: it has the reactor for itself, with nothing between, and no log line has to
+        # say whose it is.
+        poll_leanly(reactor)
+        return StandaloneProcess(Standalone(runtime, config, failed=failed))
+    from kreplica.service.standalone.hosted_standalone import HostedStandalone
+
+    return StandaloneProcess(HostedStandalone(runtime, config, failed=failed))

@@ -1,0 +1,96 @@
+"""The admin port of a process of several brokers: it outlives each of them.
+
+What concerns the process, its buttons, is answered here; the rest by the first broker that can.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request
+
+from kreplica.admin.http.access import Access
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.http.root import Root
+from kreplica.admin.http.routing import write_problem
+from kreplica.admin.resources.dashboard import Dashboard
+from kreplica.admin.resources.standalone import PREFIX, StandaloneResource
+from kreplica.runtime import Runtime
+from kreplica.service.standalone.hosted_brokers import HostedBrokers
+
+DASHBOARD = b"/dashboard/"
+
+
+class ProcessRoot(Resource):
+    """Where every request to the process's admin port begins.
+
+    :param access: as each broker has it.
+    """
+
+    isLeaf = True
+
+    def __init__(self, runtime: Runtime, brokers: HostedBrokers, access: Access) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._brokers = brokers
+        self._access = access
+        self._own = Root(runtime, (StandaloneResource(brokers), Dashboard(runtime.offload)), access)
+        self._given: dict[Request, int] = {}
+        brokers.on_change(self._broker_changed)
+
+    def render(self, request: Request) -> int:
+        """Every request comes here."""
+        path = request.path
+        if path == PREFIX.encode() or path.startswith(PREFIX.encode() + b"/"):
+            return self._own.render(request)
+        for broker_id, broker in self._brokers.running().items():
+            if broker.admin is not None:
+                self._give(request, broker_id, broker.admin.root)
+                return NOT_DONE_YET
+        if path == b"/" or path.startswith(DASHBOARD):
+            return self._own.render(request)
+        self._tell_that_none_runs(request)
+        return NOT_DONE_YET
+
+    def stop(self) -> None:
+        """End what does not end by itself."""
+        self._own.stop()
+
+    # --- what brokers answer -----------------------------------------------------------------------------------------
+
+    def _give(self, request: Request, broker_id: int, root: Any) -> None:
+        self._given[request] = broker_id
+        request.notifyFinish().addBoth(lambda _: self._given.pop(request, None) and None)
+        # As an event of the broker's own host: what it logs is its own.
+        self._brokers.machines[broker_id].call(self._render, root, request)
+
+    def _render(self, root: Any, request: Request) -> None:
+        if request in self._given:  # whoever asked has not gone meanwhile
+            root.render(request)
+
+    def _broker_changed(self, broker_id: int) -> None:
+        """Whoever waits for an answer of a broker that cannot give it now hears so at once, and may ask again."""
+        if broker_id in self._brokers.running() and not self._brokers.is_cut(broker_id):
+            return
+        for request, asked in list(self._given.items()):
+            if asked == broker_id:
+                channel: Any = request.channel
+                channel.forceAbortClient()
+
+    def _tell_that_none_runs(self, request: Request) -> None:
+        try:
+            self._access.check(request)
+        except Problem as problem:
+            write_problem(request, problem)
+        else:
+            write_problem(request, _none_runs())
+        request.finish()
+
+
+def _none_runs() -> Problem:
+    return Problem(
+        503,
+        "BROKER_NOT_AVAILABLE",
+        "no broker of this process runs",
+        what_to_do=f"Start one: POST {PREFIX}/brokers/1/start",
+    )

@@ -1,0 +1,99 @@
+"""``format("kreplica")``: what Spark makes first, and asks for readers and writers."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from kreplica.spark.sink.options import ExactlyOnce, SinkOptions, sink_options
+from kreplica.spark.sink.row_columns import check_columns
+from kreplica.spark.sink.writers import BatchWriter, ExactlyOnceBatchWriter, ExactlyOnceWriter, StreamWriter
+from kreplica.spark.source.batch_read import BatchReader
+from kreplica.spark.source.options import source_columns, source_options
+from kreplica.spark.source.rows import spark_schema
+from kreplica.spark.source.stream_read import StreamReader
+
+
+class KreplicaDataSource(DataSource):
+    """A table of a Kafka-compatible cluster's records, with the columns of Spark's own Kafka source.
+
+    Spark calls these methods in processes of its own; every object here lives for one planning or one task, but for the
+    stream reader, which lives as long as its query.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """As users write it."""
+        return "kreplica"
+
+    def schema(self) -> StructType:
+        """The columns."""
+        return spark_schema(source_columns(self._given()))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For ``spark.read``.
+
+        :raise ValueError: an option is wrong, or the user gave a schema.
+        """
+        options = source_options(self._given(), is_streaming=False)
+        self._refuse_other(schema)
+        return BatchReader(options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """For ``spark.readStream``.
+
+        :raise ValueError: an option is wrong, or the user gave a schema.
+        """
+        options = source_options(self._given(), is_streaming=True)
+        self._refuse_other(schema)
+        return StreamReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For ``DataFrame.write``.
+
+        :raise ValueError: an option or a column is wrong, or what is there is to be overwritten.
+        """
+        if overwrite:
+            raise ValueError('a topic is not overwritten: .mode("append") is needed')
+        options = self._sink_options(schema)
+        if options.exactly_once is ExactlyOnce.OFF:
+            return BatchWriter(options)
+        if options.sink_id is None or options.batch_id is None:
+            raise ValueError(
+                "option 'kreplica.exactly.once': a batch has no name and no number by which to know it again, "
+                "unless kreplica.sink.id and kreplica.batch.id give them"
+            )
+        return ExactlyOnceBatchWriter(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """For ``DataFrame.writeStream``.
+
+        :param overwrite: in complete mode: the whole result is written again with each micro-batch.
+        :raise ValueError: an option or a column is wrong.
+        """
+        options = self._sink_options(schema)
+        if options.batch_id is not None:
+            raise ValueError("option 'kreplica.batch.id': Spark numbers the micro-batches of a stream")
+        return StreamWriter(options) if options.exactly_once is ExactlyOnce.OFF else ExactlyOnceWriter(options)
+
+    def _sink_options(self, schema: StructType) -> SinkOptions:
+        options = sink_options(self._given())
+        check_columns(schema, options.topic)
+        return options
+
+    def _given(self) -> dict[str, str]:
+        return dict(self.options.items())
+
+    def _refuse_other(self, schema: StructType) -> None:
+        """Spark hands over whatever schema the user gave."""
+        own = self.schema()
+        if [(each.name, each.dataType) for each in schema.fields] != [
+            (each.name, each.dataType) for each in own.fields
+        ]:
+            raise ValueError(f"the source kreplica has a fixed schema, and takes no other: {own.simpleString()}")

@@ -1,0 +1,354 @@
+"""Topics to Parquet files, each record once, by a stream that goes on where it ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from time import monotonic, sleep, time
+from typing import TYPE_CHECKING, Any
+
+from kreplica.blocking import Cluster
+from kreplica.errors import KreplicaError
+from kreplica.model import TopicPartition
+from kreplica.spark.pipelines.archive.file_stores import Store, plain_path, store_of
+from kreplica.spark.pipelines.archive.layout import (
+    NOTES,
+    About,
+    Batch,
+    checkpoint,
+    lock_file,
+    read_about,
+    read_archive,
+    write_about,
+)
+from kreplica.spark.pipelines.archive.micro_batches import BatchWriter
+from kreplica.spark.pipelines.archive.stream_checkpoint import batch_numbers
+from kreplica.spark.pipelines.progress import Progress, Report, nobody
+from kreplica.spark.source.offset_lookup import OffsetLookup
+from kreplica.spark.source.options import SourceOptions, Topics, source_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+BATCH_RECORDS_MAX = 10_000_000
+FILE_RECORDS_MAX = 2_000_000
+FOLLOW_EVERY = "1 minute"
+
+_LOOK_S = 0.2
+_NO_PATH = "*?[]{}\\"
+
+
+class ArchiveRefused(KreplicaError):
+    """It cannot be archived there so; the text says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveOptions:
+    """What is archived, and how.
+
+    :param bootstrap: brokers to begin with.
+    :param topics: by name, or by ``pattern``, a regular expression of Python's.
+    :param read_committed: leave out records of transactions that are open or were aborted.
+    :param values: ``binary``, or ``json``: parse them into a column ``json`` too.
+    :param codec: of the Parquet files.
+    :param batch_records_max: of one micro-batch, in offsets: what is done again where a run dies.
+    :param file_records_max: of one file.
+    :param follow_every: go on for ever, and write so often, as Spark writes times; None: archive what is there now.
+    :param adopt: go on with an archive of another cluster or of other topics, and note these.
+    :param allow_data_loss: skip what the cluster deletes before it is archived.
+    :param kafka: more options of the source.
+    """
+
+    bootstrap: str
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    read_committed: bool = True
+    values: str = "binary"
+    codec: str = "zstd"
+    batch_records_max: int = BATCH_RECORDS_MAX
+    file_records_max: int = FILE_RECORDS_MAX
+    follow_every: str | None = None
+    adopt: bool = False
+    allow_data_loss: bool = False
+    kafka: Mapping[str, str] = field(default_factory=dict)
+
+    def about(self, cluster_id: str | None) -> About:
+        """What a new archive says of itself."""
+        return About(
+            cluster_id=cluster_id,
+            topics=tuple(sorted(set(self.topics))),
+            pattern=self.pattern,
+            read_committed=self.read_committed,
+            values=self.values,
+            codec=self.codec,
+            made_ms=int(time() * 1000),
+        )
+
+    def source(self) -> dict[str, str]:
+        """Options of the stream's source.
+
+        :raise ArchiveRefused: neither topics nor a pattern is there, or both.
+        """
+        if bool(self.topics) == (self.pattern is not None):
+            raise ArchiveRefused("topics, or a pattern of their names: one of the two is needed")
+        return {
+            "maxOffsetsPerTrigger": str(self.batch_records_max),
+            **self.kafka,
+            **self.about(None).selection(),
+            "kafka.bootstrap.servers": self.bootstrap,
+            "kafka.isolation.level": "read_committed" if self.read_committed else "read_uncommitted",
+            "startingOffsets": "earliest",
+            "includeHeaders": "true",
+            "failOnDataLoss": "false" if self.allow_data_loss else "true",
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TopicTotal:
+    """What a run archived of a topic.
+
+    :param lag: offsets of it that are not archived.
+    """
+
+    topic: str
+    partitions: int
+    records: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveReport:
+    """What a run did.
+
+    :param batches: that it wrote; ``files`` and their ``size_bytes`` likewise.
+    :param first_batch: the first one's number; None: there was nothing new.
+    :param is_resumed: the archive was there before.
+    """
+
+    path: str
+    topics: tuple[TopicTotal, ...]
+    records: int
+    size_bytes: int
+    batches: int
+    files: int
+    seconds: float
+    lag: int
+    first_batch: int | None
+    is_resumed: bool
+
+
+def archive(
+    spark: SparkSession,
+    path: str,
+    options: ArchiveOptions,
+    report: Report = nobody,
+    is_over: Callable[[], bool] = lambda: False,
+) -> ArchiveReport:
+    """Write what topics have to an archive, which is made where there is none, or goes on where it ended.
+
+    :param is_over: asked again and again: where it says so, the run ends; what is not whole is done by the next one.
+    :raise ArchiveRefused: the archive is of another cluster or of other topics.
+    :raise StoreFailed: another run is writing it.
+    :raise ValueError: an option is wrong.
+    """
+    given = options.source()
+    wanted = source_options(given, is_streaming=True)
+    path = plain_path(path)
+    store = store_of(path, spark)
+    with closing(Cluster(wanted.bootstrap, options=wanted.settings.client)) as cluster:
+        lookup = OffsetLookup(cluster, wanted)
+        partitions = _partitions(lookup, wanted, may_come=options.follow_every is not None)
+        about = options.about(cluster.refresh([]).cluster_id)
+        _refuse_strange(path, store)
+        with store.alone(lock_file(path)):
+            is_resumed = _agreed(path, about, store, options.adopt)
+            run = _Run(spark, path, store, options, lookup, report)
+            run.expect(partitions)
+            run.run(given, is_over)
+        return run.report(lookup.latest(lookup.partitions()), is_resumed)
+
+
+def _partitions(lookup: OffsetLookup, wanted: SourceOptions, *, may_come: bool) -> list[TopicPartition]:
+    """Those that there are now.
+
+    :param may_come: topics that match a pattern.
+    :raise ArchiveRefused: a topic that is named is not there, or none is that matches.
+    """
+    partitions = lookup.partitions()
+    if isinstance(wanted.selection, Topics):
+        missing = sorted(set(wanted.selection.names) - {each.topic for each in partitions})
+        if missing:
+            raise ArchiveRefused(f"there is no topic {missing[0]!r}")
+    elif not partitions and not may_come:
+        raise ArchiveRefused("no topic's name matches the pattern")
+    return partitions
+
+
+def _refuse_strange(path: str, store: Store) -> None:
+    """:raise ArchiveRefused: something else is in the folder, or the path cannot be one."""
+    if any(sign in path for sign in _NO_PATH):
+        raise ArchiveRefused(f"{path}: a path with one of {_NO_PATH} stands for several to Spark; take another one")
+    strange = [name for name in store.names(path) if name != NOTES]
+    if strange and read_about(path, store) is None:
+        raise ArchiveRefused(f"{path} has other things in it ({strange[0]}): an archive needs a folder of its own")
+
+
+def _agreed(path: str, about: About, store: Store, adopt: bool) -> bool:
+    """Whether an archive is there with which these options may go on; else one is made.
+
+    :raise ArchiveRefused: it is another's, or its checkpoint is gone.
+    """
+    there = read_about(path, store)
+    if there is None:
+        write_about(path, about, store)
+        return False
+    differing = [
+        f"{name} {_told(getattr(there, name))}, not {_told(getattr(about, name))}"
+        for name in ("cluster_id", "topics", "pattern", "read_committed", "values")
+        if getattr(there, name) != getattr(about, name)
+    ]
+    if differing and not adopt:
+        raise ArchiveRefused(
+            f"{path} is an archive of {'; '.join(differing)}: choose another path, or adopt it to go on so"
+        )
+    if differing:
+        write_about(path, replace(about, made_ms=there.made_ms), store)  # by which replays know it
+    batches = read_archive(path, store).batches
+    begun = batch_numbers(checkpoint(path), store)
+    if batches and (not begun or begun[-1] < batches[-1].number):
+        raise ArchiveRefused(
+            f"{path}: {checkpoint(path)} does not know of batch {batches[-1].number}, which is there: bring it back,"
+            " or begin another archive"
+        )
+    return True
+
+
+def _told(value: Any) -> str:
+    return ",".join(value) or "no names" if isinstance(value, tuple) else str(value)
+
+
+@dataclass(slots=True)
+class _Totals:
+    """Of the batches that a run wrote."""
+
+    first: int | None = None
+    batches: int = 0
+    files: int = 0
+    size_bytes: int = 0
+    offsets: int = 0
+    records: Counter[str] = field(default_factory=Counter)
+
+    def add(self, batch: Batch) -> None:
+        self.first = batch.number if self.first is None else self.first
+        self.batches += 1
+        self.files += len(batch.files)
+        self.size_bytes += batch.size
+        for each in batch.ranges:
+            self.offsets += each.end - each.start
+            self.records[each.topic] += each.records
+
+
+class _Run:
+    """One run of the stream."""
+
+    def __init__(
+        self, spark: SparkSession, path: str, store: Store, options: ArchiveOptions, lookup: OffsetLookup, tell: Report
+    ) -> None:
+        self._spark = spark
+        self._path = path
+        self._store = store
+        self._options = options
+        self._lookup = lookup
+        self._tell = tell
+        self._totals = _Totals()
+        self._ends: dict[TopicPartition, int] = {}
+        self._total: int | None = None
+        self._began_s = monotonic()
+
+    def expect(self, partitions: list[TopicPartition]) -> None:
+        """Find out how much there is to do."""
+        spans = read_archive(self._path, self._store).spans
+        self._ends = {each: end for each, (_, end) in spans.items()}
+        if self._options.follow_every is None:
+            latest, earliest = self._lookup.latest(partitions), self._lookup.earliest(partitions)
+            self._total = sum(
+                max(0, end - max(earliest[each], self._ends.get(each, 0))) for each, end in latest.items()
+            )
+        self._told()
+
+    def run(self, source: Mapping[str, str], is_over: Callable[[], bool]) -> None:
+        """Until there is nothing more, or it is over."""
+        query = self._started(source)
+        try:
+            while query.isActive:
+                if is_over():
+                    return
+                sleep(_LOOK_S)
+            query.awaitTermination()  # tells why, where it failed
+        except KeyboardInterrupt:
+            if self._options.follow_every is None:
+                raise  # else it is how people end it
+        finally:
+            query.stop()
+
+    def _started(self, source: Mapping[str, str]) -> StreamingQuery:
+        options = self._options
+        writer = BatchWriter(
+            self._path,
+            self._store,
+            codec=options.codec,
+            file_records_max=options.file_records_max,
+            earliest=self._lookup.earliest,
+            parsed=self._parsed,
+            wrote=self._wrote,
+        )
+        tasks = {"minPartitions": str(self._spark.sparkContext.defaultParallelism), **source}
+        rows = self._spark.readStream.format("kreplica").options(**tasks).load()
+        stream = rows.writeStream.queryName(f"archive {self._path}").foreachBatch(writer)
+        stream = stream.option("checkpointLocation", checkpoint(self._path))
+        if options.follow_every is None:
+            return stream.trigger(availableNow=True).start()
+        return stream.trigger(processingTime=options.follow_every).start()
+
+    def _parsed(self, rows: DataFrame, batch: int) -> DataFrame:
+        if self._options.values != "json":
+            return rows
+        from kreplica.spark.pipelines.json_values import with_json
+
+        return with_json(rows, self._path, batch, self._store)
+
+    def _wrote(self, batch: Batch) -> None:
+        self._totals.add(batch)
+        self._ends.update(batch.ends())
+        self._told()
+
+    def _told(self) -> None:
+        totals = self._totals
+        self._tell(Progress("archive", totals.offsets, self._total, totals.records.total(), totals.size_bytes))
+
+    def report(self, latest: Mapping[TopicPartition, int], is_resumed: bool) -> ArchiveReport:
+        """What was done, and what the cluster has now that the archive has not."""
+        lags: Counter[str] = Counter()
+        partitions: Counter[str] = Counter()
+        for each, end in latest.items():
+            lags[each.topic] += max(0, end - self._ends.get(each, 0))
+            partitions[each.topic] += 1
+        totals = self._totals
+        return ArchiveReport(
+            path=self._path,
+            topics=tuple(
+                TopicTotal(topic, partitions[topic], totals.records[topic], lags[topic])
+                for topic in sorted(lags.keys() | totals.records.keys())
+            ),
+            records=totals.records.total(),
+            size_bytes=totals.size_bytes,
+            batches=totals.batches,
+            files=totals.files,
+            seconds=monotonic() - self._began_s,
+            lag=lags.total(),
+            first_batch=totals.first,
+            is_resumed=is_resumed,
+        )

@@ -1,0 +1,162 @@
+"""One micro-batch after the other becomes files of an archive, each once however often it is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from time import time
+from typing import TYPE_CHECKING
+
+from kreplica.errors import KreplicaError
+from kreplica.model import TopicPartition
+from kreplica.spark.pipelines.archive.file_stores import Found, Store
+from kreplica.spark.pipelines.archive.layout import (
+    ArchivedFile,
+    ArchivedRange,
+    Batch,
+    checkpoint,
+    read_batch,
+    write_batch,
+)
+from kreplica.spark.pipelines.archive.stream_checkpoint import batch_ends
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TASK_RECORDS_MIN = 500_000
+"""Fewer are not worth a task, and so a file, of their own."""
+
+SETTINGS = {
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",
+    # Rows come by partition and offset: with a writer for each day they need not be sorted by it.
+    "spark.sql.maxConcurrentOutputFileWriters": "16",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # A job that lists the few folders of a batch takes longer than the driver.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1024",
+    # Streams do not adapt, and counts by partition are few rows.
+    "spark.sql.shuffle.partitions": "4",
+}
+"""Of the session that a stream has for itself."""
+
+_DAY_MS = 86_400_000
+_DAYS = (-719_162, 2_932_896)  # 0001-01-01 to 9999-12-31: producers say what they like
+
+Positions = Mapping[TopicPartition, int]
+
+
+class BatchDisagrees(KreplicaError):
+    """What is in the archive under a batch's number is another batch."""
+
+
+class BatchWriter:
+    """Writes micro-batches; Spark calls it, one at a time, and again where it does not know how a call ended.
+
+    What a batch leaves when it dies on its way: files that nobody has noted; the next try deletes them.  Once its note
+    is there, nothing is done for it any more.
+
+    :param codec: of the files.
+    :param file_records_max: of one file.
+    :param earliest: where the logs of partitions begin, for those that the archive does not have yet.
+    :param parsed: adds a column to rows, for a batch of a number.
+    :param wrote: told of each batch when it is whole.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        store: Store,
+        *,
+        codec: str,
+        file_records_max: int,
+        earliest: Callable[[list[TopicPartition]], Positions],
+        parsed: Callable[[DataFrame, int], DataFrame],
+        wrote: Callable[[Batch], None],
+    ) -> None:
+        self._path = path
+        self._store = store
+        self._codec = codec
+        self._file_records_max = file_records_max
+        self._earliest = earliest
+        self._parsed = parsed
+        self._wrote = wrote
+        self._is_first = True
+
+    def __call__(self, rows: DataFrame, number: int) -> None:
+        """Write a micro-batch.
+
+        :raise BatchDisagrees: another one of that number is there.
+        """
+        ends = batch_ends(checkpoint(self._path), number, self._store)
+        if ends is None:
+            raise BatchDisagrees(f"{checkpoint(self._path)} does not say where batch {number} ends")
+        whole = read_batch(self._path, number, self._store)
+        if whole is not None:
+            if whole.ends() != ends:
+                raise BatchDisagrees(f"batch {number} of {self._path} has other offsets than its checkpoint says")
+            return
+        if self._is_first:
+            self._clear(number)
+            self._is_first = False
+        starts = self._starts(number, ends)
+        for name, value in SETTINGS.items():
+            rows.sparkSession.conf.set(name, value)
+        self._write(rows, number, sum(ends[each] - starts[each] for each in ends))
+        batch = self._noted(rows, number, starts, ends)
+        write_batch(self._path, batch, self._store)
+        self._wrote(batch)
+
+    def _clear(self, number: int) -> None:
+        """Delete what an earlier run left of the batch with which it ended: this one may write less of it."""
+        for each in self._store.find(self._path, f"topic=*/day=*/batch={number}"):
+            self._store.delete(each.path)
+        for name in self._store.names(self._path):
+            if name.startswith(".spark-staging-"):
+                self._store.delete(f"{self._path}/{name}")
+
+    def _starts(self, number: int, ends: Positions) -> dict[TopicPartition, int]:
+        before = (batch_ends(checkpoint(self._path), number - 1, self._store) if number else None) or {}
+        added = [each for each in ends if each not in before]
+        starts = {**before, **self._earliest(added)}
+        return {each: min(starts[each], end) for each, end in ends.items()}
+
+    def _write(self, rows: DataFrame, number: int, offsets: int) -> None:
+        from pyspark.sql import functions as sql
+
+        days = sql.floor(sql.unix_millis("timestamp") / _DAY_MS)
+        first, last = (sql.lit(each) for each in _DAYS)
+        day = sql.date_from_unix_date(sql.greatest(first, sql.least(last, days)).cast("int"))
+        rows = self._parsed(rows, number).withColumns({"day": day, "batch": sql.lit(number)})
+        names = [each for each in rows.columns if each not in ("topic", "day", "batch")]
+        rows = rows.coalesce(max(1, -(-offsets // TASK_RECORDS_MIN)))
+        writer = rows.select(*names, "topic", "day", "batch").write.mode("overwrite")
+        writer = writer.option("compression", self._codec).option("maxRecordsPerFile", self._file_records_max)
+        # Dictionaries of keys and values that hardly repeat cost more than half of the speed.
+        writer = writer.option("parquet.enable.dictionary", "false")
+        writer.partitionBy("topic", "day", "batch").parquet(self._path)
+
+    def _noted(self, rows: DataFrame, number: int, starts: Positions, ends: Positions) -> Batch:
+        """What was written, as it is found there."""
+        topics = sorted({each.topic for each in ends if ends[each] > starts[each]})
+        found: list[Found] = []
+        for topic in topics:
+            found += self._store.find(self._path, f"topic={topic}/day=*/batch={number}/*.parquet")
+        files = tuple(ArchivedFile(each.path[each.path.rindex("topic=") :], each.size) for each in found)
+        counted = self._counted(rows, files) if files else {}
+        ranges = []
+        for each, end in sorted(ends.items()):
+            records, first = counted.get(each, (0, starts[each]))
+            ranges.append(ArchivedRange(*each, min(starts[each], first), end, records))
+        return Batch(number, tuple(ranges), files, int(time() * 1000))
+
+    def _counted(self, rows: DataFrame, files: Iterable[ArchivedFile]) -> dict[TopicPartition, tuple[int, int]]:
+        """How many records are there of each partition, and the first one's offset."""
+        from pyspark.sql import functions as sql
+
+        folders = sorted({f"{self._path}/{each.path.rpartition('/')[0]}" for each in files})
+        reader = rows.sparkSession.read.schema("partition int, offset long, topic string, day string, batch long")
+        counts = (
+            reader.option("basePath", self._path)
+            .parquet(*folders)
+            .groupBy("topic", "partition")
+            .agg(sql.count("*").alias("records"), sql.min("offset").alias("first"))
+        )
+        return {TopicPartition(row.topic, row.partition): (row.records, row.first) for row in counts.collect()}

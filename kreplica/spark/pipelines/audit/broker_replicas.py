@@ -1,0 +1,166 @@
+"""Replicas as their brokers send them to a debug consumer (replica id -2), for the audit.
+
+Such a reader is given what a replica has, whoever leads, and beyond what is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from kreplica.blocking.blocking_runtime import real_surroundings
+from kreplica.blocking.connection import Connection, Pending
+from kreplica.blocking.patience import Patience
+from kreplica.client_core.addresses import Address
+from kreplica.client_core.errors import BrokerRefused, ClientError, check
+from kreplica.client_core.fetch_requests import BY_NAME_MAX, FetchLimits, fetch_body
+from kreplica.client_core.fetched_batches import Isolation
+from kreplica.client_core.offsets import EARLIEST, list_offsets_body, parse_list_offsets
+from kreplica.client_core.options import ClientOptions
+from kreplica.errors import ErrorCode, ProtocolError
+from kreplica.model import TopicPartition
+from kreplica.spark.pipelines.audit.replica_comparison import Batch, Gap, LogMoved
+from kreplica.storage.log.leader_epochs import EpochEntry
+from kreplica.wire.batches import iter_headers, verify_crc
+from kreplica.wire.messages import FETCH, LIST_OFFSETS
+
+DEBUGGER = -2
+FETCH_SIZE = 8 << 20
+FETCH_WAIT_MS = 100
+
+
+class BrokerReplica(NamedTuple):
+    """A ``Replica`` by its broker; travels to the executors.
+
+    :param size_bytes: about; 0 where nobody says.
+    """
+
+    broker: int
+    address: Address
+    partition: TopicPartition
+    size_bytes: int
+    has_to: int
+    client: ClientOptions
+    epochs: tuple[EpochEntry, ...] = ()
+
+    def first_offset(self) -> int:
+        """Where it begins now.
+
+        :raise BrokerRefused: the broker does not have it.
+        :raise ClientError: the broker does not answer.
+        """
+        body = list_offsets_body({self.partition: EARLIEST}, Isolation.READ_UNCOMMITTED) | {"replica_id": DEBUGGER}
+        patience = self._patience()
+        while True:
+            try:
+                with self._connect() as connection:
+                    told = parse_list_offsets(connection.request(LIST_OFFSETS, body))[self.partition]
+                if isinstance(told, ClientError):
+                    raise told
+                return told.offset
+            except ClientError as error:
+                self._again(error, patience)
+
+    def cleaned_end(self) -> int:
+        """Brokers do not say it of one replica."""
+        return 0
+
+    def batches(self, start: int, end: int) -> Iterator[Batch | Gap]:
+        """Those whose last offset lies in a range."""
+        offset = start
+        patience = self._patience()
+        while offset < end:
+            try:
+                with closing(self._answers(offset, end)) as answers:
+                    for row in answers:
+                        check(row, f"fetch of {self.partition} from broker {self.broker}")
+                        data = memoryview(row["records"] or b"")
+                        if not len(data):
+                            return  # it ends here
+                        patience = self._patience()
+                        for item in _items(data, offset, end):
+                            offset = item.header.next_offset if isinstance(item, Batch) else item.next_offset
+                            yield item
+                        offset = max(offset, _behind(data))
+                return
+            except BrokerRefused as error:
+                if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    if self.first_offset() > offset:
+                        raise LogMoved(f"{self.partition} of broker {self.broker} begins behind {offset}") from error
+                    return
+                if error.code is ErrorCode.CORRUPT_MESSAGE:
+                    yield Gap(offset, end, f"the broker says {error}; nothing up to {end} was read")
+                    return
+                self._again(error, patience)
+            except ClientError as error:
+                self._again(error, patience)
+
+    def _answers(self, offset: int, end: int) -> Generator[dict[str, Any], None, None]:
+        """What the broker answers for the partition; the next request is under way while an answer is looked at."""
+        with self._connect() as connection:
+            pending: Pending | None = self._ask(connection, offset)
+            while pending is not None:
+                while pending.answer is None:
+                    connection.receive(self.client.request_timeout_s)
+                answer, pending = pending.answer, None
+                code = ErrorCode.of(answer.get("error_code", 0))
+                if code is not ErrorCode.NONE:
+                    raise BrokerRefused(code, f"fetch of {self.partition} from broker {self.broker}")
+                row = answer["responses"][0]["partitions"][0]
+                if row["error_code"] == 0 and row["records"]:
+                    behind = _behind(memoryview(row["records"]))
+                    if offset < behind < end:
+                        offset = behind
+                        pending = self._ask(connection, offset)
+                yield row
+
+    def _ask(self, connection: Connection, offset: int) -> Pending:
+        limits = FetchLimits(
+            isolation=Isolation.READ_UNCOMMITTED,
+            wait_ms=FETCH_WAIT_MS,
+            size_min=1,
+            size_max=FETCH_SIZE,
+            partition_size_max=FETCH_SIZE,
+        )
+        body = fetch_body({self.partition: offset}, limits) | {"replica_id": DEBUGGER}
+        version = connection.version(FETCH, BY_NAME_MAX)
+        return connection.send(FETCH, body, version=version, timeout_s=self.client.request_timeout_s)
+
+    def _connect(self) -> Connection:
+        return Connection.open(self.address, self.client, real_surroundings())
+
+    def _patience(self) -> Patience:
+        options = self.client
+        return Patience(real_surroundings(), options.operation_timeout_s, options.backoff_s, options.backoff_s_max)
+
+    @staticmethod
+    def _again(error: ClientError, patience: Patience) -> None:
+        if not error.retriable:
+            raise error
+        patience.wait(error)
+
+
+def _items(data: memoryview, offset: int, end: int) -> Iterator[Batch | Gap]:
+    """The batches of an answer whose last offset lies in a range."""
+    try:
+        for position, header in iter_headers(data, incomplete_last=True):
+            if header.next_offset > end:
+                return
+            if header.next_offset > offset:
+                batch = data[position : position + header.size]
+                yield Batch(header, batch, verify_crc(batch, header))
+                offset = header.next_offset
+    except ProtocolError as error:
+        yield Gap(offset, end, f"no batch: {error}; nothing up to {end} was read")
+
+
+def _behind(data: memoryview) -> int:
+    """The offset behind the last whole batch."""
+    behind = 0
+    try:
+        for _, header in iter_headers(data, incomplete_last=True):
+            behind = max(behind, header.next_offset)
+    except ProtocolError:
+        pass
+    return behind

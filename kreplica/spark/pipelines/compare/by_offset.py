@@ -1,0 +1,174 @@
+"""An archive against the topic that it is of: records are the same by their offsets.
+
+The original is the topic, the copy the archive.  First sums of many offsets are compared, then records where sums
+differ: equal sides cost one pass over both and no join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as sql
+from pyspark.storagelevel import StorageLevel
+
+from kreplica.spark.pipelines.compare.findings import Bounds, Difference, Found, Kind, PartitionResult
+from kreplica.spark.pipelines.compare.rows import bucket_width, side_count, side_sum, sides
+
+
+class Bucket(NamedTuple):
+    """Offsets whose sums differ."""
+
+    partition: int
+    bucket: int
+
+
+def compare_offsets(
+    topic: str,
+    archive: DataFrame,
+    read_topic: Callable[[Mapping[int, Bounds]], DataFrame],
+    bounds: Mapping[int, Bounds],
+    *,
+    is_compacted: bool,
+    shown_max: int,
+) -> Found:
+    """Compare the archive's digests of a topic with the topic's.
+
+    :param read_topic: digests of these offsets.
+    :param bounds: by partition.
+    :param is_compacted: what the topic does not have any more is no difference.
+    :param shown_max: so many differences are named.
+    """
+    width = bucket_width(sum(each.end - each.start for each in bounds.values()))
+    starts = _by_partition({partition: each.start for partition, each in bounds.items()})
+    is_deleted = sql.col("offset") < starts
+    summed = (
+        sides(archive, read_topic(bounds))
+        .withColumn("bucket", sql.when(is_deleted, sql.lit(-1)).otherwise(_bucket(width)))
+        .groupBy("partition", "bucket")
+        .agg(
+            side_count(True).alias("archived"),
+            side_count(False).alias("held"),
+            side_sum(True, sql.xxhash64("digest", "offset")).alias("archive_sum"),
+            side_sum(False, sql.xxhash64("digest", "offset")).alias("topic_sum"),
+        )
+        .collect()
+    )
+    differing = [
+        Bucket(row.partition, row.bucket)
+        for row in summed
+        if row.bucket >= 0 and (row.archived, row.archive_sum) != (row.held, row.topic_sum)
+    ]
+    counts: dict[int, dict[Kind, int]] = {partition: dict.fromkeys(Kind, 0) for partition in bounds}
+    first: list[Difference] = []
+    if differing:
+        unwanted = Kind.EXTRA if is_compacted else None
+        records = _Records(topic, archive.where(~is_deleted), read_topic, bounds, width)
+        first = records.examine(differing, counts, shown_max, unwanted)
+    results = []
+    for partition in sorted(bounds):
+        own = [row for row in summed if row.partition == partition]
+        deleted = sum(row.archived for row in own if row.bucket < 0)
+        if is_compacted:
+            deleted += counts[partition][Kind.EXTRA]
+            counts[partition][Kind.EXTRA] = 0
+        held = sum(row.held for row in own)
+        results.append(PartitionResult(topic, topic, partition, held, deleted, counts[partition]))
+    return Found(results, first)
+
+
+class _Records:
+    """The records of buckets whose sums differ."""
+
+    def __init__(
+        self,
+        topic: str,
+        archive: DataFrame,
+        read_topic: Callable[[Mapping[int, Bounds]], DataFrame],
+        bounds: Mapping[int, Bounds],
+        width: int,
+    ) -> None:
+        self._topic = topic
+        self._archive = archive
+        self._read_topic = read_topic
+        self._bounds = bounds
+        self._width = width
+
+    def examine(
+        self, differing: list[Bucket], counts: dict[int, dict[Kind, int]], shown_max: int, unwanted: Kind | None
+    ) -> list[Difference]:
+        """Count the differences, and name the first ones.
+
+        :param unwanted: are counted alone.
+        """
+        found = self._found(self._sides(differing)).persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            for row in found.groupBy("partition", "kind").agg(sql.sum("count").alias("count")).collect():
+                counts[row.partition][Kind(row.kind)] = row["count"]
+            named = found if unwanted is None else found.where(sql.col("kind") != unwanted.value)
+            rows = named.orderBy("partition", "offset", "kind").limit(shown_max).collect()
+            return [_difference(self._topic, row) for row in rows]
+        finally:
+            found.unpersist()
+
+    def _sides(self, differing: list[Bucket]) -> DataFrame:
+        """The records of the buckets; of the topic as little as may be is read again."""
+        parts = {}
+        for partition in {each.partition for each in differing}:
+            buckets = [each.bucket for each in differing if each.partition == partition]
+            whole = self._bounds[partition]
+            start = max(whole.start, min(buckets) * self._width)
+            end = min(whole.end, (max(buckets) + 1) * self._width)
+            if start < end:
+                parts[partition] = Bounds(start, end)
+        archive = self._archive
+        both = sides(archive, self._read_topic(parts)) if parts else archive.withColumn("is_archive", sql.lit(True))
+        chosen = archive.sparkSession.createDataFrame(differing, "partition int, bucket long")
+        both = both.withColumn("bucket", _bucket(self._width))
+        return both.join(sql.broadcast(chosen), ["partition", "bucket"], "left_semi")
+
+    def _found(self, both: DataFrame) -> DataFrame:
+        """A row for each kind of difference at each offset: ``partition``, ``offset``, ``kind``, ``count``."""
+        archived = sql.when(sql.col("is_archive"), sql.col("digest"))
+        held = sql.when(~sql.col("is_archive"), sql.col("digest"))
+        offsets = both.groupBy("partition", "offset").agg(
+            side_count(True).alias("archived"),
+            side_count(False).alias("held"),
+            sql.min(archived).alias("low"),
+            sql.max(archived).alias("high"),
+            sql.min(held).alias("original"),
+        )
+        is_other = sql.expr("archived > 0 and held > 0 and (low != original or high != original)")
+        kinds = (
+            (Kind.MISSING, sql.when(sql.col("archived") == 0, sql.col("held"))),
+            (Kind.EXTRA, sql.when(sql.col("held") == 0, sql.col("archived"))),
+            (Kind.DOUBLED, sql.when(sql.col("held") > 0, sql.col("archived") - sql.col("held"))),
+            (Kind.DIFFERENT, sql.when(is_other, sql.lit(1))),
+        )
+        told = sql.array(
+            *(sql.struct(sql.lit(kind.value).alias("kind"), count.cast("long").alias("count")) for kind, count in kinds)
+        )
+        found = offsets.select("partition", "offset", sql.explode(told).alias("found")).where("found.count > 0")
+        return found.select("partition", "offset", "found.kind", "found.count")
+
+
+def _difference(topic: str, row: Row) -> Difference:
+    kind = Kind(row.kind)
+    return Difference(
+        kind,
+        topic,
+        row.partition,
+        None if kind is Kind.MISSING else row.offset,
+        None if kind is Kind.EXTRA else row.offset,
+    )
+
+
+def _bucket(width: int) -> Column:
+    return sql.expr(f"offset div {width}")
+
+
+def _by_partition(numbers: Mapping[int, int]) -> Column:
+    """A number for each row's partition."""
+    every = [sql.lit(numbers.get(partition, 0)).cast("long") for partition in range(max(numbers) + 1)]
+    return sql.get(sql.array(*every), sql.col("partition"))

@@ -1,0 +1,266 @@
+"""An archive against its topics, or against those to which it was replayed: what is missing, doubled, different."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from kreplica.blocking import Cluster
+from kreplica.blocking.admin import topic_settings
+from kreplica.errors import KreplicaError
+from kreplica.model import TopicPartition
+from kreplica.spark.pipelines.archive.file_stores import Store, plain_path, store_of
+from kreplica.spark.pipelines.archive.layout import Archive, read_archive
+from kreplica.spark.pipelines.archive.reading import read_rows
+from kreplica.spark.pipelines.compare.findings import Bounds, Difference, Found, PartitionResult
+from kreplica.spark.pipelines.progress import Progress, Report, nobody
+from kreplica.spark.source.offset_lookup import OffsetLookup
+from kreplica.spark.source.options import source_options
+from kreplica.spark.source.positions import as_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SHOWN_MAX = 100
+
+_COLUMNS = "key,value,partition,offset,timestamp,headers"
+
+
+class CompareRefused(KreplicaError):
+    """That cannot be compared; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareOptions:
+    """What is compared.
+
+    :param bootstrap: brokers to begin with.
+    :param topics: of the archive; none: all.
+    :param others: the topics to which an archive's were replayed; one that is not named is compared with itself.
+    :param shown_max: so many differences are named.
+    :param kafka: more options of the source.
+    """
+
+    bootstrap: str
+    topics: tuple[str, ...] = ()
+    others: Mapping[str, str] = field(default_factory=dict)
+    shown_max: int = SHOWN_MAX
+    kafka: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CompareReport:
+    """What was compared, and what was found.
+
+    :param differences: the first ones; ``difference_count`` of all.
+    :param deleted: records that were not compared, since retention or compaction took them from the topics.
+    :param lag: offsets of the topics behind the archive's end, which are no difference.
+    :param lost_files: that the archive should have, and which are not there: their records are missing.
+    """
+
+    path: str
+    partitions: tuple[PartitionResult, ...]
+    differences: tuple[Difference, ...]
+    difference_count: int
+    records: int
+    deleted: int
+    lag: int
+    lost_files: tuple[str, ...]
+    seconds: float
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether nothing differs."""
+        return not self.difference_count and not self.lost_files
+
+
+def compare(spark: SparkSession, path: str, options: CompareOptions, report: Report = nobody) -> CompareReport:
+    """Compare an archive with topics.
+
+    Against its own topics records are the same by their offsets, and the archive is the copy; against others by
+    content and order, and they are the copy.
+
+    :raise NoArchive: there is none.
+    :raise CompareRefused: a topic is not in the archive, or not in the cluster.
+    """
+    began_s = monotonic()
+    path = plain_path(path)
+    store = store_of(path, spark)
+    archive = read_archive(path, store)
+    topics = _topics(archive, options)
+    archive, lost = _without_lost_files(archive, topics, store)
+    if lost and any(topic in options.others for topic in topics):
+        raise CompareRefused(f"{path}: {len(lost)} files are not there, {lost[0]} first: it can be compared to nothing")
+    total = _records(archive, topics)
+    results: list[PartitionResult] = []
+    differences: list[Difference] = []
+    lag = done = 0
+    report(Progress("compare", 0, total))
+    for topic in topics:
+        with closing(_Comparing(spark, archive, topic, options)) as comparing:
+            found = comparing.found(options.shown_max - len(differences))
+            lag += comparing.lag
+        results += found.partitions
+        differences += found.differences
+        done += _records(archive, [topic])
+        report(Progress("compare", done, total, done))
+    return CompareReport(
+        path=path,
+        partitions=tuple(results),
+        differences=tuple(differences),
+        difference_count=sum(each.difference_count for each in results),
+        records=sum(each.records for each in results),
+        deleted=sum(each.deleted for each in results),
+        lag=lag,
+        lost_files=tuple(lost),
+        seconds=monotonic() - began_s,
+    )
+
+
+def _topics(archive: Archive, options: CompareOptions) -> list[str]:
+    """:raise CompareRefused: one is not in the archive."""
+    topics = sorted(options.topics or archive.topics)
+    strange = sorted({*topics, *options.others} - set(archive.topics))
+    if strange:
+        raise CompareRefused(
+            f"{archive.path} has no topic {strange[0]!r}; it has {', '.join(archive.topics) or 'none'}"
+        )
+    return topics
+
+
+def _records(archive: Archive, topics: list[str]) -> int:
+    return sum(each.records for batch in archive.batches for each in batch.ranges if each.topic in topics)
+
+
+def _without_lost_files(archive: Archive, topics: list[str], store: Store) -> tuple[Archive, list[str]]:
+    """The archive with the files that are there, and the paths of those that should be."""
+    there: set[str] = set()
+    for topic in topics:
+        found = store.find(archive.path, f"topic={topic}/day=*/batch=*/*.parquet")
+        there.update(each.path[each.path.rindex("topic=") :] for each in found)
+    lost = [
+        each.path
+        for batch in archive.batches
+        for each in batch.files
+        if each.topic in topics and each.path not in there
+    ]
+    if lost:
+        batches = (
+            replace(batch, files=tuple(each for each in batch.files if each.path in there)) for batch in archive.batches
+        )
+        archive = Archive(archive.path, archive.about, tuple(batches))
+    return archive, lost
+
+
+class _Comparing:
+    """One topic of the archive with one of the cluster.
+
+    :ivar lag: offsets behind the archive's end.
+    """
+
+    def __init__(self, spark: SparkSession, archive: Archive, topic: str, options: CompareOptions) -> None:
+        self._spark = spark
+        self._archive = archive
+        self._topic = topic
+        self._other = options.others.get(topic, topic)
+        self._is_replayed = topic in options.others
+        isolation = "read_committed" if archive.about.read_committed else "read_uncommitted"
+        self._source = {
+            "kafka.isolation.level": isolation,
+            **options.kafka,
+            "kafka.bootstrap.servers": options.bootstrap,
+        }
+        wanted = source_options({**self._source, "subscribe": self._other}, is_streaming=False)
+        self._cluster = Cluster(wanted.bootstrap, options=wanted.settings.client)
+        self._lookup = OffsetLookup(self._cluster, wanted)
+        self.lag = 0
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        self._cluster.close()
+
+    def found(self, shown_max: int) -> Found:
+        """Compare.
+
+        :raise CompareRefused: there is no such topic.
+        """
+        partitions = self._lookup.partitions()
+        if not partitions:
+            raise CompareRefused(f"there is no topic {self._other!r}")
+        earliest, latest = self._lookup.earliest(partitions), self._lookup.latest(partitions)
+        settings = {name: entry.value or "" for name, entry in topic_settings(self._cluster, self._other).items()}
+        if self._is_replayed:
+            stamps = settings.get("message.timestamp.type") == "LogAppendTime"
+            return self._in_order(earliest, latest, shown_max, with_timestamps=not stamps)
+        return self._by_offset(
+            earliest, latest, shown_max, is_compacted="compact" in settings.get("cleanup.policy", "")
+        )
+
+    def _by_offset(
+        self,
+        earliest: Mapping[TopicPartition, int],
+        latest: Mapping[TopicPartition, int],
+        shown_max: int,
+        *,
+        is_compacted: bool,
+    ) -> Found:
+        from kreplica.spark.pipelines.compare.by_offset import compare_offsets
+        from kreplica.spark.pipelines.compare.rows import digests
+
+        bounds = {}
+        for each, (start, end) in self._archive.spans.items():
+            if each.topic == self._topic:
+                begins = max(start, earliest.get(each, 0))
+                bounds[each.partition] = Bounds(begins, max(begins, min(end, latest.get(each, 0))))
+        self.lag = sum(
+            max(0, end - self._archive.spans.get(each, (0, earliest[each]))[1]) for each, end in latest.items()
+        )
+        archived = digests(read_rows(self._spark, self._archive, [self._topic]), with_timestamps=True)
+        read_topic = partial(self._topic_digests, with_timestamps=True)
+        return compare_offsets(
+            self._topic, archived, read_topic, bounds, is_compacted=is_compacted, shown_max=shown_max
+        )
+
+    def _in_order(
+        self,
+        earliest: Mapping[TopicPartition, int],
+        latest: Mapping[TopicPartition, int],
+        shown_max: int,
+        *,
+        with_timestamps: bool,
+    ) -> Found:
+        from kreplica.spark.pipelines.compare.by_order import Names, compare_order
+        from kreplica.spark.pipelines.compare.rows import digests
+
+        bounds = {each.partition: Bounds(earliest[each], end) for each, end in latest.items()}
+        archived = digests(read_rows(self._spark, self._archive, [self._topic]), with_timestamps=with_timestamps)
+        read = self._topic_digests(bounds, with_timestamps=with_timestamps)
+        shortened = [each.partition for each, start in earliest.items() if start > 0]
+        records = _records(self._archive, [self._topic])
+        names = Names(self._topic, self._other)
+        return compare_order(names, archived, read, shortened, records=records, shown_max=shown_max)
+
+    def _topic_digests(self, bounds: Mapping[int, Bounds], *, with_timestamps: bool) -> DataFrame:
+        from kreplica.spark.pipelines.compare.rows import digests
+
+        chosen = {partition: each for partition, each in bounds.items() if each.start < each.end}
+        if not chosen:
+            return self._spark.createDataFrame([], "partition int, offset long, digest long")
+        options = {
+            **self._source,
+            "assign": json.dumps({self._other: sorted(chosen)}),
+            "startingOffsets": self._offsets({partition: each.start for partition, each in chosen.items()}),
+            "endingOffsets": self._offsets({partition: each.end for partition, each in chosen.items()}),
+            "kreplica.columns": _COLUMNS,
+            "minPartitions": str(self._spark.sparkContext.defaultParallelism),
+        }
+        rows = self._spark.read.format("kreplica").options(**options).load()
+        return digests(rows, with_timestamps=with_timestamps)
+
+    def _offsets(self, offsets: Mapping[int, int]) -> str:
+        return json.dumps(as_json({TopicPartition(self._other, each): offset for each, offset in offsets.items()}))

@@ -1,0 +1,122 @@
+"""The batches of a slice as they lie in the log: from a broker's files, or from brokers as any consumer has them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any, NamedTuple, TypeAlias
+
+from kreplica.blocking import Isolation, Reader, ReaderOptions
+from kreplica.blocking.offsets import end_offsets
+from kreplica.blocking.reader import OutOfRange
+from kreplica.client_core.errors import CorruptBatch
+from kreplica.client_core.fetched_batches import FetchedRecords
+from kreplica.errors import ProtocolError
+from kreplica.spark.source.options import SourceOptions
+from kreplica.spark.source.range_reading import worker_cluster
+from kreplica.spark.source.ranges import OffsetRange
+from kreplica.spark.source.segment_files import ReplicaFiles, replicas
+from kreplica.storage.log.batch_scanning import scan_batches, scan_headers
+from kreplica.wire.batches import BatchHeader, iter_headers
+
+log = logging.getLogger(__name__)
+
+Wanted: TypeAlias = Callable[[BatchHeader], bool]
+"""Whether a batch's bytes are needed, or its header alone."""
+
+RawBatch: TypeAlias = tuple[BatchHeader, memoryview | None]
+
+
+class _Closed(NamedTuple):
+    """Of one answer, that part which the caller of ``Reader.read`` is given."""
+
+    batches: list[RawBatch]
+    next_offset: int
+
+
+class _RawReader(Reader):
+    """A reader of batches with all that stands in the log: markers and transactions that were aborted, too."""
+
+    def open_fetched(self, fetched: FetchedRecords, end: int | None) -> list[Any]:
+        """As ``Reader.open_fetched``; one ``_Closed``, or none."""
+        try:
+            headers = list(iter_headers(fetched.data, incomplete_last=True))
+        except ProtocolError as error:
+            raise CorruptBatch(f"{fetched.partition} from offset {fetched.position} on: {error}") from error
+        batches: list[RawBatch] = [(header, fetched.data[at : at + header.size]) for at, header in headers]
+        next_offset = fetched.next_offset if end is None else min(fetched.next_offset, end)
+        return [_Closed(batches, next_offset)] if batches else []
+
+
+def batches_of(wanted: OffsetRange, options: SourceOptions, is_wanted: Wanted) -> Iterator[RawBatch]:
+    """All batches whose last offset lies in a range, so that each belongs to one slice; with their bytes, or None.
+
+    What retention deletes meanwhile is not there.
+
+    :raise KreplicaError: they cannot be read.
+    """
+    found = _from_files(wanted, options, is_wanted) if options.log_dirs else _from_brokers(wanted, options)
+    for header, batch in found:
+        if header.last_offset >= wanted.end:
+            return
+        if header.last_offset >= wanted.start:
+            yield header, batch if is_wanted(header) else None
+
+
+def _from_files(wanted: OffsetRange, options: SourceOptions, is_wanted: Wanted) -> Iterator[RawBatch]:
+    replica = replicas(options.log_dirs).get(wanted.partition)
+    if replica is None:
+        log.warning("%s is not in %s", wanted.partition, ", ".join(options.log_dirs))
+        return
+    for base in replica.bases_from(wanted.start):
+        if base >= wanted.end:
+            return
+        try:
+            yield from _segment(replica, base, wanted.start, is_wanted)
+        except FileNotFoundError:
+            log.warning("%s: segment %d is gone", wanted.partition, base)
+
+
+def _segment(replica: ReplicaFiles, base: int, start: int, is_wanted: Wanted) -> Iterator[RawBatch]:
+    with closing(replica.open(base)) as file:
+        position = replica.position(base, start)
+        if is_wanted is every:
+            for _, header, batch in scan_batches(file, position, file.size()):
+                yield header, batch
+            return
+        for at, header in scan_headers(file, position, file.size()):
+            yield header, memoryview(file.read_at(at, header.size)) if is_wanted(header) else None
+
+
+def _from_brokers(wanted: OffsetRange, options: SourceOptions) -> Iterator[RawBatch]:
+    cluster = worker_cluster(options.bootstrap, options.settings)
+    partition, start, end = wanted
+    reader_options = ReaderOptions(
+        isolation=Isolation.READ_UNCOMMITTED,
+        fetch_size_max=options.settings.fetch_size_max,
+        partition_size_max=options.settings.partition_size_max,
+        out_of_range=OutOfRange.EARLIEST,
+        patience_s=options.poll_timeout_s,
+    )
+    with _RawReader(cluster, {partition: start}, ends={partition: end}, options=reader_options) as reader:
+        while not reader.is_done:
+            answers: list[Any] = reader.read(options.poll_timeout_s)
+            if not answers and not reader.is_done and end_offsets(cluster, [partition])[partition] < end:
+                log.warning("%s ends before %d", partition, end)
+                return
+            for answer in answers:
+                yield from answer.batches
+
+
+def every(_: BatchHeader) -> bool:
+    """All batches are wanted."""
+    return True
+
+
+def sampled(share: float) -> Wanted:
+    """About that share of all batches, always the same ones; and all markers, which are small."""
+    if share >= 1:
+        return every
+    limit = int(share * (1 << 32))
+    return lambda header: header.is_control or (header.base_offset * 2_654_435_761) % (1 << 32) < limit

@@ -1,0 +1,190 @@
+"""What is measured of a slice of a partition, batch by batch, and of more by adding slices up in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kreplica.spark.pipelines.profile.sketches import Keys, Rates, Sizes
+from kreplica.spark.pipelines.profile.transactions import Transactions
+from kreplica.spark.source.decoding import Section, decode
+from kreplica.wire.batches import HEADER_SIZE, BatchHeader
+
+Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+
+PRODUCERS_MAX = 10_000
+"""Whose figures are kept one by one; those of the smallest of more are added up."""
+
+SMALL_PRODUCERS = -2
+
+
+@dataclass(slots=True)
+class Tally:
+    """Of the batches of one codec, or of one producer.
+
+    :ivar size_bytes: as they lie in the log.
+    :ivar opened_from: the same of those that were opened, and ``opened_to`` what they took then.
+    """
+
+    batches: int = 0
+    records: int = 0
+    size_bytes: int = 0
+    opened_from: int = 0
+    opened_to: int = 0
+    is_transactional: bool = False
+
+    def merge(self, other: Tally) -> None:
+        """Count those of another one, too."""
+        self.batches += other.batches
+        self.records += other.records
+        self.size_bytes += other.size_bytes
+        self.opened_from += other.opened_from
+        self.opened_to += other.opened_to
+        self.is_transactional |= other.is_transactional
+
+    @property
+    def size_in_memory(self) -> int:
+        """What all of them would take; as those that were opened have it."""
+        return round(self.size_bytes * self.opened_to / self.opened_from) if self.opened_from else self.size_bytes
+
+
+@dataclass(slots=True)
+class Measures:
+    """Of one slice; of one partition; of one topic.
+
+    :ivar opened: records that were looked into: all, or a sample.
+    :ivar keyed: of these with a key; ``without_value`` of these without a value: tombstones, in a compacted topic.
+    :ivar values: sizes of values; ``keys`` of keys, ``batches`` of batches as they lie in the log.
+    :ivar timestamp_types: records by their ``TimestampType``; ``without_time`` of records that have no timestamp.
+    """
+
+    by_codec: dict[int, Tally] = field(default_factory=dict)
+    by_producer: dict[int, Tally] = field(default_factory=dict)
+    timestamp_types: dict[int, int] = field(default_factory=dict)
+    transactions: Transactions = field(default_factory=Transactions)
+    batch_sizes: Sizes = field(default_factory=Sizes)
+    key_sizes: Sizes = field(default_factory=Sizes)
+    value_sizes: Sizes = field(default_factory=Sizes)
+    rates: Rates = field(default_factory=Rates)
+    keys: Keys = field(default_factory=Keys)
+    opened: int = 0
+    keyed: int = 0
+    without_value: int = 0
+    without_time: int = 0
+    control_bytes: int = 0
+
+    def add_headers(self, headers: Sequence[BatchHeader], opened: Sequence[int | None]) -> None:
+        """Some batches of records, in their order.
+
+        :param opened: how many bytes each takes in memory; None of one that stays closed.
+        """
+        self.batch_sizes.add(np.array([header.size for header in headers], dtype=np.int64))
+        for header, size in zip(headers, opened, strict=True):
+            tally = Tally(1, header.record_count, header.size, is_transactional=header.is_transactional)
+            if size is not None:
+                tally.opened_from, tally.opened_to = header.size, size + HEADER_SIZE
+            _count(self.by_codec, header.codec, tally)
+            _count(self.by_producer, header.producer_id, tally)
+            kind = int(header.timestamp_type)
+            self.timestamp_types[kind] = self.timestamp_types.get(kind, 0) + header.record_count
+            if header.is_transactional:
+                self.transactions.add(header)
+        self._limit_producers()
+        closed = [header for header, size in zip(headers, opened, strict=True) if size is None]
+        if closed:
+            self._add_times(
+                np.array([header.max_timestamp for header in closed], dtype=np.int64),
+                np.array([header.record_count for header in closed], dtype=np.int64),
+                np.array([header.size for header in closed], dtype=np.int64),
+            )
+
+    def add_marker(self, header: BatchHeader, batch: memoryview) -> None:
+        """A control batch."""
+        self.control_bytes += header.size
+        self.transactions.add_marker(header, batch)
+
+    def add_records(self, sections: Sequence[Section], first_offset: int) -> None:
+        """What is in some batches that were opened.
+
+        :param first_offset: records before it are deleted, and stand there only because their batch does.
+        """
+        whole = decode(sections)
+        records = whole.between(first_offset, 1 << 62)
+        if not len(records.offsets):
+            return
+        shares = [section.header.size / max(1, section.header.record_count) for section in sections]
+        in_log = np.repeat(shares, [section.header.record_count for section in sections])[-len(records.offsets) :]
+        self._add_times(records.timestamps_ms, np.ones(len(records.offsets), dtype=np.int64), in_log)
+        key_sizes, value_sizes = pc.binary_length(records.keys), pc.binary_length(records.values)
+        self.opened += len(records.offsets)
+        self.without_value += records.values.null_count
+        self.key_sizes.add(_numbers(key_sizes.drop_null()))
+        self.value_sizes.add(_numbers(value_sizes.drop_null()))
+        sizes = pc.add(pc.fill_null(key_sizes, 0).cast(pa.int64()), pc.fill_null(value_sizes, 0).cast(pa.int64()))
+        keyed = records.keys.is_valid()
+        self.keyed += len(records.keys) - records.keys.null_count
+        self.keys.add(records.keys.drop_null(), sizes.filter(keyed))
+
+    def _add_times(self, times_ms: Numbers, records: Numbers, sizes: np.ndarray[Any, Any]) -> None:
+        known = times_ms >= 0
+        if not known.all():
+            self.without_time += int(records[~known].sum())
+            times_ms, records, sizes = times_ms[known], records[known], sizes[known]
+        self.rates.add(times_ms, records, sizes)
+
+    def _limit_producers(self) -> None:
+        if len(self.by_producer) > 2 * PRODUCERS_MAX:
+            largest = sorted(self.by_producer.items(), key=lambda each: -each[1].size_bytes)
+            self.by_producer = dict(largest[:PRODUCERS_MAX])
+            for _, tally in largest[PRODUCERS_MAX:]:
+                _count(self.by_producer, SMALL_PRODUCERS, tally)
+
+    def merge(self, following: Measures) -> None:
+        """Count those of the slice right behind, or of another partition, too."""
+        for mine, others in ((self.by_codec, following.by_codec), (self.by_producer, following.by_producer)):
+            for name, tally in others.items():
+                _count(mine, name, tally)
+        self._limit_producers()
+        for kind, records in following.timestamp_types.items():
+            self.timestamp_types[kind] = self.timestamp_types.get(kind, 0) + records
+        self.transactions.merge(following.transactions)
+        self.batch_sizes.merge(following.batch_sizes)
+        self.key_sizes.merge(following.key_sizes)
+        self.value_sizes.merge(following.value_sizes)
+        self.rates.merge(following.rates)
+        self.keys.merge(following.keys)
+        self.opened += following.opened
+        self.keyed += following.keyed
+        self.without_value += following.without_value
+        self.without_time += following.without_time
+        self.control_bytes += following.control_bytes
+
+    def settled(self) -> Measures:
+        """The same, as small as it can be: it is going to travel."""
+        self.keys.settle()
+        return self
+
+    @property
+    def total(self) -> Tally:
+        """Of all batches of records."""
+        found = Tally()
+        for tally in self.by_codec.values():
+            found.merge(tally)
+        return found
+
+
+def _count(tallies: dict[int, Tally], name: int, tally: Tally) -> None:
+    known = tallies.get(name)
+    if known is None:
+        known = tallies[name] = Tally()
+    known.merge(tally)
+
+
+def _numbers(sizes: pa.Array) -> Numbers:
+    found: Numbers = sizes.to_numpy(zero_copy_only=False).astype(np.int64)
+    return found

@@ -1,0 +1,173 @@
+"""What topics hold: sizes, rates, keys, codecs, producers; each slice of a partition is one task, read once.
+
+Batch headers are read of everything; records are looked into in all batches, or in a sample of them.  What a task finds
+is small (``profile_measures``), and is added up here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from kreplica.client_core.errors import CorruptBatch
+from kreplica.errors import ProtocolError
+from kreplica.model import TopicPartition
+from kreplica.spark.pipelines.jobs import in_jobs
+from kreplica.spark.pipelines.profile.batches import batches_of, sampled
+from kreplica.spark.pipelines.profile.measures import Measures
+from kreplica.spark.pipelines.profile.report import ProfileReport, profile_report
+from kreplica.spark.pipelines.progress import Progress, Report, nobody
+from kreplica.spark.source.decoding import Section, open_section
+from kreplica.spark.source.offset_lookup import OffsetLookup
+from kreplica.spark.source.options import SourceOptions, source_options
+from kreplica.spark.source.range_reading import CHUNK_SIZE, worker_cluster
+from kreplica.spark.source.ranges import OffsetRange, split
+from kreplica.spark.source.segment_reading import SegmentLookup
+from kreplica.wire.batches import BatchHeader, verify_crc
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SLICE_OFFSETS_MAX = 1_000_000
+"""Of one task: large topics are many short tasks, so that one that fails costs little."""
+
+HEADERS_AT_ONCE = 10_000
+
+
+class Slice(NamedTuple):
+    """A task.
+
+    :param first_offset: of the partition: what stands before it is deleted.
+    """
+
+    wanted: OffsetRange
+    first_offset: int
+
+
+class Measured(NamedTuple):
+    """What a task found."""
+
+    slice: Slice
+    measures: Measures
+
+
+def profile(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    *,
+    sample: float = 1.0,
+    top: int = 10,
+    report: Report = nobody,
+) -> ProfileReport:
+    """Measure what topics hold now, up to their high watermarks.
+
+    :param options: of the source ``kreplica``: which cluster or which files, and which topics.
+    :param sample: the share of batches whose records are looked into, above 0 and up to 1.
+    :param top: so many keys and producers of each topic are told.
+    :raise ValueError: an option is wrong, or nothing is there to be measured.
+    :raise KreplicaError: brokers or files cannot be read.
+    """
+    if not 0 < sample <= 1:
+        raise ValueError(f"a sample of {sample:g} is not above 0 and at most 1")
+    if any(name.lower() == "kafka.isolation.level" for name in options):
+        raise ValueError("option 'kafka.isolation.level': what is open or was aborted is measured, too")
+    chosen = source_options(options, is_streaming=False)
+    slices = plan_slices(chosen)
+    if not slices:
+        raise ValueError("there is no such topic, or it has no partition here")
+    total = sum(each.wanted.size for each in slices)
+    report(Progress("profile", 0, total))
+    readable = [each for each in slices if each.wanted.size]
+    found: list[Measured] = []
+    done = records = size_bytes = 0
+    for measured in in_jobs(spark, lambda each: measure(each, chosen, sample), readable):
+        found.append(measured)
+        tally = measured.measures.total
+        done += measured.slice.wanted.size
+        records += tally.records
+        size_bytes += tally.size_bytes
+        report(Progress("profile", done, total, records, size_bytes))
+    return profile_report(_added_up(slices, found), sample=sample, top=top)
+
+
+def plan_slices(options: SourceOptions) -> list[Slice]:
+    """The tasks, by partition and offset; of a partition that holds nothing an empty one."""
+    lookup: OffsetLookup | SegmentLookup
+    if options.log_dirs:
+        lookup = SegmentLookup(options)
+    else:
+        lookup = OffsetLookup(worker_cluster(options.bootstrap, options.settings), options)
+    partitions = lookup.partitions()
+    starts = lookup.offsets(options.starting, partitions, "startingOffsets")
+    ends = lookup.offsets(options.ending, partitions, "endingOffsets")
+    slices = []
+    for each in partitions:
+        whole = OffsetRange(each, starts[each], max(starts[each], ends[each]))
+        parts = split([whole], records_max=options.records_per_partition_max or SLICE_OFFSETS_MAX)
+        slices += [Slice(part, starts[each]) for part in parts or [whole]]
+    return slices
+
+
+def measure(task: Slice, options: SourceOptions, sample: float) -> Measured:
+    """One slice.
+
+    :raise CorruptBatch: a batch is not what was written.
+    """
+    measures = Measures()
+    headers: list[BatchHeader] = []
+    opened: list[int | None] = []
+    sections: list[Section] = []
+    size = 0
+    for header, batch in batches_of(task.wanted, options, sampled(sample)):
+        if batch is not None and not verify_crc(batch, header):
+            raise CorruptBatch(f"{task.wanted.partition}: the batch at offset {header.base_offset} is damaged")
+        if header.is_control:
+            if batch is not None:
+                _take(measures, headers, opened)
+                measures.add_marker(header, batch)
+            continue
+        headers.append(header)
+        opened.append(None)
+        if batch is not None:
+            sections.append(_opened(task.wanted.partition, header, batch))
+            opened[-1] = len(sections[-1].records)
+            size += len(sections[-1].records)
+        if size >= CHUNK_SIZE:
+            measures.add_records(sections, task.first_offset)
+            sections, size = [], 0
+        if len(headers) >= HEADERS_AT_ONCE:
+            _take(measures, headers, opened)
+    _take(measures, headers, opened)
+    if sections:
+        measures.add_records(sections, task.first_offset)
+    return Measured(task, measures.settled())
+
+
+def _take(measures: Measures, headers: list[BatchHeader], opened: list[int | None]) -> None:
+    """What was gathered of headers, before something comes that they stand before."""
+    if headers:
+        measures.add_headers(headers, opened)
+        headers.clear()
+        opened.clear()
+
+
+def _opened(partition: TopicPartition, header: BatchHeader, batch: memoryview) -> Section:
+    try:
+        return open_section(header, batch)
+    except ProtocolError as error:
+        raise CorruptBatch(f"{partition}: the batch at offset {header.base_offset}: {error}") from error
+
+
+def _added_up(slices: Iterable[Slice], found: Iterable[Measured]) -> dict[TopicPartition, tuple[OffsetRange, Measures]]:
+    """By partition: what was covered, and what is there."""
+    by_slice = {each.slice: each.measures for each in found}
+    result: dict[TopicPartition, tuple[OffsetRange, Measures]] = {}
+    for partition, group in groupby(sorted(slices), key=lambda each: each.wanted.partition):
+        parts: Sequence[Slice] = list(group)
+        total = Measures()
+        for part in parts:
+            if part in by_slice:
+                total.merge(by_slice[part])
+        result[partition] = (OffsetRange(partition, parts[0].wanted.start, parts[-1].wanted.end), total)
+    return result

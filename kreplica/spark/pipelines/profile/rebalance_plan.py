@@ -1,0 +1,35 @@
+"""A rebalance plan by what a profile has measured: pure."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any
+
+from kreplica.spark.pipelines.profile.report import PartitionFigures, ProfileReport
+
+BYTES, RATE = "bytes", "rate"
+WEIGHTS = (BYTES, RATE)
+
+
+def rebalance_request(report: ProfileReport, by: str) -> dict[str, Any]:
+    """What ``POST /v1/plans`` of the admin API is asked for: replicas of these topics, evened out by their weights.
+
+    :param by: ``BYTES`` of the log; or ``RATE``, bytes a second, from each topic's first timestamp to its last.
+    """
+    weights = [
+        {"topic": topic.topic, "partition": each.partition, "weight": weight}
+        for topic in report.topics
+        for each in topic.partitions
+        if (weight := _weight(each, by))
+    ]
+    return {
+        "kind": "rebalance",
+        "topics": [topic.topic for topic in report.topics],
+        **({"weights": weights} if weights else {}),
+        "comment": f"By {'bytes' if by == BYTES else 'bytes a second'}, as a profile of"
+        f" {report.records:,} records measured them.",
+    }
+
+
+def _weight(figures: PartitionFigures, by: str) -> int:
+    return figures.size_bytes if by == BYTES else ceil(figures.bytes_per_second)

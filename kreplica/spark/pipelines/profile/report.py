@@ -1,0 +1,326 @@
+"""What a profile says, in figures for people and programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+from kreplica.model import TopicPartition
+from kreplica.spark.pipelines.profile.measures import SMALL_PRODUCERS, Measures, Tally
+from kreplica.spark.pipelines.profile.sketches import Bucket, Rates, Sizes
+from kreplica.spark.source.ranges import OffsetRange
+from kreplica.wire.batches import NO_PRODUCER_ID, TimestampType
+from kreplica.wire.compression import Codec
+
+
+@dataclass(frozen=True, slots=True)
+class SizeFigures:
+    """Of keys, values or batches, in bytes; quantiles are within 2 %."""
+
+    count: int
+    min: int
+    median: int
+    p99: int
+    max: int
+    mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class CodecFigures:
+    """Of batches with one codec.
+
+    :param ratio: bytes in memory by bytes in the log; None where no batch was opened.
+    """
+
+    codec: str
+    batches: int
+    records: int
+    size_bytes: int
+    ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerFigures:
+    """Of one producer.
+
+    :param producer_id: -1: those without an id; -2: small ones, together.  Names of clients are not in a log.
+    """
+
+    producer_id: int
+    batches: int
+    records: int
+    size_bytes: int
+    is_transactional: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFigures:
+    """Of one key.
+
+    :param key: as text, or ``0x...`` where it is none.
+    :param share: of the records that were looked into.
+    """
+
+    key: str
+    records: int
+    share: float
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeysFigures:
+    """Of all keys, of the records that were looked into.
+
+    :param distinct: exact where ``is_exact``, else within 2 %.
+    :param superseded: records whose key has a later record in the same partition: compaction could drop them.
+    :param count_error: so many records at most are missing in a top key's count.
+    """
+
+    keyed: int
+    null: int
+    distinct: int
+    is_exact: bool
+    superseded: int
+    superseded_share: float
+    count_error: int
+    top: tuple[KeyFigures, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RateFigures:
+    """By the records' timestamps; all 0 where there are none.
+
+    :param first_ms: the bucket of the first timestamp begins there, that of the last one at ``last_ms``.
+    :param width_ms: of each bucket: a minute; more where minutes would be too many.
+    :param records_per_second: the mean from the first bucket to the end of the last one.
+    :param peak_records_per_second: of the bucket that has most, at ``peak_ms``.
+    """
+
+    first_ms: int
+    last_ms: int
+    width_ms: int
+    records_per_second: float
+    bytes_per_second: float
+    peak_records_per_second: float
+    peak_bytes_per_second: float
+    peak_ms: int
+    without_time: int
+    buckets: tuple[Bucket, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionFigures:
+    """Records of transactions by what became of them; bytes are those of their batches."""
+
+    committed: int
+    aborted: int
+    open: int
+    aborted_bytes: int
+    markers: int
+    aborted_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFigures:
+    """One partition.
+
+    :param start: to ``end``, which is not covered: what was measured.
+    :param size_bytes: of batches as they lie in the log, once, not for each replica.
+    :param bytes_per_second: over the span of the topic's timestamps.
+    """
+
+    partition: int
+    start: int
+    end: int
+    records: int
+    size_bytes: int
+    distinct_keys: int
+    superseded: int
+    bytes_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFigures:
+    """One topic.
+
+    :param size_in_memory: of its batches when they are decompressed.
+    :param opened: records that were looked into: all, or those of a sample.
+    :param imbalance: the bytes of the largest partition by the mean; 1 is even.
+    """
+
+    topic: str
+    records: int
+    batches: int
+    size_bytes: int
+    size_in_memory: int
+    opened: int
+    without_value: int
+    imbalance: float
+    batch_sizes: SizeFigures
+    key_sizes: SizeFigures
+    value_sizes: SizeFigures
+    rates: RateFigures
+    keys: KeysFigures
+    codecs: tuple[CodecFigures, ...]
+    timestamp_types: Mapping[str, int]
+    transactions: TransactionFigures
+    producers: tuple[ProducerFigures, ...]
+    producers_count: int
+    partitions: tuple[PartitionFigures, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileReport:
+    """What topics hold.
+
+    :param sample: the share of batches whose records were looked into.
+    """
+
+    sample: float
+    records: int
+    size_bytes: int
+    topics: tuple[TopicFigures, ...]
+
+
+Measured = Mapping[TopicPartition, tuple[OffsetRange, Measures]]
+
+
+def profile_report(measured: Measured, *, sample: float, top: int) -> ProfileReport:
+    """:param measured: by partition: the offsets that were covered, and what is there.
+
+    :param top: so many keys and producers are told.
+    """
+    topics = []
+    for topic, group in groupby(sorted(measured), key=lambda each: each.topic):
+        topics.append(_topic(topic, {each.partition: measured[each] for each in group}, top))
+    return ProfileReport(
+        sample, sum(each.records for each in topics), sum(each.size_bytes for each in topics), tuple(topics)
+    )
+
+
+def _topic(topic: str, rows: Mapping[int, tuple[OffsetRange, Measures]], top: int) -> TopicFigures:
+    whole = Measures()
+    for _, measures in rows.values():
+        whole.merge(measures)
+    rates = _rates(whole.rates, whole.without_time)
+    span_s = max(1.0, (rates.last_ms - rates.first_ms + rates.width_ms) / 1000)
+    partitions = tuple(_partition(number, *row, span_s) for number, row in rows.items())
+    total = whole.total
+    largest = max((each.size_bytes for each in partitions), default=0)
+    return TopicFigures(
+        topic=topic,
+        records=total.records,
+        batches=total.batches,
+        size_bytes=total.size_bytes + whole.control_bytes,
+        size_in_memory=sum(each.size_in_memory for each in whole.by_codec.values()) + whole.control_bytes,
+        opened=whole.opened,
+        without_value=whole.without_value,
+        imbalance=largest * len(partitions) / max(1, sum(each.size_bytes for each in partitions)),
+        batch_sizes=_sizes(whole.batch_sizes),
+        key_sizes=_sizes(whole.key_sizes),
+        value_sizes=_sizes(whole.value_sizes),
+        rates=rates,
+        keys=_keys(whole, sum(each.superseded for each in partitions), top),
+        codecs=tuple(_codec(codec, whole.by_codec[codec]) for codec in sorted(whole.by_codec)),
+        timestamp_types={TimestampType(kind).name: count for kind, count in sorted(whole.timestamp_types.items())},
+        transactions=_transactions(whole, [measures for _, measures in rows.values()]),
+        producers=_producers(whole.by_producer, top),
+        producers_count=sum(each not in (NO_PRODUCER_ID, SMALL_PRODUCERS) for each in whole.by_producer),
+        partitions=partitions,
+    )
+
+
+def _partition(number: int, covered: OffsetRange, measures: Measures, span_s: float) -> PartitionFigures:
+    total = measures.total
+    size = total.size_bytes + measures.control_bytes
+    distinct = measures.keys.distinct
+    superseded = max(0, measures.keyed - distinct)
+    return PartitionFigures(
+        number, covered.start, covered.end, total.records, size, distinct, superseded, size / span_s
+    )
+
+
+def _sizes(sizes: Sizes) -> SizeFigures:
+    return SizeFigures(
+        sizes.count,
+        sizes.smallest or 0,
+        sizes.quantile(0.5),
+        sizes.quantile(0.99),
+        sizes.largest,
+        sizes.total / max(1, sizes.count),
+    )
+
+
+def _rates(rates: Rates, without_time: int) -> RateFigures:
+    buckets, width_ms = rates.buckets(), rates.width_ms
+    if not buckets:
+        return RateFigures(0, 0, width_ms, 0, 0, 0, 0, 0, without_time, ())
+    seconds = (buckets[-1].start_ms - buckets[0].start_ms + width_ms) / 1000
+    peak = max(buckets, key=lambda each: each.records)
+    return RateFigures(
+        first_ms=buckets[0].start_ms,
+        last_ms=buckets[-1].start_ms,
+        width_ms=width_ms,
+        records_per_second=sum(each.records for each in buckets) / seconds,
+        bytes_per_second=sum(each.size_bytes for each in buckets) / seconds,
+        peak_records_per_second=peak.records * 1000 / width_ms,
+        peak_bytes_per_second=max(each.size_bytes for each in buckets) * 1000 / width_ms,
+        peak_ms=peak.start_ms,
+        without_time=without_time,
+        buckets=tuple(buckets),
+    )
+
+
+def _keys(whole: Measures, superseded: int, top: int) -> KeysFigures:
+    opened = max(1, whole.opened)
+    return KeysFigures(
+        keyed=whole.keyed,
+        null=whole.opened - whole.keyed,
+        distinct=whole.keys.distinct,
+        is_exact=whole.keys.is_exact,
+        superseded=superseded,
+        superseded_share=superseded / opened,
+        count_error=whole.keys.error,
+        top=tuple(
+            KeyFigures(key_text(each.key), each.records, each.records / opened, each.size_bytes)
+            for each in whole.keys.top(top)
+        ),
+    )
+
+
+def key_text(key: bytes) -> str:
+    """A key for people: as text, where it is some that can be printed."""
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        return f"0x{key.hex()}"
+    return text if text.isprintable() else f"0x{key.hex()}"
+
+
+def _codec(codec: int, tally: Tally) -> CodecFigures:
+    name = Codec(codec).name.lower() if codec in list(Codec) else str(codec)
+    ratio = tally.opened_to / tally.opened_from if tally.opened_from else None
+    return CodecFigures(name, tally.batches, tally.records, tally.size_bytes, ratio)
+
+
+def _transactions(whole: Measures, parts: Iterable[Measures]) -> TransactionFigures:
+    """Of each partition by itself: a producer's marker in one says nothing of another."""
+    committed = aborted = still_open = aborted_bytes = markers = 0
+    for measures in parts:
+        of_committed, of_aborted, of_open = measures.transactions.settled()
+        committed += of_committed.records
+        aborted += of_aborted.records
+        aborted_bytes += of_aborted.size_bytes
+        still_open += of_open.records
+        markers += measures.transactions.markers
+    share = aborted / max(1, whole.total.records)
+    return TransactionFigures(committed, aborted, still_open, aborted_bytes, markers, share)
+
+
+def _producers(tallies: Mapping[int, Tally], top: int) -> tuple[ProducerFigures, ...]:
+    largest = sorted(tallies.items(), key=lambda each: (-each[1].size_bytes, each[0]))[:top]
+    return tuple(
+        ProducerFigures(producer, each.batches, each.records, each.size_bytes, each.is_transactional)
+        for producer, each in largest
+    )

@@ -1,0 +1,252 @@
+"""What is kept of millions of values while they pass: small, and two of them can be added up, in any order.
+
+Counts, sums and extremes are exact; quantiles are within 2 %; so are numbers of different keys, and exact up to
+``HASHES_MAX``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kreplica.spark.sink.partitioning import murmur2
+
+Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+Hashes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
+
+_MANTISSA_BITS = 6
+_EXACT = 2 << _MANTISSA_BITS
+"""Smaller values have a bucket each; larger ones share it with those that agree in their first seven bits."""
+
+HASHES_MAX = 1 << 14
+KEYS_MAX = 1 << 15
+"""Keys that are counted, of one slice or of all; of more only those that are frequent."""
+
+WAITING_MAX = 8 * KEYS_MAX
+HASHED_TOGETHER_MAX = 256
+"""Bytes of a key; longer ones are hashed one by one."""
+
+MINUTE_MS = 60_000
+WIDTHS_MS = (MINUTE_MS, 60 * MINUTE_MS, 24 * 60 * MINUTE_MS, 365 * 24 * 60 * MINUTE_MS, 1 << 62)
+BUCKETS_MAX = 10_080
+"""A week by minutes."""
+
+_OTHER_SEED = 0x5851F42D
+
+
+class Sizes:
+    """Of keys, of values, of batches: how many there are of about which size, in bytes."""
+
+    def __init__(self) -> None:
+        self.count = self.total = self.largest = 0
+        self.smallest: int | None = None
+        self._buckets: Numbers = np.zeros(0, dtype=np.int64)
+
+    def add(self, sizes: Numbers) -> None:
+        """Count some."""
+        if not sizes.size:
+            return
+        smallest = int(sizes.min())
+        self.count += sizes.size
+        self.total += int(sizes.sum())
+        self.largest = max(self.largest, int(sizes.max()))
+        self.smallest = smallest if self.smallest is None else min(self.smallest, smallest)
+        self._buckets = _sum(self._buckets, np.bincount(_bucket_of(sizes)))
+
+    def merge(self, other: Sizes) -> None:
+        """Count those of another one, too."""
+        if other.smallest is None:
+            return
+        self.count += other.count
+        self.total += other.total
+        self.largest = max(self.largest, other.largest)
+        self.smallest = other.smallest if self.smallest is None else min(self.smallest, other.smallest)
+        self._buckets = _sum(self._buckets, other._buckets)
+
+    def quantile(self, share: float) -> int:
+        """So large at most is that share of them, but for 2 %; 0 where there are none."""
+        if self.smallest is None:
+            return 0
+        reached = np.cumsum(self._buckets)
+        bucket = int(np.searchsorted(reached, max(1, int(np.ceil(share * self.count)))))
+        return min(max(_lowest_of(bucket), self.smallest), self.largest)
+
+
+def _bucket_of(sizes: Numbers) -> Numbers:
+    shifts: Numbers = np.maximum(np.frexp(sizes.astype(np.float64))[1].astype(np.int64) - 1 - _MANTISSA_BITS, 0)
+    return (shifts << _MANTISSA_BITS) + (sizes >> shifts)
+
+
+def _lowest_of(bucket: int) -> int:
+    if bucket < _EXACT:
+        return bucket
+    shift = (bucket >> _MANTISSA_BITS) - 1
+    return (bucket - (shift << _MANTISSA_BITS)) << shift
+
+
+def _sum(one: Numbers, other: Numbers) -> Numbers:
+    longer, shorter = (one, other) if one.size >= other.size else (other, one)
+    total: Numbers = longer.astype(np.int64)
+    total[: shorter.size] += shorter
+    return total
+
+
+class Bucket(NamedTuple):
+    """What has timestamps from ``start_ms`` on, for ``Rates.width_ms``."""
+
+    start_ms: int
+    records: int
+    size_bytes: int
+
+
+class Rates:
+    """Records and bytes by minutes; where these would be too many by hours, by days, and so on."""
+
+    def __init__(self) -> None:
+        self.width_ms = WIDTHS_MS[0]
+        self._counts: dict[int, tuple[int, int]] = {}
+
+    def add(self, times_ms: Numbers, records: Numbers, sizes: np.ndarray[Any, Any]) -> None:
+        """Count some: so many records and bytes at each time."""
+        places, inverse = np.unique(times_ms // self.width_ms, return_inverse=True)
+        counts = np.bincount(inverse, weights=records)
+        totals = np.bincount(inverse, weights=sizes)
+        rows = np.stack((places, counts.round().astype(np.int64), totals.round().astype(np.int64)), axis=1)
+        self._add_all(map(tuple, rows.tolist()))
+
+    def merge(self, other: Rates) -> None:
+        """Count those of another one, too."""
+        self._widen(other.width_ms)
+        factor = self.width_ms // other.width_ms
+        self._add_all((place // factor, records, size) for place, (records, size) in other._counts.items())
+
+    def _add_all(self, rows: Iterable[tuple[int, int, int]]) -> None:
+        for place, records, size in rows:
+            known = self._counts.get(place, (0, 0))
+            self._counts[place] = (known[0] + records, known[1] + size)
+        if len(self._counts) > BUCKETS_MAX:
+            self._widen(next(width for width in WIDTHS_MS if width > self.width_ms))
+
+    def _widen(self, width_ms: int) -> None:
+        if width_ms <= self.width_ms:
+            return
+        factor, counts = width_ms // self.width_ms, self._counts
+        self.width_ms, self._counts = width_ms, {}
+        self._add_all((place // factor, records, size) for place, (records, size) in counts.items())
+
+    def buckets(self) -> list[Bucket]:
+        """In the order of time, without those that hold nothing."""
+        return [Bucket(place * self.width_ms, *self._counts[place]) for place in sorted(self._counts)]
+
+
+class KeyCount(NamedTuple):
+    """How often a key is there."""
+
+    key: bytes
+    records: int
+    size_bytes: int
+
+
+class Keys:
+    """How many keys there are, and which are frequent.
+
+    :ivar error: so many records at most are missing in each key's count.
+    """
+
+    def __init__(self) -> None:
+        self.error = 0
+        self._hashes: Hashes = np.zeros(0, dtype=np.uint64)
+        self._counts: pa.Table | None = None
+        self._waiting: list[pa.Table] = []
+        self._waiting_rows = 0
+
+    def add(self, keys: pa.Array, sizes: pa.Array) -> None:
+        """Count some.
+
+        :param keys: none of them null; ``sizes`` those of their records.
+        """
+        if len(keys):
+            rows = pa.table({"key": keys, "records": pa.repeat(pa.scalar(1, pa.int64()), len(keys)), "size": sizes})
+            counted = _summed(rows)
+            self._take_hashes(_hashes_of(counted["key"].combine_chunks()))
+            self._take(counted)
+
+    def merge(self, other: Keys) -> None:
+        """Count those of another one, too."""
+        self.error += other.error
+        self._take_hashes(other._hashes)
+        for counted in other._tables():
+            self._take(counted)
+        self.settle()
+
+    def _tables(self) -> list[pa.Table]:
+        return [*self._waiting, *([] if self._counts is None else [self._counts])]
+
+    def _take(self, counted: pa.Table) -> None:
+        self._waiting.append(counted)
+        self._waiting_rows += counted.num_rows
+        if self._waiting_rows > WAITING_MAX:
+            self.settle()
+
+    def settle(self) -> None:
+        """Add up what waits, so that it is small."""
+        counted = _summed(pa.concat_tables(self._tables())) if self._waiting else self._counts
+        self._waiting, self._waiting_rows = [], 0
+        if counted is not None and counted.num_rows > KEYS_MAX:
+            counted = self._pruned(counted)
+        self._counts = counted
+
+    def _pruned(self, counted: pa.Table) -> pa.Table:
+        """The frequent ones, as Misra and Gries have it: each count less that of the first that is left out."""
+        records = counted["records"].to_numpy()
+        cut = int(np.partition(records, -KEYS_MAX - 1)[-KEYS_MAX - 1])
+        self.error += cut
+        left = counted.filter(pc.greater(counted["records"], cut))
+        return left.set_column(1, "records", pc.subtract(left["records"], cut))
+
+    def _take_hashes(self, hashes: Hashes) -> None:
+        if self._hashes.size == HASHES_MAX:
+            hashes = hashes[hashes < self._hashes[-1]]
+        self._hashes = np.union1d(self._hashes, hashes)[:HASHES_MAX]
+
+    @property
+    def distinct(self) -> int:
+        """How many there are, of records that were counted."""
+        if self._hashes.size < HASHES_MAX:
+            return int(self._hashes.size)
+        # The k smallest of n numbers that are spread evenly end at about k / n.
+        return round((HASHES_MAX - 1) / (float(self._hashes[-1]) / 2.0**64))
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether ``distinct`` and the counts are."""
+        return self._hashes.size < HASHES_MAX and not self.error
+
+    def top(self, count: int) -> list[KeyCount]:
+        """The most frequent ones."""
+        self.settle()
+        if self._counts is None:
+            return []
+        rows = self._counts.take(pc.select_k_unstable(self._counts, count, [("records", "descending")]))
+        found = [KeyCount(row["key"], row["records"], row["size"]) for row in rows.to_pylist()]
+        return sorted(found, key=lambda each: (-each.records, each.key))
+
+
+def _summed(rows: pa.Table) -> pa.Table:
+    summed = rows.group_by("key").aggregate([("records", "sum"), ("size", "sum")])
+    return pa.table({"key": summed["key"], "records": summed["records_sum"], "size": summed["size_sum"]})
+
+
+def _hashes_of(keys: pa.Array) -> Hashes:
+    is_long = pc.greater(pc.binary_length(keys), HASHED_TOGETHER_MAX)
+    if not pc.any(is_long).as_py():
+        first, second = murmur2(keys), murmur2(keys, _OTHER_SEED)
+        together: Hashes = (first.astype(np.uint64) << np.uint64(32)) | second.astype(np.uint64)
+        return together
+    digests = [blake2b(key, digest_size=8).digest() for key in keys.filter(is_long).to_pylist()]
+    return np.append(_hashes_of(keys.filter(pc.invert(is_long))), np.frombuffer(b"".join(digests), dtype=np.uint64))

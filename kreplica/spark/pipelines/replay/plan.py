@@ -1,0 +1,226 @@
+"""What a replay is to do: which topics go where, what is done already, and in which steps the rest is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from time import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from kreplica.blocking import Cluster
+from kreplica.blocking.admin import topic_settings
+from kreplica.blocking.offsets import earliest_offsets, end_offsets, topic_partitions
+from kreplica.errors import KreplicaError
+from kreplica.model import TopicPartition
+from kreplica.spark.pipelines.archive.file_stores import plain_path, store_of
+from kreplica.spark.pipelines.archive.layout import archive_file, read_archive
+from kreplica.spark.pipelines.replay.sources import (
+    NO_TOPIC,
+    ByFile,
+    NotReplayable,
+    Source,
+    archive_source,
+    digest,
+    directory_source,
+)
+from kreplica.spark.pipelines.replay.steps import NOTHING_DONE, Chosen, Step, plan_steps
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kreplica.spark.source.batch_sequence import BatchSequence
+
+STEP_RECORDS = 1_000_000
+STEP_BYTES = 256 << 20
+"""Of files; what is read of them is larger."""
+
+
+class TargetRefused(KreplicaError):
+    """A topic does not take what is replayed; the text says what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be replayed, and where to.
+
+    :param bootstrap: of the target's cluster.
+    :param topics: of those that are there; none: all.
+    :param renamed: other names for topics; that of ``NO_TOPIC`` is for the only one.
+    :param starts: offsets to begin at, by partition; ``ends`` to end before.
+    :param from_ms: records' times, in milliseconds since 1970: from here on; ``to_ms`` before.
+    :param by_key: partitions are chosen by keys, not kept.
+    :param create: topics that are not there are made, with ``configs`` and ``replication_factor``; None: as the
+        brokers' settings say.
+    :param name: by which this replay is known to the target's cluster; None: made of the rest.
+    :param step_records: written in one step, about; ``step_bytes`` of files.
+    :param options: of the sink, ``kafka.*``.
+    """
+
+    bootstrap: str
+    topics: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    from_ms: int | None = None
+    to_ms: int | None = None
+    by_key: bool = False
+    create: bool = False
+    replication_factor: int | None = None
+    configs: Mapping[str, str] = field(default_factory=dict)
+    name: str | None = None
+    step_records: int = STEP_RECORDS
+    step_bytes: int = STEP_BYTES
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+class Target(NamedTuple):
+    """Where a topic's records go.
+
+    :param partitions: that the target has; None: it is not there.
+    :param records: offsets that it has already, about.
+    :param restamps: its brokers give records times of their own.
+    :param retention_ms: after so long they delete them; -1: never.
+    """
+
+    topic: str
+    target: str
+    partitions_needed: int
+    partitions: int | None = None
+    records: int = 0
+    restamps: bool = False
+    retention_ms: int = -1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a replay is to do.
+
+    :param name: by which the target's cluster knows it.
+    :param about: what it is; a name stands for one.
+    :param offsets: in all steps; ``offsets_done`` of those that an earlier run has done.
+    :param steps: that are left.
+    """
+
+    source: Source
+    wanted: Wanted
+    name: str
+    about: str
+    targets: tuple[Target, ...]
+    decided: int
+    offsets: int
+    offsets_done: int
+    steps: tuple[Step, ...]
+
+    @property
+    def notes(self) -> list[str]:
+        """What somebody might not expect."""
+        found = []
+        for each in self.targets:
+            if each.records and self.decided == NOTHING_DONE:
+                found.append(f"{each.target} has records already, at {each.records:,} offsets: these come behind them")
+            if each.restamps:
+                found.append(f"{each.target} has message.timestamp.type=LogAppendTime: times are not kept")
+            oldest_ms = self.source.oldest_ms if self.wanted.from_ms is None else self.wanted.from_ms
+            if oldest_ms is not None and 0 <= each.retention_ms < time() * 1000 - oldest_ms:
+                found.append(
+                    f"{each.target} has retention.ms={each.retention_ms}, and there are older records: "
+                    "its brokers delete them soon, unless that is raised first"
+                )
+        return found
+
+
+def find_source(spark: SparkSession, path: str) -> Source:
+    """What is at a path: an archive, or a directory of Parquet files.
+
+    :raise KreplicaError: neither, or not what can be replayed.
+    """
+    path = plain_path(path)
+    store = store_of(path, spark)
+    if store.read(archive_file(path)) is not None:
+        return archive_source(read_archive(path, store))
+    return directory_source(spark, path)
+
+
+def make_plan(cluster: Cluster, source: Source, wanted: Wanted) -> Plan:
+    names = _targets(source, wanted)
+    targets = tuple(_target(cluster, topic, name, source, wanted) for topic, name in names.items())
+    chosen = _chosen(source, wanted, names)
+    choice = {
+        "topics": sorted(wanted.topics),
+        "as": dict(sorted(wanted.renamed.items())),
+        "by_key": wanted.by_key,
+        "from": wanted.from_ms,
+        "to": wanted.to_ms,
+        "start": sorted(wanted.starts.items()),
+        "end": sorted(wanted.ends.items()),
+    }
+    text = json.dumps(choice)
+    about = f"{source.identity} {text}"
+    about = f"{about[:1000]} ({digest(about)})"
+    where = cluster.retrying(cluster.refresh).cluster_id
+    name = wanted.name or f"replay-{digest(f'{source.key} {where} {text}')}"
+    decided = sequence_of(cluster, name, about).decided()
+    sizes = {"records_max": wanted.step_records, "bytes_max": wanted.step_bytes}
+    steps = tuple(plan_steps(source.lots, chosen, after=decided, **sizes))
+    offsets = sum(chosen.clipped(each).size for lot in source.lots for each in lot.ranges)
+    done = offsets - sum(step.size for step in steps)
+    return Plan(source, wanted, name, about, targets, decided, offsets, done, steps)
+
+
+def _targets(source: Source, wanted: Wanted) -> dict[str, str]:
+    """The target's name of each topic that is wanted."""
+    there = source.partition_counts.keys()
+    for topic in [*wanted.topics, *wanted.renamed]:
+        if topic and topic not in there:
+            has = ", ".join(each for each in sorted(there) if each) or "none that has a name"
+            raise NotReplayable(f"{source.path}: topic {topic!r} is not there; topics are {has}")
+    chosen = [each for each in sorted(there) if not wanted.topics or each in wanted.topics]
+    only = wanted.renamed.get(NO_TOPIC)
+    if only is not None and len(chosen) > 1:
+        raise NotReplayable(f"{source.path}: {len(chosen)} topics cannot all become {only!r}: TOPIC={only} names one")
+    found = {topic: wanted.renamed.get(topic, only or topic) for topic in chosen}
+    if not all(found.values()):
+        raise NotReplayable(f"{source.path}: no column says the topic, so the target must be named (--as)")
+    return found
+
+
+def _chosen(source: Source, wanted: Wanted, names: Mapping[str, str]) -> Chosen:
+    if isinstance(source, ByFile):
+        if wanted.starts or wanted.ends:
+            raise NotReplayable(f"{source.path}: rows have no offsets, so none can be chosen")
+        return Chosen()
+    for partition in [*wanted.starts, *wanted.ends]:
+        if partition.topic not in names or partition.partition >= source.partition_counts[partition.topic]:
+            raise NotReplayable(f"{source.path}: {partition} is not there, or not replayed")
+    return Chosen(frozenset(names), wanted.starts, wanted.ends)
+
+
+def _target(cluster: Cluster, topic: str, name: str, source: Source, wanted: Wanted) -> Target:
+    needed = 0 if wanted.by_key else source.partition_counts[topic]
+    cluster.retrying(lambda: cluster.refresh((name,)))
+    view = cluster.view.topics.get(name)
+    if view is None:
+        if not wanted.create:
+            raise TargetRefused(f"there is no topic {name!r}: --create makes it")
+        return Target(topic, name, needed)
+    has = len(view.partitions)
+    if has < needed:
+        raise TargetRefused(
+            f"{topic or source.path} has {needed} partitions and {name} {has}: let it grow, or use --by-key"
+        )
+    partitions = topic_partitions(cluster, name)
+    starts, ends = earliest_offsets(cluster, partitions), end_offsets(cluster, partitions)
+    settings = topic_settings(cluster, name)
+    records = sum(ends[each] - starts[each] for each in partitions)
+    restamps = settings["message.timestamp.type"].value == "LogAppendTime"
+    deletes = "delete" in (settings["cleanup.policy"].value or "")
+    retention_ms = int(settings["retention.ms"].value or -1) if deletes and not restamps else -1
+    return Target(topic, name, needed, has, records, restamps, retention_ms)
+
+
+def sequence_of(cluster: Cluster, name: str, about: str) -> BatchSequence:
+    """What the target's cluster knows of a replay."""
+    from kreplica.spark.source.batch_sequence import BatchSequence
+
+    return BatchSequence(cluster, name, about)

@@ -1,0 +1,173 @@
+"""Parquet files back to topics: each record once, in the order of its partition, with its time and its headers.
+
+What is there is cut into steps (``replay_steps``), and each is a batch of the exactly-once sink whose number is the
+position behind it.  So the target's cluster knows what is done: a run that is started again goes on there, and of two
+runs at the same time one gives up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from kreplica.blocking import Cluster
+from kreplica.blocking.admin import create_topic
+from kreplica.client_core.topics import BROKERS_DEFAULT
+from kreplica.spark.pipelines.progress import Progress, Report, nobody
+from kreplica.spark.pipelines.replay.plan import Plan, Target, Wanted, find_source, make_plan, sequence_of
+from kreplica.spark.pipelines.replay.sources import LANE, ByFile
+from kreplica.spark.pipelines.replay.steps import Step
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kreplica.spark.source.batch_sequence import BatchSequence
+
+
+@dataclass(frozen=True)
+class ReplayReport:
+    """What a run did.
+
+    :param steps: that it wrote.
+    :param records: that it wrote, of ``value_bytes`` in keys and values.
+    :param offsets: that all runs of this replay have covered.
+    """
+
+    name: str
+    targets: tuple[Target, ...]
+    notes: tuple[str, ...]
+    steps: int
+    records: int
+    value_bytes: int
+    offsets: int
+    seconds: float
+
+
+def plan_replay(spark: SparkSession, path: str, wanted: Wanted) -> Plan:
+    """What ``replay`` would do; nothing is changed.
+
+    :raise KreplicaError: that cannot be done; the text says why.
+    """
+    source = find_source(spark, path)
+    with _cluster(wanted) as cluster:
+        return make_plan(cluster, source, wanted)
+
+
+def replay(spark: SparkSession, path: str, wanted: Wanted, report: Report = nobody) -> ReplayReport:
+    """Write what is at a path to topics, behind what an earlier run of the same has written.
+
+    :raise KreplicaError: that cannot be done, or not now; what was written is there once, and the next run goes on.
+    """
+    began_s = monotonic()
+    source = find_source(spark, path)
+    with _cluster(wanted) as cluster:
+        plan = make_plan(cluster, source, wanted)
+        is_made = _make_targets(cluster, plan)
+        sequence = sequence_of(cluster, plan.name, plan.about)
+        decided = sequence.begin()
+        if is_made or decided != plan.decided:
+            plan = make_plan(cluster, source, wanted)
+        return _Run(spark, plan, sequence, report, began_s).run(decided)
+
+
+def _cluster(wanted: Wanted) -> Cluster:
+    from kreplica.spark.sink.options import sink_options
+
+    given = {"kafka.bootstrap.servers": wanted.bootstrap, **wanted.options}
+    return Cluster(wanted.bootstrap, options=sink_options(given).settings.client)
+
+
+def _make_targets(cluster: Cluster, plan: Plan) -> bool:
+    """Make topics that are not there; whether there were any."""
+    factor = plan.wanted.replication_factor or BROKERS_DEFAULT
+    names = {each.target for each in plan.targets if each.partitions is None}
+    for name in sorted(names):
+        needed = max(each.partitions_needed for each in plan.targets if each.target == name)
+        if plan.wanted.by_key:
+            needed = max(plan.source.partition_counts[each.topic] for each in plan.targets if each.target == name)
+        create_topic(cluster, name, needed or BROKERS_DEFAULT, factor, dict(plan.wanted.configs))
+    return bool(names)
+
+
+@dataclass
+class _Run:
+    """One run: its steps, one after the other."""
+
+    spark: SparkSession
+    plan: Plan
+    sequence: BatchSequence
+    report: Report
+    began_s: float
+    records: int = 0
+    value_bytes: int = 0
+
+    def run(self, decided: int) -> ReplayReport:
+        plan = self.plan
+        done = plan.offsets_done
+        self._tell(done)
+        for step in plan.steps:
+            self._write(step, decided)
+            decided = self.sequence.settle_decided()
+            done += step.size
+            self._tell(done)
+        return ReplayReport(
+            plan.name,
+            plan.targets,
+            tuple(plan.notes),
+            len(plan.steps),
+            self.records,
+            self.value_bytes,
+            done,
+            monotonic() - self.began_s,
+        )
+
+    def _tell(self, done: int) -> None:
+        self.report(Progress("replay", done, self.plan.offsets, self.records, self.value_bytes))
+
+    def _write(self, step: Step, decided: int) -> None:
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F
+
+        wanted = self.plan.wanted
+        told = Observation()
+        rows = arranged(self.spark, self.plan, step)
+        sizes = [F.coalesce(F.octet_length(name), F.lit(0)) for name in ("key", "value") if name in rows.columns]
+        size = F.sum(sum(sizes[1:], sizes[0])).alias("size")
+        rows = rows.observe(told, F.count(F.lit(1)).alias("records"), size)
+        options = {
+            "kafka.bootstrap.servers": wanted.bootstrap,
+            **wanted.options,
+            "kreplica.exactly.once": "many",
+            "kreplica.sink.id": self.plan.name,
+            "kreplica.batch.id": str(step.position),
+            "kreplica.batch.after": str(decided),
+        }
+        rows.write.format("kreplica").options(**options).mode("append").save()
+        self.records += told.get["records"]
+        self.value_bytes += told.get["size"] or 0
+
+
+def arranged(spark: SparkSession, plan: Plan, step: Step) -> DataFrame:
+    """A step's rows as the sink takes them: a partition's are in one task, and in order."""
+    from pyspark.sql import functions as F
+
+    wanted = plan.wanted
+    count = max(1, min(spark.sparkContext.defaultParallelism, len(step.ranges)))
+    if isinstance(plan.source, ByFile):
+        count = spark.sparkContext.defaultParallelism
+    rows = plan.source.rows(spark, step, count)
+    names = {each.topic: each.target for each in plan.targets}
+    if isinstance(plan.source, ByFile):
+        rows = rows.where(F.col("topic").isin(list(names)))
+    for bound, is_lower in ((wanted.from_ms, True), (wanted.to_ms, False)):
+        if bound is not None:
+            time = F.timestamp_millis(F.lit(bound))
+            rows = rows.where(F.col("timestamp") >= time if is_lower else F.col("timestamp") < time)
+    order = [name for name in ("topic", "partition", *plan.source.order) if name in rows.columns]
+    lined = rows.repartitionById(count, F.col(LANE)).sortWithinPartitions(*order)
+    target = F.lit(None).cast("string")
+    for topic, name in names.items():
+        target = F.when(F.col("topic") == topic, F.lit(name)).otherwise(target)
+    dropped = [LANE, *plan.source.order, *(["partition"] if wanted.by_key else [])]
+    return lined.withColumn("topic", target).drop(*dropped)

@@ -1,0 +1,237 @@
+"""What is replayed: an archive, or a directory of Parquet files that anybody wrote."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from kreplica.errors import KreplicaError
+from kreplica.model import TopicPartition
+from kreplica.spark.pipelines.archive.layout import Archive
+from kreplica.spark.pipelines.archive.reading import read_rows
+from kreplica.spark.pipelines.replay.steps import Lot, Step, lanes
+from kreplica.spark.source.ranges import OffsetRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+NO_TOPIC = ""
+"""Of rows that do not say one: their target is the only one there is."""
+
+LANE, LOT = "kreplica_lane", "kreplica_lot"
+_FIRST, _BEHIND, _FILE = "kreplica_first", "kreplica_behind", "kreplica_file"
+_SINK_COLUMNS = ("key", "value", "topic", "partition", "timestamp", "headers")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_PUSHED_RANGES_MAX = 64
+"""So many ranges are also told to the reader of files, which leaves out what its statistics say; more take long."""
+
+
+class NotReplayable(KreplicaError):
+    """What is at a path has not what it takes; the text says what."""
+
+
+@dataclass(frozen=True)
+class Source(ABC):
+    """What is replayed.
+
+    :param path: where it is.
+    :param key: what it is, whatever is added to it; ``identity``: which of its states must not be taken for another.
+    :param partition_counts: by topic, how many partitions its records have; 0 where they do not say.
+    :param oldest_ms: a time that no record is much older than; None where they have no times.
+    """
+
+    path: str
+    key: str
+    identity: str
+    lots: tuple[Lot, ...]
+    partition_counts: Mapping[str, int]
+    oldest_ms: int | None
+
+    @abstractmethod
+    def rows(self, spark: SparkSession, step: Step, lane_count: int) -> DataFrame:
+        """A step's rows: what the sink has of columns, ``LANE``, and ``order``'s columns."""
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """In which rows are written, within their partition."""
+        return (LOT, "offset")
+
+
+@dataclass(frozen=True)
+class ByOffset(Source):
+    """Rows that say their partitions and offsets.
+
+    :param archive: whose they are; None: files that anybody wrote.
+    """
+
+    archive: Archive | None = None
+
+    def rows(self, spark: SparkSession, step: Step, lane_count: int) -> DataFrame:
+        """As ``Source.rows``."""
+        from pyspark.sql import functions as F
+
+        of_lane = lanes(step.ranges, lane_count)
+        table = _table(
+            spark,
+            ("topic", "partition", _FIRST, _BEHIND, LANE),
+            [(*each.partition, each.start, each.end, of_lane[each.partition]) for each in step.ranges],
+        )
+        rows = self._read(spark, step)
+        if len(step.ranges) <= _PUSHED_RANGES_MAX:
+            rows = rows.where(_within(step.ranges))
+        joined = rows.join(F.broadcast(table), ["topic", "partition"])
+        within = joined.where((F.col("offset") >= F.col(_FIRST)) & (F.col("offset") < F.col(_BEHIND)))
+        kept = [name for name in (*_SINK_COLUMNS, "offset") if name in within.columns]
+        return within.select(*kept, F.lit(0).alias(LOT), LANE)
+
+    def _read(self, spark: SparkSession, step: Step) -> DataFrame:
+        if self.archive is None:
+            return _whole(spark, self.path)
+        batches = [each for each in self.archive.batches if each.number in step.lots]
+        return read_rows(spark, self.archive, {each.partition.topic for each in step.ranges}, batches)
+
+
+@dataclass(frozen=True)
+class ByFile(Source):
+    """Rows without offsets: file by file, as the files' names are sorted, and row by row.
+
+    :param names: of the files, by lot.
+    """
+
+    names: tuple[str, ...] = ()
+
+    def rows(self, spark: SparkSession, step: Step, lane_count: int) -> DataFrame:
+        """As ``Source.rows``."""
+        from pyspark.sql import functions as F
+
+        files = [(self.names[each.partition.partition], each.partition.partition, *each[1:]) for each in step.ranges]
+        whole = _whole(spark, self.path)
+        rows = whole.select(
+            "*", F.col("_metadata.file_path").alias(_FILE), F.col("_metadata.row_index").alias("offset")
+        )
+        rows = rows.where(F.col(_FILE).isin([name for name, *_ in files]))
+        joined = rows.join(F.broadcast(_table(spark, (_FILE, LOT, _FIRST, _BEHIND), files)), _FILE)
+        within = joined.where((F.col("offset") >= F.col(_FIRST)) & (F.col("offset") < F.col(_BEHIND)))
+        # All rows of a partition, or else of a key, are written by one task.
+        told = next((name for name in ("partition", "key") if name in within.columns), "topic")
+        lane = F.pmod(F.hash("topic", told), F.lit(lane_count)).cast("int")
+        kept = [name for name in (*_SINK_COLUMNS, LOT, "offset") if name in within.columns]
+        return within.select(*kept, lane.alias(LANE))
+
+
+# --- what there is ---
+
+
+def archive_source(archive: Archive) -> ByOffset:
+    """An archive's whole batches."""
+    lots = []
+    for batch in archive.batches:
+        ranges = [
+            OffsetRange(TopicPartition(each.topic, each.partition), each.start, each.end) for each in batch.ranges
+        ]
+        lots.append(Lot(batch.number, tuple(ranges), batch.size))
+    counts: dict[str, int] = {}
+    for topic, partition in archive.spans:
+        counts[topic] = max(counts.get(topic, 0), partition + 1)
+    identity = f"the archive made at {archive.about.made_ms} ms"
+    plain = replace(archive, about=replace(archive.about, values="binary"))  # what is parsed is in the values too
+    days = [each.day for batch in archive.batches for each in batch.files if _DAY.fullmatch(each.day)]
+    oldest_ms = int(datetime.fromisoformat(f"{min(days)}T00:00Z").timestamp() * 1000) if days else None
+    return ByOffset(archive.path, identity, identity, tuple(lots), counts, oldest_ms, plain)
+
+
+def directory_source(spark: SparkSession, path: str) -> Source:
+    """Parquet files that anybody wrote, with columns as the sink has them, and ``offset``.
+
+    :raise NotReplayable: a column is missing, or has another type.
+    """
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F
+
+    from kreplica.spark.sink.row_columns import check_columns
+
+    try:
+        rows = _whole(spark, path)
+        check_columns(rows.schema, NO_TOPIC)
+    except (AnalysisException, ValueError) as error:
+        raise NotReplayable(f"{path}: {_first_line(error)}") from error
+    has_partition = "partition" in rows.columns
+    meta = rows.select(F.col("_metadata.file_path").alias("name"), F.col("_metadata.file_size").alias("size"))
+    files = meta.groupBy("name").agg(F.first("size").alias("size"), F.count(F.lit(1)).alias("rows")).collect()
+    files = sorted(files, key=lambda row: row["name"])
+    partition = F.col("partition") if has_partition else F.lit(None).cast("int")
+    offset = F.col("offset") if "offset" in rows.columns else F.lit(None).cast("long")
+    groups = rows.groupBy("topic", partition.alias("partition"))
+    found = groups.agg(F.min(offset).alias("first"), F.max(offset).alias("last"), F.count(offset).alias("told"),
+                       F.count(F.lit(1)).alias("rows"), _oldest(rows).alias("oldest")).collect()  # fmt: skip
+    found.sort(key=lambda row: (row["topic"] or "", -1 if row["partition"] is None else row["partition"]))
+    counts: dict[str, int] = {}
+    for row in found:
+        if row["topic"] is None:
+            raise NotReplayable(f"{path}: {row['rows']:,} rows have no topic")
+        needs = 0 if row["partition"] is None else row["partition"] + 1
+        counts[row["topic"]] = max(counts.get(row["topic"], 0), needs)
+    sums = [(row["name"].rpartition("/")[2], row["rows"]) for row in files]
+    identity = f"{path}: {len(files)} files, {sum(row['rows'] for row in files)} rows, {digest(repr(sums))}"
+    oldest_ms = min((row["oldest"] for row in found if row["oldest"] is not None), default=None)
+    if all(row["partition"] is not None and row["told"] == row["rows"] for row in found):
+        ranges = [OffsetRange(TopicPartition(row["topic"], row["partition"]), row["first"], row["last"] + 1)
+                  for row in found]  # fmt: skip
+        lot = Lot(0, tuple(ranges), sum(row["size"] for row in files))
+        return ByOffset(path, path, identity, (lot,), counts, oldest_ms)
+    lots = [Lot(number, (OffsetRange(TopicPartition(NO_TOPIC, number), 0, row["rows"]),), row["size"])
+            for number, row in enumerate(files)]  # fmt: skip
+    return ByFile(path, path, identity, tuple(lots), counts, oldest_ms, tuple(row["name"] for row in files))
+
+
+def _oldest(rows: DataFrame) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.min(F.unix_millis("timestamp")) if "timestamp" in rows.columns else F.lit(None).cast("long")
+
+
+def digest(text: str) -> str:
+    """A few characters that stand for a text."""
+    return sha256(text.encode()).hexdigest()[:12]
+
+
+def _whole(spark: SparkSession, path: str) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    rows = spark.read.parquet(path)
+    return rows if "topic" in rows.columns else rows.withColumn("topic", F.lit(NO_TOPIC))
+
+
+def _within(ranges: Iterable[OffsetRange]) -> Column:
+    from functools import reduce
+    from operator import or_
+
+    from pyspark.sql import functions as F
+
+    each_range = [
+        (F.col("topic") == topic) & (F.col("partition") == number) & F.col("offset").between(start, end - 1)
+        for (topic, number), start, end in ranges
+    ]
+    return reduce(or_, each_range)
+
+
+def _table(spark: SparkSession, columns: Iterable[str], rows: Iterable[tuple[Any, ...]]) -> DataFrame:
+    """A small table that needs no job of its own."""
+    values = ", ".join(f"({', '.join(_literal(cell) for cell in row)})" for row in rows)
+    return spark.sql(f"SELECT * FROM VALUES {values} AS `rows`({', '.join(f'`{each}`' for each in columns)})")
+
+
+def _literal(cell: str | int) -> str:
+    if isinstance(cell, int):
+        return f"{cell}L" if abs(cell) >= 1 << 31 else str(cell)
+    text = cell.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{text}'"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]

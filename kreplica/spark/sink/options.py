@@ -1,0 +1,119 @@
+"""The sink's options, read and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from kreplica.blocking.producer_options import ACKS_ALL
+from kreplica.client_core.addresses import parse_addresses
+from kreplica.spark.client_settings import ClientSettings, client_settings
+from kreplica.spark.option_parsing import boolean, choice, number
+
+REFUSED = {
+    "kafka.key.serializer": "keys are text or binary; use DataFrame operations to make them",
+    "kafka.value.serializer": "values are text or binary; use DataFrame operations to make them",
+}
+
+DECISIONS_TOPIC = "__kreplica_spark"
+
+_KNOWN = (
+    "topic",
+    "includeheaders",
+    "kreplica.exactly.once",
+    "kreplica.sink.id",
+    "kreplica.batch.id",
+    "kreplica.batch.after",
+    "kreplica.first.batch",
+    "kreplica.decisions.topic",
+    "kreplica.two.phase",
+)
+_OF_SPARK = ("path", "checkpointlocation", "queryname", "mode")
+
+
+class ExactlyOnce(Enum):
+    """Whether a stream's rows are visible once and no more, and who writes them."""
+
+    OFF = "off"
+    ONE = "one"
+    """One task: it has the batch's number in its own transaction."""
+
+    MANY = "many"
+    """Every task has a transaction of its own; one decision commits them all."""
+
+
+class TwoPhase(Enum):
+    """Whether transactions go without a time-out (KIP-939), so that what was decided can always be committed."""
+
+    AUTO = "auto"
+    REQUIRED = "required"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """What a write is to do.
+
+    :param topic: of all rows; None: the column says.
+    :param sink_id: by which transactions and decisions of one sink are known; None: the query's id.
+    :param batch_id: of a batch, which like a micro-batch is written once however often it is tried; None: of a stream,
+        whose micro-batches Spark numbers, or of a batch that is not written exactly once.
+    :param batch_after: the number of the batch that is decided before this one, -1: none is; None: nobody minds.
+    :param first_batch: the micro-batch with which a stream's sink begins, where that is not 0.
+    :param decisions_topic: nobody writes to it; offsets that are committed for it say which micro-batches are decided.
+    """
+
+    bootstrap: str
+    topic: str | None
+    settings: ClientSettings
+    exactly_once: ExactlyOnce = ExactlyOnce.OFF
+    sink_id: str | None = None
+    batch_id: int | None = None
+    batch_after: int | None = None
+    first_batch: int | None = None
+    decisions_topic: str = DECISIONS_TOPIC
+    two_phase: TwoPhase = TwoPhase.AUTO
+
+
+def sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """Options as ``DataFrameWriter`` and ``DataStreamWriter`` take them, in any case.
+
+    :raise ValueError: one is missing, malformed or unknown; the text names it.
+    """
+    options = {name.lower(): value for name, value in given.items()}
+    for name in options:
+        if name not in _KNOWN and name not in _OF_SPARK and not name.startswith("kafka."):
+            raise ValueError(f"option {name!r} is not known to the sink kreplica")
+    bootstrap = options.get("kafka.bootstrap.servers") or ""
+    if not bootstrap:
+        raise ValueError("option 'kafka.bootstrap.servers' must be given")
+    parse_addresses(bootstrap)
+    boolean(options.get("includeheaders"), "includeHeaders", default=True)
+    topic = options.get("topic")
+    if topic is not None and not topic.strip():
+        raise ValueError("option 'topic': it is empty")
+    settings = client_settings(given, REFUSED)
+    words = [each.value for each in ExactlyOnce]
+    exactly_once = ExactlyOnce(choice(options.get("kreplica.exactly.once"), "kreplica.exactly.once", words, "off"))
+    if exactly_once is not ExactlyOnce.OFF and settings.acks != ACKS_ALL:
+        raise ValueError("option 'kafka.acks': exactly once needs acks=all")
+    two_phase = choice(
+        options.get("kreplica.two.phase"), "kreplica.two.phase", [each.value for each in TwoPhase], "auto"
+    )
+    batch_id = number(options.get("kreplica.batch.id"), "kreplica.batch.id", 0)
+    batch_after = number(options.get("kreplica.batch.after"), "kreplica.batch.after", -1)
+    if batch_after is not None and (batch_id is None or batch_after >= batch_id):
+        raise ValueError("option 'kreplica.batch.after': it is below kreplica.batch.id, which goes with it")
+    return SinkOptions(
+        bootstrap=bootstrap,
+        topic=None if topic is None else topic.strip(),
+        settings=settings,
+        exactly_once=exactly_once,
+        sink_id=options.get("kreplica.sink.id") or None,
+        batch_id=batch_id,
+        batch_after=batch_after,
+        first_batch=number(options.get("kreplica.first.batch"), "kreplica.first.batch", 0),
+        decisions_topic=options.get("kreplica.decisions.topic") or DECISIONS_TOPIC,
+        two_phase=TwoPhase(two_phase),
+    )

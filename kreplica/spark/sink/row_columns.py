@@ -1,0 +1,162 @@
+"""Rows that are to be written: which columns they have, and what becomes of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from kreplica.model import TopicPartition
+from kreplica.spark.sink.encoding import Rows, headers_column
+from kreplica.spark.sink.partitioning import partitions_of_keys
+
+Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+PartitionCount: TypeAlias = Callable[[str], int]
+
+_TEXT_OR_BINARY = (StringType, BinaryType)
+_WHOLE = (IntegerType, LongType)
+
+
+class RowsRefused(ValueError):
+    """Rows that cannot be written; the text says which column, and why."""
+
+
+def check_columns(schema: StructType, topic: str | None) -> None:
+    """Whether rows of a schema can be written.
+
+    :param topic: that the options name.
+    :raise ValueError: naming the column.
+    """
+    types = {field.name: field.dataType for field in schema.fields}
+    if "value" not in types:
+        raise ValueError("the column 'value' is missing")
+    if topic is None and "topic" not in types:
+        raise ValueError("where rows go is not said: the option 'topic' or a column 'topic' is needed")
+    for name, kinds in (
+        ("key", _TEXT_OR_BINARY),
+        ("value", _TEXT_OR_BINARY),
+        ("topic", (StringType,)),
+        ("partition", _WHOLE),
+        ("timestamp", (TimestampType,)),
+    ):
+        if name in types and not isinstance(types[name], kinds):
+            wanted = " or ".join(kind.typeName() for kind in kinds)
+            raise ValueError(f"the column {name!r} is {types[name].simpleString()}, and must be {wanted}")
+    if "headers" in types and not _is_headers(types["headers"]):
+        raise ValueError(
+            f"the column 'headers' is {types['headers'].simpleString()}, "
+            "and must be array<struct<key:string,value:binary>>"
+        )
+
+
+def _is_headers(kind: DataType) -> bool:
+    if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
+        return False
+    fields = [(each.name, type(each.dataType)) for each in kind.elementType.fields]
+    return fields == [("key", StringType), ("value", BinaryType)]
+
+
+@dataclass(slots=True)
+class RowSorter:
+    """Sorts the rows of Arrow batches by the partitions that they go to; the order of each partition stays.
+
+    :param topic: of all rows; None: the column says.
+    :param partition_count: of a topic.
+    :param now_ms: of rows without a timestamp.
+    :param turn: where the next rows without a key and without a partition go: to one partition, batch by batch.
+    """
+
+    topic: str | None
+    partition_count: PartitionCount
+    now_ms: Callable[[], int]
+    turn: int = 0
+
+    def sorted(self, batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, Rows]]:
+        """Each partition's rows.
+
+        :raise RowsRefused: a topic is null, or a partition is not there.
+        """
+        if not batch.num_rows:
+            return
+        columns = {name: batch.column(index) for index, name in enumerate(batch.schema.names)}
+        keys = _binary(columns.get("key"), batch.num_rows)
+        values = _binary(columns["value"], batch.num_rows)
+        headers = headers_column(columns["headers"]) if "headers" in columns else None
+        rows = Rows(self._times(columns.get("timestamp"), batch.num_rows), keys, values, headers)
+        for topic, chosen in self._topics(columns.get("topic")):
+            of_topic = rows if chosen is None else _taken(rows, chosen)
+            given = columns.get("partition")
+            given = given if given is None or chosen is None else given.take(pa.array(chosen))
+            yield from self._partitions(topic, of_topic, given)
+
+    def _topics(self, column: pa.Array | None) -> Iterator[tuple[str, Numbers | None]]:
+        if self.topic is not None:
+            yield self.topic, None
+            return
+        if column is None or column.null_count:
+            raise RowsRefused("a row has no topic: the column 'topic' is null, and there is no option 'topic'")
+        encoded = column.dictionary_encode()
+        names = encoded.dictionary.to_pylist()
+        if len(names) == 1:
+            yield names[0], None
+            return
+        index = encoded.indices.to_numpy(zero_copy_only=False)
+        for number, name in enumerate(names):
+            yield name, np.flatnonzero(index == number)
+
+    def _partitions(self, topic: str, rows: Rows, given: pa.Array | None) -> Iterator[tuple[TopicPartition, Rows]]:
+        count = self.partition_count(topic)
+        chosen = partitions_of_keys(rows.keys, count)
+        keyless = chosen < 0
+        if keyless.any():
+            chosen[keyless] = self.turn % count
+            self.turn += 1
+        if given is not None:
+            named = ~given.is_null().to_numpy(zero_copy_only=False)
+            chosen[named] = pc.fill_null(given, 0).to_numpy(zero_copy_only=False)[named]
+            wrong = (chosen < 0) | (chosen >= count)
+            if wrong.any():
+                raise RowsRefused(f"partition {int(chosen[wrong][0])} of topic {topic!r}, which has {count}")
+        first = int(chosen[0])
+        if (chosen == first).all():
+            yield TopicPartition(topic, first), rows
+            return
+        order = np.argsort(chosen, kind="stable")
+        bounds = np.flatnonzero(np.diff(chosen[order])) + 1
+        for part in np.split(order, bounds):
+            yield TopicPartition(topic, int(chosen[part[0]])), _taken(rows, part)
+
+    def _times(self, column: pa.Array | None, count: int) -> Numbers:
+        if column is None or column.null_count == count:
+            return np.full(count, self.now_ms(), dtype=np.int64)
+        times = column.cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
+        found: Numbers = pc.fill_null(times, self.now_ms()).to_numpy(zero_copy_only=False)
+        return found
+
+
+def _binary(column: pa.Array | None, count: int) -> pa.Array:
+    if column is None:
+        return pa.nulls(count, pa.binary())
+    if column.type in (pa.large_string(), pa.large_binary(), pa.string_view(), pa.binary_view()):
+        return column.cast(pa.binary())
+    return column.view(pa.binary()) if column.type == pa.string() else column
+
+
+def _taken(rows: Rows, chosen: Numbers) -> Rows:
+    index = pa.array(chosen)
+    headers = None if rows.headers is None else rows.headers.take(index)
+    return Rows(rows.timestamps_ms[chosen], rows.keys.take(index), rows.values.take(index), headers)

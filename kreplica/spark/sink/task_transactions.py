@@ -1,0 +1,126 @@
+"""A task's part of writing exactly once: rows in a transaction that is left open, unless they are decided already."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+
+from kreplica.blocking import Cluster, Producer
+from kreplica.blocking.transactions import Transactions
+from kreplica.client_core.errors import BrokerRefused, UnsupportedVersion
+from kreplica.client_core.partition_queue import ProducerIdentity
+from kreplica.errors import ErrorCode
+from kreplica.spark.sink.decision_store import Decision, decision_offsets, lane_id, make_topic, read_decision
+from kreplica.spark.sink.options import ExactlyOnce, SinkOptions, TwoPhase
+from kreplica.spark.sink.row_columns import RowsRefused
+from kreplica.spark.sink.write_decision import Task, has_turn
+from kreplica.spark.sink.writing import producer_options, send_rows
+from kreplica.spark.source.range_reading import worker_cluster
+
+log = logging.getLogger(__name__)
+
+DECIDER_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared(WriterCommitMessage):
+    """What one task has prepared.
+
+    :param identity: by which its transaction is ended; None where it wrote nothing.
+    :param decider: as whom the driver may decide; None with one lane.
+    :param was_decided: the micro-batch had been decided before.
+    """
+
+    task: Task
+    records: int = 0
+    identity: ProducerIdentity | None = None
+    decider: ProducerIdentity | None = None
+    was_decided: bool = False
+
+
+def prepare_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions, task: Task) -> Prepared:
+    """A task's part.
+
+    :raise RowsRefused: a row cannot be written, or several tasks have rows where there is one lane.
+    :raise AnotherAtWork: somebody else has decided later micro-batches; so for the other errors of ``turns``.
+    :raise ClientError: the cluster did not take them.
+    """
+    cluster = worker_cluster(options.bootstrap, options.settings)
+    make_topic(cluster, options.decisions_topic)
+    if options.exactly_once is ExactlyOnce.ONE:
+        return _prepare_one(batches, cluster, options, task)
+    # First of all: whoever began before can decide no more, so what is read next stays true.
+    decider = decider_of(cluster, task.sink_id).initialize()
+    if not _has_turn(cluster, options, task):
+        _drain(batches)
+        return Prepared(task, decider=decider, was_decided=True)
+    name = lane_id(task.sink_id, task.run, task.lane, task.attempt)
+    with _producer(cluster, options, name) as producer:
+        send_rows(batches, producer, cluster, options)
+        identity = producer.prepare()
+    return Prepared(task, producer.written, identity if producer.written else None, decider)
+
+
+def _prepare_one(batches: Iterable[pa.RecordBatch], cluster: Cluster, options: SinkOptions, task: Task) -> Prepared:
+    if task.lane:
+        if any(batch.num_rows for batch in batches):
+            raise RowsRefused("kreplica.exactly.once=one: only one task may have rows: write df.coalesce(1)")
+        return Prepared(task)
+    with _producer(cluster, options, task.sink_id) as producer:
+        # After the takeover: nobody who began before can decide any more.
+        if not _has_turn(cluster, options, task):
+            producer.abort()
+            _drain(batches)
+            return Prepared(task, was_decided=True)
+        send_rows(batches, producer, cluster, options)
+        decision = Decision(task.batch_id, task.query, options.topic or "", task.run, is_settled=True)
+        identity = producer.prepare(decision_offsets(options.decisions_topic, decision), task.sink_id)
+    return Prepared(task, producer.written, identity)
+
+
+def decider_of(cluster: Cluster, sink_id: str) -> Transactions:
+    """Whose transactions are decisions: with one lane the lane itself, by the same id, so that either fences either."""
+    return Transactions(cluster, sink_id, DECIDER_TIMEOUT_S)
+
+
+def _has_turn(cluster: Cluster, options: SinkOptions, task: Task) -> bool:
+    return has_turn(
+        read_decision(cluster, options.decisions_topic, task.sink_id),
+        task,
+        topic=options.topic or "",
+        batch_after=options.batch_after,
+        first_batch=options.first_batch,
+    )
+
+
+def _drain(batches: Iterable[pa.RecordBatch]) -> None:
+    """Spark waits until its rows are taken."""
+    for _ in batches:
+        pass
+
+
+def _producer(cluster: Cluster, options: SinkOptions, transactional_id: str) -> Producer:
+    """A producer that has begun a transaction, without a time-out where that can be had and is wanted."""
+    two_phase = options.two_phase is not TwoPhase.OFF
+    while True:
+        producer = Producer(cluster, producer_options(options.settings, transactional_id, two_phase=two_phase))
+        try:
+            producer.begin()
+        except (UnsupportedVersion, BrokerRefused) as error:
+            producer.close(flush=False)
+            refused = isinstance(error, UnsupportedVersion) or (
+                error.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            )
+            if not two_phase or not refused or options.two_phase is TwoPhase.REQUIRED:
+                raise
+            log.info("transactions have a time-out, of %g s: %s", options.settings.transaction_timeout_s, error)
+            two_phase = False
+        except BaseException:
+            producer.close(flush=False)
+            raise
+        else:
+            return producer

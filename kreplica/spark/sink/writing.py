@@ -1,0 +1,98 @@
+"""What a task does with its rows: record batches for each partition, written by the process's own client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+
+from kreplica.blocking import Cluster, Producer, ProducerOptions
+from kreplica.client_core.errors import BrokerRefused, GaveUp
+from kreplica.errors import ErrorCode
+from kreplica.spark.client_settings import ClientSettings
+from kreplica.spark.sink.encoding import encode
+from kreplica.spark.sink.options import SinkOptions
+from kreplica.spark.sink.row_columns import RowSorter, RowsRefused
+from kreplica.spark.source.range_reading import worker_cluster
+
+PIECE_SIZE_MAX = 32 << 20
+"""Bytes of rows that are encoded at once, about: Spark gives ten thousand rows at a time, whatever is in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written(WriterCommitMessage):
+    """What one task wrote."""
+
+    records: int
+
+
+def write_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions) -> Written:
+    """Write all rows, each at least once; when this returns they are written.
+
+    :raise RowsRefused: a row cannot be written.
+    :raise ClientError: the cluster did not take them.
+    """
+    cluster = worker_cluster(options.bootstrap, options.settings)
+    with Producer(cluster, producer_options(options.settings)) as producer:
+        send_rows(batches, producer, cluster, options)
+    return Written(producer.written)
+
+
+def producer_options(
+    settings: ClientSettings, transactional_id: str | None = None, *, two_phase: bool = False
+) -> ProducerOptions:
+    """How tasks write."""
+    return ProducerOptions(
+        acks=settings.acks,
+        codec=settings.codec,
+        idempotent=settings.idempotent,
+        transactional_id=transactional_id,
+        transaction_timeout_s=settings.transaction_timeout_s,
+        two_phase=two_phase,
+        batch_size=settings.batch_size,
+        linger_s=settings.linger_s,
+        memory_size_max=settings.memory_size_max,
+        delivery_timeout_s=settings.delivery_timeout_s,
+    )
+
+
+def send_rows(batches: Iterable[pa.RecordBatch], producer: Producer, cluster: Cluster, options: SinkOptions) -> None:
+    """Give all rows to a producer."""
+    settings = options.settings
+    sorter = RowSorter(
+        options.topic,
+        lambda topic: _partition_count(cluster, topic),
+        cluster.surroundings.wall_clock_ms,
+        cluster.surroundings.random.randrange(1 << 16),
+    )
+    for batch in chain.from_iterable(map(_pieces, batches)):
+        for partition, rows in sorter.sorted(batch):
+            for encoded in encode(
+                rows,
+                batch_size=settings.batch_size,
+                codec=settings.codec,
+                transactional=producer.is_transactional,
+            ):
+                producer.send_batch(partition, encoded.data, encoded.record_count)
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A batch in parts of about ``PIECE_SIZE_MAX``, or of a row: what is made of one is in memory more than once."""
+    count = max(1, -(-batch.nbytes // PIECE_SIZE_MAX))
+    rows = max(1, -(-batch.num_rows // count))
+    for first in range(0, batch.num_rows, rows):
+        yield batch.slice(first, rows)
+
+
+def _partition_count(cluster: Cluster, topic: str) -> int:
+    """:raise RowsRefused: there is no such topic."""
+    try:
+        return len(cluster.find_topic(topic).partitions)
+    except GaveUp as error:
+        cause = error.__cause__
+        if isinstance(cause, BrokerRefused) and cause.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise RowsRefused(f"topic {topic!r} is not there, and the sink makes none") from error
+        raise

@@ -1,0 +1,271 @@
+"""The source's options, read and checked: those of Spark's Kafka source by their names, and ours (``kreplica.``)."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kreplica.client_core.addresses import parse_addresses
+from kreplica.client_core.offsets import EARLIEST, LATEST
+from kreplica.model import TopicPartition
+from kreplica.spark.client_settings import ClientSettings, client_settings
+from kreplica.spark.option_parsing import boolean, choice, duration_s, number
+from kreplica.spark.source.positions import (
+    AtTime,
+    Everywhere,
+    InEach,
+    NoMatch,
+    Position,
+    parse_numbers,
+    parse_partitions,
+    parse_position,
+)
+
+log = logging.getLogger(__name__)
+
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+HEADERS_COLUMN = "headers"
+
+REFUSED = {
+    "kafka.auto.offset.reset": "use the option startingOffsets",
+    "kafka.key.deserializer": "keys are binary; use DataFrame operations to read them",
+    "kafka.value.deserializer": "values are binary; use DataFrame operations to read them",
+    "kafka.enable.auto.commit": "offsets are kept in Spark's checkpoint",
+    "kafka.interceptor.classes": "there is no place for interceptors",
+}
+
+_BATCH_ONLY = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
+_STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_KNOWN = (
+    "subscribe", "subscribePattern", "assign", "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy", *_BATCH_ONLY, *_STREAM_ONLY, "failOnDataLoss", "minPartitions",
+    "maxRecordsPerPartition", "includeHeaders", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
+    "kafkaConsumer.pollTimeoutMs", "groupIdPrefix", "kreplica.columns", "kreplica.source", "kreplica.log.dirs",
+)  # fmt: skip
+_OF_SPARK = ("path", "checkpointlocation", "queryname", "mode")
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """These."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPattern:
+    """All whose whole name matches: Python's regular expressions, not Java's."""
+
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """These partitions, and no others of their topics."""
+
+    partitions: frozenset[TopicPartition]
+
+
+Selection: TypeAlias = Topics | TopicPattern | Partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """What a read is to do.
+
+    :param bootstrap: brokers to begin with.
+    :param columns: that rows have, in their order.
+    :param log_dirs: directories of one broker's log, read instead of asking brokers; none: ask.
+    :param poll_timeout_s: so long a task waits for records before it gives up.
+    :param min_partitions: so many tasks at least, about; None: one for each partition that has something.
+    :param records_per_partition_max: of one task.
+    :param offsets_per_trigger_max: of one micro-batch, over all partitions; ``..._min``: it waits for so many, at most
+        ``trigger_delay_s_max``.
+    """
+
+    bootstrap: str
+    selection: Selection
+    starting: Position
+    ending: Position
+    settings: ClientSettings
+    columns: tuple[str, ...] = COLUMNS
+    fail_on_data_loss: bool = True
+    log_dirs: tuple[str, ...] = ()
+    poll_timeout_s: float = 120.0
+    offset_retries: int = 3
+    offset_retry_s: float = 0.01
+    min_partitions: int | None = None
+    records_per_partition_max: int | None = None
+    offsets_per_trigger_max: int | None = None
+    offsets_per_trigger_min: int | None = None
+    trigger_delay_s_max: float = 900.0
+
+
+def source_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
+    """Options as ``DataFrameReader`` and ``DataStreamReader`` take them, in any case.
+
+    :raise ValueError: one is missing, malformed, unknown, or not for this kind of read; the text names it.
+    """
+    options = _Options(given)
+    options.check_names(is_streaming)
+    is_offline = (
+        choice(options.get("kreplica.source"), "kreplica.source", ("brokers", "segments"), "brokers") == "segments"
+    )
+    log_dirs = tuple(each.strip() for each in (options.get("kreplica.log.dirs") or "").split(",") if each.strip())
+    if is_offline != bool(log_dirs):
+        raise ValueError("kreplica.source=segments and kreplica.log.dirs go together")
+    if is_offline and is_streaming:
+        raise ValueError("kreplica.source=segments: files are read in batches, not as a stream")
+    bootstrap = options.get("kafka.bootstrap.servers") or ""
+    if not bootstrap and not is_offline:
+        raise ValueError("option 'kafka.bootstrap.servers' must be given")
+    if bootstrap:
+        parse_addresses(bootstrap)
+    starting = _starting(options, Everywhere(LATEST if is_streaming else EARLIEST))
+    ending = _ending(options)
+    if not is_streaming and starting == Everywhere(LATEST):
+        raise ValueError("startingOffsets=latest: a batch would read nothing")
+    if ending == Everywhere(EARLIEST):
+        raise ValueError("endingOffsets=earliest: a batch would read nothing")
+    for position, option, forbidden, word in (
+        (starting, "startingOffsets", LATEST if not is_streaming else None, "latest (-1)"),
+        (ending, "endingOffsets", EARLIEST, "earliest (-2)"),
+    ):
+        if isinstance(position, InEach) and forbidden in position.offsets.values():
+            raise ValueError(f"option {option!r}: {word} is no place for a batch to {option.partition('ing')[0]}")
+    get = options.get
+    return SourceOptions(
+        bootstrap=bootstrap,
+        selection=_selection(options, is_offline),
+        starting=starting,
+        ending=ending,
+        settings=client_settings(given, REFUSED),
+        columns=_columns(options),
+        fail_on_data_loss=boolean(get("failOnDataLoss"), "failOnDataLoss", default=True),
+        log_dirs=log_dirs,
+        poll_timeout_s=(number(get("kafkaConsumer.pollTimeoutMs"), "kafkaConsumer.pollTimeoutMs", 1) or 120_000) / 1000,
+        offset_retries=_or(number(get("fetchOffset.numRetries"), "fetchOffset.numRetries", 0), 3),
+        offset_retry_s=_or(number(get("fetchOffset.retryIntervalMs"), "fetchOffset.retryIntervalMs", 0), 10) / 1000,
+        min_partitions=number(get("minPartitions"), "minPartitions", 1),
+        records_per_partition_max=number(get("maxRecordsPerPartition"), "maxRecordsPerPartition", 1),
+        offsets_per_trigger_max=number(get("maxOffsetsPerTrigger"), "maxOffsetsPerTrigger", 1),
+        offsets_per_trigger_min=number(get("minOffsetsPerTrigger"), "minOffsetsPerTrigger", 1),
+        trigger_delay_s_max=duration_s(get("maxTriggerDelay"), "maxTriggerDelay", 900.0),
+    )
+
+
+def source_columns(given: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns that options ask for, whatever the other ones say.
+
+    :raise ValueError: the options about columns are malformed.
+    """
+    return _columns(_Options(given))
+
+
+class _Options:
+    """By their names in lower case, as Spark hands them over."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = {name.lower(): value for name, value in given.items()}
+
+    def get(self, name: str) -> str | None:
+        return self._given.get(name.lower())
+
+    def check_names(self, is_streaming: bool) -> None:
+        """:raise ValueError: one is not known, or would end a stream."""
+        for name in _BATCH_ONLY if is_streaming else _STREAM_ONLY:
+            if self.get(name) is None:
+                continue
+            if is_streaming:
+                raise ValueError(f"option {name!r} is not valid in streaming queries")
+            log.warning("option %s is ignored in batch queries", name)
+        known = {name.lower() for name in _KNOWN}
+        for name in self._given:
+            if name in known or name.startswith("kafka.") or name in _OF_SPARK:
+                continue
+            raise ValueError(f"option {name!r} is not known to the source kreplica")
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+def _selection(options: _Options, is_offline: bool) -> Selection:
+    names = ("subscribe", "subscribePattern", "assign")
+    given = [name for name in names if options.get(name) is not None]
+    if not given and is_offline:
+        return TopicPattern(".*")
+    if len(given) != 1:
+        what = "exactly one of" if not given else "only one of"
+        raise ValueError(f"{what} the options subscribe, subscribePattern, assign must be given, not {given or 'none'}")
+    text = (options.get(given[0]) or "").strip()
+    if given[0] == "assign":
+        partitions = parse_partitions(text, "assign")
+        if not partitions:
+            raise ValueError("option 'assign': no partition is named")
+        return Partitions(partitions)
+    if given[0] == "subscribePattern":
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise ValueError(f"option 'subscribePattern': {text!r}: {error}") from error
+        if not text:
+            raise ValueError("option 'subscribePattern': it is empty")
+        return TopicPattern(text)
+    topics = tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
+    if not topics:
+        raise ValueError("option 'subscribe': no topic is named")
+    return Topics(topics)
+
+
+def _starting(options: _Options, default: Position) -> Position:
+    strategy = choice(
+        options.get("startingOffsetsByTimestampStrategy"),
+        "startingOffsetsByTimestampStrategy",
+        ("error", "latest"),
+        "error",
+    )
+    found = _by_time(options, "startingTimestamp", "startingOffsetsByTimestamp", NoMatch(strategy))
+    if found is not None:
+        return found
+    text = options.get("startingOffsets")
+    return default if text is None else parse_position(text, "startingOffsets")
+
+
+def _ending(options: _Options) -> Position:
+    found = _by_time(options, "endingTimestamp", "endingOffsetsByTimestamp", NoMatch.LATEST)
+    if found is not None:
+        return found
+    text = options.get("endingOffsets")
+    return Everywhere(LATEST) if text is None else parse_position(text, "endingOffsets")
+
+
+def _by_time(options: _Options, one: str, each: str, no_match: NoMatch) -> AtTime | None:
+    """The option for all partitions goes before that for each, and both before offsets."""
+    text = options.get(one)
+    if text is not None:
+        return AtTime(everywhere_ms=number(text, one, 0), no_match=no_match)
+    text = options.get(each)
+    if text is not None:
+        return AtTime(parse_numbers(text, each), no_match=no_match)
+    return None
+
+
+def _columns(options: _Options) -> tuple[str, ...]:
+    has_headers = boolean(options.get("includeHeaders"), "includeHeaders", default=False)
+    every = (*COLUMNS, HEADERS_COLUMN) if has_headers else COLUMNS
+    text = options.get("kreplica.columns")
+    if text is None:
+        return every
+    chosen = tuple(each.strip() for each in text.split(",") if each.strip())
+    for name in chosen:
+        if name not in (*COLUMNS, HEADERS_COLUMN) or chosen.count(name) > 1:
+            raise ValueError(
+                f"option 'kreplica.columns': {name!r}: each of {', '.join((*COLUMNS, HEADERS_COLUMN))} once"
+            )
+    if not chosen:
+        raise ValueError("option 'kreplica.columns': none is named")
+    return chosen

@@ -1,0 +1,97 @@
+"""Rows as Spark wants them: Arrow batches of exactly the columns and types that the schema says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from kreplica.model import TopicPartition
+from kreplica.spark.source.decoding import HEADERS_TYPE, Decoded
+from kreplica.spark.source.options import HEADERS_COLUMN
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+_US = 1000
+
+ARROW_TYPES: Mapping[str, pa.DataType] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": TIMESTAMP,
+    "timestampType": pa.int32(),
+    HEADERS_COLUMN: HEADERS_TYPE,
+}
+
+SPARK_TYPES: Mapping[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    HEADERS_COLUMN: ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
+}
+
+
+def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+    """Of the batches that ``arrow_rows`` makes."""
+    return pa.schema([(name, ARROW_TYPES[name]) for name in columns])
+
+
+def spark_schema(columns: Sequence[str]) -> StructType:
+    """The same for Spark."""
+    return StructType([StructField(name, SPARK_TYPES[name]) for name in columns])
+
+
+def arrow_rows(partition: TopicPartition, records: Decoded, columns: Sequence[str]) -> pa.RecordBatch:
+    """Records of one partition as rows."""
+    return pa.RecordBatch.from_arrays(
+        [_COLUMNS[name](partition, records) for name in columns], schema=arrow_schema(columns)
+    )
+
+
+def _repeated(value: Any, kind: pa.DataType, count: int) -> pa.Array:
+    return _many(value, kind, 1 << count.bit_length()).slice(0, count)
+
+
+@lru_cache(maxsize=2)
+def _many(value: Any, kind: pa.DataType, count: int) -> pa.Array:
+    """Kept, for each of the two columns that say where the rows of a task are from."""
+    return pa.repeat(pa.scalar(value, kind), count)
+
+
+def _timestamps(_: TopicPartition, records: Decoded) -> pa.Array:
+    return pa.array(records.timestamps_ms * _US, pa.int64()).view(TIMESTAMP)
+
+
+def _types(_: TopicPartition, records: Decoded) -> pa.Array:
+    return pa.array(records.timestamp_types.astype(np.int32))
+
+
+_COLUMNS: Mapping[str, Callable[[TopicPartition, Decoded], pa.Array]] = {
+    "key": lambda _, records: records.keys,
+    "value": lambda _, records: records.values,
+    "topic": lambda partition, records: _repeated(partition.topic, pa.string(), len(records.offsets)),
+    "partition": lambda partition, records: _repeated(partition.partition, pa.int32(), len(records.offsets)),
+    "offset": lambda _, records: pa.array(records.offsets),
+    "timestamp": _timestamps,
+    "timestampType": _types,
+    HEADERS_COLUMN: lambda _, records: records.headers,
+}

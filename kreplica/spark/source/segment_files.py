@@ -1,0 +1,134 @@
+"""The files of a broker's log directories, read without the broker, as the offline source and the audit do."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from struct import Struct
+from typing import NamedTuple
+
+from kreplica.errors import StorageError
+from kreplica.model import TopicPartition
+from kreplica.runtime.disk import File, OsDisk, OsFile
+from kreplica.storage.directories.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, read_offsets
+from kreplica.storage.directories.names import parse_directory_name
+from kreplica.storage.inspection.files import (
+    aborted_entries,
+    offset_index,
+    segment_bases,
+    transaction_index,
+)
+from kreplica.storage.log.batch_scanning import scan_headers
+from kreplica.storage.log.indexes import OFFSET_ENTRY_SIZE
+from kreplica.storage.producers.aborted_transactions import AbortedTransaction
+from kreplica.wire.batches import BatchHeader
+
+NAME_DIGITS = 20
+
+unpack_entry = Struct(">ii").unpack_from
+"""(offset behind the segment's base, position) of an index's entry."""
+
+
+class FilesAsTheyAre(OsDisk):
+    """The operating system's files for somebody who may only read them."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading.
+
+        :raise FileNotFoundError: it is not there.
+        """
+        return OsFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+
+class ReplicaFiles(NamedTuple):
+    """One partition's files in a log directory.
+
+    :param start: the first offset that there is to be.
+    :param high_watermark: before it all is committed, as the broker noted last; None where it noted nothing.
+    """
+
+    partition: TopicPartition
+    path: str
+    start: int
+    high_watermark: int | None
+
+    def bases(self) -> list[int]:
+        """The base offsets of its segments, growing."""
+        return segment_bases(FilesAsTheyAre().list_directory(self.path))
+
+    def end(self) -> int:
+        """Where the committed records end; the log's end where nobody noted that."""
+        return self.log_end() if self.high_watermark is None else self.high_watermark
+
+    def log_end(self) -> int:
+        """Behind the last whole batch."""
+        bases = self.bases()
+        end = bases[-1] if bases else self.start
+        for _, _, header in self.headers(end):
+            end = header.next_offset
+        return end
+
+    def headers(self, offset: int) -> Iterator[tuple[File, int, BatchHeader]]:
+        """(file, position, header) of all batches from the one on that holds an offset."""
+        for base in self.bases_from(offset):
+            with closing(self.open(base)) as file:
+                for position, header in scan_headers(file, self.position(base, offset), file.size()):
+                    if header.last_offset >= offset:
+                        yield file, position, header
+
+    def bases_from(self, offset: int) -> list[int]:
+        """Of the segments that may hold an offset, and of those behind."""
+        bases = self.bases()
+        return bases[max(0, bisect_right(bases, offset) - 1) :]
+
+    def open(self, base: int) -> File:
+        """A segment's file."""
+        return FilesAsTheyAre().open(f"{self.path}/{base:0{NAME_DIGITS}}.log")
+
+    def position(self, base: int, offset: int) -> int:
+        """Where in a segment's file to begin for an offset, as its index says; 0 where that says nothing."""
+        disk, path = FilesAsTheyAre(), f"{self.path}/{base:0{NAME_DIGITS}}.index"
+        with closing(offset_index(disk, path)) as index:
+            count = index.size // OFFSET_ENTRY_SIZE
+        if not count:
+            return 0
+        data = disk.read_file(path)
+        at = bisect_right(range(count), offset - base, key=lambda at: unpack_entry(data, at * OFFSET_ENTRY_SIZE)[0])
+        position: int = unpack_entry(data, (at - 1) * OFFSET_ENTRY_SIZE)[1] if at else 0
+        return position
+
+    def aborted(self, offset: int) -> list[AbortedTransaction]:
+        """Aborted transactions that end at or behind an offset, by their first ones."""
+        found = []
+        for base in self.bases_from(offset):
+            with closing(transaction_index(FilesAsTheyAre(), f"{self.path}/{base:0{NAME_DIGITS}}.txnindex")) as index:
+                found += [entry.aborted for entry in aborted_entries(index) if entry.aborted.last_offset >= offset]
+        return sorted(found, key=lambda aborted: aborted.first_offset)
+
+
+def replicas(log_dirs: Sequence[str]) -> dict[TopicPartition, ReplicaFiles]:
+    """All partitions that some log directories of one broker hold.
+
+    :raise StorageError: a directory is not there, or a checkpoint is damaged.
+    """
+    found: dict[TopicPartition, ReplicaFiles] = {}
+    disk = FilesAsTheyAre()
+    for log_dir in log_dirs:
+        try:
+            names = disk.list_directory(log_dir)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise StorageError(f"{log_dir} is no log directory: {error}") from error
+        high_watermarks = read_offsets(disk, f"{log_dir}/{HIGH_WATERMARKS}")
+        starts = read_offsets(disk, f"{log_dir}/{LOG_START_OFFSETS}")
+        for name in sorted(names):
+            partition = parse_directory_name(name)
+            path = f"{log_dir}/{name}"
+            if partition is None or not disk.is_directory(path):
+                continue
+            bases = segment_bases(disk.list_directory(path))
+            if bases:
+                start = max(starts.get(partition, 0), bases[0])
+                found[partition] = ReplicaFiles(partition, path, start, high_watermarks.get(partition))
+    return found

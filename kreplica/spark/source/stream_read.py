@@ -1,0 +1,199 @@
+"""``spark.readStream.format("kreplica")``: micro-batches, their offsets kept in Spark's checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from kreplica.blocking import Cluster
+from kreplica.blocking.offsets import offsets_by_time
+from kreplica.client_core.errors import GaveUp
+from kreplica.client_core.offsets import LATEST
+from kreplica.model import TopicPartition
+from kreplica.spark.source.batch_read import RangePartition
+from kreplica.spark.source.offset_lookup import OffsetLookup
+from kreplica.spark.source.options import SourceOptions
+from kreplica.spark.source.positions import as_json, from_json
+from kreplica.spark.source.range_reading import forget_clusters, lost, read_range, worker_cluster
+from kreplica.spark.source.ranges import OffsetRange, limited, split
+
+IDLE_S_MAX = 0.2
+"""So long the source waits for something new before it says that there is nothing: Spark asks every 10 ms."""
+
+IDLE_STEP_S = 0.02
+DISCOVERY_S = 1.0
+"""So often it looks for partitions that were added."""
+
+ASK_S = 3.0
+"""So long it waits for partitions' leaders before it looks whether the partitions are still there."""
+
+DOUBT_S = 10.0
+"""So long it doubts that partitions are gone, or ended before where they end: brokers that take over know less."""
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One query's source.  The object that ``read`` is called on is another one, in another process.
+
+    Offsets are those of the JVM's source, as it writes them.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._initial: dict[TopicPartition, int] | None = None
+        self._known: list[TopicPartition] = []
+        self._discovered_s = -DISCOVERY_S
+        self._last: dict[TopicPartition, int] | None = None
+        self._frozen: dict[TopicPartition, int] | None = None
+        self._triggered_s = float("-inf")
+
+    # --- what there is ---
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where the first micro-batch begins; asked for more than once, it is the same.
+
+        :raise ValueError: options name what is not there, or times that no record has.
+        """
+        if self._initial is None:
+            partitions = self._lookup().named_partitions()
+            self._initial = self._lookup().offsets(self._options.starting, partitions, "startingOffsets")
+        return as_json(self._initial)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """``maxOffsetsPerTrigger``, where it is given."""
+        count_max = self._options.offsets_per_trigger_max
+        return ReadAllAvailable() if count_max is None else ReadMaxRows(count_max)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next micro-batch ends: ``start`` where it is not time for one.
+
+        :raise DataLoss: partitions are gone, or end before where they were read up to, and ``failOnDataLoss`` is true.
+        """
+        begun = from_json(start)
+        available = self._frozen if self._frozen is not None else self._something_new(begun)
+        if _went_back(begun, available):
+            available = self._settled(begun)
+        self._last = available
+        added = self._lookup().earliest([each for each in available if each not in begun])
+        # Where an end went back, and the user does not mind, the query goes on there.
+        first = {each: min(begun[each], end) if each in begun else added[each] for each, end in available.items()}
+        if self._holds_back(sum(end - first[each] for each, end in available.items())):
+            return start
+        ends = limited(first, available, limit.max_rows) if isinstance(limit, ReadMaxRows) else available
+        self._triggered_s = self._clock()
+        return as_json({each: max(end, first[each]) for each, end in ends.items()})
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """What there was when it was last asked, for the query's progress."""
+        return None if self._last is None else as_json(self._last)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Nothing that comes later is read."""
+        self._frozen = self._ends()
+
+    def _something_new(self, begun: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Where partitions end now, or a moment later where that is where they were."""
+        deadline_s = self._clock() + IDLE_S_MAX
+        ends = self._ends()
+        while not self._is_more(begun, ends) and self._clock() < deadline_s:
+            self._cluster().surroundings.sleep(IDLE_STEP_S)
+            ends = self._ends()
+        return ends
+
+    @staticmethod
+    def _is_more(begun: dict[TopicPartition, int], ends: dict[TopicPartition, int]) -> bool:
+        return ends.keys() != begun.keys() or any(end != begun[each] for each, end in ends.items())
+
+    def _settled(self, begun: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Where partitions end, once that is no more doubtful.
+
+        :raise DataLoss: see ``latestOffset``.
+        """
+        deadline_s = self._clock() + DOUBT_S
+        while True:
+            self._discovered_s = -DISCOVERY_S
+            ends = self._ends()
+            what = _went_back(begun, ends)
+            if not what:
+                return ends
+            if self._clock() >= deadline_s:
+                lost(self._options, what)
+                return ends
+            self._cluster().surroundings.sleep(IDLE_S_MAX)
+
+    def _holds_back(self, count: int) -> bool:
+        """Whether so many offsets are too few, and the last micro-batch was not long ago."""
+        count_min = self._options.offsets_per_trigger_min
+        if count_min is None or self._frozen is not None:
+            return False
+        waited_s = self._clock() - self._triggered_s
+        return count < count_min and waited_s < self._options.trigger_delay_s_max
+
+    # --- one micro-batch ---
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of one micro-batch; a partition that was added since the last one begins at its earliest."""
+        starts, ends = from_json(start), from_json(end)
+        added = sorted(ends.keys() - starts.keys())
+        starts.update(self._lookup().earliest(added) if added else {})
+        ranges = [OffsetRange(each, starts[each], ends[each]) for each in sorted(ends)]
+        options = self._options
+        tasks = split(ranges, min_partitions=options.min_partitions, records_max=options.records_per_partition_max)
+        return [RangePartition(each) for each in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """One task's rows."""
+        if isinstance(partition, RangePartition):  # where there are no tasks Spark makes one of its own
+            yield from read_range(partition.value, self._options)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: offsets are in the checkpoint."""
+
+    def stop(self) -> None:
+        """Close the connections, where Spark still says so."""
+        forget_clusters()
+
+    # --- asking ---
+
+    def _cluster(self) -> Cluster:
+        return worker_cluster(self._options.bootstrap, self._options.settings)
+
+    def _clock(self) -> float:
+        return self._cluster().surroundings.clock()
+
+    def _lookup(self) -> OffsetLookup:
+        return OffsetLookup(self._cluster(), self._options)
+
+    def _discover(self) -> list[TopicPartition]:
+        if self._clock() - self._discovered_s >= DISCOVERY_S:
+            self._known = self._lookup().partitions()
+            self._discovered_s = self._clock()
+        return self._known
+
+    def _ends(self) -> dict[TopicPartition, int]:
+        """Where partitions end; those that vanish meanwhile are not waited for."""
+        cluster = self._cluster()
+        deadline_s = self._clock() + cluster.options.operation_timeout_s
+        while True:
+            latest = dict.fromkeys(self._discover(), LATEST)
+            try:
+                found = offsets_by_time(cluster, latest, self._options.settings.isolation, timeout_s=ASK_S)
+                return {each: timed.offset for each, timed in found.items()}
+            except GaveUp:
+                if self._clock() >= deadline_s:
+                    raise
+                self._discovered_s = -DISCOVERY_S
+
+
+def _went_back(begun: dict[TopicPartition, int], ends: dict[TopicPartition, int]) -> str:
+    """Which partitions are gone, or end before where they were read up to; empty as a rule."""
+    gone = sorted(begun.keys() - ends.keys())
+    if gone:
+        return f"{', '.join(map(str, gone[:3]))}: there is no such partition any more"
+    for each, end in ends.items():
+        if end < begun.get(each, 0):
+            return f"{each} ends at {end}, before {begun[each]}, up to which it was read"
+    return ""

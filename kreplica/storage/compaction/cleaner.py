@@ -1,0 +1,128 @@
+"""The one compaction that runs at a time: the log with most to gain first, off the reactor's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from kreplica.errors import StorageError
+from kreplica.model import TopicPartition
+from kreplica.runtime import Runtime
+from kreplica.runtime.disk import is_out_of_descriptors
+from kreplica.storage.compaction.compaction import Compaction, CompactionPlan, Source, plan_compaction
+from kreplica.storage.directories.log_directory import LogDirectory
+from kreplica.storage.inspection.damage import Damage
+from kreplica.storage.log.log import Log
+from kreplica.storage.log.log_config import StorageConfig
+
+_log = Logger()
+
+
+class Cleaner:
+    """Owned by the log directories, which call ``run`` from time to time.
+
+    A log with a damaged batch is left alone until it was opened again.
+    """
+
+    def __init__(self, runtime: Runtime, config: StorageConfig) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._stopped = False
+        self._uncleanable: dict[TopicPartition, tuple[Log, StorageError]] = {}
+        """The logs that cannot be compacted, and why."""
+
+    def stop(self) -> None:
+        """End after the segment that is being written."""
+        self._stopped = True
+
+    async def run(self, directories: Iterable[LogDirectory], high_watermarks: Mapping[TopicPartition, int]) -> int:
+        """Compact what is worth it, one log after the other.
+
+        :param high_watermarks: of all partitions now.
+        :return: how many logs.
+        """
+        done = 0
+        for directory in directories:
+            for log, plan in self._worth_it(directory, high_watermarks):
+                if self._stopped or directory.offline is not None:
+                    break
+                if log.owner is directory:
+                    await self._compact(directory, log, plan)
+                    done += 1
+        return done
+
+    def _worth_it(
+        self, directory: LogDirectory, high_watermarks: Mapping[TopicPartition, int]
+    ) -> list[tuple[Log, CompactionPlan]]:
+        now_ms = self._runtime.wall_clock_ms()
+        found = []
+        for key, log in directory.logs.items():
+            if log.config.compacted and not self._is_uncleanable(key, log):
+                cleaned = directory.cleaner_offsets.get(key, 0)
+                plan = plan_compaction(log, cleaned, high_watermarks.get(key, 0), now_ms)
+                if plan is not None:
+                    found.append((log, plan))
+        found.sort(key=lambda item: (item[1].overdue, item[1].dirty_ratio), reverse=True)
+        return found
+
+    def _is_uncleanable(self, key: TopicPartition, log: Log) -> bool:
+        known = self._uncleanable.get(key)
+        return known is not None and known[0] is log
+
+    async def _compact(self, directory: LogDirectory, log: Log, plan: CompactionPlan) -> None:
+        key = log.topic_partition
+        try:
+            if await self._pass(log, plan, directory):
+                await directory.write_cleaner_offsets()
+        except StorageError as error:
+            self._uncleanable[key] = log, error
+            _log.error("{log} is not compacted any more: {error}", log=str(key), error=str(error))
+            if isinstance(error, Damage):
+                log.found_damage(error)
+        except OSError as error:
+            if is_out_of_descriptors(error):
+                _log.warn("{log} is compacted later: {error}", log=str(key), error=str(error))
+            else:
+                log.fail(error)
+
+    async def _pass(self, log: Log, plan: CompactionPlan, directory: LogDirectory) -> bool:
+        runtime = self._runtime
+        compaction = Compaction(
+            plan, runtime.disk, runtime.wall_clock_ms(), self._config.log_cleaner_dedupe_buffer_size
+        )
+        await self._pause(await runtime.offload.run(compaction.read_keys))
+        before = after = 0
+        for group in compaction.groups():
+            if self._stopped or not await self._replace(log, compaction, group):
+                return False
+            size = sum(source.size for source in group)
+            before += size
+            await self._pause(size)
+        after = sum(segment.size for segment in log.segments.closed if segment.base_offset < compaction.end_offset)
+        directory.cleaner_offsets[log.topic_partition] = compaction.end_offset
+        _log.info(
+            "{log}: compacted up to offset {end}, {before} bytes are {after} now",
+            log=str(log.topic_partition),
+            end=compaction.end_offset,
+            before=before,
+            after=after,
+        )
+        return True
+
+    async def _replace(self, log: Log, compaction: Compaction, group: list[Source]) -> bool:
+        """Write one group and put it in place, unless the log was truncated or deleted meanwhile."""
+        target = await self._runtime.offload.run(compaction.write_group, group)
+        if log.failure is None and log.replace_segments([source.segment for source in group], target):
+            return True
+        await self._runtime.offload.run(compaction.discard, target)
+        return False
+
+    async def _pause(self, read_bytes: int) -> None:
+        """Keep to ``log.cleaner.io.max.bytes.per.second``."""
+        seconds = read_bytes / self._config.log_cleaner_io_max_bytes_per_second
+        if seconds > 0.001:
+            pause: Deferred[None] = Deferred()
+            self._runtime.reactor.callLater(seconds, pause.callback, None)
+            await pause

@@ -1,0 +1,291 @@
+"""Compaction of one log: of every key the last record stays, tombstones and markers stay for a while.
+
+``plan_compaction`` decides on the reactor's thread what can be compacted; a ``Compaction`` reads and writes files on
+another one, and never touches the log; ``Log.replace_segments`` puts a result in place.  The active segment, and
+whatever lies beyond the last stable offset, is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from kreplica.errors import ProtocolError, StorageError
+from kreplica.runtime.disk import Disk, File
+from kreplica.storage.compaction.record_filter import BatchFilter
+from kreplica.storage.inspection.damage import Damage, is_whole, reading
+from kreplica.storage.log.batch_scanning import scan_batches
+from kreplica.storage.log.log import Log
+from kreplica.storage.log.log_config import NO_LIMIT, LogConfig
+from kreplica.storage.log.open_segments import OpenSegments
+from kreplica.storage.log.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, SUFFIXES, TRANSACTION_INDEX_SUFFIX, Segment
+from kreplica.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions
+from kreplica.storage.recovery.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
+from kreplica.wire.batches import BatchHeader, parse_header
+from kreplica.wire.records import iter_keys
+
+KEY_ENTRY_SIZE = 160
+"""Bytes that one key takes in the map of offsets: a digest, an integer, and their place in a dict."""
+
+_DIGEST_SIZE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One closed segment as it is to be read."""
+
+    segment: Segment
+    path: str
+    size: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """What is to be compacted, decided once.
+
+    :param sources: from the log's first segment to the end of what may be compacted.
+    :param dirty_offset: keys from here on have not been looked at by an earlier compaction.
+    :param last_offsets: of each producer's last batch, whose sequence may not be forgotten.
+    :param last_epochs: of producers whose last batch is a marker, by which their epoch has grown.
+    :param ended_later: transactions with records in the sources that were aborted by markers beyond them.
+    """
+
+    directory: str
+    sources: tuple[Source, ...]
+    dirty_offset: int
+    end_offset: int
+    dirty_ratio: float
+    overdue: bool
+    config: LogConfig
+    last_offsets: Mapping[int, int]
+    last_epochs: Mapping[int, int]
+    ended_later: Sequence[AbortedTransaction] = ()
+
+
+def plan_compaction(log: Log, cleaned_offset: int, high_watermark: int, now_ms: int) -> CompactionPlan | None:
+    """What there is to compact in a log; None where nothing is worth it.
+
+    :param cleaned_offset: where the last compaction ended.
+    """
+    config = log.config
+    sources = list(_compactable(log, high_watermark, now_ms))
+    if not sources:
+        return None
+    end_offset = sources[-1].end_offset
+    dirty_offset = cleaned_offset if log.log_start_offset <= cleaned_offset <= end_offset else log.log_start_offset
+    dirty = [source for source in sources if source.end_offset > dirty_offset]
+    total = sum(source.size for source in sources)
+    if not dirty or total == 0:
+        return None
+    ratio = sum(source.size for source in dirty) / total
+    overdue = _is_overdue(dirty[0].segment, config, now_ms)
+    if ratio < config.min_cleanable_dirty_ratio and not overdue:
+        return None
+    last_offsets = {
+        entry.producer_id: entry.batches[-1].last_offset for entry in log.producers.entries if entry.batches
+    }
+    return CompactionPlan(
+        log.path,
+        tuple(sources),
+        dirty_offset,
+        end_offset,
+        ratio,
+        overdue,
+        config,
+        last_offsets,
+        {entry.producer_id: entry.epoch for entry in log.producers.entries if not entry.batches},
+        log.aborted_transactions(end_offset, end_offset),
+    )
+
+
+def _compactable(log: Log, high_watermark: int, now_ms: int) -> Iterator[Source]:
+    """Closed segments below the last stable offset whose records are old enough."""
+    stable_offset = log.last_stable_offset(high_watermark)
+    lag_ms = log.config.min_compaction_lag_ms
+    for index, segment in enumerate(log.segments.closed):
+        end_offset = log.segments.end_offset(index, log.log_end_offset)
+        if end_offset > stable_offset or (lag_ms > 0 and segment.age_timestamp_ms() > now_ms - lag_ms):
+            return
+        yield Source(segment, segment.path(), segment.size, end_offset)
+
+
+def _is_overdue(segment: Segment, config: LogConfig, now_ms: int) -> bool:
+    """Whether its first record has waited for longer than ``max.compaction.lag.ms`` (KIP-354)."""
+    first_ms = segment.first_timestamp_ms
+    return config.max_compaction_lag_ms != NO_LIMIT and 0 <= first_ms < now_ms - config.max_compaction_lag_ms
+
+
+class Compaction:
+    """One pass over a plan, on another thread than the log's; its results are swapped in by whoever runs it.
+
+    :param key_bytes_max: memory for the map of offsets; where it is too little, a pass ends before the plan does.
+    :raise StorageError: from its methods, where a batch is damaged: the log cannot be compacted.
+    """
+
+    def __init__(self, plan: CompactionPlan, disk: Disk, now_ms: int, key_bytes_max: int) -> None:
+        self._plan = plan
+        self._disk = disk
+        self._now_ms = now_ms
+        self._keys_max = max(key_bytes_max // KEY_ENTRY_SIZE, 1)
+        self._offsets: dict[bytes, int] = {}
+        self._aborted = [
+            aborted for source in plan.sources for aborted in AbortedTransactions(_index_path(source.path), disk)
+        ]
+        self._aborted += plan.ended_later
+        self._written: BatchFilter | None = None
+        """What the groups were written through so far."""
+        self.end_offset = plan.dirty_offset
+        """Up to where this pass has taken keys into account."""
+
+    def read_keys(self) -> int:
+        """Find the last offset of every key in the dirty part, or in as much of it as the memory allows.
+
+        :return: the bytes read.
+        """
+        batch_filter = self._filter()
+        read = 0
+        for source in self._plan.sources:
+            if source.end_offset <= self._plan.dirty_offset:
+                continue
+            for header, data in _batches(self._disk.open(source.path), source):
+                read += header.size
+                if header.last_offset < self._plan.dirty_offset:
+                    continue
+                if not header.is_control and not batch_filter.is_aborted(header):
+                    keys = _keys(data, source)
+                    if self._offsets and len(self._offsets) + len(keys) > self._keys_max:
+                        return read
+                    self._offsets.update(keys)
+                self.end_offset = header.next_offset
+            self.end_offset = source.end_offset
+        return read
+
+    def groups(self) -> list[list[Source]]:
+        """The segments to be compacted, in runs that fit into one segment each."""
+        config = self._plan.config
+        groups: list[list[Source]] = []
+        size = 0
+        for source in self._plan.sources:
+            if source.segment.base_offset >= self.end_offset:
+                break
+            fits = (
+                groups
+                and size + source.size <= config.segment_bytes
+                and source.end_offset - groups[-1][0].segment.base_offset <= RELATIVE_OFFSET_MAX
+            )
+            if not fits:
+                groups.append([])
+                size = 0
+            groups[-1].append(source)
+            size += source.size
+        return groups
+
+    def write_group(self, group: list[Source]) -> Segment:
+        """Write what stays of some segments, durably, to files that end in ``.swap``; group after group, in order.
+
+        :return: the segment that may take their place.
+        :raise OSError: the device fails, or is full.
+        """
+        base_offset = group[0].segment.base_offset
+        self._remove_parts(base_offset)
+        target = Segment(
+            self._plan.directory, base_offset, self._disk, OpenSegments(), size=0, new=True, name_end=CLEANED_SUFFIX
+        )
+        target.create()
+        try:
+            self._copy(group, target)
+            target.seal()
+            self._sync(target)
+        except BaseException:
+            self._remove_parts(base_offset)
+            raise
+        target.rename_end(self._disk, SWAP_SUFFIX)
+        self._disk.sync_directory(self._plan.directory)
+        return target
+
+    def discard(self, target: Segment) -> None:
+        """Remove a result that is not wanted any more."""
+        for suffix in SUFFIXES:
+            _remove(self._disk, target.path(suffix))
+
+    def _filter(self) -> BatchFilter:
+        return BatchFilter(
+            self._aborted,
+            digest,
+            self._offsets,
+            self.end_offset,
+            last_offsets=self._plan.last_offsets,
+            last_epochs=self._plan.last_epochs,
+            now_ms=self._now_ms,
+            delete_retention_ms=self._plan.config.delete_retention_ms,
+        )
+
+    def _copy(self, group: list[Source], target: Segment) -> None:
+        batch_filter = self._written or self._filter()
+        self._written = batch_filter  # the markers of one group may end transactions of the groups before it
+        for source in group:
+            for header, data in _batches(self._disk.open(source.path), source):
+                try:
+                    kept = batch_filter.keep(header, data)
+                except ProtocolError as error:
+                    raise StorageError(f"{source.path}: the batch of offset {header.base_offset}: {error}") from error
+                if kept is None:
+                    continue
+                target.append((kept,), (parse_header(kept),), self._plan.config.index_interval_bytes)
+                aborted = batch_filter.ended_by(header)
+                if aborted is not None:
+                    target.aborted.append(aborted)
+
+    def _sync(self, target: Segment) -> None:
+        for suffix in SUFFIXES:
+            path = target.path(suffix)
+            if self._disk.exists(path):
+                file = self._disk.open(path)
+                file.sync()
+                file.close()
+
+    def _remove_parts(self, base_offset: int) -> None:
+        for name_end in (CLEANED_SUFFIX, SWAP_SUFFIX):
+            for suffix in SUFFIXES:
+                _remove(self._disk, f"{self._plan.directory}/{base_offset:020d}{suffix}{name_end}")
+
+
+def _keys(data: memoryview, source: Source) -> dict[bytes, int]:
+    try:
+        return {digest(key): offset for offset, key in iter_keys(data) if key is not None}
+    except ProtocolError as error:
+        raise StorageError(f"{source.path}: {error}") from error
+
+
+def digest(key: bytes) -> bytes:
+    """What stands for a key in the map of offsets: itself, or 16 bytes where it is longer."""
+    return key if len(key) < _DIGEST_SIZE else blake2b(key, digest_size=_DIGEST_SIZE).digest()
+
+
+def _batches(file: File, source: Source) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The batches of a segment; what is damaged must not be written again with a good CRC."""
+    end = 0
+    try:
+        with reading(source.path, source.segment.base_offset):
+            for position, header, data in scan_batches(file, 0, source.size):
+                if not is_whole(data, header):
+                    break
+                yield header, data
+                end = position + header.size
+    finally:
+        file.close()
+    if end != source.size:
+        raise Damage(source.path, source.segment.base_offset, end, "the batch is damaged; the log is not compacted")
+
+
+def _index_path(path: str) -> str:
+    return path.removesuffix(LOG_SUFFIX) + TRANSACTION_INDEX_SUFFIX
+
+
+def _remove(disk: Disk, path: str) -> None:
+    try:
+        disk.remove(path)
+    except FileNotFoundError:
+        pass

@@ -1,0 +1,131 @@
+"""What compaction keeps of one batch: the rules about keys, tombstones, transactions and producers' last sequences."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+
+from kreplica.storage.producers.aborted_transactions import AbortedTransaction
+from kreplica.wire.batch_building import filter_batch
+from kreplica.wire.batches import BatchHeader, Bytes
+from kreplica.wire.records import Record
+
+
+class BatchFilter:
+    """Shown the batches of a log in order.
+
+    * of a key only the record with the last offset stays; a record without key does not
+    * a tombstone, and the marker of a transaction without batches, stays until its delete horizon, which is set when
+      compaction first meets it (KIP-534)
+    * records of an aborted transaction go; its marker stays as long as a batch of it was there, an empty one too:
+      whoever reads the log anew, to know its producers, would take the transaction for open, or for one with the next
+    * a producer's last batch stays, empty if need be: its sequence must not be forgotten, nor its epoch
+
+    :param digest: what stands for a key in ``offsets``.
+    :param offsets: of the last record of each key below ``end_offset``.
+    :param last_offsets: of each producer's last batch.
+    :param last_epochs: of the producers whose last batch is a marker.
+    """
+
+    def __init__(
+        self,
+        aborted: Sequence[AbortedTransaction],
+        digest: Callable[[bytes], bytes],
+        offsets: Mapping[bytes, int],
+        end_offset: int,
+        *,
+        last_offsets: Mapping[int, int],
+        last_epochs: Mapping[int, int],
+        now_ms: int,
+        delete_retention_ms: int,
+    ) -> None:
+        self._aborted: dict[int, list[AbortedTransaction]] = {}
+        for transaction in aborted:
+            self._aborted.setdefault(transaction.producer_id, []).append(transaction)
+        self._digest = digest
+        self._offsets = offsets
+        self._end_offset = end_offset
+        self._last_offsets = last_offsets
+        self._last_epochs = last_epochs
+        self._now_ms = now_ms
+        self._new_horizon_ms = now_ms + delete_retention_ms
+        self._with_batches: set[int] = set()
+        """Producers with batches of the transaction that is open at this point of the log."""
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Whether a batch of data belongs to a transaction that was aborted."""
+        if not header.is_transactional:
+            return False
+        aborted = self._next_aborted(header)
+        return aborted is not None and aborted.first_offset <= header.base_offset
+
+    def ended_by(self, header: BatchHeader) -> AbortedTransaction | None:
+        """The transaction that this marker aborted."""
+        if not header.is_control:
+            return None
+        aborted = self._next_aborted(header)
+        return aborted if aborted is not None and aborted.last_offset == header.base_offset else None
+
+    def _next_aborted(self, header: BatchHeader) -> AbortedTransaction | None:
+        """The producer's first aborted transaction whose marker is at or after this batch."""
+        aborted = self._aborted.get(header.producer_id, [])
+        at = bisect_left(aborted, header.base_offset, key=lambda transaction: transaction.last_offset)
+        return aborted[at] if at < len(aborted) else None
+
+    def keep(self, header: BatchHeader, data: Bytes) -> Bytes | None:
+        """What stays of a batch; None for nothing.
+
+        :raise ProtocolError: its records are malformed.
+        """
+        if header.base_offset >= self._end_offset:
+            return data
+        if header.is_control:
+            return self._keep_marker(header, data)
+        if header.is_transactional:
+            self._with_batches.add(header.producer_id)
+        return self._keep_data(header, data)
+
+    def _keep_marker(self, header: BatchHeader, data: Bytes) -> Bytes | None:
+        if header.producer_id in self._with_batches:
+            self._with_batches.discard(header.producer_id)
+            return data
+        if self._last_epochs.get(header.producer_id) == header.producer_epoch:
+            return data
+        if self._is_past(header):
+            return None
+        return filter_batch(data, _always, delete_horizon_ms=self._new_horizon_ms)
+
+    def _keep_data(self, header: BatchHeader, data: Bytes) -> Bytes | None:
+        keep_empty = self._last_offsets.get(header.producer_id) == header.last_offset
+        if self.is_aborted(header):
+            return filter_batch(data, _never, keep_empty=keep_empty)
+        past = self._is_past(header)
+        tombstones = 0
+
+        def keep(record: Record) -> bool:
+            nonlocal tombstones
+            if record.key is None:
+                return False
+            if self._offsets.get(self._digest(record.key), -1) > record.offset:
+                return False
+            if record.value is None:
+                tombstones += 1
+                return not past
+            return True
+
+        kept = filter_batch(data, keep, keep_empty=keep_empty)
+        if kept is None or not tombstones or header.has_delete_horizon:
+            return kept
+        return filter_batch(kept, _always, delete_horizon_ms=self._new_horizon_ms)
+
+    def _is_past(self, header: BatchHeader) -> bool:
+        """Whether the batch's delete horizon is set and over."""
+        return header.has_delete_horizon and header.base_timestamp <= self._now_ms
+
+
+def _always(record: Record) -> bool:
+    return True
+
+
+def _never(record: Record) -> bool:
+    return False

@@ -1,0 +1,97 @@
+"""What a log directory remembers of its logs in checkpoints, and what has to wait until they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from twisted.internet.interfaces import IDelayedCall
+
+from kreplica.model import TopicPartition
+from kreplica.runtime import Runtime
+from kreplica.storage.directories.checkpoints import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+)
+from kreplica.storage.directories.directory_files import OffsetCheckpoints, recovery_points, start_offsets
+from kreplica.storage.directories.failed_logs import FailedLog
+from kreplica.storage.durability.coalescing import Coalescing
+from kreplica.storage.log.log import Log
+
+_RETRY_SECONDS = 1.0
+"""Until a checkpoint that logs wait for is written again."""
+
+
+class CheckpointedDirectory:
+    """The part of a ``LogDirectory`` that knows its logs and writes its checkpoints."""
+
+    def __init__(self, path: str, runtime: Runtime) -> None:
+        self.path = path
+        self.logs: dict[TopicPartition, Log] = {}
+        self.failed_logs: dict[TopicPartition, FailedLog] = {}
+        """Logs that could not be opened, or were taken out."""
+        self.offline: OSError | None = None
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        """As they were checkpointed before this start."""
+        self.cleaner_offsets: dict[TopicPartition, int] = {}
+        """Up to where logs have been compacted."""
+        self._runtime = runtime
+        self._offsets = OffsetCheckpoints(path, runtime, self._failed)
+        self._overstated: dict[Log, None] = {}
+        """Logs that take no records until the recovery point on disk is no longer beyond what is durable of them."""
+        self._retry: IDelayedCall | None = None
+        self._checkpoints = Coalescing(self._write_checkpoints)
+
+    def _failed(self, error: OSError) -> None:
+        raise NotImplementedError
+
+    def checkpoint(self) -> None:
+        """Have recovery points and log start offsets written soon; many calls make one writing."""
+        self._checkpoints.request()
+
+    async def _write_checkpoints(self) -> None:
+        await self._write(RECOVERY_POINTS, recovery_points(self.logs, self.failed_logs))
+        self._let_go()
+        await self._write(LOG_START_OFFSETS, start_offsets(self.logs, self.failed_logs))
+
+    def _hold_if_overstated(self, log: Log) -> None:
+        """See that nothing is appended below the recovery point on disk.
+
+        After a power loss nothing below it would be checked: records that were cut off, or torn, would count as those
+        that took their place.
+        """
+        log.let_go()
+        self._overstated.pop(log, None)
+        if self._offsets.highest(RECOVERY_POINTS, log.topic_partition) > log.recovery_point:
+            log.hold()
+            self._overstated[log] = None
+
+    def _let_go(self) -> None:
+        for log in list(self._overstated):
+            self._hold_if_overstated(log)
+        if self._overstated and self._retry is None and self.offline is None:
+            self._retry = self._runtime.reactor.callLater(_RETRY_SECONDS, self._write_again)
+
+    def _write_again(self) -> None:
+        self._retry = None
+        if self._overstated:
+            self.checkpoint()
+
+    async def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Checkpoint the high watermarks of the partitions that are in this directory."""
+        self.high_watermarks.update((key, high_watermarks[key]) for key in self.logs if key in high_watermarks)
+        await self._write(HIGH_WATERMARKS, dict(self.high_watermarks))
+
+    async def write_cleaner_offsets(self) -> None:
+        """Checkpoint up to where logs have been compacted."""
+        await self._write(CLEANER_OFFSETS, dict(self.cleaner_offsets))
+
+    async def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        if self.offline is None:
+            await self._offsets.write(name, offsets)
+
+    def _cancel_retry(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None

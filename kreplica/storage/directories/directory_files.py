@@ -1,0 +1,119 @@
+"""The small files of one log directory that is in use: whose it is, and what is remembered of its logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from twisted.logger import Logger
+
+from kreplica.errors import StorageError
+from kreplica.model import TopicPartition
+from kreplica.runtime import Runtime
+from kreplica.runtime.disk import Disk, is_passing
+from kreplica.storage.directories.checkpoints import (
+    META_PROPERTIES,
+    MetaProperties,
+    read_meta_properties,
+    read_offsets,
+    write_meta_properties,
+    write_offsets,
+)
+from kreplica.storage.directories.failed_logs import FailedLog
+from kreplica.storage.log.log import Log
+
+_log = Logger()
+
+Logs = Mapping[TopicPartition, Log]
+Failed = Mapping[TopicPartition, FailedLog]
+
+
+def check_identity(disk: Disk, directory: str, cluster_id: str, broker_id: int) -> None:
+    """See that a directory is this broker's; one that is nobody's becomes so.
+
+    :raise StorageError: it belongs to another cluster or broker.
+    """
+    path = f"{directory}/{META_PROPERTIES}"
+    meta = read_meta_properties(disk, path)
+    if meta is None:
+        write_meta_properties(disk, path, MetaProperties(cluster_id, broker_id))
+        return
+    if meta.cluster_id != cluster_id:
+        raise StorageError(
+            f"{directory} holds data of cluster {meta.cluster_id}, but this is cluster {cluster_id}: "
+            "point log.dirs or zookeeper.connect (standalone: --data-dir) to the right one"
+        )
+    if meta.broker_id != broker_id:
+        raise StorageError(
+            f"{directory} holds data of broker {meta.broker_id}, but this is broker {broker_id}: "
+            f"set broker.id={meta.broker_id}, or choose another log.dirs"
+        )
+
+
+class OffsetCheckpoints:
+    """Reads and writes the offset checkpoints of a directory.
+
+    :param failed: told where one cannot be written; that something has run out (room, descriptors) is none of that:
+        it is logged once, and the checkpoint is written whole when it is next asked for.
+    """
+
+    def __init__(self, directory: str, runtime: Runtime, failed: Callable[[OSError], None]) -> None:
+        self._directory = directory
+        self._runtime = runtime
+        self._failed = failed
+        self._written: dict[str, Mapping[TopicPartition, int]] = {}
+        self._put_off: dict[str, None] = {}
+        """Checkpoints that could not be written the last time."""
+        self._may_be_there: dict[str, Mapping[TopicPartition, int]] = {}
+        """The highest offsets that each of them may hold after a power loss."""
+
+    def read(self, name: str) -> dict[TopicPartition, int]:
+        """A checkpoint; a damaged one costs a longer recovery, never data."""
+        try:
+            offsets = read_offsets(self._runtime.disk, f"{self._directory}/{name}")
+        except StorageError as error:
+            _log.warn("{error}: it is ignored", error=str(error))
+            return {}
+        self._may_be_there[name] = offsets
+        return offsets
+
+    def highest(self, name: str, key: TopicPartition) -> int:
+        """The highest offset that a checkpoint may hold for a log, whatever happens to the machine; 0 where none."""
+        return self._may_be_there.get(name, {}).get(key, 0)
+
+    async def write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace a checkpoint, durably, where this process has not left it like that.
+
+        :param offsets: not to be changed any more.
+        """
+        if self._written.get(name) == offsets:
+            return
+        path = f"{self._directory}/{name}"
+        before = self._may_be_there.get(name, {})
+        self._may_be_there[name] = {**before, **{key: max(end, before.get(key, 0)) for key, end in offsets.items()}}
+        try:
+            await self._runtime.offload.run(write_offsets, self._runtime.disk, path, offsets)
+        except OSError as error:
+            if not is_passing(error):
+                self._failed(error)
+            elif name not in self._put_off:
+                self._put_off[name] = None
+                _log.warn("{path} cannot be written, and is tried again later: {error}", path=path, error=str(error))
+        else:
+            self._put_off.pop(name, None)
+            self._written[name] = self._may_be_there[name] = offsets
+
+
+def recovery_points(logs: Logs, failed: Failed) -> dict[TopicPartition, int]:
+    """Up to where each log is durable; of one that cannot be used, as it was."""
+    points = {key: one.to_open.recovery_point for key, one in failed.items()}
+    return points | {key: log.recovery_point for key, log in logs.items()}
+
+
+def start_offsets(logs: Logs, failed: Failed) -> dict[TopicPartition, int]:
+    """Only where the first segment does not say it, as in Kafka."""
+    offsets = {key: one.to_open.log_start_offset for key, one in failed.items()}
+    return {key: offset for key, offset in offsets.items() if offset} | {
+        key: log.log_start_offset
+        for key, log in logs.items()
+        if log.log_start_offset > log.segments.first.base_offset
+    }

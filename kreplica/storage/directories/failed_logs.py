@@ -1,0 +1,79 @@
+"""The logs of one directory that cannot be used as they are, and how they come back.
+
+What is damaged is never removed: files are set aside under names that end in ``.damaged``, for an operator to look at
+or to remove.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from twisted.logger import Logger
+
+from kreplica.errors import StorageError
+from kreplica.runtime.disk import Disk
+from kreplica.storage.inspection.damage import Damage
+from kreplica.storage.log.log import Log
+from kreplica.storage.log.segment import LOG_SUFFIX, SUFFIXES
+from kreplica.storage.producers.snapshots import SNAPSHOT_SUFFIX
+from kreplica.storage.recovery.opening import LogToOpen
+
+DAMAGED_SUFFIX = ".damaged"
+
+_log = Logger()
+
+
+@dataclass(frozen=True, slots=True)
+class FailedLog:
+    """:param error: why it cannot be used.
+    :param to_open: how it would be opened again.
+    :param log: as it was in use; None where it could not be opened at the start.
+    """
+
+    error: StorageError
+    to_open: LogToOpen
+    log: Log | None = None
+
+    @property
+    def good_until(self) -> int:
+        """The base offset of the damaged segment: those before it are not known to be damaged; 0 where nothing is."""
+        return self.error.base_offset if isinstance(self.error, Damage) else 0
+
+    def begin_anew(self) -> tuple[Log, UUID]:
+        """Set the damaged segment and all later ones aside, and open what is left; blocks.
+
+        :return: as ``LogToOpen.open``.
+        :raise StorageError: what is left is damaged too.
+        :raise OSError: the device fails.
+        """
+        to_open = self.to_open
+        set_aside(to_open.disk, to_open.path, self.good_until, to_open.wall_clock_ms())
+        recovery_point = min(to_open.recovery_point, self.good_until)
+        return replace(to_open, recovery_point=recovery_point, clean_shutdown=False).open()
+
+
+def set_aside(disk: Disk, directory: str, base_offset: int, now_ms: int) -> None:
+    """Give the segments from a base offset on names that nobody opens; what can be made again is removed.
+
+    The last one goes first: interrupted, it leaves a log that ends earlier, and none with a hole.
+
+    :raise OSError: the device fails.
+    """
+    for name, offset in reversed(list(_numbered(disk.list_directory(directory)))):
+        path = f"{directory}/{name}"
+        if name.endswith(LOG_SUFFIX) and offset >= base_offset:
+            disk.rename(path, f"{path}.{now_ms}{DAMAGED_SUFFIX}")
+            _log.warn("{path} is set aside as {name}.{now}.damaged", path=path, name=name, now=now_ms)
+        elif offset > base_offset or (offset == base_offset and not name.endswith(SNAPSHOT_SUFFIX)):
+            disk.remove(path)
+    disk.sync_directory(directory)
+
+
+def _numbered(names: list[str]) -> Iterator[tuple[str, int]]:
+    """The files of segments, each with the offset in its name."""
+    for name in names:
+        stem, dot, suffix = name.partition(".")
+        if stem.isdecimal() and dot + suffix in SUFFIXES:
+            yield name, int(stem)

@@ -1,0 +1,449 @@
+"""One log directory (an entry of ``log.dirs``): its lock, its identity, its logs, its checkpoints, its failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from kreplica.errors import StorageError
+from kreplica.model import TopicPartition
+from kreplica.runtime import Runtime
+from kreplica.runtime.disk import DirectoryLock, is_full, is_passing, make_directories_durably
+from kreplica.storage.directories.checkpointed_directory import CheckpointedDirectory
+from kreplica.storage.directories.checkpoints import (
+    CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    read_clean_shutdown,
+    write_clean_shutdown,
+)
+from kreplica.storage.directories.directory_creation import Made, NewDirectories
+from kreplica.storage.directories.directory_files import check_identity
+from kreplica.storage.directories.failed_logs import FailedLog
+from kreplica.storage.directories.file_removal import Removals
+from kreplica.storage.directories.names import DELETE_SUFFIX, deleted_name, directory_name, parse_directory_name
+from kreplica.storage.durability.failed_syncs import is_marked, remove_mark
+from kreplica.storage.durability.group_commit import Flusher
+from kreplica.storage.inspection.damage import Damage
+from kreplica.storage.log.log import Log
+from kreplica.storage.log.log_config import LogConfig, StorageConfig
+from kreplica.storage.log.open_segments import OpenSegments
+from kreplica.storage.log.readable_log import ReadableLog
+from kreplica.storage.log.segment_list import remove_files
+from kreplica.storage.recovery.opening import LogToOpen, open_on_threads
+
+_AT_ONCE_MAX = 50
+"""Logs closed by one call on another thread: the way there and back costs more than closing a small one."""
+
+_REFUSED_TOLD_SECONDS = 60.0
+"""A full disk is told again after so long, not for each record that it refuses."""
+
+_log = Logger()
+
+
+class LogDirectory(CheckpointedDirectory):
+    """Opened once, closed once; its logs report to it.
+
+    :param went_offline: told once, when the device fails: none of its logs can be used any more.
+    :param synced: told which logs have a higher recovery point now.
+    :param damaged: told of damage in one of its logs; may take it out.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        runtime: Runtime,
+        config: StorageConfig,
+        open_segments: OpenSegments,
+        *,
+        went_offline: Callable[[LogDirectory], None],
+        synced: Callable[[list[Log]], None],
+        damaged: Callable[[ReadableLog, Damage], None],
+    ) -> None:
+        super().__init__(path, runtime)
+        self.topic_ids: dict[TopicPartition, UUID] = {}
+        self.missing: list[TopicPartition] = []
+        """Logs that the last checkpoint knew and that are not there: somebody took them away."""
+        self.cut: list[TopicPartition] = []
+        """Logs of which recovery had to cut something off."""
+        self.strays: list[str] = []
+        """Names in it that are not ours; left alone."""
+        self.is_unseen = False
+        """Whether its device failed at the start, so that nobody knows which logs are in it."""
+        self.clean_broker_epoch: int | None = None
+        """The broker epoch of the last orderly stop; None after an unclean one."""
+        self._recovery_points_found: dict[TopicPartition, int] = {}
+        self._new = NewDirectories(runtime)
+        self._disk = runtime.disk
+        self._config = config
+        self._open_segments = open_segments
+        self._went_offline = went_offline
+        self._damaged = damaged
+        self._lock: DirectoryLock | None = None
+        self._removals = Removals(runtime, self._removal_failed)
+        self._refused_told_s = -_REFUSED_TOLD_SECONDS
+        self._flusher = Flusher(runtime, synced, self._failed)
+    # --- opening ---
+
+    async def open(
+        self, cluster_id: str, broker_id: int, config_of: Callable[[str], LogConfig], is_intact: Callable[[str], bool]
+    ) -> None:
+        """Take the lock, see whose directory it is, and open all logs in it.
+
+        :param config_of: the settings of a topic's logs.
+        :param is_intact: True for a directory that holds everything that earlier processes had written.
+        :raise StorageError: it is in use, or belongs to another cluster or broker.
+        :raise OSError: the device fails.
+        """
+        self.lock()
+        try:
+            check_identity(self._disk, self.path, cluster_id, broker_id)
+            await self._load(config_of, is_intact)
+        except BaseException:
+            self.abandon()
+            raise
+
+    def begin_offline(self, error: OSError) -> None:
+        """The device failed at the start: do without it until the next one."""
+        self.abandon()
+        self.logs.clear()
+        self.failed_logs.clear()
+        self._overstated.clear()
+        self.offline, self.is_unseen = error, True
+        _log.critical(
+            "{path} is offline from the start, and what is in it cannot be used: {error}",
+            path=self.path,
+            error=str(error),
+        )
+
+    def lock(self) -> None:
+        """Take the directory for this process, before anything in it is read or written; again does nothing.
+
+        :raise StorageError: another process has it.
+        """
+        if self._lock is None:
+            make_directories_durably(self._disk, self.path)
+            self._lock = self._disk.lock_directory(self.path)
+
+    def _unlock(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+
+    async def _load(self, config_of: Callable[[str], LogConfig], is_intact: Callable[[str], bool]) -> None:
+        self.clean_broker_epoch = read_clean_shutdown(self._disk, self._at(CLEAN_SHUTDOWN))
+        clean = self.clean_broker_epoch is not None
+        sync_failed = is_marked(self._disk, self.path)
+        if sync_failed:
+            _log.warn("{path}: a sync failed before this start: what was not synced is written anew", path=self.path)
+        if clean:
+            # From here on the directory is in use: the marker may not outlive the next power loss.
+            self._disk.remove(self._at(CLEAN_SHUTDOWN))
+            self._disk.sync_directory(self.path)
+        recovery_points = self._recovery_points_found = self._offsets.read(RECOVERY_POINTS)
+        start_offsets = self._offsets.read(LOG_START_OFFSETS)
+        self.high_watermarks = self._offsets.read(HIGH_WATERMARKS)
+        self.cleaner_offsets = self._offsets.read(CLEANER_OFFSETS)
+        found = self._find_logs()
+        self.missing = sorted(recovery_points.keys() - set(found))
+        intact = is_intact(self.path)
+        work = [
+            replace(
+                self._to_open(key, config_of(key.topic)),
+                recovery_point=recovery_points.get(key, 0),
+                log_start_offset=start_offsets.get(key),
+                clean_shutdown=clean and not sync_failed,
+                is_intact=intact,
+                sync_failed=sync_failed,
+            )
+            for key in found
+        ]
+        failure = await open_on_threads(self._runtime.offload, work, self._adopt)
+        if failure is not None:
+            failure.raiseException()
+        if sync_failed and not self.failed_logs:
+            remove_mark(self._disk, self.path)
+
+    def forget_high_watermarks(self) -> None:
+        """Let none be beyond the recovery point that this start found.
+
+        What a log is given after it was cut may go with the machine, and what was cut off may be back: a history that
+        ended uncommitted, under a high watermark of the one that followed.
+        """
+        found = self._recovery_points_found
+        self.high_watermarks = {key: min(end, found.get(key, 0)) for key, end in self.high_watermarks.items()}
+
+    def _find_logs(self) -> list[TopicPartition]:
+        found = []
+        for name in self._disk.list_directory(self.path):
+            path = self._at(name)
+            if not self._disk.is_directory(path):
+                continue
+            key = parse_directory_name(name)
+            if key is not None:
+                found.append(key)
+            elif name.endswith(DELETE_SUFFIX):
+                self._removals.later(partial(self._disk.remove_tree, path), 0)
+            elif not name.startswith("."):
+                self.strays.append(name)
+        if self.strays:
+            _log.warn("{path} holds directories that are no logs: {names}", path=self.path, names=self.strays)
+        return found
+
+    def _adopt(self, one: LogToOpen, opened: tuple[Log, UUID] | StorageError) -> None:
+        key = one.key
+        if isinstance(opened, StorageError):
+            self.failed_logs[key] = FailedLog(opened, replace(one, is_intact=False))
+            _log.error("{log} is offline: {error}", log=str(key), error=str(opened))
+            return
+        log, self.topic_ids[key] = opened
+        if log.was_cut:
+            self.cut.append(key)
+        self.logs[key] = log
+        log.owned_by(self, self._open_segments)
+        self._hold_if_overstated(log)
+
+    def start(self) -> None:
+        """Begin to write: what this start found out about its logs is noted elsewhere by now."""
+        if self._overstated:
+            self.checkpoint()
+
+    # --- logs ---
+
+    def create(self, key: TopicPartition, topic_id: UUID, config: LogConfig) -> Log:
+        """Make a new, empty log.
+
+        :param topic_id: zero where the cluster has none.
+        :raise StorageError: it is there already but could not be opened, or the directory is offline.
+        :raise OSError: the device fails.
+        """
+        if self.offline is not None:
+            raise StorageError(f"{self.path} is offline: {self.offline}")
+        if key in self.failed_logs:
+            raise self.failed_logs[key].error
+        to_open = self._to_open(key, config)
+        made = self._new.take(to_open.path, topic_id)
+        log = to_open.create() if made is Made.EMPTY else to_open.open()[0]
+        self._adopt(to_open, (log, topic_id))
+        if log in self._overstated:  # an older one of that name was deleted just now
+            self.checkpoint()
+        return log
+
+    async def make(self, wanted: Iterable[tuple[TopicPartition, UUID]]) -> None:
+        """Make the directories of many logs that are about to be created, on other threads; ``create`` tells errors."""
+        await self._new.make([(self._at(directory_name(key)), topic_id) for key, topic_id in wanted])
+
+    def _to_open(self, key: TopicPartition, config: LogConfig) -> LogToOpen:
+        return LogToOpen(
+            self._at(directory_name(key)),
+            key,
+            config,
+            self._disk,
+            self._runtime.wall_clock_ms,
+            self._config.producer_id_expiration_ms,
+        )
+
+    def delete(self, key: TopicPartition) -> None:
+        """Take a log away: it is renamed at once, and its files are removed after ``file.delete.delay.ms``.
+
+        :raise OSError: the device fails.
+        """
+        self.topic_ids.pop(key, None)
+        self.high_watermarks.pop(key, None)
+        self.cleaner_offsets.pop(key, None)
+        path = self._at(deleted_name(key, f"{self._runtime.random.getrandbits(128):032x}"))
+        log = self.logs.pop(key, None)
+        if log is not None:
+            self._flusher.forget(log)
+            self._overstated.pop(log, None)
+            log.rename_for_deletion(path)
+            config = log.config
+        else:
+            to_open = self.failed_logs.pop(key).to_open
+            self._disk.rename(to_open.path, path)
+            config = to_open.config
+        self._removals.later(partial(self._disk.remove_tree, path), config.file_delete_delay_ms)
+        self.checkpoint()
+
+    # --- logs that cannot be used as they are ---
+
+    def take_out(self, key: TopicPartition, error: StorageError) -> None:
+        """Use a log no more, until it is put back or begun anew."""
+        log = self.logs.pop(key)
+        self._flusher.forget(log)
+        self._overstated.pop(log, None)
+        log.take_out(error)
+        to_open = replace(
+            self._to_open(key, log.config), recovery_point=log.recovery_point, log_start_offset=log.log_start_offset
+        )
+        self.failed_logs[key] = FailedLog(error, to_open, log)
+        _log.error("{log} is taken out, for others to lead and to fetch from: {error}", log=str(key), error=str(error))
+
+    async def put_back(self, key: TopicPartition) -> Log | None:
+        """Use a log again as it is; None where it still cannot be opened, or the whole directory is offline."""
+        if self.offline is not None:
+            return None
+        failed = self.failed_logs[key]
+        log = failed.log
+        if log is None:
+            return await self._open_again(key, replace(failed.to_open, keep_damage=True).open)
+        del self.failed_logs[key]
+        log.put_back()
+        self.logs[key] = log
+        log.owned_by(self, self._open_segments)
+        self._hold_if_overstated(log)
+        self.checkpoint()
+        return log
+
+    async def begin_anew(self, key: TopicPartition) -> Log | None:
+        """Set what is damaged aside, and use what is left; None where that cannot be done."""
+        if self.offline is not None:
+            return None
+        return await self._open_again(key, self.failed_logs[key].begin_anew)
+
+    async def _open_again(self, key: TopicPartition, opening: Callable[[], tuple[Log, UUID]]) -> Log | None:
+        failed = self.failed_logs[key]
+        try:
+            opened = await self._runtime.offload.run(opening)
+        except StorageError as error:
+            self.failed_logs[key] = replace(failed, error=error)
+            return None
+        except OSError as error:
+            _log.warn("{log} cannot be brought back, yet: {error}", log=str(key), error=str(error))
+            return None
+        if self.offline is not None or self.failed_logs.get(key) is not failed:
+            opened[0].release()
+            return None
+        del self.failed_logs[key]
+        self._adopt(failed.to_open, opened)
+        self.checkpoint()
+        await self._checkpoints.idle()
+        # Meanwhile the device may have failed, or the log may have been deleted.
+        return opened[0] if self.offline is None and self.logs.get(key) is opened[0] else None
+
+    def flush(self, log: Log) -> None:
+        """Have a log synced soon (group commit); ``synced`` is told."""
+        self._flusher.request(log)
+
+    # --- what logs report ---
+
+    def rolled(self, log: Log) -> None:
+        self._flusher.request(log)
+
+    def flush_due(self, log: Log) -> None:
+        self._flusher.request(log)
+
+    def start_offset_advanced(self, log: Log) -> None:
+        self.checkpoint()
+
+    def truncated(self, log: Log) -> None:
+        key = log.topic_partition
+        if self.cleaner_offsets.get(key, 0) > log.log_end_offset:
+            self.cleaner_offsets[key] = log.log_end_offset
+        self._hold_if_overstated(log)
+        self.checkpoint()
+
+    def refused(self, log: Log, error: OSError) -> None:
+        now_s = self._runtime.reactor.seconds()
+        if now_s >= self._refused_told_s + _REFUSED_TOLD_SECONDS:
+            self._refused_told_s = now_s
+            why = "is full" if is_full(error) else "cannot be written just now"
+            _log.warn(
+                "{path} {why}: records are refused until that has passed ({error})",
+                path=self.path,
+                why=why,
+                error=str(error),
+            )
+
+    def failed(self, log: ReadableLog, error: OSError) -> None:
+        self._failed(error)
+
+    def damaged(self, log: ReadableLog, damage: Damage) -> None:
+        self._damaged(log, damage)
+
+    def remove(self, log: Log, paths: list[str]) -> None:
+        self._removals.later(partial(remove_files, self._disk, paths), log.config.file_delete_delay_ms)
+
+    def _removal_failed(self, failure: Failure) -> None:
+        error = failure.value
+        if isinstance(error, OSError) and not is_passing(error):
+            self._failed(error)
+        else:
+            _log.failure("files in {path} could not be removed", failure, path=self.path)
+
+    def _failed(self, error: OSError) -> None:
+        """The device failed: all its logs are lost to this broker until it starts again."""
+        if self.offline is not None:
+            return
+        self.offline = error
+        _log.critical("{path} is offline: {error}", path=self.path, error=str(error))
+        self._cancel()
+        for log in self.logs.values():
+            log.fail(error)
+        self._went_offline(self)
+
+    def _cancel(self) -> None:
+        self._removals.cancel()
+        self._flusher.cancel()
+        self._cancel_retry()
+
+    # --- closing ---
+
+    async def close(self, broker_epoch: int) -> None:
+        """Close all logs in order, and leave the marker that says so; an offline directory is only let go of.
+
+        :param broker_epoch: noted in the marker (KIP-966); -1 where there is none.
+        """
+        self._cancel()
+        await self._flusher.drained()
+        await self._checkpoints.idle()
+        try:
+            if self.offline is None:
+                await self._close_logs(broker_epoch)
+        except OSError as error:
+            if not is_passing(error):
+                self._failed(error)
+            elif self.offline is None:
+                _log.warn("{path} is not closed in order: {error}", path=self.path, error=str(error))
+        finally:
+            self._cancel()  # what failed while it was closed is not tried again either
+            self._unlock()
+
+    def abandon(self) -> None:
+        """Let go without closing anything, when another directory could not be opened; the next start recovers."""
+        self._cancel()
+        for log in self.logs.values():
+            log.release()
+        self._unlock()
+
+    async def _close_logs(self, broker_epoch: int) -> None:
+        logs = list(self.logs.values())
+        batches = [logs[first : first + _AT_ONCE_MAX] for first in range(0, len(logs), _AT_ONCE_MAX)]
+        # On as many threads as there are: the device gathers what several of them sync at a time.
+        closings: list[Deferred[Any]] = [self._runtime.offload.run(_close_all, batch) for batch in batches]
+        for closed, failure in await DeferredList(closings, consumeErrors=True):
+            if not closed:
+                failure.raiseException()
+        await self._write_checkpoints()
+        await self._write(HIGH_WATERMARKS, dict(self.high_watermarks))
+        await self._write(CLEANER_OFFSETS, dict(self.cleaner_offsets))
+        marker = self._at(CLEAN_SHUTDOWN)
+        if self.offline is None and not self.failed_logs:
+            await self._runtime.offload.run(write_clean_shutdown, self._disk, marker, broker_epoch)
+
+    def _at(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+
+def _close_all(logs: Iterable[Log]) -> None:
+    for log in logs:
+        log.close()

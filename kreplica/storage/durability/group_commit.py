@@ -1,0 +1,94 @@
+"""Group commit: many logs, and many appends to each, become durable by one round of syncs off the reactor's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+
+from kreplica.runtime import Runtime
+from kreplica.runtime.disk import is_out_of_descriptors, is_passing
+from kreplica.storage.durability.coalescing import Coalescing
+from kreplica.storage.durability.unflushed import Unsynced
+from kreplica.storage.log.log import Log
+
+RETRY_SECONDS = 1.0
+"""Until what could not be synced for want of room or descriptors is tried again."""
+
+
+class Flusher:
+    """Syncs the logs of one directory, round by round.
+
+    :param synced: told after each round which logs have a higher recovery point now.
+    :param failed: told of the first sync that failed; nothing is synced after that.
+    """
+
+    def __init__(
+        self, runtime: Runtime, synced: Callable[[list[Log]], None], failed: Callable[[OSError], None]
+    ) -> None:
+        self._runtime = runtime
+        self._synced = synced
+        self._failed = failed
+        self._wanted: dict[Log, None] = {}
+        self._rounds = Coalescing(self._round)
+        self._retry: IDelayedCall | None = None
+        self._broken = False
+
+    def request(self, log: Log) -> None:
+        """Have all that the log holds when the next round begins synced."""
+        if not self._broken:
+            self._wanted[log] = None
+            self._rounds.request()
+
+    def forget(self, log: Log) -> None:
+        """The log is deleted; a round that has begun ends by itself."""
+        self._wanted.pop(log, None)
+
+    def drained(self) -> Deferred[None]:
+        """Fires when nothing is left to sync, or once a sync has failed; what had to be put off is left undone."""
+        self.cancel()
+        return self._rounds.idle()
+
+    def cancel(self) -> None:
+        """Try nothing again."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    async def _round(self) -> None:
+        wanted, self._wanted = self._wanted, {}
+        try:
+            work = [(log, log.unsynced()) for log in wanted]
+        except OSError as error:
+            self._not_synced(wanted, error, may_pass=is_passing(error))
+            return
+        try:
+            await self._runtime.offload.run(_sync_all, [unsynced for _, unsynced in work])
+        except OSError as error:
+            self._not_synced(wanted, error, may_pass=is_out_of_descriptors(error))
+            return
+        for log, unsynced in work:
+            log.mark_synced(unsynced)
+        self._synced([log for log, _ in work])
+
+    def _not_synced(self, logs: dict[Log, None], error: OSError, *, may_pass: bool) -> None:
+        """:param may_pass: files could not be opened, or indexes not be written; no sync has failed."""
+        if not may_pass:
+            self._broken = True
+            self._wanted.clear()
+            self.cancel()
+            self._failed(error)
+            return
+        self._wanted = {log: None for log in logs if log.failure is None and log.owner is not None} | self._wanted
+        if self._retry is None:
+            self._retry = self._runtime.reactor.callLater(RETRY_SECONDS, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self._rounds.request()
+
+
+def _sync_all(work: list[Unsynced]) -> None:
+    for unsynced in work:
+        unsynced.sync()

@@ -1,0 +1,128 @@
+"""Compares the indexes of a closed segment with its batches, and makes those again that differ.
+
+An index lies below the recovery point like the batches it belongs to, and readers believe it: a wrong one hides
+records, or shows those of aborted transactions.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kreplica.runtime.disk import Disk
+from kreplica.storage.inspection import files
+from kreplica.storage.inspection.damage import reading
+from kreplica.storage.inspection.index_checks import OffsetIndexCheck, TimeIndexCheck, Wrong
+from kreplica.storage.log.batch_scanning import scan_headers
+from kreplica.storage.log.open_segments import OpenSegments
+from kreplica.storage.log.segment import (
+    INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+    segment_path,
+)
+from kreplica.storage.producers.aborted_recovery import SegmentFile, recompute
+from kreplica.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions
+
+_SHARE_MIN = 0.25
+_ENTRIES_MIN = 16
+"""An offset index with a smaller share of the entries that a new one has was cut short.  It only makes searches longer,
+and each restart and truncation leaves an entry out, so an index that would be small is left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrongIndexes:
+    """What has to replace the indexes of a segment.
+
+    :param reasons: what differs from the batches, one line for each kind of index; empty if nothing does.
+    :param made: the segment with offset and time index made from the batches; None if both files are right.
+    :param aborted: what the index of aborted transactions has to hold; None if that file is right.
+    """
+
+    reasons: Sequence[str]
+    made: Segment | None
+    aborted: Sequence[AbortedTransaction] | None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexesToCheck:
+    """The indexes of one closed segment; ``check`` runs on any thread.
+
+    :param segments: all segments of the log up to this one, oldest first.
+    """
+
+    disk: Disk
+    segments: Sequence[SegmentFile]
+    index_interval_bytes: int
+    compacted: bool
+
+    def check(self) -> WrongIndexes:
+        """Read the batches' headers and compare.
+
+        :raise Damage: the segment cannot be read.
+        :raise FileNotFoundError: a segment was removed or compacted.
+        """
+        made, reasons = self._check_positions()
+        recomputed = recompute(self.disk, self.segments, compacted=self.compacted)
+        path = self._path(TRANSACTION_INDEX_SUFFIX)
+        is_right = recomputed.allows(list(AbortedTransactions(path, self.disk)))
+        if not is_right:
+            reasons = [*reasons, f"{path}: other transactions than the markers in the segment say"]
+        return WrongIndexes(reasons, made, None if is_right else recomputed.aborted)
+
+    def _path(self, suffix: str) -> str:
+        target = self.segments[-1]
+        return segment_path(posixpath.dirname(target.path), target.base_offset, suffix)
+
+    def _check_positions(self) -> tuple[Segment | None, list[str]]:
+        """The segment with new indexes, and what is wrong with those on disk."""
+        target = self.segments[-1]
+        offsets = files.offset_index(self.disk, self._path(INDEX_SUFFIX))
+        times = files.time_index(self.disk, self._path(TIME_INDEX_SUFFIX))
+        try:
+            checks = (OffsetIndexCheck(offsets, target.base_offset), TimeIndexCheck(times, target.base_offset))
+            made, wrong = self._walk(checks)
+            if times.size < made.time_index.size_bytes and _last_time(times, target.base_offset) < made.largest[0]:
+                wrong.append(f"{times.path}: ends before the segment's largest timestamp")
+            entries = len(made.offset_index)
+            if entries >= _ENTRIES_MIN and offsets.size < _SHARE_MIN * entries * offsets.entry_size:
+                wrong.append(f"{offsets.path}: was cut short")
+        finally:
+            offsets.close()
+            times.close()
+        return (made if wrong else None), wrong
+
+    def _walk(self, checks: Sequence[OffsetIndexCheck | TimeIndexCheck]) -> tuple[Segment, list[str]]:
+        target = self.segments[-1]
+        directory = posixpath.dirname(target.path)
+        made = Segment(directory, target.base_offset, self.disk, OpenSegments(), size=0, new=True)
+        wrong: dict[int, str] = {}
+
+        def note(number: int, found: Iterator[Wrong]) -> None:
+            for at, why in found:
+                wrong.setdefault(number, f"{('.index', '.timeindex')[number]}, position {at}: {why}")
+
+        next_offset = target.base_offset
+        with reading(target.path, target.base_offset):
+            file = self.disk.open(target.path)
+            try:
+                for position, header in scan_headers(file, 0, target.size):
+                    for number, check in enumerate(checks):
+                        note(number, check.take(position, header))
+                    made.note(header, position, self.index_interval_bytes)
+                    next_offset = header.next_offset
+            finally:
+                file.close()
+        for number, check in enumerate(checks):
+            note(number, check.end(target.size, next_offset))
+        made.time_index.append(*made.largest)
+        return made, [f"segment {target.base_offset}{why}" for why in wrong.values()]
+
+
+def _last_time(times: files.EntryFile, base_offset: int) -> int:
+    last = -1
+    for entry in files.time_entries(times, base_offset):
+        last = entry.timestamp_ms
+    return last

@@ -1,0 +1,132 @@
+"""Reading all that is stored again and again, slowly, to find damage while other replicas still have what it took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from twisted.logger import Logger
+
+from kreplica.model import TopicPartition
+from kreplica.runtime.disk import is_passing
+from kreplica.runtime.offload import Offload
+from kreplica.storage.inspection.damage import Damage
+from kreplica.storage.log.log import Log
+from kreplica.storage.log.segment import Segment
+
+INTERVAL_SECONDS = 1.0
+
+PASS_STEPS_MIN = 30
+"""The next pass begins so many steps after the last: where little is stored, it must not be read all the time."""
+
+_FILES_MAX = 50
+"""Segments that one step looks at: a broker may have very many very small ones."""
+
+_log = Logger()
+
+
+class _Place:
+    """How far one segment is checked."""
+
+    def __init__(self, log: Log, segment: Segment) -> None:
+        self.log = log
+        self.segment = segment
+        self._generation = log.generation
+        self._position = 0
+        self._next_offset: int | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it is left to be checked, or it is not what it was."""
+        return self._position >= self.segment.size or not self.is_current
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is a part of its log still, and was not cut since."""
+        log = self.log
+        return log.owner is not None and log.generation == self._generation and self.segment in log.segments
+
+    async def check(self, offload: Offload, size_max: int) -> int:
+        """Check some more of it.
+
+        :return: how many bytes.
+        :raise Damage: also read a second time it is not what was written.
+        """
+        stretch = self.log.stretch(self.segment, self._position, self._next_offset)
+        try:
+            position, next_offset = await offload.run(stretch.check, size_max)
+        except Damage as damage:
+            if not self.is_current:
+                return 0
+            position, next_offset = await offload.run(stretch.check, size_max)
+            _log.warn("a second read shows no damage: {damage}", damage=str(damage))
+        size = position - self._position
+        if position >= self.segment.size and self.segment is not self.log.segments.active:
+            await self._check_indexes(offload)
+        self._position, self._next_offset = position, next_offset
+        if self.is_over and self.is_current:
+            self.log.is_whole_again(self.segment.base_offset)
+        return size
+
+    async def _check_indexes(self, offload: Offload) -> None:
+        if self.is_current:
+            wrong = await offload.run(self.log.indexes_to_check(self.segment).check)
+            if wrong.reasons and self.is_current:
+                self.log.replace_indexes(self.segment, wrong)
+
+
+class Scrubber:
+    """Owned by the log directories, which call ``step`` once in ``INTERVAL_SECONDS``.
+
+    :param logs: those that can be used, as they are at each time.
+    :param bytes_max: what one step reads; at least a batch.
+    :ivar passes_count: how often it has been through everything.
+    """
+
+    def __init__(self, offload: Offload, logs: Callable[[], Mapping[TopicPartition, Log]], bytes_max: int) -> None:
+        self.passes_count = 0
+        self._offload = offload
+        self._logs = logs
+        self._bytes_max = bytes_max
+        self._places: Iterator[_Place] = iter(())
+        self._place: _Place | None = None
+        self._steps_until_pass = 0
+
+    async def step(self) -> None:
+        """Go on where the last step ended, and begin again after the last segment."""
+        self._steps_until_pass -= 1
+        left = self._bytes_max
+        for _ in range(_FILES_MAX):
+            if self._place is None or self._place.is_over:
+                self._place = next(self._places, None)
+            if self._place is None:
+                if self._steps_until_pass <= 0:
+                    self._steps_until_pass = PASS_STEPS_MIN
+                    self.passes_count += 1
+                    self._places = self._all()
+                return
+            if self._place.is_over:
+                continue  # its log was cut since this pass came to it
+            left -= await self._check(self._place, left)
+            if left <= 0:
+                return
+
+    async def _check(self, place: _Place, size_max: int) -> int:
+        try:
+            return await place.check(self._offload, size_max)
+        except Damage as damage:
+            self._place = None
+            if place.is_current:
+                place.log.found_damage(damage)
+        except FileNotFoundError:
+            self._place = None  # removed meanwhile
+        except OSError as error:
+            if not is_passing(error):
+                raise
+        return 0
+
+    def _all(self) -> Iterator[_Place]:
+        for key in list(self._logs()):
+            log = self._logs().get(key)
+            if log is not None:
+                for segment in log.segments:
+                    yield _Place(log, segment)

@@ -1,0 +1,305 @@
+"""What a leader checks before it appends, and what it changes in a batch: the rules of Produce (KIP-32, KIP-98).
+
+Nothing here changes a log: a refused batch leaves no trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kreplica.errors import ErrorCode, KafkaError, ProtocolError, RecordsRefused
+from kreplica.storage.log.log_config import NO_LIMIT, LogConfig
+from kreplica.storage.producers.producer_state import Origin
+from kreplica.wire.batch_building import seal
+from kreplica.wire.batches import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
+    NO_TIMESTAMP,
+    RECORD_SIZE_MIN,
+    BatchHeader,
+    Bytes,
+    WritableBytes,
+    check_batch,
+    iter_headers,
+    parse_header,
+    stamp_log_append_time,
+    stamp_max_timestamp,
+    verify_crc,
+)
+from kreplica.wire.compression import DecompressedTooLarge, check_readable_by_java, compress, decompress_to_buffer
+from kreplica.wire.control_records import EndMarker, parse_end_marker
+from kreplica.wire.message_sets import convert, is_message_set
+from kreplica.wire.record_validation import ANY_TIMESTAMP, TimestampRange, WalkedRecords, walk_records
+from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, iter_records
+
+Checked = tuple[WritableBytes, BatchHeader, EndMarker | None]
+"""A batch that may be appended: its bytes, writable, its header, and what it says where it ends a transaction."""
+
+
+class ValidatedBatch(bytearray):
+    """A client's batch after ``validate``: ``check_as_leader`` takes it as it is, under the same topic settings.
+
+    :ivar header: its header; None if the batch was refused.
+    :ivar config: the topic settings that it was validated with.
+    :ivar refusal: why it may not be appended, or None.
+    :ivar decompressed_size: bytes of its records when decompressed; 0 if they were not read.
+    """
+
+    __slots__ = ("config", "decompressed_size", "header", "refusal")
+
+    header: BatchHeader | None
+    config: LogConfig
+    refusal: KafkaError | None
+    decompressed_size: int
+
+    @classmethod
+    def refused(cls, records: Bytes, config: LogConfig, refusal: KafkaError) -> ValidatedBatch:
+        """A batch that ``check_as_leader`` is to refuse."""
+        batch = cls(records)
+        batch.header, batch.config, batch.refusal, batch.decompressed_size = None, config, refusal, 0
+        return batch
+
+    def accepted(self) -> BatchHeader:
+        """:raise KafkaError: the batch was refused."""
+        if self.refusal is not None:
+            raise self.refusal
+        assert self.header is not None
+        return self.header
+
+
+def validate(
+    records: Bytes, config: LogConfig, now_ms: int, size_max: int, pause: Callable[[], object] | None = None
+) -> ValidatedBatch:
+    """Check everything about a client's batch that does not depend on the log; safe in another thread.
+
+    A message set of formats 0 and 1 is converted to one batch of format 2.
+
+    :param size_max: bytes that the records may take when decompressed.
+    :param pause: called now and then during long work.
+    :raise DecompressedTooLarge: the records would take more; any other fault is the result's ``refusal``.
+    """
+    try:
+        batch = ValidatedBatch(convert(records, size_max, pause) if is_message_set(records) else records)
+        header = check_batch(batch)
+        data, header, size = _look_into(batch, header, config, now_ms, size_max, pause)
+    except KafkaError as error:
+        return ValidatedBatch.refused(records, config, error)
+    if data is not batch:
+        batch = ValidatedBatch(data)
+    batch.header, batch.config, batch.refusal, batch.decompressed_size = header, config, None, size
+    return batch
+
+
+def check_as_leader(records: bytes | bytearray | memoryview, config: LogConfig, origin: Origin, now_ms: int) -> Checked:
+    """See that one batch may be appended by a leader, and make of it what the topic wants.
+
+    :param records: changed in place, or copied once where the memory is read-only.
+    :raise KafkaError: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP,
+        UNSUPPORTED_FOR_MESSAGE_FORMAT, UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    if len(records) > config.append_size_max:
+        raise _too_large(len(records), config)
+    data = records if type(records) is memoryview and not records.readonly else _writable(records)
+    if type(records) is ValidatedBatch and records.config is config:
+        header = records.accepted()
+    elif origin is Origin.CLIENT:
+        header = check_batch(data)
+        if header[5] & CODEC_MASK or config.looks_into_batches or header.max_timestamp == NO_TIMESTAMP:
+            data, header, _ = _look_into_now(data, header, config, now_ms)
+    else:
+        header = _check_own_batch(data)
+        if header.is_control:
+            return data, header, read_marker(data)
+        if config.looks_into_batches or header.max_timestamp == NO_TIMESTAMP:
+            data, header, _ = _look_into_now(data, header, config, now_ms)
+    if config.looks_into_batches and config.log_append_time:
+        stamp_log_append_time(data, now_ms)
+        header = parse_header(data)
+    return data, header, None
+
+
+def _look_into_now(
+    data: WritableBytes, header: BatchHeader, config: LogConfig, now_ms: int
+) -> tuple[WritableBytes, BatchHeader, int]:
+    try:
+        return _look_into(data, header, config, now_ms, DECOMPRESSED_SIZE_MAX, None)
+    except DecompressedTooLarge as error:
+        raise _invalid(error) from error
+
+
+def _look_into(
+    data: WritableBytes,
+    header: BatchHeader,
+    config: LogConfig,
+    now_ms: int,
+    size_max: int,
+    pause: Callable[[], object] | None,
+) -> tuple[WritableBytes, BatchHeader, int]:
+    """Apply the rules that need the records, if there are any for this batch.
+
+    :return: the batch, its header, and the size of its records when decompressed (0 if they were not read).
+    :raise DecompressedTooLarge: the records take more than ``size_max``.
+    :raise KafkaError: the batch is refused.
+    """
+    accepted = _accepted_timestamps(config, now_ms)
+    if not (
+        header.codec
+        or config.opens_records
+        or (header.max_timestamp == NO_TIMESTAMP and header.base_timestamp != NO_TIMESTAMP)
+        or header.max_timestamp > accepted.latest_ms
+    ):
+        return data, header, 0
+    if not header.record_count:  # an interceptor has taken all of them out
+        return data, header, 0
+    try:
+        packed = memoryview(data)[HEADER_SIZE : header.size]
+        check_readable_by_java(header.codec, packed)
+        section = decompress_to_buffer(header.codec, packed, size_max)
+        if header.record_count * RECORD_SIZE_MIN > len(section):
+            raise ProtocolError("RecordBatch.record_count", f"{header.record_count} in {len(section)} bytes")
+        walked = walk_records(section, header, accepted, pause)
+    except DecompressedTooLarge:
+        raise
+    except ProtocolError as error:
+        raise _invalid(error) from error
+    _check_records(walked, config, accepted)
+    if config.codec is not None and config.codec != header.codec:
+        header = header._replace(attributes=header.attributes & ~CODEC_MASK | config.codec)
+        data = bytearray(seal(header, compress(config.codec, section)))
+        header = parse_header(data)
+    if header.max_timestamp != walked.max_timestamp_ms and not header.attributes & LOG_APPEND_TIME_BIT:
+        stamp_max_timestamp(data, walked.max_timestamp_ms)
+        header = parse_header(data)
+    return data, header, len(section)
+
+
+def _accepted_timestamps(config: LogConfig, now_ms: int) -> TimestampRange:
+    """The timestamps within ``message.timestamp.before|after.max.ms`` of the broker's clock (KIP-937)."""
+    before_ms, after_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    if config.log_append_time or before_ms == after_ms == NO_LIMIT:
+        return ANY_TIMESTAMP
+    return TimestampRange(now_ms - before_ms, now_ms + after_ms)
+
+
+def _check_records(walked: WalkedRecords, config: LogConfig, accepted: TimestampRange) -> None:
+    """Refuse the batch for records without a key or with a timestamp out of range, each by its index (KIP-467)."""
+    refused: dict[int, str] = {}
+    if config.compacted:
+        refused = dict.fromkeys(walked.without_key, "A compacted topic does not accept a record without a key.")
+    if walked.out_of_range:
+        for index, timestamp_ms in walked.out_of_range:
+            refused.setdefault(
+                index,
+                f"Timestamp {timestamp_ms} is out of range: it must be between {accepted.earliest_ms} "
+                f"and {accepted.latest_ms}.",
+            )
+        raise RecordsRefused("records with a timestamp out of range", refused, ErrorCode.INVALID_TIMESTAMP)
+    if refused:
+        raise RecordsRefused("records without a key, and the topic is compacted", refused)
+
+
+def check_as_follower(
+    data: memoryview, log_end_offset: int, leader_epoch: int | None = None, *, gaps_expected: bool = True
+) -> list[BatchHeader]:
+    """The headers of the whole batches that a leader sent; a last one that is cut short is left out.
+
+    Of those before a damaged one nothing is wrong: they are taken, and the next fetch begins with the damaged one.
+
+    :param leader_epoch: of the leader that was asked, or None.  What a later epoch wrote is left out with all that
+        follows: the leader's log was truncated and written anew while its answer was on the way (KAFKA-18723).
+    :param gaps_expected: as compaction leaves them.  Else a batch after a gap is left out, unless it is the first: its
+        checksum does not cover its offset, and the leader looks twice at what it sends from there.
+    :raise KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (a batch starts before the end of the one before it).
+    """
+    headers: list[BatchHeader] = []
+    try:
+        for position, header in iter_headers(data, incomplete_last=True):
+            if not verify_crc(data, header, position):
+                if headers:
+                    break
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"wrong CRC in the batch of offset {header.base_offset}")
+            if leader_epoch is not None and header.partition_leader_epoch > leader_epoch:
+                break
+            if headers and not gaps_expected and header.base_offset != log_end_offset:
+                break
+            if not may_follow(header.base_offset, log_end_offset) or header.last_offset_delta < 0:
+                raise KafkaError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {header.base_offset} where {log_end_offset} follows"
+                )
+            log_end_offset = header.next_offset
+            headers.append(header)
+    except ProtocolError as error:
+        if not headers:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    return headers
+
+
+def may_follow(base_offset: int, log_end_offset: int) -> bool:
+    """Whether a batch of a leader may come next: compaction leaves gaps, and nothing is there twice."""
+    return base_offset >= log_end_offset
+
+
+def _too_large(size: int, config: LogConfig) -> KafkaError:
+    if size > config.max_message_bytes:
+        return KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes, max.message.bytes is {config.max_message_bytes}"
+        )
+    return KafkaError(
+        ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {size} bytes, segment.bytes is {config.segment_bytes}"
+    )
+
+
+def _writable(records: bytes | bytearray | memoryview) -> bytearray | memoryview:
+    return records if isinstance(records, bytearray) else bytearray(records)
+
+
+def _check_own_batch(records: bytes | bytearray | memoryview) -> BatchHeader:
+    """A coordinator's batch may be a marker, or have a producer id without a sequence."""
+    try:
+        header = parse_header(records)
+    except ProtocolError as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    if header.size != len(records) or not verify_crc(records, header):
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "exactly one whole batch is appended at a time")
+    return header
+
+
+def _invalid(error: ProtocolError) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, str(error))
+
+
+def read_marker(records: Bytes) -> EndMarker | None:
+    """What a control batch says, where it ends a transaction; None for other control records (ignored, as in Kafka).
+
+    :raise KafkaError: CORRUPT_MESSAGE, it is cut short.
+    """
+    try:
+        record = next(iter_records(records), None)
+        # Compaction keeps an emptied batch for the sake of its producer's epoch.
+        return parse_end_marker(record) if record is not None else None
+    except ProtocolError as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+
+
+def read_markers(data: memoryview, headers: list[BatchHeader]) -> list[EndMarker | None]:
+    """The transaction markers among batches that lie one after the other; None for the others."""
+    markers: list[EndMarker | None] = []
+    position = 0
+    for header in headers:
+        marker = read_marker(data[position : position + header.size]) if header.is_control else None
+        markers.append(marker)
+        position += header.size
+    return markers
+
+
+def split_runs(headers: list[BatchHeader], size_max: int) -> Iterator[tuple[int, int, int]]:
+    """(first index, index after the last, bytes) of runs of batches that fit into one segment; at least one each."""
+    first = size = 0
+    for index, header in enumerate(headers):
+        if size and size + header.size > size_max:
+            yield first, index, size
+            first, size = index, 0
+        size += header.size
+    if size:
+        yield first, len(headers), size

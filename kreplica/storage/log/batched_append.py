@@ -1,0 +1,62 @@
+"""Batches of clients that follow each other, were checked, and are written with one system call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kreplica.runtime.disk import Buffer
+from kreplica.storage.log.append_validation import Checked
+from kreplica.storage.log.results import AppendResult
+from kreplica.wire.batches import CONTROL_BIT, LENGTH_END, SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader, stamped
+from kreplica.wire.control_records import EndMarker
+
+_ASKED_ALWAYS = TRANSACTIONAL_BIT | CONTROL_BIT
+_new_tuple = tuple.__new__
+
+
+class AppendRun(NamedTuple):
+    """Batches that have their offsets.
+
+    :ivar pieces: what is written; one or several batches in each.
+    :ivar size: of all of it, in bytes.
+    :ivar headers: of each batch, with its offsets.
+    :ivar markers: what each says where it ends a transaction.
+    """
+
+    pieces: Sequence[Buffer]
+    size: int
+    headers: Sequence[BatchHeader]
+    markers: Sequence[EndMarker | None]
+
+
+def may_join(header: BatchHeader, last: BatchHeader) -> bool:
+    """Whether nothing has to be asked of a batch's producer any more, where ``last`` is written just before it.
+
+    What the log would say of the next batch in its producer's sequence, it has said of the one before it.
+    """
+    producer_id = header.producer_id
+    return producer_id < 0 or (
+        producer_id == last.producer_id
+        and header.producer_epoch == last.producer_epoch
+        and not (header.attributes | last.attributes) & _ASKED_ALWAYS
+        and header.base_sequence == (last.last_sequence + 1) & SEQUENCE_MASK
+    )
+
+
+def place(
+    batches: Sequence[Checked], offset: int, leader_epoch: int, append_time_ms: int
+) -> tuple[AppendRun, list[AppendResult]]:
+    """Give batches the offsets from one on, in place; and what to say of each when it is written."""
+    pieces, checked, markers = zip(*batches, strict=True)
+    size = 0
+    headers: list[BatchHeader] = []
+    results: list[AppendResult] = []
+    for data, header in zip(pieces, checked, strict=True):
+        headers.append(stamped(data, header, offset, leader_epoch))
+        next_offset = offset + header[6] + 1
+        batch_size = header[1] + LENGTH_END
+        results.append(_new_tuple(AppendResult, (offset, next_offset - 1, append_time_ms, False, batch_size)))
+        size += batch_size
+        offset = next_offset
+    return _new_tuple(AppendRun, (pieces, size, headers, markers)), results

@@ -1,0 +1,67 @@
+"""Finding an offset by its timestamp (ListOffsets), exactly: the batch by its header, the record by opening it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kreplica.storage.inspection.damage import reading
+from kreplica.storage.log.segment import Segment
+from kreplica.storage.log.segment_list import Segments
+from kreplica.wire.records import iter_records, max_timestamp_record
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+
+
+class FoundOffset(NamedTuple):
+    """A record's place; ``timestamp_ms`` is -1 where no record was asked for (earliest, latest)."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+
+
+def find_by_timestamp(segments: Segments, timestamp_ms: int, start_offset: int) -> FoundOffset | None:
+    """The first record at or after ``start_offset`` that is not earlier than the timestamp, or None.
+
+    :raise Damage: a segment on the way cannot be read.
+    """
+    for segment in segments.starting_from(start_offset):
+        if segment.largest[0] < timestamp_ms:
+            continue
+        with reading(segment.path(), segment.base_offset):
+            found = _find_in(segment, timestamp_ms, start_offset)
+        if found is not None:
+            return found
+    return None
+
+
+def _find_in(segment: Segment, timestamp_ms: int, start_offset: int) -> FoundOffset | None:
+    first = max(segment.time_index.lookup(timestamp_ms), start_offset)
+    for position, header in segment.headers(segment.offset_index.lookup(first)):
+        if header.max_timestamp < timestamp_ms or header.last_offset < start_offset:
+            continue
+        for record in iter_records(segment.file.read_at(position, header.size)):
+            if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
+                return FoundOffset(record.timestamp_ms, record.offset, header.partition_leader_epoch)
+    return None
+
+
+def find_max_timestamp(segments: Segments, start_offset: int) -> FoundOffset | None:
+    """The first record with the highest timestamp of the log (KIP-734); None where no record has one.
+
+    :raise Damage: the segment that holds it cannot be read.
+    """
+    best = max(segments.starting_from(start_offset), key=lambda segment: segment.largest[0])
+    timestamp_ms, last_offset = best.largest
+    if timestamp_ms < 0 or last_offset < start_offset:
+        return None
+    with reading(best.path(), best.base_offset):
+        found = best.find(last_offset)
+        if found is None:
+            return None
+        position, header = found
+        record = max_timestamp_record(best.file.read_at(position, header.size))
+    return FoundOffset(record[1], record[0], header.partition_leader_epoch) if record is not None else None

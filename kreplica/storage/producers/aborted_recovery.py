@@ -1,0 +1,95 @@
+"""The aborted transactions of one segment, found in the batches of the log."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from kreplica.errors import KafkaError
+from kreplica.runtime.disk import Disk
+from kreplica.storage.inspection.damage import Damage, reading
+from kreplica.storage.log.append_validation import read_marker
+from kreplica.storage.log.batch_scanning import scan_headers
+from kreplica.storage.log.segment import Segment
+from kreplica.storage.producers.aborted_transactions import AbortedTransaction
+from kreplica.storage.producers.producer_state import ProducerStates
+from kreplica.storage.producers.snapshots import SnapshotFiles
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """A segment's file of batches; plain values, which any thread may read."""
+
+    path: str
+    base_offset: int
+    size: int
+
+    @classmethod
+    def of(cls, segment: Segment) -> SegmentFile:
+        return cls(segment.path(), segment.base_offset, segment.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Recomputed:
+    """Aborted transactions as the batches show them.
+
+    :param is_exact: the state of all producers at the segment's start was known, and compaction removed no batch:
+        first offsets are those of the transactions.
+    """
+
+    aborted: Sequence[AbortedTransaction]
+    is_exact: bool
+
+    def allows(self, found: Sequence[AbortedTransaction]) -> bool:
+        """True if an index with these entries hides all aborted records, and (if exact) no others."""
+        if self.is_exact:
+            return list(found) == list(self.aborted)
+        known = {(each.producer_id, each.last_offset): each.first_offset for each in found}
+        expected = {(each.producer_id, each.last_offset): each.first_offset for each in self.aborted}
+        return all(key in known and known[key] <= first for key, first in expected.items())
+
+
+def recompute(disk: Disk, files: Sequence[SegmentFile], *, compacted: bool) -> Recomputed:
+    """Find the aborted transactions of a segment; runs on any thread.
+
+    :param files: all segments of the log up to the one in question, oldest first.
+    :raise Damage: a transaction marker cannot be read.
+    :raise FileNotFoundError: a segment was removed or compacted.
+    """
+    target = files[-1]
+    snapshots = SnapshotFiles(posixpath.dirname(target.path), disk)
+    found = snapshots.load_latest(files[0].base_offset, target.base_offset)
+    from_offset, entries = found if found is not None else (files[0].base_offset, [])
+    producers = ProducerStates(expiration_ms=0)
+    producers.restore(entries)
+    aborted: list[AbortedTransaction] = []
+    for each, following in zip_longest(files, files[1:]):
+        if following is None or following.base_offset > from_offset:
+            aborted = _take_in(disk, each, from_offset, producers)
+    is_known = from_offset == 0 or (found is not None and from_offset == target.base_offset)
+    return Recomputed(aborted, is_known and not compacted)
+
+
+def _take_in(disk: Disk, each: SegmentFile, from_offset: int, producers: ProducerStates) -> list[AbortedTransaction]:
+    """Take in a segment's batches from an offset on; return the transactions that were aborted in it."""
+    aborted: list[AbortedTransaction] = []
+    with reading(each.path, each.base_offset):
+        file = disk.open(each.path)
+        try:
+            for position, header in scan_headers(file, 0, each.size):
+                if header.last_offset < from_offset or header.producer_id < 0:
+                    continue
+                marker = None
+                if header.is_control:
+                    try:
+                        marker = read_marker(file.read_at(position, header.size))
+                    except KafkaError as error:
+                        raise Damage(each.path, each.base_offset, position, error.message) from error
+                ended = producers.take_in(header, marker)
+                if ended is not None:
+                    aborted.append(ended)
+        finally:
+            file.close()
+    return aborted

@@ -1,0 +1,149 @@
+"""Kafka's ``.snapshot`` file: the producers of a log as they were before the offset in its name (version 1).
+
+Kafka keeps the last batch of each producer: after a restart a retry of the batches before it is taken for a gap, which
+is the end of most idempotent producers.  Here a producer has a row for each batch that is remembered, the newest last:
+Kafka, which takes the rows one after the other, ends with the one that it would have written.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+import crc32c
+
+from kreplica.errors import StorageError
+from kreplica.runtime.disk import Disk
+from kreplica.storage.producers.producer_state import NO_OFFSET, ProducerEntry, RecentBatch
+
+SNAPSHOT_SUFFIX = ".snapshot"
+_VERSION = 1
+_HEAD = struct.Struct(">hI")
+_COUNT = struct.Struct(">i")
+_ENTRY = struct.Struct(">qhiqiqiq")
+"""producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, transaction start."""
+
+
+def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """The file's bytes."""
+    rows = [row for entry in sorted(entries, key=lambda entry: entry.producer_id) for row in _pack(entry)]
+    body = _COUNT.pack(len(rows)) + b"".join(rows)
+    return _HEAD.pack(_VERSION, crc32c.crc32c(body)) + body
+
+
+def _pack(entry: ProducerEntry) -> Iterator[bytes]:
+    *earlier, last = entry.batches or [RecentBatch(-1, NO_OFFSET, 0, entry.timestamp_ms)]
+    for batch in earlier:
+        yield _pack_row(entry, batch, batch.timestamp_ms, NO_OFFSET)
+    yield _pack_row(entry, last, entry.timestamp_ms, entry.transaction_first_offset)
+
+
+def _pack_row(entry: ProducerEntry, batch: RecentBatch, timestamp_ms: int, transaction_first_offset: int) -> bytes:
+    return _ENTRY.pack(
+        entry.producer_id,
+        entry.epoch,
+        batch.last_sequence,
+        batch.last_offset,
+        batch.offset_delta,
+        timestamp_ms,
+        entry.coordinator_epoch,
+        transaction_first_offset,
+    )
+
+
+def decode_snapshot(path: str, data: bytes) -> list[ProducerEntry]:
+    """The producers that a snapshot file holds.
+
+    :raise StorageError: another version, a wrong checksum, or a file that is cut short.
+    """
+    body = data[_HEAD.size :]
+    if len(data) < _HEAD.size + _COUNT.size or _HEAD.unpack_from(data) != (_VERSION, crc32c.crc32c(body)):
+        raise StorageError(f"{path}: not a version 1 snapshot of producers, or its checksum is wrong")
+    if len(body) != _COUNT.size + _COUNT.unpack_from(body)[0] * _ENTRY.size:
+        raise StorageError(f"{path}: the number of producers is not that of the entries")
+    entries: dict[int, ProducerEntry] = {}
+    for row in _ENTRY.iter_unpack(body[_COUNT.size :]):
+        entry = _unpack(row)
+        before = entries.get(entry.producer_id)
+        if before is not None and before.epoch == entry.epoch:
+            entry.batches[:0] = before.batches
+        entries[entry.producer_id] = entry
+    return list(entries.values())
+
+
+def _unpack(row: tuple[int, ...]) -> ProducerEntry:
+    producer_id, epoch, sequence, offset, delta, timestamp_ms, coordinator_epoch, transaction_start = row
+    batches = [RecentBatch(sequence, offset, delta, timestamp_ms)] if offset >= 0 else []
+    return ProducerEntry(producer_id, epoch, coordinator_epoch, transaction_start, timestamp_ms, batches)
+
+
+class SnapshotFiles:
+    """The snapshots of one log's directory: one at the base of each segment, and at most one interim snapshot.
+
+    The interim snapshot lies within the active segment, and is replaced by the next snapshot of either kind.
+    """
+
+    def __init__(self, directory: str, disk: Disk) -> None:
+        self._directory = directory
+        self._disk = disk
+        self._interim_offset: int | None = None
+
+    def path(self, offset: int) -> str:
+        """The file of the state before ``offset``."""
+        return f"{self._directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
+
+    def offsets(self) -> list[int]:
+        """The offsets of all snapshots, growing."""
+        names = self._disk.list_directory(self._directory)
+        stems = [name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
+        return sorted(int(stem) for stem in stems if stem.isdecimal())
+
+    def write(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
+        """Write a snapshot of the producers before ``offset``, the base of a segment; not synced."""
+        self._write(offset, entries)
+        self._replace_interim(offset, None)
+
+    def write_interim(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
+        """Write a snapshot of the producers before ``offset``, an offset in the active segment; not synced."""
+        self._write(offset, entries)
+        self._replace_interim(offset, offset)
+
+    def _write(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
+        self._disk.write_file(self.path(offset), encode_snapshot(entries), sync=False)
+
+    def _replace_interim(self, offset: int, interim_offset: int | None) -> None:
+        before, self._interim_offset = self._interim_offset, interim_offset
+        if before is not None and before != offset:
+            with suppress(FileNotFoundError):  # a truncation has removed it
+                self._disk.remove(self.path(before))
+
+    def load_latest(self, first: int, last: int) -> tuple[int, list[ProducerEntry]] | None:
+        """The latest good snapshot between two offsets; damaged ones are removed on the way."""
+        for offset in reversed(self.offsets()):
+            if not first <= offset <= last:
+                continue
+            path = self.path(offset)
+            try:
+                return offset, decode_snapshot(path, self._disk.read_file(path))
+            except StorageError:
+                self._disk.remove(path)
+        return None
+
+    def remove_from(self, offset: int) -> None:
+        """Remove the snapshots of ``offset`` and beyond."""
+        for later in self.offsets():
+            if later >= offset:
+                self._disk.remove(self.path(later))
+
+    def remove_strays(self, bases: Iterable[int], end_offset: int, trusted_end: int) -> None:
+        """Remove those beyond the log's end, and of the others all but the latest and those at a segment's base.
+
+        :param trusted_end: a snapshot beyond it that is not at a segment's base may be of another history.
+        """
+        offsets, bases = self.offsets(), set(bases)
+        latest = [offset for offset in offsets if offset <= min(end_offset, trusted_end)][-1:]
+        for offset in offsets:
+            if offset > end_offset or offset not in {*bases, *latest}:
+                self._disk.remove(self.path(offset))
+        self._interim_offset = latest[0] if latest and latest[0] not in bases else None

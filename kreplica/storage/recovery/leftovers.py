@@ -1,0 +1,67 @@
+"""Files that an interrupted deletion or compaction left in a log's directory, and what becomes of them.
+
+Compaction writes ``BASE.log.cleaned``, syncs it, renames it to ``.swap``, drops the segments it was made of, and
+renames it to its name.  A ``.cleaned`` file is therefore incomplete and goes; a ``.swap`` file is complete, and takes
+the place of every segment in its range.
+"""
+
+from __future__ import annotations
+
+from kreplica.runtime.disk import Disk
+from kreplica.storage.log.batch_scanning import scan_headers
+from kreplica.storage.log.segment import LOG_SUFFIX, SUFFIXES, segment_path
+from kreplica.storage.log.segment_list import DELETED_SUFFIX, remove_files
+
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+_INDEX_SUFFIXES = SUFFIXES[1:4]
+
+
+def clear_leftovers(disk: Disk, directory: str) -> list[str]:
+    """Finish or undo what was interrupted; afterwards only files with their final names are there.
+
+    :return: those names.
+    """
+    names = disk.list_directory(directory)
+    incomplete = [name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp"))]
+    cleaned = [base for name in incomplete if (base := _base_of(name, CLEANED_SUFFIX)) is not None]
+    # One compaction may yield several segments; they become .swap last to first, so those beyond a .cleaned one are
+    # only a part of the result.
+    split = [name for name in names if cleaned and (_base_of(name, SWAP_SUFFIX) or -1) >= min(cleaned)]
+    remove_files(disk, [f"{directory}/{name}" for name in (*incomplete, *split)])
+    swaps = [name for name in names if name.endswith(SWAP_SUFFIX) and name not in split]
+    for name in swaps:
+        if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
+            _drop_replaced(disk, directory, name)
+    for name in sorted(swaps, key=lambda name: name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
+        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
+    if swaps:
+        disk.sync_directory(directory)
+    if incomplete or swaps:
+        names = disk.list_directory(directory)
+    return _without_orphans(disk, directory, names)
+
+
+def _base_of(name: str, suffix: str) -> int | None:
+    stem = name.split(".", 1)[0]
+    return int(stem) if name.endswith(suffix) and stem.isdecimal() else None
+
+
+def _drop_replaced(disk: Disk, directory: str, swap: str) -> None:
+    """Remove the segments whose records are in a ``.swap`` file."""
+    file = disk.open(f"{directory}/{swap}")
+    first = _base_of(swap, SWAP_SUFFIX) or 0
+    end = max((header.next_offset for _, header in scan_headers(file, 0, file.size())), default=first + 1)
+    file.close()
+    for name in disk.list_directory(directory):
+        base = _base_of(name, LOG_SUFFIX)
+        if base is not None and first <= base < end:
+            remove_files(disk, [segment_path(directory, base, suffix) for suffix in SUFFIXES])
+
+
+def _without_orphans(disk: Disk, directory: str, names: list[str]) -> list[str]:
+    """Remove index files without their segment; the names of the others."""
+    bases = {name.split(".", 1)[0] for name in names if name.endswith(LOG_SUFFIX)}
+    orphans = {name for name in names if name.endswith(_INDEX_SUFFIXES) and name.split(".", 1)[0] not in bases}
+    remove_files(disk, [f"{directory}/{name}" for name in names if name in orphans])
+    return [name for name in names if name not in orphans]

@@ -1,0 +1,457 @@
+"""Opening a log's directory: what a stop, a kill or a power loss left behind becomes a log that can be used.
+
+After an orderly stop nothing is scanned but the end of the last segment.  After a kill on a machine that stayed up the
+batches behind the last snapshot are read again (``resuming``).  Otherwise the segments from the one that holds the
+recovery point on are read again.  Every batch that is read has its CRC checked and its index entries rebuilt, and a
+torn batch at the end is cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from twisted.logger import Logger
+
+from kreplica.errors import KafkaError, StorageError
+from kreplica.model import NO_EPOCH, TopicPartition
+from kreplica.runtime.disk import Disk
+from kreplica.storage.inspection.damage import Damage, reading
+from kreplica.storage.log.append_validation import read_marker
+from kreplica.storage.log.batch_scanning import header_after, scan_batches
+from kreplica.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCHS_FILE
+from kreplica.storage.log.leader_epochs import LeaderEpochs
+from kreplica.storage.log.log_config import LogConfig
+from kreplica.storage.log.open_segments import OpenSegments
+from kreplica.storage.log.segment import INDEX_SUFFIX, LOG_SUFFIX, RELATIVE_OFFSET_MAX, TIME_INDEX_SUFFIX, Segment
+from kreplica.storage.log.segment_list import Segments, remove_files
+from kreplica.storage.producers.aborted_checkpoint import AbortedCheckpoint
+from kreplica.storage.producers.aborted_recovery import SegmentFile, recompute
+from kreplica.storage.producers.producer_state import ProducerStates
+from kreplica.storage.producers.snapshots import SnapshotFiles
+from kreplica.storage.recovery.leftovers import clear_leftovers
+from kreplica.storage.recovery.resume_points import find_resume_point, keep_resume_point
+from kreplica.wire.batches import BatchHeader, verify_crc
+from kreplica.wire.control_records import EndMarker
+
+_log = Logger()
+
+_SCANNED_BYTES_MIN = 1024 * 1024
+"""After reading so much a start writes a resume point, so that the next one does not read it again."""
+
+
+@dataclass(slots=True)
+class Opened:
+    """The parts of a log as its directory holds them.
+
+    :param closed_in_order: nothing was found that an orderly stop would not have left.
+    :param was_cut: something was lost: what followed the last whole batch was cut off.
+    :param damages: what is damaged and was kept, the first of each segment by its base offset.
+    """
+
+    segments: Segments
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    leader_epochs: LeaderEpochs
+    producers: ProducerStates
+    snapshots: SnapshotFiles
+    aborted_checkpoint: AbortedCheckpoint
+    closed_in_order: bool
+    was_cut: bool = False
+    damages: Mapping[int, Damage] = field(default_factory=dict)
+
+
+def nothing_yet(
+    path: str, disk: Disk, open_segments: OpenSegments, producer_expiration_ms: int, now_ms: int
+) -> Opened:
+    """A new log in an empty directory: nothing is read or made."""
+    first = Segment(path, 0, disk, open_segments, size=0, new=True)
+    first.created_ms = now_ms
+    return Opened(
+        Segments(disk, [first], partial(remove_files, disk)),
+        log_start_offset=0,
+        log_end_offset=0,
+        recovery_point=0,
+        leader_epochs=LeaderEpochs.empty(f"{path}/{LEADER_EPOCHS_FILE}", disk),
+        producers=ProducerStates(producer_expiration_ms),
+        snapshots=SnapshotFiles(path, disk),
+        aborted_checkpoint=AbortedCheckpoint(path, disk),
+        closed_in_order=True,
+    )
+
+
+class Loading:
+    """One opening of one log; ``run`` once."""
+
+    def __init__(
+        self, path: str, topic_partition: TopicPartition, config: LogConfig, disk: Disk, open_segments: OpenSegments
+    ) -> None:
+        self._path = path
+        self._name = topic_partition
+        self._config = config
+        self._disk = disk
+        self._open_segments = open_segments
+        self._segments: Segments
+        self._now_ms: int
+        self._writes_anew: bool
+        self._keeps_damage: bool
+        self._damages: dict[int, Damage] = {}
+        self._snapshots = SnapshotFiles(path, disk)
+        self._aborted_checkpoint = AbortedCheckpoint(path, disk)
+        self._is_intact = False
+        self._rebuilt: dict[Segment, int] = {}
+        """Segments whose indexes are rebuilt -> the first offset that is rebuilt."""
+        self._epochs: list[tuple[int, int]] = []
+        """(leader epoch, offset) as recovery met them."""
+        self._was_cut = False
+        self._scanned_bytes = 0
+
+    def run(
+        self,
+        *,
+        recovery_point: int,
+        log_start_offset: int | None,
+        clean_shutdown: bool,
+        is_intact: bool,
+        sync_failed: bool,
+        keep_damage: bool,
+        producer_expiration_ms: int,
+        now_ms: int,
+    ) -> Opened:
+        """Open it.
+
+        :param log_start_offset: as the checkpoint has it; None where it has nothing.
+        :param is_intact: the process was killed and its machine stayed up: what it had written is there.
+        :param sync_failed: write what was not synced anew: only then another sync says anything about it.
+        :param keep_damage: there is no better copy: go on past damaged batches whose place is certain.
+        :raise StorageError: a batch below the recovery point is damaged.
+        """
+        self._now_ms = now_ms
+        self._keeps_damage = keep_damage
+        self._writes_anew = sync_failed
+        self._is_intact = is_intact and not (clean_shutdown or sync_failed or keep_damage)
+        self._disk.make_directories(self._path)
+        names = clear_leftovers(self._disk, self._path)
+        start_offset = log_start_offset or 0
+        segments = self._list_segments(names, start_offset)
+        self._segments = Segments(self._disk, segments, partial(remove_files, self._disk))
+        self._aborted_checkpoint.load()
+        self._check_indexes(self._segments if clean_shutdown else self._segments.closed, set(names))
+        if not clean_shutdown:
+            self._recover_from(recovery_point)
+        end_offset = self._find_end(0 if clean_shutdown else recovery_point)
+        start_offset = max(start_offset, self._segments.first.base_offset)
+        if end_offset < start_offset:
+            _log.warn(
+                "{log}: ends at {end}, before its start offset {start}: it starts anew there",
+                log=self._name,
+                end=end_offset,
+                start=start_offset,
+            )
+            end_offset = self._start_anew(start_offset)
+        epochs = self._load_epochs(start_offset, end_offset)
+        producers = self._load_producers(producer_expiration_ms, start_offset, end_offset, now_ms)
+        self._check_aborted(clean_shutdown, end_offset)
+        if self._scanned_bytes >= _SCANNED_BYTES_MIN:
+            keep_resume_point(self._segments.active, end_offset, epochs, producers, self._snapshots)
+        return Opened(
+            self._segments,
+            start_offset,
+            end_offset,
+            end_offset if clean_shutdown else min(recovery_point, end_offset),
+            epochs,
+            producers,
+            self._snapshots,
+            self._aborted_checkpoint,
+            clean_shutdown and not self._rebuilt,
+            self._was_cut,
+            self._damages,
+        )
+
+    def _list_segments(self, names: Sequence[str], start_offset: int) -> list[Segment]:
+        bases = sorted(
+            int(stem) for name in names if name.endswith(LOG_SUFFIX) and (stem := name[: -len(LOG_SUFFIX)]).isdecimal()
+        )
+        if not bases:
+            segment = Segment(self._path, start_offset, self._disk, self._open_segments, size=0, new=True)
+            segment.created_ms = self._now_ms
+            if start_offset:
+                segment.create()  # its name alone says where the log goes on
+            return [segment]
+        return [self._open_segment(base) for base in bases]
+
+    def _open_segment(self, base_offset: int) -> Segment:
+        segment = Segment(self._path, base_offset, self._disk, self._open_segments, size=0)
+        segment.created_ms = self._now_ms
+        segment.size = segment.file.size()
+        return segment
+
+    def _check_indexes(self, segments: Iterable[Segment], names: set[str]) -> None:
+        """Make again the indexes that are missing (a segment that is recovered has its own made again anyway)."""
+        for segment in segments:
+            stem = f"{segment.base_offset:020d}"
+            if segment.size and not {stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX} <= names:
+                _log.info("{log}: makes the indexes of segment {base} again", log=self._name, base=segment.base_offset)
+                self._rebuild(segment)
+                segment.write_indexes()
+
+    def _rebuild(self, segment: Segment) -> None:
+        """Make the indexes of a segment by its headers alone."""
+        segment.reindex(self._config.index_interval_bytes)
+
+    # --- recovery ---
+
+    def _recover_from(self, recovery_point: int) -> None:
+        """Scan the segments that may hold what was not synced."""
+        segments = list(self._segments.not_durable(recovery_point))
+        self._is_intact = self._is_intact and all(self._is_sealed(each) for each in segments[:-1])
+        for segment in segments[-1:] if self._is_intact else segments:
+            whole = self._recover(segment, recovery_point) and not self._lost_its_end(segment)
+            if segment is not self._segments.active:
+                segment.seal()
+            if not whole:
+                self._was_cut = True
+                self._drop_after(segment)
+                return
+
+    def _is_sealed(self, segment: Segment) -> bool:
+        """Return whether a closed segment ends with the whole batch that the next segment follows."""
+        with reading(segment.path(), segment.base_offset):
+            end, next_offset = 0, segment.base_offset
+            for position, header in segment.headers(segment.offset_index.last[1]):
+                end, next_offset = position + header.size, header.next_offset
+        return end == segment.size and (self._config.compacted or next_offset == self._segments.end_of(segment))
+
+    def _recover(self, segment: Segment, recovery_point: int) -> bool:
+        """Check every batch and make the indexes again.
+
+        :return: whether nothing had to be cut off.
+        :raise Damage: what is damaged was durable once, or cannot be read.
+        """
+        with reading(segment.path(), segment.base_offset):
+            return self._recover_readable(segment, recovery_point)
+
+    def _recover_readable(self, segment: Segment, recovery_point: int) -> bool:
+        size = segment.size
+        next_offset = self._rebuilt[segment] = self._begin_scan(segment)
+        if not size:
+            return True
+        latest_epoch = self._epochs[-1][0] if self._epochs else NO_EPOCH
+        start = segment.size
+        for position, header, data in scan_batches(segment.file, start, size):
+            if self._is_out_of_place(segment, position, header, next_offset):
+                break
+            if not verify_crc(data, header) and not self._keep(segment, position, header, recovery_point):
+                break
+            if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+                break
+            if 0 <= header.partition_leader_epoch < latest_epoch:
+                break  # a truncation that the power loss undid in part: what follows belongs to another history
+            if self._writes_anew and header.next_offset > recovery_point:
+                segment.file.write_at(position, (data,))
+            segment.note(header, position, self._config.index_interval_bytes)
+            if header.partition_leader_epoch > latest_epoch:
+                latest_epoch = header.partition_leader_epoch
+                self._epochs.append((latest_epoch, header.base_offset))
+            next_offset = header.next_offset
+        self._scanned_bytes += segment.size - start
+        if segment.size == size:
+            return True
+        if next_offset < recovery_point:
+            raise Damage(
+                segment.path(),
+                segment.base_offset,
+                segment.size,
+                f"the batch of offset {next_offset} or later is damaged, and lies below the recovery point "
+                f"{recovery_point}; it is fetched again as soon as another replica leads",
+            )
+        _log.warn(
+            "{log}: cuts {bytes} bytes that are not whole batches off segment {base}: it ends at offset {end} now",
+            log=self._name,
+            bytes=size - segment.size,
+            base=segment.base_offset,
+            end=next_offset,
+        )
+        segment.cut_back(segment.size)
+        return False
+
+    def _begin_scan(self, segment: Segment) -> int:
+        """Forget what is to be read again of a segment; return the offset of the first batch to be read."""
+        if self._is_intact and segment.size:
+            point = find_resume_point(segment, self._snapshots, self._aborted_checkpoint)
+            if point is not None:
+                segment.resume(point.position, point.largest)
+                return point.offset
+        segment.reset()
+        segment.aborted.truncate_to(segment.base_offset)
+        return segment.base_offset
+
+    def _is_out_of_place(self, segment: Segment, position: int, header: BatchHeader, next_offset: int) -> bool:
+        """Whether its offset, which no checksum covers, cannot be what was written.
+
+        Offsets follow upon each other but where compaction left some out; there the next batch shows it.
+        """
+        if header.base_offset <= next_offset:
+            return header.base_offset < next_offset or header.last_offset_delta < 0
+        following = header_after(segment.file, position, header)
+        return not self._config.compacted or (following is not None and following.base_offset < header.next_offset)
+
+    def _keep(self, segment: Segment, position: int, header: BatchHeader, recovery_point: int) -> bool:
+        """Whether to go on past a damaged batch: the next one says that its length and its offsets are right."""
+        if not self._keeps_damage or header.next_offset > recovery_point:
+            return False
+        following = header_after(segment.file, position, header)
+        next_offset = following.base_offset if following is not None else recovery_point
+        if next_offset != header.next_offset:
+            return False
+        why = f"wrong CRC in the batch of offset {header.base_offset}"
+        damage = Damage(segment.path(), segment.base_offset, position, why)
+        self._damages.setdefault(segment.base_offset, damage)
+        _log.error("{log} is damaged, and is kept, for there is no better copy: {why}", log=self._name, why=str(damage))
+        return True
+
+    def _lost_its_end(self, segment: Segment) -> bool:
+        """Whether whole batches are missing at its end: a power loss keeps later files that were written before it.
+
+        Compaction leaves gaps too, so nobody can say of a compacted topic.
+        """
+        if self._config.compacted or segment is self._segments.active:
+            return False
+        next_offset, next_base = segment.last_end(), self._segments.end_of(segment)
+        if next_offset >= next_base:
+            return False
+        _log.warn(
+            "{log}: offsets {first} to {last} are missing: it ends there now",
+            log=self._name,
+            first=next_offset,
+            last=next_base - 1,
+        )
+        return True
+
+    def _drop_after(self, segment: Segment) -> None:
+        later = [other for other in self._segments if other.base_offset > segment.base_offset]
+        for other in reversed(later):
+            _log.warn("{log}: drops segment {base} after the cut", log=self._name, base=other.base_offset)
+            self._segments.drop(other)
+
+    def _find_end(self, recovery_point: int) -> int:
+        """The log end offset, from the last batch of the active segment."""
+        active = self._segments.active
+        if not active.size:
+            return active.base_offset
+        with reading(active.path(), active.base_offset):
+            if active not in self._rebuilt:
+                end, last = 0, None
+                for position, last in active.headers(active.offset_index.last[1]):
+                    end = position + last.size
+                if end < active.size and not self._recover(active, recovery_point):
+                    self._was_cut = True
+                active.find_largest()
+            return active.last_end()
+
+    def _start_anew(self, start_offset: int) -> int:
+        self._rebuilt.clear()
+        self._epochs.clear()
+        for segment in self._segments:
+            self._segments.drop(segment)
+        segment = Segment(self._path, start_offset, self._disk, self._open_segments, size=0, new=True)
+        segment.create()
+        self._segments.push(segment)
+        return start_offset
+
+    # --- what belongs to it ---
+
+    def _load_epochs(self, start_offset: int, end_offset: int) -> LeaderEpochs:
+        path = f"{self._path}/{LEADER_EPOCHS_FILE}"
+        try:
+            epochs = LeaderEpochs.load(path, self._disk)
+        except StorageError as error:
+            _log.warn("{log}: finds its leader epochs in the batches, since {why}", log=self._name, why=str(error))
+            epochs = LeaderEpochs.empty(path, self._disk)
+        # The file is older than the batches: where these were read, they alone say which epochs there are.
+        read_from = min(self._rebuilt.values(), default=end_offset)
+        known = epochs.entries or read_from <= self._segments.first.base_offset
+        epochs.truncate_to(min(read_from, end_offset))
+        for epoch, offset in self._epochs if known else self._all_epochs():
+            if offset < end_offset:
+                epochs.assign(epoch, offset)
+        epochs.truncate_start(start_offset)
+        if self._segments.closed or self._writes_anew:
+            epochs.write(anew=self._writes_anew)
+        return epochs
+
+    def _all_epochs(self) -> Iterator[tuple[int, int]]:
+        for segment in self._segments:
+            for _, header in segment.headers():
+                yield header.partition_leader_epoch, header.base_offset
+
+    def _load_producers(
+        self, expiration_ms: int, start_offset: int, end_offset: int, now_ms: int
+    ) -> ProducerStates:
+        last = min(self._rebuilt.values(), default=end_offset)
+        self._snapshots.remove_strays((segment.base_offset for segment in self._segments), end_offset, last)
+        producers = ProducerStates(expiration_ms)
+        restore_producers(producers, self._snapshots, self._segments, start_offset, last, self._rebuilt)
+        producers.expire(now_ms)
+        return producers
+
+    def _check_aborted(self, clean_shutdown: bool, end_offset: int) -> None:
+        """Make indexes of aborted transactions again that are not what they were when their segment was closed."""
+        checkpoint = self._aborted_checkpoint
+        files: list[SegmentFile] = []
+        for index, segment in enumerate(self._segments):
+            files.append(SegmentFile.of(segment))
+            if segment in self._rebuilt:
+                checkpoint.note(segment)
+            elif clean_shutdown or segment is not self._segments.active:
+                if checkpoint.knows(segment):
+                    is_whole = checkpoint.agrees(segment)
+                else:
+                    end = self._segments.end_offset(index, end_offset)
+                    is_whole = segment.aborted.is_plausible(segment.base_offset, end)
+                if not is_whole:
+                    _log.warn(
+                        "{log}: finds the aborted transactions of segment {base} in its batches: the index is damaged",
+                        log=self._name,
+                        base=segment.base_offset,
+                    )
+                    segment.aborted.replace(recompute(self._disk, files, compacted=self._config.compacted).aborted)
+                    checkpoint.note(segment)
+        checkpoint.write(self._segments)
+
+
+def restore_producers(
+    producers: ProducerStates,
+    snapshots: SnapshotFiles,
+    segments: Segments,
+    start_offset: int,
+    last: int,
+    rebuilt: Collection[Segment],
+) -> None:
+    """Take the latest snapshot up to ``last``, then every batch that follows it.
+
+    :param rebuilt: segments whose aborted transactions are to be written again.
+    """
+    found = snapshots.load_latest(segments.first.base_offset, last)
+    from_offset, entries = found if found is not None else (start_offset, [])
+    producers.restore(entries)
+    for segment in segments.starting_from(from_offset):
+        if not segment.size:
+            continue
+        with reading(segment.path(), segment.base_offset):
+            for position, header in segment.headers(segment.offset_index.lookup(from_offset)):
+                if header.last_offset < from_offset or header.producer_id < 0:
+                    continue
+                marker = _marker_of(segment, position, header) if header.is_control else None
+                aborted = producers.take_in(header, marker)
+                if aborted is not None and segment in rebuilt:
+                    segment.aborted.append(aborted)
+
+
+def _marker_of(segment: Segment, position: int, header: BatchHeader) -> EndMarker | None:
+    try:
+        return read_marker(segment.file.read_at(position, header.size))
+    except KafkaError as error:
+        raise Damage(segment.path(), segment.base_offset, position, error.message) from error

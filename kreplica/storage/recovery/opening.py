@@ -1,0 +1,130 @@
+"""Opening the logs of a directory, some at a time, on other threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from kreplica.errors import StorageError
+from kreplica.model import ZERO_UUID, TopicPartition
+from kreplica.runtime.disk import Disk
+from kreplica.runtime.offload import Offload
+from kreplica.storage.directories.checkpoints import PARTITION_METADATA, read_topic_id, write_topic_id
+from kreplica.storage.inspection.damage import is_unreadable
+from kreplica.storage.log.log import Log
+from kreplica.storage.log.log_config import LogConfig
+
+_log = Logger()
+
+Opening = tuple[Log, UUID] | StorageError
+
+_AT_ONCE_MAX = 16
+"""Logs opened by one call on another thread: the way there and back costs more than opening a small one."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogToOpen:
+    """One log as the checkpoints left it; ``open`` may run on any thread."""
+
+    path: str
+    key: TopicPartition
+    config: LogConfig
+    disk: Disk
+    wall_clock_ms: Callable[[], int]
+    producer_expiration_ms: int
+    recovery_point: int = 0
+    log_start_offset: int | None = None
+    clean_shutdown: bool = False
+    is_intact: bool = False
+    sync_failed: bool = False
+    keep_damage: bool = False
+
+    def open(self) -> tuple[Log, UUID]:
+        """The log and its topic's id (zero where it is not known).
+
+        :raise StorageError: what was durable is damaged.
+        :raise OSError: the device fails.
+        """
+        log = Log.open(
+            self.path,
+            self.key,
+            self.config,
+            self.disk,
+            self.wall_clock_ms,
+            recovery_point=self.recovery_point,
+            log_start_offset=self.log_start_offset,
+            clean_shutdown=self.clean_shutdown,
+            is_intact=self.is_intact,
+            sync_failed=self.sync_failed,
+            keep_damage=self.keep_damage,
+            producer_expiration_ms=self.producer_expiration_ms,
+        )
+        return log, self._topic_id()
+
+    def create(self) -> Log:
+        """A new, empty log; its directory is there and empty."""
+        return Log.create(
+            self.path,
+            self.key,
+            self.config,
+            self.disk,
+            self.wall_clock_ms,
+            producer_expiration_ms=self.producer_expiration_ms,
+        )
+
+    def _topic_id(self) -> UUID:
+        path = f"{self.path}/{PARTITION_METADATA}"
+        try:
+            topic_id = read_topic_id(self.disk, path)
+        except StorageError as error:
+            _log.warn("{error}: the controller will say it again", error=str(error))
+            return ZERO_UUID
+        if topic_id is None:
+            return ZERO_UUID
+        if self.sync_failed:
+            write_topic_id(self.disk, path, topic_id, sync=False)
+        return topic_id
+
+
+def open_all(work: list[LogToOpen]) -> list[Opening]:
+    """Open them one after the other; an error of one leaves the others alone.
+
+    :raise OSError: the device takes or gives nothing at all.
+    """
+    opened: list[Opening] = []
+    for one in work:
+        try:
+            opened.append(one.open())
+        except StorageError as error:
+            opened.append(error)
+        except OSError as error:
+            if not is_unreadable(error):
+                raise
+            opened.append(StorageError(f"{one.path}: {error}"))
+    return opened
+
+
+async def open_on_threads(
+    offload: Offload, work: list[LogToOpen], adopt: Callable[[LogToOpen, Opening], None]
+) -> Failure | None:
+    """Open logs on as many threads as there are: one reads while others wait for the device.
+
+    :param adopt: called for each that was opened or is damaged, in their order.
+    :return: an OSError: the device takes or gives nothing at all, and some logs were not opened.
+    """
+    batches = [work[first : first + _AT_ONCE_MAX] for first in range(0, len(work), _AT_ONCE_MAX)]
+    openings: list[Deferred[Any]] = [offload.run(open_all, batch) for batch in batches]
+    first_failure = None
+    for batch, (is_opened, result) in zip(batches, await DeferredList(openings, consumeErrors=True), strict=True):
+        if is_opened:
+            for one, opened in zip(batch, result, strict=True):
+                adopt(one, opened)
+        else:
+            first_failure = first_failure or result
+    return first_failure

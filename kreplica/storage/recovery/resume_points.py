@@ -1,0 +1,92 @@
+"""The position in the active segment from which a log is recovered after its process was killed.
+
+A killed process loses nothing that it had written, as long as the machine stays up (``docs/decisions``: killed is not
+powered off).  While a log grows it writes its index entries, its leader epochs and a snapshot of its producers from
+time to time.  A snapshot is written after the batches before it, so that all of these are whole.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+
+from kreplica.runtime.disk import is_passing
+from kreplica.storage.inspection.damage import Damage
+from kreplica.storage.log.leader_epochs import LeaderEpochs
+from kreplica.storage.log.segment import Segment
+from kreplica.storage.producers.aborted_checkpoint import AbortedCheckpoint
+from kreplica.storage.producers.producer_state import ProducerStates
+from kreplica.storage.producers.snapshots import SnapshotFiles
+
+
+class ResumePoint(NamedTuple):
+    """Batches before this point are known to be whole, and are in the indexes."""
+
+    offset: int
+    position: int
+    largest: tuple[int, int]
+
+
+def find_resume_point(
+    segment: Segment, snapshots: SnapshotFiles, aborted_checkpoint: AbortedCheckpoint
+) -> ResumePoint | None:
+    """Find the point of the latest snapshot within a segment, and cut the segment's indexes back to it.
+
+    :return: None if there is no snapshot, or if snapshot, indexes and batches do not agree: then the whole segment
+        has to be read.
+    """
+    found = snapshots.load_latest(segment.base_offset + 1, sys.maxsize)
+    if found is None:
+        return None
+    offset = found[0]
+    segment.offset_index.truncate_to(offset)
+    segment.time_index.truncate_to(offset)
+    segment.aborted.truncate_to(offset)
+    if not aborted_checkpoint.agrees(segment):
+        return None
+    try:
+        position = _end_before(segment, offset)
+        largest = segment.time_index.last
+        is_exact = position is not None and _has_timestamp(segment, *largest)
+    except Damage:
+        return None
+    return ResumePoint(offset, position, largest) if position is not None and is_exact else None
+
+
+def keep_resume_point(
+    segment: Segment, end_offset: int, epochs: LeaderEpochs, producers: ProducerStates, snapshots: SnapshotFiles
+) -> None:
+    """Write a resume point at the end of a log that was read just now; without room for it the next start reads more.
+
+    :raise OSError: the device fails.
+    """
+    if segment.size:
+        try:
+            segment.seal()
+            epochs.write()
+            snapshots.write_interim(end_offset, producers.entries)
+        except OSError as error:
+            if not is_passing(error):
+                raise
+
+
+def _end_before(segment: Segment, offset: int) -> int | None:
+    """Return the position where the batch that ends before ``offset`` ends; None if no batch ends there."""
+    last_offset, position = segment.offset_index.last
+    if position and segment.header_at(position).last_offset != last_offset:
+        return None
+    next_offset = -1
+    for at, header in segment.headers(position):
+        if header.base_offset >= offset:
+            break
+        next_offset = header.next_offset
+        position = at + header.size
+    return position if next_offset == offset else None
+
+
+def _has_timestamp(segment: Segment, timestamp_ms: int, offset: int) -> bool:
+    """Return whether the batch that ends with ``offset`` has this largest timestamp."""
+    for _, header in segment.headers(segment.offset_index.lookup(offset)):
+        if header.last_offset >= offset:
+            return header.last_offset == offset and header.max_timestamp == timestamp_ms
+    return False
