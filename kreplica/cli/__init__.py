@@ -40,33 +40,39 @@ from __future__ import annotations
 import click
 
 from kreplica import __version__
-from kreplica.cli.terminal.lazy_groups import HELP_OPTIONS, LazyGroup
+from kreplica.cli.terminal.lazy_groups import HELP_OPTIONS, LazyGroup, Subcommand
 
 SUBCOMMANDS = {
-    "produce": "Write records to a topic, one a line.",
-    "consume": "Print the records of a topic.",
-    "cluster": "The cluster in a few lines.",
-    "broker": "Brokers: list, show, cordon, uncordon, drain.",
-    "topic": "Topics: list, show, create, grow, shrink, delete, settings.",
-    "partition": "Partitions: list those that are offline, under-replicated or moving.",
-    "group": "Groups: list, show, lag, delete, reset their offsets.",
-    "plan": "Plans that move, add and remove replicas: make, list, show, watch, set, cancel.",
-    "election": "Leaders by hand: list, preferred, unclean.",
-    "config": "Settings of topics and brokers: get, set, remove.",
-    "why": "Why a partition, a group, a plan or a broker is as it is, and what you can do.",
-    "timeline": "What happened in the cluster, and what happens.",
-    "zookeeper": "Start a real ZooKeeper on this machine.",
-    "log": "A broker's files: dump, verify.",
-    "pipeline": "Whole topics through Spark: archive, replay, audit, compare, profile.",
-    "verify": "Load any Kafka-compatible cluster, and report what it did wrong.",
-    "simulate": "Run whole clusters with faults on virtual time, from seeds.",
-    "replay": "Decide again what a controller decided, from its journal.",
-    "completion": "Print what makes a shell complete commands and options.",
+    "produce": Subcommand("records.produce", "Write records to a topic, one a line."),
+    "consume": Subcommand("records.consume", "Print the records of a topic."),
+    "cluster": Subcommand("commands.cluster", "The cluster in a few lines."),
+    "broker": Subcommand("commands.broker", "Brokers: list, show, cordon, uncordon, drain."),
+    "topic": Subcommand("commands.topic", "Topics: list, show, create, grow, shrink, delete, settings."),
+    "partition": Subcommand(
+        "commands.partition", "Partitions: list those that are offline, under-replicated or moving."
+    ),
+    "group": Subcommand("commands.group", "Groups: list, show, lag, delete, reset their offsets."),
+    "plan": Subcommand(
+        "commands.plan", "Plans that move, add and remove replicas: make, list, show, watch, set, cancel."
+    ),
+    "election": Subcommand("commands.election", "Leaders by hand: list, preferred, unclean."),
+    "config": Subcommand("commands.config", "Settings of topics and brokers: get, set, remove."),
+    "why": Subcommand("commands.why", "Why a partition, a group, a plan or a broker is as it is, and what you can do."),
+    "timeline": Subcommand("commands.timeline", "What happened in the cluster, and what happens."),
+    "zookeeper": Subcommand("commands.zookeeper", "Start a real ZooKeeper on this machine."),
+    "log": Subcommand("diagnostics.log", "A broker's files: dump, verify."),
+    "pipeline": Subcommand(
+        "pipelines.pipeline", "Whole topics through Spark: archive, replay, audit, compare, profile."
+    ),
+    "verify": Subcommand("diagnostics.verify", "Load any Kafka-compatible cluster, and report what it did wrong."),
+    "simulate": Subcommand("diagnostics.simulate", "Run whole clusters with faults on virtual time, from seeds."),
+    "replay": Subcommand("diagnostics.replay", "Decide again what a controller decided, from its journal."),
+    "completion": Subcommand("commands.completion", "Print what makes a shell complete commands and options."),
 }
-"""By name: one line of help."""
+"""The commands by name."""
 
 
-@click.group(cls=LazyGroup, later=SUBCOMMANDS, context_settings=HELP_OPTIONS)
+@click.group(cls=LazyGroup, subcommands=SUBCOMMANDS, context_settings=HELP_OPTIONS)
 @click.version_option(__version__, message="kreplica %(version)s")
 def main() -> None:
     """A replicated log server that speaks the Kafka protocol: its tools.

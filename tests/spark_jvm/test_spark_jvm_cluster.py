@@ -131,7 +131,7 @@ def test_submitted_to_workers_that_do_not_have_the_package(
     pythons = {"driver.python": sys.executable, "python": str(tmp_path / "venv" / "bin" / "python")}
     settings = [word for name, value in pythons.items() for word in ("--conf", f"spark.pyspark.{name}={value}")]
     sent = ["--py-files", str(tmp_path / "kreplica.zip")] if is_sent else []
-    module = str(ROOT / "kreplica" / "cli" / "pipeline_profile.py")
+    module = str(ROOT / "kreplica" / "cli" / "pipelines" / "pipeline_profile.py")
     submit = ["bash", str(spark_home() / "bin" / "spark-submit"), "--master", master, *settings, *sent]
     done = run([*submit, module, "profiled", "--bootstrap", bootstrap])
     if is_sent:

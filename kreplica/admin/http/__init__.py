@@ -1,0 +1,1 @@
+"""HTTP layer of the admin API: routing, validation, problems, limits and access."""

@@ -1,0 +1,1 @@
+"""Requests to other brokers' admin APIs and to partition leaders."""

@@ -1,0 +1,1 @@
+"""Commands that query and change a running cluster through the admin API."""

@@ -8,13 +8,16 @@ import click
 from rich.text import Text
 
 from kreplica.cli.http.session import Session, connected, dry_run_option, path_of
-from kreplica.cli.terminal.lazy_groups import LazyGroup
+from kreplica.cli.terminal.lazy_groups import LazyGroup, Subcommand
 from kreplica.cli.terminal.screen import Screen, bad, bytes_text, time_text
 
 _BROKER = click.argument("broker_id", metavar="BROKER", type=click.IntRange(min=0))
 
 
-@click.group(cls=LazyGroup, later={"drain": "Move all replicas off brokers: a plan."})
+SUBCOMMANDS = {"drain": Subcommand("commands.broker_drain", "Move all replicas off brokers: a plan.")}
+
+
+@click.group(cls=LazyGroup, subcommands=SUBCOMMANDS)
 def command() -> None:
     """Brokers: who is there, what they hold, and who gets no new replicas."""
 

@@ -7,13 +7,16 @@ from typing import Any
 import click
 
 from kreplica.cli.http.session import PAGE, Session, confirm, connected, dry_run_option, path_of, yes_option
-from kreplica.cli.terminal.lazy_groups import LazyGroup
+from kreplica.cli.terminal.lazy_groups import LazyGroup, Subcommand
 from kreplica.cli.terminal.screen import Screen, bad, counted, time_text
 
 _GROUP = click.argument("group")
 
 
-@click.group(cls=LazyGroup, later={"reset": "Set the offsets from which a group goes on."})
+SUBCOMMANDS = {"reset": Subcommand("commands.group_reset", "Set the committed offsets of a group.")}
+
+
+@click.group(cls=LazyGroup, subcommands=SUBCOMMANDS)
 def command() -> None:
     """Groups: who is in them, how far they are behind, and from where they go on."""
 

@@ -8,7 +8,7 @@ import click
 
 from kreplica.cli.commands.plan_views import describe_moves, describe_plan, describe_plans
 from kreplica.cli.http.session import Session, confirm, connected, dry_run_option, path_of, yes_option
-from kreplica.cli.terminal.lazy_groups import LazyGroup
+from kreplica.cli.terminal.lazy_groups import LazyGroup, Subcommand
 from kreplica.cli.terminal.parameter_types import Size
 from kreplica.cli.terminal.screen import Screen
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 _PLAN = click.argument("plan")
 
-LATER = {
-    "make": "Make a plan: one subcommand for each kind.",
-    "watch": "Show a plan's progress until it ends.",
+SUBCOMMANDS = {
+    "make": Subcommand("commands.plan_make", "Make a plan: one subcommand for each kind."),
+    "watch": Subcommand("commands.plan_watch", "Show a plan's progress until it ends."),
 }
 
 
-@click.group(cls=LazyGroup, later=LATER)
+@click.group(cls=LazyGroup, subcommands=SUBCOMMANDS)
 def command() -> None:
     """Plans that move, add and remove replicas.  Whoever made a plan may go: the controller carries it on."""
 

@@ -8,23 +8,23 @@ import click
 
 from kreplica.cli.commands.partition import PARTITION_COLUMNS, partition_rows
 from kreplica.cli.http.session import PAGE, Session, confirm, connected, dry_run_option, path_of, yes_option
-from kreplica.cli.terminal.lazy_groups import LazyGroup
+from kreplica.cli.terminal.lazy_groups import LazyGroup, Subcommand
 from kreplica.cli.terminal.parameter_types import Assignment, Setting
 from kreplica.cli.terminal.screen import Screen, bad, counted
 
 _TOPIC = click.argument("topic")
 _PARTITIONS = click.argument("partitions", type=click.IntRange(min=1))
 
-LATER = {
-    "config": "Its settings: get, set, remove.",
-    "export": "Write its records to a file.",
-    "import": "Write a file's records to it.",
-    "copy": "Write its records to another topic.",
-    "shrink": "Take partitions away: a plan.",
+SUBCOMMANDS = {
+    "config": Subcommand("commands.topic_config", "Its settings: get, set, remove."),
+    "export": Subcommand("transfer.topic_export", "Write its records to a file."),
+    "import": Subcommand("transfer.topic_import", "Write a file's records to it."),
+    "copy": Subcommand("transfer.topic_copy", "Write its records to another topic."),
+    "shrink": Subcommand("commands.topic_shrink", "Take partitions away: a plan."),
 }
 
 
-@click.group(cls=LazyGroup, later=LATER)
+@click.group(cls=LazyGroup, subcommands=SUBCOMMANDS)
 def command() -> None:
     """Topics: what there is, and how it is made, grown, shrunk and deleted."""
 

@@ -1,0 +1,1 @@
+"""Commands for log files, controller journals, simulations and verification."""

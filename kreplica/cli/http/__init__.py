@@ -1,0 +1,1 @@
+"""HTTP client of the admin API for commands."""

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import click
 
-from kreplica.cli.terminal.lazy_groups import LazyGroup
+from kreplica.cli.terminal.lazy_groups import LazyGroup, Subcommand
 
-LATER = {
-    "archive": "Topics to Parquet files, each record once.",
-    "replay": "An archive's records to topics, each once, in order.",
-    "audit": "Prove that all replicas of a cluster agree, from their files or from their brokers.",
-    "compare": "An archive against its topics: what is missing, doubled or different.",
-    "profile": "What topics hold: sizes, rates, keys, codecs, producers.",
+SUBCOMMANDS = {
+    "archive": Subcommand("pipelines.pipeline_archive", "Topics to Parquet files, each record once."),
+    "replay": Subcommand("pipelines.pipeline_replay", "An archive's records to topics, each once, in order."),
+    "audit": Subcommand(
+        "pipelines.pipeline_audit", "Compare all replicas of a cluster, from their files or through their brokers."
+    ),
+    "compare": Subcommand(
+        "pipelines.pipeline_compare", "An archive against its topics: what is missing, doubled or different."
+    ),
+    "profile": Subcommand("pipelines.pipeline_profile", "What topics hold: sizes, rates, keys, codecs, producers."),
 }
 
 
-@click.group(cls=LazyGroup, later=LATER)
+@click.group(cls=LazyGroup, subcommands=SUBCOMMANDS)
 def command() -> None:
     """Whole topics through Spark, on this machine or on a cluster (--master).
 

@@ -1,0 +1,1 @@
+"""Terminal input and output: parameter types, tables, lazy command groups."""

@@ -1,50 +1,51 @@
-"""Groups of commands whose modules are imported only when they run: ``--help`` waits for none of them."""
+"""Command groups that import a subcommand's module only when it runs, so that ``--help`` is fast."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 
-class LazyGroup(click.Group):
-    """A group that knows its commands by name and by a line of help.
+class Subcommand(NamedTuple):
+    """A subcommand that is not imported yet.
 
-    :param later: name -> one line of help.  The command itself is ``command`` in the module of this package that has
-        the words as its name, with ``_`` between them: ``topic export`` is in ``topic_export``.
+    :param module: the module below ``kreplica.cli`` whose ``command`` it is.
+    :param help: its line in the group's help.
     """
 
-    def __init__(self, *arguments: Any, later: Mapping[str, str] | None = None, **options: Any) -> None:
+    module: str
+    help: str
+
+
+class LazyGroup(click.Group):
+    """A group that lists its subcommands by name and help line, and imports a subcommand when it is used."""
+
+    def __init__(
+        self, *arguments: Any, subcommands: Mapping[str, Subcommand] | None = None, **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
-        self._later = dict(later or {})
+        self._subcommands = dict(subcommands or {})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which they were told of, those that are imported later at the end."""
-        return [*self.commands, *(name for name in self._later if name not in self.commands)]
+        """Return the names of all commands: first those defined in the group's own module."""
+        return [*self.commands, *(name for name in self._subcommands if name not in self.commands)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Imports it, where that is needed."""
-        if cmd_name not in self._later:
+        """Return the command, importing its module if necessary."""
+        if cmd_name not in self._subcommands:
             return super().get_command(ctx, cmd_name)
-        module = "_".join([*_words_after_program(ctx), cmd_name]).replace("-", "_")
-        command: click.Command = import_module(f"kreplica.cli.{module}").command
+        module = import_module(f"kreplica.cli.{self._subcommands[cmd_name].module}")
+        command: click.Command = module.command
         command.name = cmd_name
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Without importing anything."""
+        """Write the section of commands without importing their modules."""
         rows = [(name, command.get_short_help_str(limit=100)) for name, command in self.commands.items()]
         with formatter.section("Commands"):
-            formatter.write_dl([*rows, *self._later.items()])
-
-
-def _words_after_program(context: click.Context) -> list[str]:
-    words: list[str] = []
-    while context.parent is not None:
-        words.insert(0, str(context.command.name))
-        context = context.parent
-    return words
+            formatter.write_dl([*rows, *((name, entry.help) for name, entry in self._subcommands.items())])

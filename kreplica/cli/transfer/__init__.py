@@ -1,0 +1,1 @@
+"""Commands that copy, export and import topics."""

@@ -1,0 +1,1 @@
+"""Pure decisions: leader elections, state transitions and reassignment steps."""

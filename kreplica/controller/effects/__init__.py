@@ -1,0 +1,1 @@
+"""Effects of decisions: writes to ZooKeeper and commands to brokers."""

@@ -1,0 +1,1 @@
+"""Records of what the controller did and why: decision log, timeline and step metrics."""

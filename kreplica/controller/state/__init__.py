@@ -1,0 +1,1 @@
+"""The controller's in-memory state of the cluster."""

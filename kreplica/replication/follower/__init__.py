@@ -1,0 +1,1 @@
+"""The follower of a partition: fetching from the leader and truncation."""

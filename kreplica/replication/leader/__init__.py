@@ -1,0 +1,1 @@
+"""The leader of a partition: followers, ISR, high watermark, lease."""

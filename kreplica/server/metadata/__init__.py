@@ -1,0 +1,1 @@
+"""The broker's metadata cache and the Metadata API."""

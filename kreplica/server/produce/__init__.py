@@ -1,0 +1,1 @@
+"""The produce path: validation, append, delayed acknowledgement and response."""

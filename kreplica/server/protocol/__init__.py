@@ -1,0 +1,1 @@
+"""From a frame to its handler and from the handler to the response."""

@@ -1,0 +1,1 @@
+"""Connections on sockets: reading frames, sending responses, bounds on both."""

@@ -1,0 +1,1 @@
+"""Assembly of a broker's admin API."""

@@ -1,0 +1,1 @@
+"""Assembly of one broker from its parts."""

@@ -1,0 +1,1 @@
+"""Metrics of a broker in Prometheus form."""

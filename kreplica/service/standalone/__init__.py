@@ -1,0 +1,1 @@
+"""Standalone clusters: an embedded coordinator and brokers in one process or several."""

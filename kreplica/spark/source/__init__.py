@@ -1,0 +1,1 @@
+"""The Spark source: reading topics from brokers or from segment files."""

@@ -1,0 +1,1 @@
+"""Log directories: locks, identities, checkpoints, creation and deletion of logs."""

@@ -1,0 +1,1 @@
+"""Group commit: syncing logs to the device off the reactor thread."""

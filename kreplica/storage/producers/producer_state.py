@@ -193,7 +193,9 @@ class ProducerStates:
         if entry is None:
             return
         is_open = entry.transaction_first_offset != NO_OFFSET
-        if transaction_verification.is_late_marker(producer_epoch, entry.epoch, is_open=is_open, epoch_grows=epoch_grows):
+        if transaction_verification.is_late_marker(
+            producer_epoch, entry.epoch, is_open=is_open, epoch_grows=epoch_grows
+        ):
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"marker for producer {producer_id} of epoch {producer_epoch}, {entry.epoch} is known",

@@ -1,0 +1,1 @@
+"""Opening logs after a clean stop, a kill or a power loss."""

@@ -1,4 +1,4 @@
-"""UpdateFeatures (key 57): the levels of features change with the program only (``kreplica.server.protocol.features``)."""
+"""UpdateFeatures (key 57): rejected, because feature levels are fixed by the release."""
 
 from __future__ import annotations
 

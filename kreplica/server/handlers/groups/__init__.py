@@ -1,0 +1,1 @@
+"""Handlers of the consumer group APIs."""

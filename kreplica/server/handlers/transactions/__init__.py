@@ -1,0 +1,1 @@
+"""Handlers of the transaction and producer ID APIs."""

@@ -1,0 +1,1 @@
+"""Audit: comparison of all replicas of a cluster below the high watermark."""

@@ -1,0 +1,1 @@
+"""Comparison of an archive with a topic."""

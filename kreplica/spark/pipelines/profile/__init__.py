@@ -1,0 +1,1 @@
+"""Profiles of topics: sizes, rates, keys, codecs and producers."""

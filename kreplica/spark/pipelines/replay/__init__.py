@@ -1,0 +1,1 @@
+"""Replay of Parquet files into topics."""
