@@ -1,54 +1,59 @@
-# `make run` starts a broker; `make test` checks everything. Both make their own virtual environment in .venv.
-# Python 3.11 or later, by either name.
+# `make run` starts a broker; `make test` runs all checks. Both create a virtual environment in .venv.
+# Python 3.11 or later.
 PYTHON ?= $(shell command -v python3.11 >/dev/null && echo python3.11 || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
-# Versions and hashes of everything that is installed; written by `make lock` (docs/decisions/0038).
+# Versions and hashes of all dependencies, written by `make lock` (docs/decisions/0038).
 LOCKS := packaging/requirements
 PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check install
 INSTALL_SOURCE = $(PIP) --no-deps --no-build-isolation --editable . --config-settings editable_mode=compat
 UV_VERSION := 0.13.9
 LOCK = build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command 'make lock' $(ARGS)
-# Of `make test`: so many processes run tests at once.
+# Number of test processes.
 WORKERS ?= 3
-# Of `make soak`: storms from these seeds, for so long, so many at once.
+# `make check`: the package below kreplica/ and tests/.
+PACKAGE ?=
+CHECKED = $(wildcard kreplica/$(PACKAGE) tests/$(PACKAGE))
+# `make soak`: seeds of the simulation, its duration, and its number of processes.
 SEEDS ?= 1001-
 MINUTES ?= 30
 JOBS ?= 2
-# Compiled modules are kept, whatever the environment says: the tests start hundreds of processes.
+# Write compiled modules in any environment, because the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
+export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: run test system-packages lint bench bench-kafka soak fresh docs deb lock clean help
+.PHONY: run test system-packages lint check bench bench-kafka soak fresh docs deb lock clean help
 
 help:
-	@echo "make run    start one broker on 127.0.0.1:9092 (nothing else is needed)"
-	@echo "make test   lint, types, import rules and the whole test suite"
+	@echo "make run    start one broker on 127.0.0.1:9092"
+	@echo "make test   all static checks and all tests"
+	@echo "make check PACKAGE=storage   static checks and tests of one package, in less than two minutes"
+	@echo "make lint   ruff, import rules, mypy, language check and spelling"
 	@echo "make fresh  make run and make test in a new Debian 12, as root and as another user (needs root and debootstrap)"
-	@echo "make lint   only ruff, mypy and the import rules"
 	@echo "make bench  benchmarks, printed as tables and written as JSON"
-	@echo "make bench-kafka  the same work on Apache Kafka 3.9 in the same run (needs Maven and Java)"
-	@echo "make docs   the client library's API reference, as HTML in build/reference"
-	@echo "make deb    a Debian package in build/, with everything it needs but Python itself"
-	@echo "make lock   write packaging/requirements again; ARGS=--upgrade takes the newest versions"
-	@echo "make soak   long fuzzing and crash runs, then half an hour of simulated storms, and another with applications"
+	@echo "make bench-kafka  the same benchmarks with Apache Kafka 3.9 for comparison (needs Maven and Java)"
+	@echo "make docs   the documentation site with the API reference, in build/site"
+	@echo "make deb    a Debian package in build/, with all dependencies except Python"
+	@echo "make lock   update packaging/requirements; ARGS=--upgrade selects the newest versions"
+	@echo "make soak   fuzzing and crash tests, then one hour of simulation, then make fresh"
 
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || { echo "kreplica: $(PYTHON) is not installed, and Python 3.11 or later is needed;" \
 		"Debian: apt install python3.11-venv" >&2; exit 1; }
 	@$(PYTHON) packaging/check_python.py
-	@echo "kreplica: making a virtual environment in $(VENV)"
+	@echo "kreplica: creating a virtual environment in $(VENV)"
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(VENV)/.installed: setup.cfg pyproject.toml $(LOCKS)/broker.txt $(LOCKS)/build.txt | $(BIN)/python
-	@echo "kreplica: installing the broker and what it needs (once)"
+	@echo "kreplica: installing the broker and its dependencies (once)"
 	@$(PIP) --require-hashes -r $(LOCKS)/build.txt -r $(LOCKS)/broker.txt
 	@$(INSTALL_SOURCE)
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed $(LOCKS)/test.txt
-	@echo "kreplica: installing what the tests need (once; Spark's jars bring a real ZooKeeper)"
+	@echo "kreplica: installing the test dependencies (once; they include Spark and ZooKeeper)"
 	@$(PIP) --require-hashes -r $(LOCKS)/test.txt
 	@touch $@
 
@@ -59,6 +64,17 @@ lint: $(VENV)/.installed-test
 	@$(BIN)/ruff check .
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/mypy
+	@$(BIN)/python tests/language/check.py
+	@$(BIN)/codespell
+
+check: $(VENV)/.installed-test
+	@test -n "$(CHECKED)" || { echo "kreplica: make check PACKAGE=NAME; NAME is a directory in kreplica/ or tests/" >&2; exit 1; }
+	@$(BIN)/ruff check $(CHECKED)
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/mypy $(wildcard kreplica/$(PACKAGE))
+	@$(BIN)/python tests/language/check.py
+	@$(BIN)/codespell $(CHECKED)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(wildcard tests/$(PACKAGE)) $(ARGS)
 
 system-packages: | $(BIN)/python
 	@$(BIN)/python tests/system_programs.py
@@ -81,9 +97,14 @@ soak: $(VENV)/.installed-test
 fresh:
 	@$(PYTHON) tests/fresh/fresh_machine.py $(ARGS)
 
-docs: $(VENV)/.installed-test
-	@$(BIN)/python docs/reference.py
-	@echo "kreplica: the reference is in build/reference/index.html"
+$(VENV)/.installed-docs: $(VENV)/.installed $(LOCKS)/docs.txt
+	@echo "kreplica: installing MkDocs and pydoctor (once)"
+	@$(PIP) --require-hashes -r $(LOCKS)/docs.txt
+	@touch $@
+
+docs: $(VENV)/.installed-docs
+	@$(BIN)/mkdocs build --quiet
+	@echo "kreplica: the documentation is in build/site/index.html"
 
 deb: $(VENV)/.installed
 	@$(BIN)/python packaging/deb.py $(ARGS)
@@ -94,6 +115,7 @@ lock:
 	@$(LOCK) --output-file $(LOCKS)/build.txt $(LOCKS)/build.in
 	@$(LOCK) --output-file $(LOCKS)/broker.txt setup.cfg
 	@$(LOCK) --constraint $(LOCKS)/build.txt --constraint $(LOCKS)/broker.txt --extra test --output-file $(LOCKS)/test.txt setup.cfg
+	@$(LOCK) --constraint $(LOCKS)/test.txt --extra docs --output-file $(LOCKS)/docs.txt setup.cfg
 
 clean:
 	rm -rf $(VENV) build *.egg-info data .pytest_cache .mypy_cache .ruff_cache

@@ -86,7 +86,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
     """Name the packages that were missing in one line, just before pytest's own last line."""
     yield
     for category, what in (("skipped", "skipped"), ("error", "failed")):
-        properties = [dict(report.user_properties) for report in terminalreporter.stats.get(category, [])]
+        reports = terminalreporter.stats.get(category, [])
+        properties = [dict(getattr(report, "user_properties", ())) for report in reports]
         absent = [found[MISSING] for found in properties if MISSING in found]
         if absent:
             packages = " ".join(packages_of({program for programs in absent for program in programs}))

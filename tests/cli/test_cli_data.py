@@ -445,6 +445,7 @@ def test_the_admin_api_names_the_brokers(
 ) -> None:
     """A user who named the admin API of a cluster writes to that cluster, not to a broker on the default port."""
     assert typed({"KREPLICA_ADMIN": admin.url}, "produce", topic, *line).exit_code == 0
+    assert admin.last.query == {}, "the admin API refuses unknown parameters"
     assert typed({}, "produce", topic, "--admin", admin.url, *line).exit_code == 0
     assert [record.value for record in read(shared.bootstrap_servers, topic)] == [b"a line"] * 2
     consumed = typed({"KREPLICA_ADMIN": admin.url}, "consume", topic, "--from", "earliest", "--until-end")

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 LOCKS = ROOT / "packaging" / "requirements"
-NAMES = ("build", "broker", "test")
+NAMES = ("build", "broker", "test", "docs")
 
 
 def normalized(name: str) -> str:
@@ -52,6 +52,7 @@ def test_every_entry_has_a_version_and_hashes(name: str) -> None:
         ("broker", "options", "install_requires"),
         ("test", "options", "install_requires"),
         ("test", "options.extras_require", "test"),
+        ("docs", "options.extras_require", "docs"),
     ],
 )
 def test_a_lock_has_what_setup_cfg_asks_for(name: str, section: str, option: str) -> None:
@@ -64,6 +65,7 @@ def test_a_lock_has_what_setup_cfg_asks_for(name: str, section: str, option: str
 def test_the_locks_agree() -> None:
     """The tests run with the versions that the package ships, and need the setuptools that builds it."""
     assert pins("broker").items() <= pins("test").items()
+    assert pins("docs").items() <= pins("test").items()
     assert "setuptools" not in pins("broker")
     requires = re.search(r'requires = \["(setuptools[^"]+)"\]', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert requires is not None

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from kreplica.blocking import Cluster
-from kreplica.cli.http.session import PAGE, Failed, admin_session, optional_admin_options
+from kreplica.cli.http.session import Failed, admin_session, optional_admin_options
 from kreplica.client_core.addresses import parse_addresses
 from kreplica.client_core.errors import BrokerRefused, ClientError, GaveUp
 from kreplica.client_core.metadata import TopicView
@@ -89,7 +89,7 @@ def chosen_brokers(
 
 def _brokers_of(url: str, token: str | None, ca_file: Path | None) -> str:
     """One address of each live broker: of its listener called PLAINTEXT if it has one, else of its first."""
-    document = admin_session(url, token, ca_file, as_json=False).get_all("/v1/brokers", "brokers", PAGE)
+    document = admin_session(url, token, ca_file, as_json=False).get("/v1/brokers")
     addresses = []
     for broker in document["brokers"]:
         endpoints = dict(endpoint.split("://", 1) for endpoint in broker["endpoints"]) if broker["live"] else {}

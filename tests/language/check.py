@@ -1,0 +1,185 @@
+"""Checks names, docstrings, comments, messages and pages against the style guide: ``python tests/language/check.py``.
+
+The number of matches per package may only fall; ``ratchet.json`` records it.  With paths as arguments, every match in
+these files is printed and nothing is compared.  ``--update`` records the present numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import rules
+
+ROOT = Path(__file__).parents[2]
+RATCHET = Path(__file__).parent / "ratchet.json"
+ALLOWED = Path(__file__).parent / "allowed.txt"
+PROSE_SUFFIXES = (".md", ".properties", ".service", ".target", ".env", ".conf")
+OTHER_FILES = ("Makefile", "setup.cfg")
+EXCLUDED = ("tests/language/", "docs/reference/performance/")
+"""The rules themselves, and measured data."""
+
+COMMENT = re.compile(r"(?:^|\s)#+:?\s+(?!noqa|type:|fmt:|pragma|pylint|ruff)(.*)$")
+TOKEN = re.compile(
+    r"(?P<comment>#[^\n]*)"
+    r"|(?P<long>\"\"\"(?:[^\"\\]|\\.|\"(?!\"\"))*\"\"\")"
+    r"|(?P<short>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')"
+    r"|\b(?:def|class)\s+(?P<name>\w+)|(?<=[(\s.])(?P<target>\w+)(?=(?::[^=\n\"]+)? = )",
+    re.DOTALL,
+)
+CODE_BLOCK = re.compile(r"^(```|~~~)")
+CODE_SPAN = re.compile(r"``[^`]+``|`[^`]+`|\]\([^)]*\)")
+WORD = re.compile(r"[a-z]+")
+WORDS_MIN = 3
+"""A string literal of fewer words is a key or a value, not a message."""
+
+
+class Match(NamedTuple):
+    """One use of a banned construction."""
+
+    path: str
+    line: int
+    rule: rules.Rule
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.rule.name}: {self.text.strip()[:100]!r} ({self.rule.advice})"
+
+
+def tracked_files() -> list[str]:
+    """Paths of the files that git tracks and that exist."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True,
+                            text=True, check=True).stdout  # fmt: skip
+    return [path for path in listed.splitlines() if (ROOT / path).is_file() and is_checked(path)]
+
+
+def is_checked(path: str) -> bool:
+    if path.startswith(EXCLUDED):
+        return False
+    return path.endswith((".py", *PROSE_SUFFIXES)) or Path(path).name in OTHER_FILES
+
+
+def package(path: str) -> str:
+    """Return the unit that has its own number: the first two levels of a path."""
+    parts = Path(path).parts
+    return "/".join(parts[:2]) if len(parts) > 2 else parts[0]
+
+
+class Checker:
+    """Matches of all rules in one file, except phrases of the allow-list."""
+
+    def __init__(self, allowed: Sequence[str]) -> None:
+        self._allowed = re.compile("|".join(allowed), re.IGNORECASE) if allowed else None
+
+    def matches(self, path: str, text: str) -> Iterator[Match]:
+        if path.endswith(".py"):
+            yield from self._python(path, text)
+        elif path.endswith(".md"):
+            yield from self._page(path, text)
+        else:
+            for number, line in enumerate(text.splitlines(), 1):
+                found = COMMENT.search(line)
+                if found:
+                    yield from self._prose(path, number, found[1])
+
+    def _prose(self, path: str, first: int, text: str, is_docstring: bool = False) -> Iterator[Match]:
+        for number, line in enumerate(text.splitlines()):
+            words = WORD.findall(line.lower())
+            candidates = [(rule, pattern) for rule, triggers, pattern in rules.COMPILED
+                          if not triggers.isdisjoint(words)]  # fmt: skip
+            if not candidates:
+                continue
+            shown = CODE_SPAN.sub("`code`", line.strip())
+            if self._allowed is not None:
+                shown = self._allowed.sub("", shown)
+            for rule, pattern in candidates:
+                if rule.name in rules.FRAGMENT_RULES and not (is_docstring and number == 0):
+                    continue
+                if pattern.search(shown):
+                    yield Match(path, first + number, rule, line)
+
+    def _page(self, path: str, text: str) -> Iterator[Match]:
+        in_code = False
+        for number, line in enumerate(text.splitlines(), 1):
+            if CODE_BLOCK.match(line.strip()):
+                in_code = not in_code
+            elif not in_code:
+                yield from self._prose(path, number, line)
+
+    def _python(self, path: str, text: str) -> Iterator[Match]:
+        """Search comments, strings and names of definitions; one regular expression is faster than a parser."""
+        line, end = 1, 0
+        for found in TOKEN.finditer(text):
+            line += text.count("\n", end, found.start())
+            end = found.start()
+            token = found[0]
+            if found.lastgroup == "comment":
+                comment = COMMENT.search(token)
+                if comment:
+                    yield from self._prose(path, line, comment[1])
+            elif name := found["name"] or found["target"]:
+                if rules.NAME_PATTERN.search(snake_case(name)):
+                    yield Match(path, line, rules.NAMES, name)
+            elif token.count(" ") >= WORDS_MIN - 1:
+                is_docstring = not text[text.rfind("\n", 0, end) + 1 : end].strip() and token.startswith('"""')
+                yield from self._prose(path, line, token.strip("rfbu\"'"), is_docstring)
+
+
+def snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def allowed_phrases() -> list[str]:
+    """Return the regular expressions of the allow-list: one per line, with ``#`` before a reason."""
+    lines = (line.partition("#")[0].strip() for line in ALLOWED.read_text().splitlines())
+    return [line for line in lines if line]
+
+
+def all_matches(paths: Iterable[str]) -> list[Match]:
+    checker = Checker(allowed_phrases())
+    return [match for path in paths for match in checker.matches(path, (ROOT / path).read_text())]
+
+
+def counts(matches: Iterable[Match]) -> dict[str, int]:
+    return dict(sorted(Counter(package(match.path) for match in matches).items()))
+
+
+def excess(now: Mapping[str, int], recorded: Mapping[str, int]) -> dict[str, int]:
+    """Return the packages with more matches than recorded, with their numbers."""
+    return {name: number for name, number in now.items() if number > recorded.get(name, 0)}
+
+
+def main(arguments: Sequence[str]) -> int:
+    update = "--update" in arguments
+    chosen = tuple(Path(path).resolve().relative_to(ROOT).as_posix() for path in arguments if not path.startswith("--"))
+    paths = tracked_files()
+    if chosen:
+        paths = [path for path in paths if any(path == each or path.startswith(f"{each}/") for each in chosen)]
+    matches = all_matches(paths)
+    if chosen:
+        print("\n".join(map(str, matches)), f"{len(matches)} matches", sep="\n")
+        return 0
+    now = counts(matches)
+    if update:
+        RATCHET.write_text(json.dumps(now, indent=1) + "\n")
+        return 0
+    recorded = json.loads(RATCHET.read_text())
+    too_many = excess(now, recorded)
+    for match in matches:
+        if package(match.path) in too_many:
+            print(match)
+    for name, number in too_many.items():
+        print(f"{name}: {number} banned constructions, {recorded.get(name, 0)} recorded in {RATCHET.relative_to(ROOT)}")
+    return 1 if too_many else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
