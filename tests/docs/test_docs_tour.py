@@ -11,7 +11,7 @@ import page_sessions as sessions
 import pytest
 
 from kreplica import __version__
-from kreplica.service.banner import banner
+from kreplica.service.process.banner import banner
 from tests.support.standalone import StandaloneProcess
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tutorials" / "five-minutes.md").read_text()
