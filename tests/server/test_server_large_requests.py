@@ -14,7 +14,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.runtime import turns
 from kreplica.server.authorization.authorized_operations import AuthorizedOperations
-from kreplica.server.handlers.cluster.control import LeaderAndIsr
+from kreplica.server.handlers.cluster.control import LeaderAndIsr, UpdateMetadata
 from kreplica.server.handlers.groups.offset_fetch import OffsetFetch
 from kreplica.server.metadata.handler import Metadata
 from kreplica.server.metadata.metadata_cache import MetadataCache
@@ -24,7 +24,7 @@ from kreplica.server.protocol.limits import Bounds
 from kreplica.server.protocol.metrics import ServerMetrics
 from kreplica.server.protocol.request import COPIED_BYTES_MAX, HandlerEntry, Request
 from kreplica.server.transport.flush_scope import Turn
-from kreplica.wire.messages import API_VERSIONS, LEADER_AND_ISR, METADATA, OFFSET_FETCH
+from kreplica.wire.messages import API_VERSIONS, LEADER_AND_ISR, METADATA, OFFSET_FETCH, UPDATE_METADATA
 from tests.support.iterated_clock import IteratedClock
 
 NAMES = 50_000
@@ -313,3 +313,96 @@ def test_the_roles_of_many_partitions_are_read_and_answered_in_turns(monkeypatch
     (frame,) = client.transport.frames()
     ((topic,),) = (parse_answer(frame, LEADER_AND_ISR.key, 5)[1]["topics"],)
     assert [row["partition_index"] for row in topic["partition_errors"]] == list(range(count))
+
+
+class NoFence:
+    """Admission and fence of a broker whose controller is never replaced, and settings that forget nothing."""
+
+    refused = ErrorCode.NONE
+
+    def admit(self, request: Request, decided: Callable[[ErrorCode], None]) -> None:
+        decided(ErrorCode.NONE)
+
+    def refusal(self, *epochs: int) -> ErrorCode:
+        return self.refused
+
+    def forget(self, topic: str) -> None:
+        """Keep the settings."""
+
+
+def metadata_frame(topics: int, partitions: int, leader: int = 1, correlation_id: int = 1) -> bytes:
+    row = {
+        "controller_epoch": 1, "leader": leader, "leader_epoch": 0, "isr": [1], "zk_version": 0, "replicas": [1],
+        "offline_replicas": [],
+    }  # fmt: skip
+    states = [
+        {
+            "topic_name": f"t{number}",
+            "topic_id": UUID(int=number + 1),
+            "partition_states": [{"partition_index": index, **row} for index in range(partitions)],
+        }
+        for number in range(topics)
+    ]
+    body = {
+        "controller_id": 1, "is_kraft_controller": False, "type": 0, "controller_epoch": 1, "broker_epoch": 1,
+        "topic_states": states, "live_brokers": [],
+    }  # fmt: skip
+    return request_frame(UPDATE_METADATA, 8, correlation_id, body)
+
+
+def metadata_of(broker: Broker, fence: NoFence) -> MetadataCache:
+    cache = MetadataCache(broker.clock)
+    handler = UpdateMetadata(fence, fence, cache, fence)  # type: ignore[arg-type]
+    broker.dispatch.table[UPDATE_METADATA.key] = HandlerEntry.of(UPDATE_METADATA, handler)
+    return cache
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(100, 300), (5_000, 1)])
+def test_metadata_of_many_partitions_is_taken_in_in_slices(topics: int, partitions: int) -> None:
+    """Observers are called once, when all of it is known; a reader sees whole topics."""
+    broker = Broker()
+    cache = metadata_of(broker, NoFence())
+    client = broker.connect()
+    sizes: list[int] = []
+    seen: list[int] = []
+    cache.on_change(lambda: seen.append(len(cache.topics)))
+    client.send(metadata_frame(topics, partitions))
+    while broker.clock.getDelayedCalls():
+        broker.clock.iterate()
+        sizes.append(len(cache.topics))
+        assert {len(topic.partitions) for topic in cache.topics.values()} <= {partitions}
+    assert seen == [topics]
+    assert len(set(sizes)) > 1 or topics * partitions < 10_000
+    assert client.answers() == 1
+    assert sum(len(topic.partitions) for topic in cache.topics.values()) == topics * partitions
+
+
+@pytest.mark.parametrize("iterations", [1, 5, 10])
+def test_metadata_of_a_controller_that_is_replaced_meanwhile(iterations: int) -> None:
+    """What is left of it is dropped, and it is answered as stale."""
+    broker, fence = Broker(), NoFence()
+    cache = metadata_of(broker, fence)
+    client = broker.connect()
+    client.send(metadata_frame(200, 300))
+    for _ in range(iterations):
+        broker.clock.iterate()
+    fence.refused = ErrorCode.STALE_CONTROLLER_EPOCH
+    broker.iterations()
+    assert len(cache.topics) < 200
+    (frame,) = client.transport.frames()
+    assert parse_answer(frame, UPDATE_METADATA.key, 8)[1]["error_code"] == int(ErrorCode.STALE_CONTROLLER_EPOCH)
+
+
+def test_metadata_that_is_sent_again_replaces_the_first() -> None:
+    """An older request does not overwrite what a newer one has brought."""
+    broker = Broker()
+    cache = metadata_of(broker, NoFence())
+    first, second = broker.connect(), broker.connect()
+    first.send(metadata_frame(200, 300))
+    while not cache.topics:
+        broker.clock.iterate()
+    assert len(cache.topics) < 200
+    second.send(metadata_frame(200, 1, leader=2))
+    broker.iterations()
+    assert {topic.partitions[0].leader for topic in cache.topics.values()} == {2}
+    assert len(cache.topics) == 200

@@ -11,9 +11,13 @@ from twisted.internet.defer import Deferred
 
 from kreplica.model import LEADER_DURING_DELETE, ZERO_UUID, Endpoint
 from kreplica.runtime import Reactor
+from kreplica.runtime.slices import STEP_ROWS, Steps
 
 IDS_FROM = 12
 """The first version of Metadata whose topics can be asked for by id."""
+
+STEP_PARTITIONS = 500
+"""Partitions of topics that are replaced in one step; each takes about a tenth of a microsecond."""
 
 WHOLE = 2
 """The type of an UpdateMetadata request that says everything (KIP-866)."""
@@ -124,14 +128,45 @@ class MetadataCache:
 
         :return: the topics that are gone.
         """
+        steps = self.update_in_steps(body, lambda: True)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                gone: list[str] = done.value
+                return gone
+
+    def update_in_steps(self, body: dict[str, Any], is_valid: Callable[[], bool]) -> Steps[list[str]]:
+        """``update`` as work in slices; observers and waiters are called when it is complete.
+
+        :param is_valid: false if the request may be applied no longer; what is left of it is dropped then.
+        """
+        parsed: list[tuple[dict[str, Any], list[PartitionMetadata]]] = []
+        count = 0
+        for row in body["topic_states"]:
+            partitions: list[PartitionMetadata] = []
+            for state in row["partition_states"]:
+                partitions.append(_partition(state))
+                count += 1
+                if count % STEP_ROWS == 0:
+                    yield
+            parsed.append((row, partitions))
+        if not is_valid():
+            return []
         self.controller_id = body["controller_id"]
         brokers = {row["id"]: _live_broker(row) for row in body["live_brokers"]}
         if brokers != self.brokers:
             self.brokers = brokers
-        rows = body["topic_states"]
-        for row in rows:
-            self._update_topic(row["topic_name"], row.get("topic_id", ZERO_UUID), row["partition_states"])
-        names = [row["topic_name"] for row in rows]
+        count = 0
+        for row, partitions in parsed:
+            self._update_topic(row["topic_name"], row.get("topic_id", ZERO_UUID), partitions)
+            count += len(partitions)
+            if count >= STEP_PARTITIONS:
+                count = 0
+                yield
+                if not is_valid():
+                    return []
+        names = [row["topic_name"] for row, _ in parsed]
         gone = [name for name in names if name not in self.topics]
         if body.get("type") == WHOLE:
             gone += self._drop_unnamed(body["part"], body["parts"], names)
@@ -144,18 +179,18 @@ class MetadataCache:
                 removal_observer(removed)
         return gone
 
-    def _update_topic(self, name: str, topic_id: UUID, rows: Iterable[dict[str, Any]]) -> None:
+    def _update_topic(self, name: str, topic_id: UUID, published: Iterable[PartitionMetadata]) -> None:
         old = self.topics.get(name)
         if old is not None and topic_id not in (ZERO_UUID, old.topic_id):
             self._names.pop(old.topic_id, None)
             self._removed.append(name)
             old = None  # deleted and made again: nothing of the old one holds
         partitions = dict(old.partitions) if old else {}
-        for row in rows:
-            if row["leader"] == LEADER_DURING_DELETE:
-                partitions.pop(row["partition_index"], None)
+        for partition in published:
+            if partition.leader == LEADER_DURING_DELETE:
+                partitions.pop(partition.partition, None)
             else:
-                partitions[row["partition_index"]] = _partition(row)
+                partitions[partition.partition] = partition
         if old is not None and topic_id == ZERO_UUID:
             topic_id = old.topic_id
         if partitions:

@@ -196,7 +196,7 @@ def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
         ),
         (messages.LEADER_AND_ISR, LeaderAndIsr(reactor, admission, broker.fence, partitions, dynamic, metadata)),
         (messages.STOP_REPLICA, StopReplica(reactor, admission, broker.fence, partitions, metadata)),
-        (messages.UPDATE_METADATA, UpdateMetadata(admission, metadata, dynamic)),
+        (messages.UPDATE_METADATA, UpdateMetadata(admission, broker.fence, metadata, dynamic)),
         (messages.FIND_COORDINATOR, FindCoordinator(coordinators.view, metadata, internal_topics)),
         (messages.CREATE_TOPICS, CreateTopics(topics, metadata, dynamic, is_controller)),
         (

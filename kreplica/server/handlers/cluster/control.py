@@ -12,11 +12,12 @@ from kreplica.membership import DynamicSettings
 from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.replication import ControlFence, Leadership, Partitions
 from kreplica.runtime import Reactor
+from kreplica.runtime.slices import Steps
 from kreplica.runtime.turns import Turns
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.control_admission import ControlAdmission
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_from
+from kreplica.server.protocol.responses import answer_from, answer_in_slices
 
 Row = dict[str, Any]
 
@@ -168,16 +169,39 @@ class StopReplica:
 class UpdateMetadata:
     """Tells this broker what to tell its clients."""
 
-    def __init__(self, admission: ControlAdmission, metadata: MetadataCache, settings: DynamicSettings) -> None:
+    def __init__(
+        self, admission: ControlAdmission, fence: ControlFence, metadata: MetadataCache, settings: DynamicSettings
+    ) -> None:
         self._admission = admission
+        self._fence = fence
         self._metadata = metadata
         self._settings = settings
+        self._last: Row | None = None
 
     def __call__(self, request: Request) -> None:
         self._admission.admit(request, partial(self._decided, request))
 
     def _decided(self, request: Request, refused: ErrorCode) -> None:
-        if refused is ErrorCode.NONE:
-            for topic in self._metadata.update(request.body):
-                self._settings.forget(topic)
-        request.answer({"error_code": int(refused)})
+        if refused is not ErrorCode.NONE:
+            request.answer({"error_code": int(refused)})
+            return
+        answer_in_slices(request, self._obey(request.body))
+
+    def _obey(self, body: Row) -> Steps[Row]:
+        """Take in the metadata.
+
+        A controller sends the next request when this one is answered, or sends it again on another connection; what
+        comes meanwhile replaces this one.
+        """
+        self._last = body
+
+        def is_valid() -> bool:
+            return self._last is body and _refused_by_now(self._fence, body) is ErrorCode.NONE
+
+        gone = yield from self._metadata.update_in_steps(body, is_valid)
+        for topic in gone:
+            self._settings.forget(topic)
+        if self._last is not body:
+            return {"error_code": int(ErrorCode.STALE_CONTROLLER_EPOCH)}
+        self._last = None
+        return {"error_code": int(_refused_by_now(self._fence, body))}
