@@ -14,6 +14,7 @@ from kreplica.server.transport.flush_scope import Turn
 from kreplica.server.transport.frame_buffers import BufferPool
 from kreplica.server.transport.page_prefetch import ColdReads
 from kreplica.server.transport.partial_frames import PartialFrames
+from kreplica.server.transport.read_turns import ReadTurns
 
 SCRATCH_BYTES = 256 * 1024
 """One read takes so much at most.  It fits a core's second-level cache; more gains only with a single connection."""
@@ -49,6 +50,7 @@ class Resources:
             runtime.reactor.seconds,
             self.metrics,
         )
+        self.read_turns = ReadTurns(runtime.reactor)
         self.control = ControlFirst(runtime.reactor.seconds)
         self.cold_reads = ColdReads(runtime.offload, self.metrics, unreadable)
         self.connections = Connections(self)

@@ -21,6 +21,7 @@ from kreplica.server.protocol.connection import Connection
 from kreplica.server.transport.outgoing import Outgoing
 from kreplica.server.transport.outgoing_buffers import Piece
 from kreplica.server.transport.page_prefetch import LookAhead
+from kreplica.server.transport.read_turns import SHARE_S
 
 if TYPE_CHECKING:
     from kreplica.server.protocol.server_context import Resources
@@ -29,7 +30,10 @@ STUB_BYTES_MAX = 8 * 1024
 """Less than this of an incomplete frame is put aside, and copied before what the next read brings."""
 
 READ_BUDGET_S = 0.002
-"""So long the requests that one read has brought are handled; the rest waits until others had their turn."""
+"""Longest time in which the requests of one read are handled at once; the others wait for turns (``ReadTurns``)."""
+
+TURNS_PER_BUDGET = 8
+"""A connection that waits for its turn handles requests for this part of ``READ_BUDGET_S``."""
 
 _LENGTH = Struct(">i")
 
@@ -38,6 +42,8 @@ class FastTransport(tcp.Server):
     """A server connection; ``Port.transport`` makes it.
 
     :ivar connection: set before the first read.
+    :ivar share: of its client address.
+    :ivar is_bulk: the requests of its last read took longer than one read may.
     """
 
     connection: Connection
@@ -46,14 +52,17 @@ class FastTransport(tcp.Server):
         self._resources = resources
         self._frame_received = resources.frame_received
         # What was read and not handled: the start of a frame, or whatever a pause has left.
-        self._stub = b""
-        self._is_resuming = False
+        self._stub: bytes | memoryview = b""
+        self._address = str(client[0])
+        self.share = resources.read_turns.opened(self._address)
+        self._waits_for_turn = False
+        self.is_bulk = False
         self._frame: mmap | None = None
         self._frame_filled = 0
         self._frame_size = 0
         self._waits_for_memory = False
         self._is_writing = False
-        self._outgoing = Outgoing(sock, LookAhead(resources.cold_reads, self), str(client[0]))
+        self._outgoing = Outgoing(sock, LookAhead(resources.cold_reads, self), self._address)
         super().__init__(sock, protocol, client, *arguments)
         self.repstr = type(self).__name__  # a text of its own would be 80 bytes of each
 
@@ -71,10 +80,24 @@ class FastTransport(tcp.Server):
         """Read once, and handle every frame that is complete then."""
         resources = self._resources
         connection = self.connection
-        if resources.control and not connection.is_control:
+        if connection.is_control:
+            return self._read(connection.seconds(), READ_BUDGET_S)
+        if resources.control:
             resources.control.serve()
+        if self.share.used_s >= SHARE_S or (self.is_bulk and resources.read_turns.is_contended):
+            self.reactor.removeReader(self)
+            self._handle_soon()
+            return None
+        begun_s = connection.seconds()
+        why = self._read(begun_s, READ_BUDGET_S)
+        resources.read_turns.spend(self.share, connection.seconds() - begun_s)
+        return why
+
+    def _read(self, now_s: float, budget_s: float) -> BaseException | None:
+        resources = self._resources
+        connection = self.connection
         if self._frame is not None:
-            return self._read_into_frame(self._frame)
+            return self._read_into_frame(self._frame, now_s)
         scratch = resources.scratch
         kept = len(self._stub)
         try:
@@ -90,9 +113,10 @@ class FastTransport(tcp.Server):
         if not size:
             return main.CONNECTION_DONE
         self._stub = b""
-        connection.last_active_s = connection.seconds()
+        self.is_bulk = False
+        connection.last_active_s = now_s
         with resources.turn:
-            self._handle(scratch, kept + size)
+            self._handle(scratch, kept + size, now_s + budget_s)
         return None
 
     def _note_if_long(self, frame: memoryview, seconds: float) -> None:
@@ -100,7 +124,7 @@ class FastTransport(tcp.Server):
         if seconds >= LONG_S:
             self._resources.turn.slices.on_long(self._resources.dispatch.description(self.connection, frame), seconds)
 
-    def _read_into_frame(self, buffer: mmap) -> BaseException | None:
+    def _read_into_frame(self, buffer: mmap, begun_s: float) -> BaseException | None:
         """Read the rest of a large frame to where it belongs, and what comes behind it into the scratch buffer."""
         resources = self._resources
         connection = self.connection
@@ -114,7 +138,7 @@ class FastTransport(tcp.Server):
             return main.CONNECTION_LOST
         if not size:
             return main.CONNECTION_DONE
-        connection.last_active_s = connection.seconds()
+        connection.last_active_s = begun_s
         self._frame_filled += size
         behind = self._frame_filled - self._frame_size
         if behind < 0:
@@ -122,24 +146,26 @@ class FastTransport(tcp.Server):
             return None
         with resources.turn:
             frame = view[_LENGTH.size : self._frame_size]
-            begun_s = connection.seconds()
             self._frame_received(connection, frame)
             resources.dispatch.settle()
-            self._note_if_long(frame, connection.seconds() - begun_s)
+            now_s = connection.seconds()
+            self._note_if_long(frame, now_s - begun_s)
             if not connection.keeps_frame:
                 self._drop_frame()
             if behind:
-                self._handle(resources.scratch, behind)
+                self._handle(resources.scratch, behind, now_s + READ_BUDGET_S)
         return None
 
-    def _handle(self, view: memoryview, size: int) -> None:
-        """Handle the frames in the first ``size`` bytes, and keep what is left."""
+    def _handle(self, view: memoryview, size: int, until_s: float) -> None:
+        """Handle the frames in the first ``size`` bytes, and keep what is left.
+
+        :param until_s: when the frames that are left must wait for a turn; one frame is handled in any case.
+        """
         connection = self.connection
         received = self._frame_received
         length_max = self._resources.bounds.request_bytes_max
         position = 0
         seconds = connection.seconds
-        until_s = seconds() + READ_BUDGET_S
         while size - position >= 4 and not connection.paused:
             length: int = _LENGTH.unpack_from(view, position)[0]
             if not 0 <= length <= length_max:
@@ -179,8 +205,9 @@ class FastTransport(tcp.Server):
         self._resources.partial.update(self, len(rest), self._frame_size)
 
     def _set_aside(self, rest: memoryview) -> None:
-        """Others first: a client that sends thousands of expensive requests at once must not stop the rest."""
-        self._stub = bytes(rest)
+        """Keep complete frames until the next turn: other connections go first."""
+        self._stub = rest if isinstance(rest.obj, bytes) else bytes(rest)
+        self.is_bulk = True
         self.reactor.removeReader(self)
         self._handle_soon()
 
@@ -204,19 +231,29 @@ class FastTransport(tcp.Server):
             self.reactor.addReader(self)
 
     def _handle_soon(self) -> None:
-        if not self._is_resuming:
-            self._is_resuming = True
-            self._resources.reactor.callLater(0, self._handle_stub)
+        if not self._waits_for_turn:
+            self._waits_for_turn = True
+            if self.connection.is_control:
+                self._resources.reactor.callLater(0, self.take_turn)
+            else:
+                self._resources.read_turns.wait(self)
 
-    def _handle_stub(self) -> None:
-        self._is_resuming = False
-        if self.is_reading:
+    def take_turn(self) -> None:
+        """Handle what was set aside, then read; the reactor resumes reading if nothing is left."""
+        self._waits_for_turn = False
+        if not self.is_reading:
+            return
+        seconds = self.connection.seconds
+        budget_s = READ_BUDGET_S / TURNS_PER_BUDGET
+        if self._stub:
             stub, self._stub = self._stub, b""
             with self._resources.turn:
-                self._handle(memoryview(stub), len(stub))
-            # It may have been paused and resumed again meanwhile, with a part of the stub still to be handled.
-            if self.is_reading and not self._is_resuming:
-                self.reactor.addReader(self)
+                self._handle(memoryview(stub), len(stub), seconds() + budget_s)
+        if self.is_reading and not self._waits_for_turn and (why := self._read(seconds(), budget_s)) is not None:
+            self.connectionLost(Failure(why))
+        # Handling frames may have paused and resumed the connection, with a part of the stub still to be handled.
+        if self.is_reading and not self._waits_for_turn:
+            self.reactor.addReader(self)
 
     def wait_for_memory(self) -> None:
         self._waits_for_memory = True
@@ -290,3 +327,4 @@ class FastTransport(tcp.Server):
             self._stub = b""
             super().connectionLost(reason)
             self._drop_frame()
+            self._resources.read_turns.closed(self._address)

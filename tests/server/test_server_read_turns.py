@@ -1,0 +1,143 @@
+"""The event loop's time is shared between client addresses, and between the connections of each address."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from functools import partial
+from time import perf_counter
+
+import pytest
+from server_scene import Scene, play, produce_frame, produced
+
+from kreplica.server.protocol.request import Request
+from kreplica.server.transport.read_turns import QUEUE_S, SHARE_S, AddressShare, ReadTurns
+from tests.support.iterated_clock import IteratedClock
+
+GREEDY, FRAMES = 40, 10
+MODEST_ID = 10_000
+REQUEST_S = 0.001
+
+
+class Reader:
+    """A connection whose turns take a given time of a clock, and that waits again until it has had all of them."""
+
+    def __init__(self, turns: ReadTurns, clock: IteratedClock, address: str, *, is_bulk: bool = True) -> None:
+        self.share: AddressShare = turns.opened(address)
+        self.is_bulk = is_bulk
+        self.fails = self.is_aborted = False
+        self.left = 5
+        self._turns, self._clock, self._address = turns, clock, address
+        self.log: Callable[[str], object] = lambda address: None
+
+    def take_turn(self) -> None:
+        self.log(self._address)
+        self._clock.rightNow += QUEUE_S / 3.5
+        if self.fails:
+            raise LookupError("a connection that fails")
+        self.left -= 1
+        if self.left:
+            self._turns.wait(self)
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+def _append_kind(log: list[str], kind: str, address: str) -> None:
+    log.append(kind)
+
+
+def test_addresses_take_turns_whatever_the_number_of_their_connections() -> None:
+    """An address with one connection has as many turns as an address with ten."""
+    clock = IteratedClock()
+    turns = ReadTurns(clock)
+    log: list[str] = []
+    for address in ["many"] * 10 + ["one"]:
+        reader = Reader(turns, clock, address)
+        reader.log = log.append
+        turns.wait(reader)
+    assert turns.is_contended
+    clock.iterate()
+    assert log == ["many", "one", "many", "one"]
+    while clock.iterate():
+        pass
+    assert (log.count("many"), log.count("one")) == (50, 5)
+    assert log[:10].count("one") == 5
+    assert not turns.is_contended
+    assert clock.getDelayedCalls() == []
+
+
+def test_few_requests_overtake_many_of_the_same_address() -> None:
+    """A connection with few requests does not wait for all the others of its address that have many."""
+    clock = IteratedClock()
+    turns = ReadTurns(clock)
+    log: list[str] = []
+    for kind in ["bulk"] * 9 + ["small"]:
+        reader = Reader(turns, clock, "a", is_bulk=kind == "bulk")
+        reader.log = partial(_append_kind, log, kind)
+        turns.wait(reader)
+    clock.iterate()
+    assert log[:2] == ["small", "bulk"]
+
+
+def test_a_connection_that_fails_stops_no_other() -> None:
+    """It is aborted, and the others have their turns."""
+    clock = IteratedClock()
+    turns = ReadTurns(clock)
+    failing, other = Reader(turns, clock, "a"), Reader(turns, clock, "a")
+    failing.fails = True
+    turns.wait(failing)
+    turns.wait(other)
+    while clock.iterate():
+        pass
+    assert failing.is_aborted
+    assert other.left == 0
+
+
+def test_time_is_forgotten_in_the_next_iteration() -> None:
+    """An address that has used its share can be read at once in the next iteration; closed addresses leave nothing."""
+    clock = IteratedClock()
+    turns = ReadTurns(clock)
+    share = turns.opened("a")
+    turns.spend(share, SHARE_S)
+    assert share.used_s >= SHARE_S
+    clock.iterate()
+    assert share.used_s == 0
+    assert turns.opened("a") is share
+    turns.closed("a")
+    assert len(turns) == 1
+    turns.closed("a")
+    assert len(turns) == 0
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"])
+def test_many_connections_with_many_requests_do_not_delay_another(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that arrives while 40 connections wait with 10 each is handled after a few of theirs, not after all."""
+    handled: list[int] = []
+    sockets: list[socket.socket] = []
+
+    def produce(request: Request) -> None:
+        end_s = perf_counter() + REQUEST_S
+        while perf_counter() < end_s:
+            pass
+        handled.append(request.correlation_id)
+        if len(handled) == GREEDY:
+            sockets[0].send(produce_frame(MODEST_ID, b"x"))
+        request.answer(produced(1))
+
+    async def story(scene: Scene) -> None:
+        monkeypatch.setattr(scene.handlers, "produce", produce)
+        scene.start()
+        sockets.append(socket.create_connection(("127.0.0.1", scene.port), source_address=(address, 0)))
+        for _ in range(GREEDY):
+            sockets.append(socket.create_connection(("127.0.0.1", scene.port)))
+            sockets[-1].send(b"".join(produce_frame(number, b"x") for number in range(FRAMES)))
+        await scene.until(lambda: len(handled) == GREEDY * FRAMES + 1)
+        for one in sockets:
+            one.close()
+        await scene.until(lambda: len(scene.server.resources.read_turns) == 0)
+
+    play("fast", story)
+    assert handled.index(MODEST_ID) < 1.5 * GREEDY
