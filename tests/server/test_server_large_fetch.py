@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from server_scene import parse_answer, request_frame
-from test_server_call_budgets import Sink
+from sink import Sink
 from test_server_large_produce import MANY, Many
 from test_server_produce_runs import batch, produce
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from server_scene import parse_answer, request_frame
-from test_server_call_budgets import Sink
+from sink import Sink
 
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
