@@ -336,3 +336,29 @@ def test_read_committed_sees_all_that_is_not_transactional(tmp_path: Path) -> No
             assert (offsets(row), row["aborted_transactions"]) == ([0, 2, 4], aborted)
 
     on_broker(tmp_path, story)
+
+
+def test_clients_before_0_10_1_list_the_starts_of_segments(tmp_path: Path) -> None:
+    """Version 0 returns the latest of them first, with the end of the log, and no more than was asked for."""
+
+    async def listed(scene: Scene, timestamp: int, count: int = 100, partition: int = 0) -> tuple[int, list[int]]:
+        rows = [{"partition_index": partition, "timestamp": timestamp, "max_num_offsets": count}]
+        body = {"replica_id": -1, "topics": [{"name": "t", "partitions": rows}]}
+        (row,) = (await scene.ask(LIST_OFFSETS, body, 0))["topics"][0]["partitions"]
+        return row["error_code"], row["old_style_offsets"]
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("t", **{"segment.bytes": "1048576"})
+        assert await listed(scene, -1) == (0, [0])
+        for number in range(3):
+            await scene.produce("t", batch(b"x" * 700_000, b"y", timestamp_ms=NOW_MS + 10 * number))
+        assert await listed(scene, -1) == (0, [6, 4, 2, 0])
+        assert await listed(scene, -1, 2) == (0, [6, 4])
+        assert await listed(scene, -2) == (0, [0])
+        assert await listed(scene, NOW_MS + 15) == (0, [2, 0])
+        assert await listed(scene, NOW_MS - 1) == (0, [])
+        assert await listed(scene, -1, 0) == (0, [])
+        assert await listed(scene, -1, -5) == (0, [])
+        assert await listed(scene, -1, partition=9) == (3, [])
+
+    on_broker(tmp_path, story)

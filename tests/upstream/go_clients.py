@@ -10,7 +10,7 @@ NO_QUOTAS = "client quotas are not served"
 NO_KAFKA_3 = "skipped by the suite from Kafka 3.0 on"
 NO_SASL = "SASL is not served"
 DOCKER = "starts, stops or looks into containers of its own"
-OLD_CLIENT = "a client of 0.8.2: ListOffsets 0 is not served"
+OLD_CLIENT = "a client of 0.8.2: Fetch 0 to 3 are not served"
 NO_SCRAM = "SASL is not served: skipped by the suite without a SCRAM listener"
 
 SKIPPED = "-skip=^TestVersionMatrix"

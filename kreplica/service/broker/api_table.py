@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 LOWEST = {
     # Versions below are of message formats that are not served (KIP-896 took them out of Kafka too).
     messages.FETCH.key: 4,
-    messages.LIST_OFFSETS.key: 1,
     messages.CREATE_TOPICS.key: 2,
     messages.DELETE_TOPICS.key: 1,
     messages.OFFSET_FOR_LEADER_EPOCH.key: 2,

@@ -18,6 +18,9 @@ LATEST_TIERED = -5
 ROWS_PER_STEP = 5
 """A search by time may read from disk."""
 
+SEGMENTS_VERSION = 0
+"""The version that returns starts of segments instead of one offset."""
+
 OFFSET_NOT_AVAILABLE_FROM = 5
 """Older clients know LEADER_NOT_AVAILABLE instead (KIP-207)."""
 
@@ -51,10 +54,13 @@ class ListOffsets:
         return {"topics": topics}
 
     def _row(self, key: TopicPartition, asked: Row, replica_id: int, isolation: int, version: int) -> Row:
-        row: Row = {"partition_index": key.partition, "error_code": 0, "old_style_offsets": []}
+        row: Row = {"partition_index": key.partition, "error_code": 0}
         epoch = asked.get("current_leader_epoch", NO_EPOCH)
         try:
             partition = self._partitions.led(key, epoch) if replica_id != DEBUGGER else self._held(key, epoch)
+            if version == SEGMENTS_VERSION:
+                end = partition.visible_end(isolation) if replica_id == CONSUMER else partition.log.log_end_offset
+                return row | {"old_style_offsets": _segment_offsets(partition, asked, end)}
             if replica_id == CONSUMER:
                 timestamp, offset, epoch = _find_committed(partition, asked["timestamp"], isolation)
             else:
@@ -63,11 +69,10 @@ class ListOffsets:
             code = error.code
             if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_FROM:
                 code = ErrorCode.LEADER_NOT_AVAILABLE
-            return row | {"error_code": int(code), "timestamp": -1, "offset": -1, "leader_epoch": -1}
-        row |= {"timestamp": timestamp, "offset": offset, "leader_epoch": epoch}
-        if offset >= 0:
-            row["old_style_offsets"] = [offset]
-        return row
+            return row | {
+                "error_code": int(code), "timestamp": -1, "offset": -1, "leader_epoch": -1, "old_style_offsets": [],
+            }  # fmt: skip
+        return row | {"timestamp": timestamp, "offset": offset, "leader_epoch": epoch}
 
     def _held(self, key: TopicPartition, current_leader_epoch: int) -> Partition:
         """The partition, whether this broker leads or follows it."""
@@ -76,6 +81,34 @@ class ListOffsets:
             raise self._partitions.unknown(key)
         partition.check_replica(current_leader_epoch)
         return partition
+
+
+def _segment_offsets(partition: Partition, asked: Row, end: int) -> list[int]:
+    """Return the offsets at which segments start, and the end of the log, latest first, as before Kafka 0.10.1.
+
+    Kafka compares the time asked for with the time at which a segment's file was last written; here it is compared with
+    the segment's largest timestamp, which does not change when a replica is copied.
+
+    :param end: the largest offset that may be returned.
+    """
+    log, timestamp = partition.log, asked["timestamp"]
+    starts = [(max(segment.base_offset, log.log_start_offset), segment) for segment in log.segments]
+    offsets = [offset for offset, _ in starts]
+    if timestamp == LATEST:
+        if log.segments.active.size:
+            offsets.append(log.log_end_offset)
+    elif timestamp == EARLIEST:
+        del offsets[1:]
+    else:
+        try:
+            older = [number for number, (_, segment) in enumerate(starts, 1) if segment.largest[0] <= timestamp]
+        except (OSError, StorageError) as error:
+            raise partition.cannot_be_read(log.log_start_offset, error) from error
+        del offsets[older[-1] if older else 0 :]
+    found = offsets[::-1][: max(asked["max_num_offsets"], 0)]
+    if found and found[0] > end:
+        return [end, *(offset for offset in found if offset <= end)]
+    return found
 
 
 def _find_committed(partition: Partition, timestamp: int, isolation: int) -> tuple[int, int, int]:
