@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COUNT = 3000
-README = Path(__file__).parents[2] / "README.md"
 ARCHIVE = Path(__file__).parents[1] / "storage" / "written_by_kafka" / "kafka-3.9-killed.tar.xz"
 
 
@@ -51,16 +49,6 @@ def test_of_brokers(spark: SparkSession, brokers: KafkaCluster, topic: str) -> N
     assert len(figures.keys.top) == 3
     assert (told[0].done, told[-1].done, told[-1].total) == (0, 3 * COUNT, 3 * COUNT)
     assert len(told) == 1 + 3 + 2
-
-
-def test_the_readmes_program_runs(
-    brokers: KafkaCluster, topic: str, capsys: pytest.CaptureFixture[str], spark: SparkSession
-) -> None:
-    """In the tests' session, which is there already."""
-    page = README.read_text().replace("127.0.0.1:9092", brokers.bootstrap_servers)
-    (program,) = (text for text in re.findall(r"^```python\n(.*?)^```", page, re.M | re.S) if "kreplica.spark" in text)
-    exec(compile(program.replace('"subscribe": "orders"', f'"subscribe": "{topic}"'), "README.md", "exec"), {})
-    assert re.search(r"^\| *key-0\| *value 0\| *0\| *0\|$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_of_files_and_what_a_task_says(spark: SparkSession, tmp_path: Path) -> None:
