@@ -6,7 +6,7 @@ by several threads at once: give each thread its own ``Cluster`` and what is mad
 * ``cluster``: ``Cluster``, where all begins: brokers, leaders and coordinators, and what is tried again
 * ``connection`` one connection to one broker; ``connections`` those of one owner
 * ``patience`` how long one operation goes on trying
-* ``surroundings`` the seams: clocks, sleep, randomness, sockets
+* ``runtime`` the seams: clocks, sleep, randomness, sockets
 * ``producer``: ``Producer``, records in; ``producer_options`` how; ``sending`` its requests; ``transactions`` a
   transaction's talk with its coordinator
 * ``reader``: ``Reader``, records out
@@ -16,7 +16,7 @@ by several threads at once: give each thread its own ``Cluster`` and what is mad
 What needs no socket is in ``kreplica.client_core``: errors, views, batches, and what is on its way to a partition.
 """
 
-from kreplica.blocking.blocking_runtime import Surroundings, real_surroundings
+from kreplica.blocking.blocking_runtime import BlockingRuntime, default_runtime
 from kreplica.blocking.cluster import Cluster
 from kreplica.blocking.producer import Producer
 from kreplica.blocking.producer_options import ProducerOptions
@@ -33,6 +33,7 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "MAX_TIMESTAMP",
+    "BlockingRuntime",
     "BrokerRefused",
     "ClientError",
     "ClientOptions",
@@ -46,7 +47,6 @@ __all__ = [
     "ReadBatch",
     "Reader",
     "ReaderOptions",
-    "Surroundings",
     "TopicPartition",
-    "real_surroundings",
+    "default_runtime",
 ]

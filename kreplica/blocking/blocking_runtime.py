@@ -1,4 +1,4 @@
-"""The seams: all that is not deterministic enters the client through one ``Surroundings``."""
+"""The seams: all that is not deterministic enters the client through one ``BlockingRuntime``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SocketMaker: TypeAlias = Callable[[str, int, float], socket.socket]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class BlockingRuntime:
     """What a client may not make for itself.
 
     :param clock: monotonic seconds; only differences mean anything.
@@ -35,12 +35,12 @@ class Surroundings:
     wait_readable: Callable[[Sequence[socket.socket], float], list[socket.socket]]
 
 
-def real_surroundings(*, connect: SocketMaker | None = None) -> Surroundings:
+def default_runtime(*, connect: SocketMaker | None = None) -> BlockingRuntime:
     """The machine's own.
 
     :param connect: makes sockets; plain TCP unless given.
     """
-    return Surroundings(
+    return BlockingRuntime(
         clock=time.monotonic,
         wall_clock_ms=lambda: time.time_ns() // 1_000_000,
         sleep=time.sleep,

@@ -1,34 +1,85 @@
-"""``Cluster``: where a client begins.  It knows brokers, leaders and coordinators, and tries again what may go well."""
+"""``Cluster``: the blocking client's entry point, which runs ``ClusterCore`` without an event loop."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from kreplica.blocking.blocking_runtime import Surroundings, real_surroundings
+from kreplica.blocking.blocking_runtime import BlockingRuntime, default_runtime
 from kreplica.blocking.connection import Connection
 from kreplica.blocking.connections import Connections
-from kreplica.blocking.patience import Patience
-from kreplica.client_core.addresses import Address, parse_addresses
-from kreplica.client_core.errors import BrokerRefused, ClientError, ConnectionFailed, LeaderUnknown, check
-from kreplica.client_core.metadata import ClusterView, CoordinatorKind, PartitionView, TopicView, parse_view
+from kreplica.blocking.coroutines import run
+from kreplica.client_core.addresses import Address
+from kreplica.client_core.cluster import ClusterCore
+from kreplica.client_core.metadata import ClusterView, CoordinatorKind, PartitionView, TopicView
 from kreplica.client_core.options import ClientOptions
-from kreplica.errors import ErrorCode
-from kreplica.model import NO_LEADER, TopicPartition
-from kreplica.wire.messages import FIND_COORDINATOR, METADATA, Api
+from kreplica.model import TopicPartition
+from kreplica.wire.messages import Api
 
 T = TypeVar("T")
 
 
+class BlockingCore(ClusterCore[Connection]):
+    """``ClusterCore`` whose awaitables block instead of suspending."""
+
+    def __init__(
+        self, bootstrap: str | Iterable[tuple[str, int]], options: ClientOptions, runtime: BlockingRuntime
+    ) -> None:
+        super().__init__(bootstrap, options, runtime.random)
+        self._runtime = runtime
+        self.connections = Connections(lambda address: Connection.open(address, options, runtime))
+
+    def now_s(self) -> float:
+        """Return monotonic time in seconds."""
+        return self._runtime.clock()
+
+    def wall_clock_ms(self) -> int:
+        """Return milliseconds since 1970."""
+        return self._runtime.wall_clock_ms()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        self._runtime.sleep(seconds)
+
+    async def gather(self, coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+        """Run coroutines one after the other; return their results in order, or raise the first error."""
+        waiting = list(coroutines)
+        try:
+            return [await coroutine for coroutine in waiting]
+        finally:
+            for coroutine in waiting:
+                coroutine.close()
+
+    async def connection_to(self, address: Address) -> Connection:
+        """Return the connection to an address; open it if there is none.
+
+        :raise ClientError: the connection could not be opened.
+        """
+        return self.connections.to(address)
+
+    def has_connection(self, address: Address) -> bool:
+        """Return True if the connection to an address is open."""
+        return self.connections.to_open(address) is not None
+
+    async def exchange(
+        self, connection: Connection, api: Api, version: int, body: dict[str, Any], timeout_s: float
+    ) -> dict[str, Any]:
+        """Send a request and return the body of its response.
+
+        :raise ClientError: no response was received.
+        """
+        return connection.exchange(api, version, body, timeout_s)
+
+
 class Cluster:
-    """A client's view of one cluster, and its connections; use it as a context manager, or ``close`` it.
+    """Metadata of one cluster and connections to its brokers; use it as a context manager, or call ``close``.
 
-    Nothing is asked before it is needed.  Whatever is asked by ``retrying`` and the methods that use it goes on until
-    it succeeds, fails for good, or its time is over (``GaveUp``).
+    Nothing is requested before it is needed.  What each method does is documented at ``core``'s method of that name.
 
-    :param bootstrap: brokers to begin with, ``"kafka-1:9092,kafka-2:9092"`` or pairs.
-    :raise ValueError: that is malformed.
+    :param bootstrap: first brokers, ``"kafka-1:9092,kafka-2:9092"`` or pairs of host and port.
+    :raise ValueError: ``bootstrap`` is malformed.
+    :ivar core: the client core; its coroutines run to completion in ``run``.
     """
 
     def __init__(
@@ -36,21 +87,20 @@ class Cluster:
         bootstrap: str | Iterable[tuple[str, int]],
         *,
         options: ClientOptions | None = None,
-        surroundings: Surroundings | None = None,
+        runtime: BlockingRuntime | None = None,
     ) -> None:
         self.options = options or ClientOptions()
-        self.surroundings = surroundings or real_surroundings()
-        self.view = ClusterView()
-        self._bootstrap = parse_addresses(bootstrap)
-        self._connections = self.new_connections()
-        self._failed: dict[Address, float] = {}
-        self._stale = True
-        self._told_s = 0.0
-        self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
+        self.runtime = runtime or default_runtime()
+        self.core = BlockingCore(bootstrap, self.options, self.runtime)
+
+    @property
+    def view(self) -> ClusterView:
+        """The cluster's metadata as last received."""
+        return self.core.view
 
     def close(self) -> None:
         """Close the connections."""
-        self._connections.close()
+        self.core.connections.close()
 
     def __enter__(self) -> Self:
         return self
@@ -60,182 +110,73 @@ class Cluster:
     ) -> None:
         self.close()
 
-    # --- trying again ---
+    def new_connections(self) -> Connections:
+        """Return connections for requests that take long; the caller closes them."""
+        return Connections(lambda address: Connection.open(address, self.options, self.runtime))
 
-    def patience(self, timeout_s: float | None = None) -> Patience:
-        """For one operation.
-
-        :param timeout_s: the options' unless given.
-        """
-        options = self.options
-        whole_s = options.operation_timeout_s if timeout_s is None else timeout_s
-        return Patience(self.surroundings, whole_s, options.backoff_s, options.backoff_s_max)
+    # --- the core's methods, run to completion ---
 
     def retrying(self, attempt: Callable[[], T], timeout_s: float | None = None) -> T:
-        """What an attempt gives, after as many as it takes.
+        """Return the result of an attempt, repeated with backoff as long as its error is retriable."""
 
-        After one that failed the cluster is asked anew how it looks, where the next one wants to know.
+        async def once() -> T:
+            return attempt()
 
-        :raise GaveUp: the time is over.
-        :raise ClientError: what another attempt cannot mend.
-        """
-        patience = self.patience(timeout_s)
-        while True:
-            try:
-                return attempt()
-            except ClientError as error:
-                if not error.retriable:
-                    raise
-                self.doubt()
-                patience.wait(error)
+        return run(self.core.retrying(once, timeout_s))
 
     def doubt(self) -> None:
-        """What is known of leaders may be wrong: whoever wants to know next asks the cluster."""
-        self._stale = True
-
-    # --- connections ---
-
-    def new_connections(self) -> Connections:
-        """Connections for somebody who waits long on brokers; theirs to close."""
-        return Connections(lambda address: Connection.open(address, self.options, self.surroundings))
+        """Mark the metadata as possibly outdated, so that its next user refreshes it."""
+        self.core.doubt()
 
     def address(self, broker_id: int) -> Address:
-        """Where a broker listens.
-
-        :raise LeaderUnknown: the cluster does not say.
-        """
-        broker = self.view.brokers.get(broker_id)
-        if broker is None:
-            self.doubt()
-            raise LeaderUnknown(f"broker {broker_id} is not known to the cluster at the moment")
-        return broker.address
+        """Return the address of a broker."""
+        return self.core.address(broker_id)
 
     def connection(self, broker_id: int) -> Connection:
-        """The connection to a broker.
-
-        :raise ClientError: none comes about.
-        """
-        return self._connections.to(self.address(broker_id))
+        """Return the connection to a broker."""
+        return run(self.core.connection(broker_id))
 
     def ask(self, api: Api, body: dict[str, Any], *, at_most: int | None = None) -> dict[str, Any]:
-        """Ask any broker, once each until one answers.
-
-        :raise ClientError: of the last one, where none does.
-        """
-        last: ClientError = ConnectionFailed("no broker is known")
-        for address in self._known_addresses():
-            try:
-                answer = self._connections.to(address).request(api, body, at_most=at_most)
-            except ClientError as error:
-                self._failed[address] = self.surroundings.clock()
-                last = error
-            else:
-                self._failed.pop(address, None)
-                return answer
-        raise last
-
-    def _known_addresses(self) -> list[Address]:
-        """Those with an open connection first, those that failed last, whoever failed longest ago before others."""
-        brokers = [broker.address for broker in self.view.brokers.values()]
-        addresses = list(dict.fromkeys([*brokers, *self._bootstrap]))
-        self._failed = {address: at_s for address, at_s in self._failed.items() if address in addresses}
-        self.surroundings.random.shuffle(addresses)
-        rank = {address: self._connections.to_open(address) is None for address in addresses}
-        return sorted(addresses, key=lambda address: (self._failed.get(address, float("-inf")), rank[address]))
-
-    # --- what it looks like ---
+        """Send a request to one broker after the other, until one responds."""
+        return run(self.core.ask(api, body, at_most=at_most))
 
     def refresh(self, topics: Iterable[str] | None = ()) -> ClusterView:
-        """Ask how the cluster looks.
-
-        :param topics: to know of besides those that are known; None: all that there are.
-        :raise ClientError: nobody answers.
-        """
-        names = None if topics is None else sorted({*self.view.topics, *topics})
-        body = {
-            "topics": None if names is None else [{"name": name} for name in names],
-            "allow_auto_topic_creation": False,
-        }
-        self.view = parse_view(self.ask(METADATA, body), self.view, whole=names is None)
-        self._stale, self._told_s = False, self.surroundings.clock()
-        return self.view
+        """Request the cluster's metadata."""
+        return run(self.core.refresh(topics))
 
     def topic(self, name: str) -> TopicView:
-        """A topic, as it was last told; asks where that is doubtful, old, or not known.
-
-        :raise BrokerRefused: there is none of that name, as far as the broker knows: it may be new.
-        """
-        old = self.surroundings.clock() - self._told_s > self.options.metadata_age_s_max
-        if self._stale or old or name not in self.view.topics:
-            self.refresh((name,))
-        found = self.view.topics.get(name)
-        if found is None:
-            self.doubt()
-            raise BrokerRefused(self.view.problems.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), f"topic {name}")
-        return found
+        """Return a topic's metadata; refresh it if it is doubtful, old or missing."""
+        return run(self.core.topic(name))
 
     def find_topic(self, name: str, timeout_s: float = 5.0) -> TopicView:
-        """A topic that is expected to be there; one that was made just now may take a moment to be known.
-
-        :param timeout_s: how long to wait for it.
-        :raise ClientError: it is not there, or nobody answers.
-        """
-        return self.retrying(lambda: self.topic(name), timeout_s)
+        """Return a topic's metadata; wait a moment for a topic that was created just now."""
+        return run(self.core.find_topic(name, timeout_s))
 
     def partition(self, partition: TopicPartition) -> PartitionView:
-        """A partition.
-
-        :raise BrokerRefused: there is no such topic or partition.
-        """
-        found = self.topic(partition.topic).partition(partition.partition)
-        if found is None:
-            self.doubt()
-            raise BrokerRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {partition}")
-        return found
+        """Return a partition's metadata."""
+        return run(self.core.partition(partition))
 
     def leader(self, partition: TopicPartition) -> int:
-        """The broker that leads a partition.
-
-        :raise LeaderUnknown: nobody does at the moment.
-        """
-        leader = self.partition(partition).leader
-        if leader == NO_LEADER or leader not in self.view.brokers:
-            self.doubt()
-            raise LeaderUnknown(f"nobody leads {partition} at the moment")
-        return leader
-
-    # --- who decides ---
+        """Return the broker id of a partition's leader."""
+        if self.core.known_topic(partition.topic) is not None:
+            leader = self.core.known_leader(partition)
+            if leader is not None:
+                return leader
+        return run(self.core.leader(partition))
 
     def at_controller(self, attempt: Callable[[Connection], T], timeout_s: float | None = None) -> T:
-        """Ask the controller, whoever that is by then."""
-
-        def once() -> T:
-            if self._stale:
-                self.refresh()
-            return attempt(self.connection(self.view.controller_id))
-
-        return self.retrying(once, timeout_s)
+        """Return the result of an attempt at the controller, retried also when the controller moves."""
+        return run(self.core.at_controller(_awaitable(attempt), timeout_s))
 
     def at_coordinator(
         self, kind: CoordinatorKind, key: str, attempt: Callable[[Connection], T], timeout_s: float | None = None
     ) -> T:
-        """Ask the coordinator of a group or of a transactional id, whoever that is by then."""
+        """Return the result of an attempt at a coordinator, retried also when the coordinator moves."""
+        return run(self.core.at_coordinator(kind, key, _awaitable(attempt), timeout_s))
 
-        def once() -> T:
-            address = self._coordinators.get((kind, key))
-            try:
-                if address is None:
-                    address = self._coordinators[kind, key] = self._find_coordinator(kind, key)
-                return attempt(self._connections.to(address))
-            except ClientError:
-                self._coordinators.pop((kind, key), None)
-                raise
 
-        return self.retrying(once, timeout_s)
+def _awaitable(attempt: Callable[[Connection], T]) -> Callable[[Connection], Awaitable[T]]:
+    async def once(connection: Connection) -> T:
+        return attempt(connection)
 
-    def _find_coordinator(self, kind: CoordinatorKind, key: str) -> Address:
-        body = {"key": key, "key_type": int(kind), "coordinator_keys": [key]}
-        answer = self.ask(FIND_COORDINATOR, body)
-        row = answer["coordinators"][0] if "coordinators" in answer else answer
-        check(row, f"coordinator of {kind.name.lower()} {key!r}")
-        return Address(row["host"], row["port"])
+    return once

@@ -9,23 +9,23 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-import kreplica
-from kreplica.blocking.blocking_runtime import Surroundings
+from kreplica.blocking.blocking_runtime import BlockingRuntime
+from kreplica.blocking.coroutines import run
 from kreplica.client_core.addresses import Address
 from kreplica.client_core.errors import (
+    BrokerRefused,
     ClientError,
     ConnectionFailed,
     ConnectionLost,
     MalformedAnswer,
     RequestTimedOut,
-    UnsupportedVersion,
-    check,
 )
+from kreplica.client_core.negotiation import VersionRange, common_version, negotiate_versions, parse_answer
 from kreplica.client_core.options import ClientOptions
-from kreplica.errors import ErrorCode, ProtocolError
+from kreplica.errors import KafkaError, ProtocolError
 from kreplica.wire.framing import FrameReader
 from kreplica.wire.headers import build_request_header, parse_response_header
-from kreplica.wire.messages import API_VERSIONS, Api
+from kreplica.wire.messages import Api
 
 RECEIVED_SIZE_MAX = 1 << 20
 """Bytes that are taken from the socket at once."""
@@ -34,9 +34,6 @@ THROTTLE_S_MAX = 30.0
 """A broker that asks for more silence than this gets this much."""
 
 CORRELATION_ID_END = 1 << 31
-
-_CLIENT = {"client_software_name": "kreplica", "client_software_version": kreplica.__version__}
-_UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 @dataclass(slots=True, eq=False)
@@ -60,29 +57,29 @@ class Connection:
     :param peer: the broker, for texts.
     """
 
-    def __init__(self, plain: socket.socket, peer: str, options: ClientOptions, surroundings: Surroundings) -> None:
+    def __init__(self, plain: socket.socket, peer: str, options: ClientOptions, runtime: BlockingRuntime) -> None:
         self.peer = peer
         self.socket = plain
         self.closed = False
         self._options = options
-        self._surroundings = surroundings
-        self._versions: Mapping[int, tuple[int, int]] = {}
+        self._runtime = runtime
+        self.versions: Mapping[int, VersionRange] = {}
         self._correlation_id = 0
         self._pending: deque[Pending] = deque()
         self._frames = FrameReader(options.answer_size_max)
-        self._silent_until_s = surroundings.clock()
+        self._silent_until_s = runtime.clock()
 
     @classmethod
-    def open(cls, address: Address, options: ClientOptions, surroundings: Surroundings) -> Connection:
+    def open(cls, address: Address, options: ClientOptions, runtime: BlockingRuntime) -> Connection:
         """Connect, and ask which versions the broker speaks.
 
         :raise ConnectionFailed: no connection came about.
         """
         try:
-            made = surroundings.connect(address.host, address.port, options.connect_timeout_s)
+            made = runtime.connect(address.host, address.port, options.connect_timeout_s)
         except OSError as error:
             raise ConnectionFailed(f"{address}: {error}") from error
-        connection = cls(made, str(address), options, surroundings)
+        connection = cls(made, str(address), options, runtime)
         try:
             connection.negotiate(options.connect_timeout_s)
         except BaseException:
@@ -91,29 +88,28 @@ class Connection:
         return connection
 
     def negotiate(self, timeout_s: float) -> None:
-        """Ask for the broker's versions (KIP-35), in the newest version of the question that it understands."""
-        highest = API_VERSIONS.versions[1]
-        answer = self._exchange(API_VERSIONS, highest, _CLIENT, timeout_s)
-        if answer["error_code"] == ErrorCode.UNSUPPORTED_VERSION:
-            known = {row["api_key"]: row["max_version"] for row in answer["api_keys"]}
-            version = max(0, min(known.get(API_VERSIONS.key, 0), highest))
-            answer = self._exchange(API_VERSIONS, version, _CLIENT, timeout_s)
-        check(answer, f"versions of {self.peer}")
-        self._versions = {row["api_key"]: (row["min_version"], row["max_version"]) for row in answer["api_keys"]}
+        """Request the broker's API versions (KIP-35), in the newest version of the request that it understands.
+
+        :raise BrokerRefused: the broker refused the request.
+        """
+
+        async def request(api: Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
+            return self.exchange(api, version, body, timeout_s)
+
+        try:
+            self.versions = run(negotiate_versions(request))
+        except ClientError:
+            raise
+        except KafkaError as error:
+            raise BrokerRefused(error.code, f"versions of {self.peer}") from error
 
     def version(self, api: Api, at_most: int | None = None) -> int:
-        """The highest version that both sides speak.
+        """Return the highest version of an API that client and broker support.
 
-        :param at_most: the highest that is wanted.
+        :param at_most: highest version to use.
         :raise UnsupportedVersion: there is none.
         """
-        wanted = api.versions[1] if at_most is None else min(at_most, api.versions[1])
-        lowest, highest = self._versions.get(api.key, (0, -1))
-        version = min(wanted, highest)
-        if version < max(lowest, api.versions[0]):
-            has = f"has it in versions {lowest} to {highest}" if highest >= 0 else "does not have it"
-            raise UnsupportedVersion(f"{api.name} in versions {api.versions[0]} to {wanted}: {self.peer} {has}")
-        return version
+        return common_version(api, self.versions.get(api.key), at_most, self.peer)
 
     @property
     def pending(self) -> int:
@@ -128,7 +124,7 @@ class Connection:
     @property
     def silence_s(self) -> float:
         """For so long the broker wants to hear nothing (KIP-219); 0 as a rule."""
-        return max(0.0, self._silent_until_s - self._surroundings.clock())
+        return max(0.0, self._silent_until_s - self._runtime.clock())
 
     def request(
         self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float | None = None
@@ -139,13 +135,17 @@ class Connection:
         :raise ClientError: no answer came; the connection is closed then, unless nothing was sent.
         """
         patience_s = self._options.request_timeout_s if timeout_s is None else timeout_s
-        return self._exchange(api, self.version(api, at_most), body, patience_s)
+        return self.exchange(api, self.version(api, at_most), body, patience_s)
 
-    def _exchange(self, api: Api, version: int, body: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    def exchange(self, api: Api, version: int, body: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        """Send a request in a given version and wait for its response.
+
+        :raise ClientError: no response was received; the connection is then closed.
+        """
         if self._pending:
             raise ValueError(f"{self.peer}: {len(self._pending)} answers are outstanding")
         if self.silence_s:
-            self._surroundings.sleep(self.silence_s)
+            self._runtime.sleep(self.silence_s)
         try:
             sent = self.send(api, body, version=version, timeout_s=timeout_s)
             while sent.answer is None:
@@ -165,7 +165,7 @@ class Connection:
         if self.closed:
             raise ConnectionLost(f"{self.peer}: the connection is closed")
         self._correlation_id = (self._correlation_id + 1) % CORRELATION_ID_END
-        sent = Pending(api, version, self._correlation_id, self._surroundings.clock() + timeout_s)
+        sent = Pending(api, version, self._correlation_id, self._runtime.clock() + timeout_s)
         header = build_request_header(
             api.request_header_version(version), api.key, version, sent.correlation_id, self._options.client_id
         )
@@ -191,8 +191,8 @@ class Connection:
             raise ConnectionLost(f"{self.peer}: the connection is closed")
         left_s = timeout_s
         if self._pending:
-            left_s = min(timeout_s, self._pending[0].deadline_s - self._surroundings.clock())
-        if not self._surroundings.wait_readable([self.socket], left_s):
+            left_s = min(timeout_s, self._pending[0].deadline_s - self._runtime.clock())
+        if not self._runtime.wait_readable([self.socket], left_s):
             self.check_time()
             return []
         try:
@@ -206,7 +206,7 @@ class Connection:
 
     def check_time(self) -> None:
         """:raise RequestTimedOut: the first of the pending ones has waited long enough; the connection is closed."""
-        if self._pending and self._surroundings.clock() >= self._pending[0].deadline_s:
+        if self._pending and self._runtime.clock() >= self._pending[0].deadline_s:
             name = self._pending[0].api.name
             self.close()
             raise RequestTimedOut(f"{self.peer}: no answer to {name} in time")
@@ -235,12 +235,10 @@ class Connection:
         correlation_id, position = parse_response_header(api.response_header_version(version), frame)
         if correlation_id != first.correlation_id:
             raise ProtocolError("frame", f"answer {correlation_id} where {first.correlation_id} comes next")
-        if api is API_VERSIONS and frame[position : position + 2] == _UNSUPPORTED:
-            version = 0  # the only version that both sides are sure to have
-        first.answer = api.response.parse(version, frame, position)
+        first.answer = parse_answer(api, version, frame, position)
         throttle_s = first.answer.get("throttle_time_ms", 0) / 1000
         if throttle_s > 0:
-            self._silent_until_s = self._surroundings.clock() + min(throttle_s, THROTTLE_S_MAX)
+            self._silent_until_s = self._runtime.clock() + min(throttle_s, THROTTLE_S_MAX)
         return self._pending.popleft()
 
     def _lost(self, reason: object) -> ClientError:

@@ -1,38 +1,24 @@
-"""Offsets by time, and the offsets that groups committed; no membership in a group is needed."""
+"""Offsets by time and committed offsets of groups, without group membership."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import groupby
-from typing import Any
 
 from kreplica.blocking.cluster import Cluster
-from kreplica.blocking.connection import Connection
-from kreplica.client_core.errors import ClientError, check
+from kreplica.blocking.coroutines import run
+from kreplica.client_core import offset_queries
 from kreplica.client_core.fetched_batches import Isolation
-from kreplica.client_core.metadata import CoordinatorKind
-from kreplica.client_core.offsets import (
-    EARLIEST,
-    LATEST,
-    CommittedOffset,
-    TimedOffset,
-    list_offsets_body,
-    offset_rows,
-    parse_committed,
-    parse_list_offsets,
-    topic_rows,
-)
+from kreplica.client_core.offsets import EARLIEST, LATEST, CommittedOffset, GroupOffsets, TimedOffset
 from kreplica.model import TopicPartition
-from kreplica.wire.messages import LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, Api
 
 
 def topic_partitions(cluster: Cluster, topic: str) -> list[TopicPartition]:
-    """All partitions of a topic."""
+    """Return all partitions of a topic."""
     return [TopicPartition(topic, each.partition) for each in cluster.find_topic(topic).partitions]
 
 
 def earliest_offsets(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Where logs begin."""
+    """Return the log start offsets of partitions."""
     found = offsets_by_time(cluster, dict.fromkeys(partitions, EARLIEST))
     return {partition: timed.offset for partition, timed in found.items()}
 
@@ -40,10 +26,7 @@ def earliest_offsets(cluster: Cluster, partitions: Iterable[TopicPartition]) -> 
 def end_offsets(
     cluster: Cluster, partitions: Iterable[TopicPartition], isolation: Isolation = Isolation.READ_UNCOMMITTED
 ) -> dict[TopicPartition, int]:
-    """Where what may be read ends: the offsets of the next records.
-
-    :param isolation: with ``READ_COMMITTED``, before the first transaction that is open.
-    """
+    """Return the high watermarks of partitions; with ``READ_COMMITTED``, the last stable offsets."""
     found = offsets_by_time(cluster, dict.fromkeys(partitions, LATEST), isolation)
     return {partition: timed.offset for partition, timed in found.items()}
 
@@ -55,101 +38,31 @@ def offsets_by_time(
     *,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, TimedOffset]:
-    """The first record of each partition that is not older than a time.
+    """Return each partition's first record that is not older than a time.
 
     :param times: milliseconds since 1970, or ``EARLIEST``, ``LATEST``, ``MAX_TIMESTAMP``.
-    :raise ClientError: some leader does not answer within the time.
+    :raise ClientError: a leader did not respond in time.
     """
-    found: dict[TopicPartition, TimedOffset] = {}
-
-    def attempt() -> None:
-        problem: ClientError | None = None
-        for leader, asked in _by_leader(cluster, [each for each in times if each not in found]):
-            try:
-                connection = cluster.connection(leader)
-                problem = _ask_leader(connection, {each: times[each] for each in asked}, isolation, found) or problem
-            except ClientError as error:
-                problem = error
-        if problem is not None:
-            raise problem
-
-    cluster.retrying(attempt, timeout_s)
-    return {partition: found[partition] for partition in times}
-
-
-def _by_leader(cluster: Cluster, partitions: list[TopicPartition]) -> list[tuple[int, list[TopicPartition]]]:
-    led = sorted((cluster.leader(partition), partition) for partition in partitions)
-    return [(leader, [each for _, each in group]) for leader, group in groupby(led, key=lambda pair: pair[0])]
-
-
-def _ask_leader(
-    connection: Connection,
-    times: Mapping[TopicPartition, int],
-    isolation: Isolation,
-    found: dict[TopicPartition, TimedOffset],
-) -> ClientError | None:
-    """Note what a leader answers, and give the last error that it answers for a partition."""
-    problem: ClientError | None = None
-    answer = connection.request(LIST_OFFSETS, list_offsets_body(times, isolation))
-    for partition, told in parse_list_offsets(answer).items():
-        if isinstance(told, ClientError):
-            problem = told
-        else:
-            found[partition] = told
-    return problem
-
-
-# --- groups ---
+    return run(offset_queries.offsets_by_time(cluster.core, times, isolation, timeout_s=timeout_s))
 
 
 def committed_offsets(
     cluster: Cluster, group: str, topics: Iterable[str] | None = None, *, stable: bool = False
 ) -> dict[TopicPartition, CommittedOffset]:
-    """What a group committed.
+    """Return a group's committed offsets.
 
-    :param topics: None: all that it committed for.
-    :param stable: wait until no transaction that is open is to decide that (KIP-447).
+    :param topics: None: all topics for which the group committed.
+    :param stable: wait until no open transaction can change them (KIP-447).
     """
-    wanted = None
+    partitions = None
     if topics is not None:
         partitions = [each for topic in topics for each in topic_partitions(cluster, topic)]
-        wanted = topic_rows(partitions, lambda row: row.partition, "partition_indexes")
-
-    def attempt(connection: Connection) -> dict[TopicPartition, CommittedOffset]:
-        groups = [{"group_id": group, "topics": wanted}]
-        body = {"group_id": group, "topics": wanted, "groups": groups, "require_stable": stable}
-        answer = connection.request(OFFSET_FETCH, body)
-        row = answer["groups"][0] if "groups" in answer else answer
-        if "error_code" in row:
-            check(row, f"offsets of group {group}")
-        return dict(parse_committed(row["topics"], group))
-
-    return cluster.at_coordinator(CoordinatorKind.GROUP, group, attempt)
+    return run(offset_queries.committed_offsets(cluster.core, group, partitions, stable=stable))
 
 
-def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
-    """Commit offsets for a group that has no members.
+def commit_offsets(cluster: Cluster, group: str, offsets: GroupOffsets, metadata: str = "") -> None:
+    """Commit offsets for a group without members.
 
-    :raise BrokerRefused: it has members (UNKNOWN_MEMBER_ID), or a partition is not known.
+    :raise BrokerRefused: the group has members (UNKNOWN_MEMBER_ID), or a partition does not exist.
     """
-    if not offsets:
-        return
-    body = {
-        "group_id": group,
-        "generation_id_or_member_epoch": -1,
-        "member_id": "",
-        "topics": offset_rows(offsets, metadata),
-    }
-    cluster.at_coordinator(
-        CoordinatorKind.GROUP, group, lambda connection: commit(connection, OFFSET_COMMIT, body, f"group {group}")
-    )
-
-
-def commit(connection: Connection, api: Api, body: dict[str, Any], what: str, at_most: int | None = None) -> None:
-    """Ask for a commit of offsets, in a transaction or not.
-
-    :raise BrokerRefused: with the first error of a partition.
-    """
-    for topic in connection.request(api, body, at_most=at_most)["topics"]:
-        for row in topic["partitions"]:
-            check(row, f"commit of {topic['name']}-{row['partition_index']} by {what}")
+    run(offset_queries.commit_offsets(cluster.core, group, offsets, metadata=metadata))

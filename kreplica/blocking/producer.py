@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
 from kreplica.blocking.cluster import Cluster
+from kreplica.blocking.coroutines import run
 from kreplica.blocking.producer_options import ProducerOptions
 from kreplica.blocking.sender import WAIT_S_MAX, Sender, SendingRules
-from kreplica.blocking.transactions import GroupOffsets, Transactions, new_producer_id
 from kreplica.client_core.delivery import Delivery
 from kreplica.client_core.errors import (
     ClientError,
     DeliveryFailed,
-    OutcomeUnknown,
     ProducerUnusable,
     RecordTooLarge,
     TransactionFailed,
 )
+from kreplica.client_core.offsets import GroupIdentity, GroupOffsets
 from kreplica.client_core.partition_queue import IN_FLIGHT_MAX, Lane, OutgoingBatch, ProducerIdentity
 from kreplica.client_core.partitioning import StickyPartitions
-from kreplica.client_core.transaction_requests import is_fenced
+from kreplica.client_core.transaction_coordinator import new_producer_id
+from kreplica.client_core.transactions import Phase, TransactionCore
 from kreplica.model import TopicPartition
 from kreplica.wire.batch_building import BatchBuilder
 from kreplica.wire.partitioning import partition_of_key
@@ -47,18 +49,16 @@ class Producer:
     def __init__(self, cluster: Cluster, options: ProducerOptions | None = None) -> None:
         self._cluster = cluster
         self._options = options = options or ProducerOptions()
-        self._surroundings = cluster.surroundings
+        self._runtime = cluster.runtime
         self._lanes: dict[TopicPartition, Lane[OutgoingBatch]] = {}
         self._dues: deque[tuple[float, Lane[OutgoingBatch], OutgoingBatch]] = deque()
-        self._sticky = StickyPartitions(cluster.surroundings.random)
+        self._sticky = StickyPartitions(cluster.runtime.random)
         self._identity: ProducerIdentity | None = None
-        self._transactions: Transactions | None = None
+        self._transactions: TransactionCore | None = None
         if options.transactional_id is not None:
-            self._transactions = Transactions(
-                cluster, options.transactional_id, options.transaction_timeout_s, two_phase=options.two_phase
+            self._transactions = TransactionCore(
+                cluster.core, options.transactional_id, options.transaction_timeout_s, two_phase=options.two_phase
             )
-        self._in_transaction = False
-        self._broken: TransactionFailed | None = None
         self._unusable: ClientError | None = None
         self._failures = 0
         self._first_failure: ClientError | None = None
@@ -72,7 +72,7 @@ class Producer:
                 options.transactional_id,
                 self._get_identity if options.is_idempotent else None,
                 self._renew_producer_id,
-                self._join,
+                self._add_partitions,
                 self._settled,
                 self._get_broken,
             ),
@@ -119,11 +119,11 @@ class Producer:
         builder = batch.builder
         assert builder is not None
         before = builder.size
-        made_ms = self._surroundings.wall_clock_ms() if timestamp_ms is None else timestamp_ms
+        made_ms = self._runtime.wall_clock_ms() if timestamp_ms is None else timestamp_ms
         builder.append(made_ms, key, value, headers)
         self._held += builder.size - before
         delivery = Delivery(batch.outcome, builder.record_count - 1)
-        if self._held > self._options.memory_size_max or self._surroundings.clock() >= self._dues[0][0]:
+        if self._held > self._options.memory_size_max or self._runtime.clock() >= self._dues[0][0]:
             self._make_room()
         return delivery
 
@@ -143,7 +143,7 @@ class Producer:
             raise RecordTooLarge(f"a batch of {len(data):,} bytes, and memory for {self._options.memory_size_max:,}")
         lane = self._lanes.get(partition) or self._choose_lane(partition.topic, None, partition.partition)
         self._close_batch(lane)
-        now_s = self._surroundings.clock()
+        now_s = self._runtime.clock()
         self._orders += 1
         batch = OutgoingBatch(partition, self._orders, None, now_s, now_s + self._options.delivery_timeout_s)
         batch.data, batch.count, batch.size = data, count, len(data)
@@ -181,10 +181,12 @@ class Producer:
         """
         if isinstance(self._unusable, _Closed):
             return
+        transactions = self._transactions
+        is_usable = transactions is None or transactions.unusable is None
         try:
-            if self._in_transaction and self._unusable is None:
+            if transactions is not None and transactions.phase is Phase.OPEN and is_usable:
                 self.abort()
-            elif flush and self._unusable is None:
+            elif flush and is_usable:
                 self.flush()
         finally:
             self._unusable = _Closed("the producer is closed")
@@ -202,118 +204,109 @@ class Producer:
 
     @property
     def is_transactional(self) -> bool:
-        """Whether its records need a transaction."""
+        """True if records of this producer need a transaction."""
         return self._transactions is not None
 
     @property
     def identity(self) -> ProducerIdentity | None:
-        """By what brokers know this producer; None before it had to be asked for."""
-        return self._identity
+        """Producer id and epoch; None before the first request that needs them."""
+        return self._identity if self._transactions is None else self._transactions.identity
 
     def begin(self) -> None:
-        """Begin a transaction; the first one takes the transactional id over from whoever had it.
+        """Begin a transaction; the first one fences earlier producers of the transactional id.
 
-        :raise ValueError: the options name no transactional id, or a transaction is open.
+        :raise ValueError: the options have no transactional id, or a transaction is open.
+        :raise ProducerUnusable: another producer took the transactional id over.
         """
-        if self._unusable is not None:
-            raise self._unusable
-        transactions = self._transaction(open_now=False)
-        self._get_identity()
-        assert transactions.identity is not None
-        self._in_transaction = True
+        self._restart_sequences(run(self._transactional().begin()))
 
     def commit(self, offsets: GroupOffsets | None = None, group: str = "", metadata: str = "") -> None:
-        """Flush, and commit the transaction: all its records become visible to readers of committed ones.
+        """Flush, and commit the transaction: its records become visible to read_committed consumers.
 
-        :param offsets: to be committed for ``group`` with it.
+        :param offsets: committed for ``group`` with the transaction.
         :raise TransactionFailed: a record was not written: ``abort`` and begin again.
-        :raise OutcomeUnknown: the coordinator never said whether it is committed.  This producer is of no use any more;
-            the next one of the transactional id begins when that is decided.
-        :raise ProducerUnusable: another producer took the transactional id.
+        :raise OutcomeUnknown: the coordinator did not respond.  This producer is unusable; the next one of the
+            transactional id begins when the outcome is decided.
+        :raise ProducerUnusable: another producer took the transactional id over.
         """
-        transactions = self._complete(offsets, group, metadata)
-        self._end(transactions)
-        self._in_transaction = False
+        with self._ending() as transactions:
+            self._complete(transactions, offsets, group, metadata)
+            run(transactions.commit())
 
     def prepare(self, offsets: GroupOffsets | None = None, group: str = "", metadata: str = "") -> ProducerIdentity:
-        """Flush, and leave the transaction open for somebody else to end, by ``transactions.end_transaction``.
+        """Flush, close this producer, and leave the transaction open for ``transactions.end_transaction``.
 
-        This producer is closed by that.  Parameters and errors are those of ``commit``.
+        Parameters and errors are those of ``commit``.
 
-        :return: by which it is ended.
+        :return: the identity with which the transaction is ended.
         """
-        self._complete(offsets, group, metadata)
-        self._in_transaction = False
+        with self._ending() as transactions:
+            self._complete(transactions, offsets, group, metadata)
+            transactions.phase = Phase.IDLE
         self.close(flush=False)
-        assert self._identity is not None
-        return self._identity
-
-    def _complete(self, offsets: GroupOffsets | None, group: str, metadata: str) -> Transactions:
-        """Let the transaction have all that belongs to it."""
-        transactions = self._transaction(open_now=True)
-        try:
-            self.flush()
-            if self._broken is not None:
-                raise self._broken
-            if offsets:
-                transactions.add_offsets(group, offsets, metadata)
-        except ClientError as error:
-            self._check_fenced(error)
-            raise TransactionFailed(f"transaction {transactions.transactional_id!r}: {error}") from error
-        return transactions
-
-    def _end(self, transactions: Transactions) -> None:
-        try:
-            transactions.end(commit=True)
-        except ClientError as error:
-            self._check_fenced(error)
-            what = f"transaction {transactions.transactional_id!r}"
-            if error.retriable:
-                self._unusable = OutcomeUnknown(f"{what}: whether it was committed is not known: {error}")
-                raise self._unusable from error
-            raise TransactionFailed(f"{what}: {error}") from error
+        assert transactions.identity is not None
+        return transactions.identity
 
     def abort(self) -> None:
-        """Abort the transaction: readers of committed records never see any of it."""
-        transactions = self._transaction(open_now=True)
-        error = TransactionFailed("the transaction was aborted")
-        for lane in self._lanes.values():
-            self._close_batch(lane)
+        """Abort the transaction: its records never become visible to read_committed consumers."""
+        with self._ending() as transactions:
+            error = transactions.broken = transactions.broken or TransactionFailed("the transaction was aborted")
+            for lane in self._lanes.values():
+                self._close_batch(lane)
+            doubtful = self._sender.drop(error) or any(lane.must_restart for lane in self._lanes.values())
+            self._restart_sequences(run(transactions.abort(doubtful=doubtful)))
+            self._failures, self._first_failure = 0, None
+
+    def _complete(
+        self, transactions: TransactionCore, offsets: GroupOffsets | None, group: str, metadata: str
+    ) -> None:
+        """Flush, and add a group's offsets to the transaction."""
         try:
-            doubtful = self._sender.drop(error)
-            doubtful = doubtful or transactions.is_doubtful or any(lane.must_restart for lane in self._lanes.values())
-            if not transactions.is_doubtful:
-                transactions.end(commit=False)
-            if doubtful:
-                self._identity = transactions.initialize()  # this aborts as well
-        except ClientError as problem:
-            self._check_fenced(problem)
-            raise
-        for lane in self._lanes.values():
-            if doubtful:
-                lane.begin_with(self._identity)
-        self._failures, self._first_failure, self._broken = 0, None, None
-        self._in_transaction = False
+            self.flush()
+        except DeliveryFailed as error:
+            transactions.fail(error)
+        transactions.check()
+        if offsets:
+            run(transactions.add_offsets(offsets, GroupIdentity(group), metadata))
 
-    def _transaction(self, *, open_now: bool) -> Transactions:
-        if self._transactions is None:
-            raise ValueError("the producer's options name no transactional_id")
-        if self._in_transaction != open_now:
-            raise ValueError("no transaction is open: begin first" if open_now else "a transaction is open already")
-        return self._transactions
+    @contextmanager
+    def _ending(self) -> Iterator[TransactionCore]:
+        """Give the open transaction; it stays open if an error leaves the context."""
+        transactions = self._transactional()
+        transactions.expect(Phase.OPEN)
+        transactions.phase = Phase.ENDING
+        try:
+            yield transactions
+        finally:
+            if transactions.phase is Phase.ENDING:
+                transactions.phase = Phase.OPEN
 
-    def _check_fenced(self, error: ClientError) -> None:
-        if is_fenced(error):
-            self._unusable = ProducerUnusable(f"another producer took the transactional id over: {error}")
-            raise self._unusable from error
-
-    def _check_usable(self, *, idle: bool = False) -> None:
+    def _transactional(self) -> TransactionCore:
         if self._unusable is not None:
             raise self._unusable
-        if self._transactions is not None and not self._in_transaction and not idle:
+        if self._transactions is None:
+            raise ValueError("the producer's options name no transactional_id")
+        return self._transactions
+
+    def _restart_sequences(self, identity: ProducerIdentity | None) -> None:
+        if identity is not None:
+            for lane in self._lanes.values():
+                lane.begin_with(identity)
+
+    def _check_usable(self, *, idle: bool = False) -> None:
+        """:param idle: True if the operation needs no open transaction."""
+        if self._unusable is not None:
+            raise self._unusable
+        transactions = self._transactions
+        if transactions is None:
+            return
+        if transactions.unusable is not None:
+            raise transactions.unusable
+        if idle:
+            return
+        if transactions.phase is not Phase.OPEN:
             raise ValueError("records of a transactional producer need a transaction: begin first")
-        if self._broken is not None and not idle:
-            raise self._broken
+        transactions.check()
 
     # --- batches ---
 
@@ -330,7 +323,7 @@ class Producer:
         return lane
 
     def _open_batch(self, lane: Lane[OutgoingBatch]) -> OutgoingBatch:
-        now_s, options = self._surroundings.clock(), self._options
+        now_s, options = self._runtime.clock(), self._options
         builder = BatchBuilder(codec=options.codec, transactional=self._transactions is not None)
         self._orders += 1
         due_s = now_s + options.linger_s
@@ -350,7 +343,7 @@ class Producer:
         self._sender.add(lane)
 
     def _close_due(self) -> None:
-        now_s = self._surroundings.clock()
+        now_s = self._runtime.clock()
         while self._dues and (self._dues[0][0] <= now_s or self._dues[0][1].open is not self._dues[0][2]):
             _, lane, batch = self._dues.popleft()
             if lane.open is batch:
@@ -373,27 +366,28 @@ class Producer:
         else:
             self._failures += batch.count
             self._first_failure = self._first_failure or error
-            if self._in_transaction and self._broken is None:
-                self._broken = TransactionFailed(f"a record was not written: {error}")
-                self._broken.__cause__ = error
+            if self._transactions is not None:
+                self._transactions.fail(error)
 
-    # --- who it is ---
+    # --- producer id ---
 
     def _get_identity(self) -> ProducerIdentity:
+        if self._transactions is not None:
+            assert self._transactions.identity is not None
+            return self._transactions.identity
         if self._identity is None:
-            transactions = self._transactions
-            self._identity = new_producer_id(self._cluster) if transactions is None else transactions.initialize()
+            self._identity = run(new_producer_id(self._cluster.core))
         return self._identity
 
     def _renew_producer_id(self) -> None:
         self._identity = None
 
-    def _get_broken(self) -> TransactionFailed | None:
-        return self._broken
+    def _get_broken(self) -> ClientError | None:
+        return None if self._transactions is None else self._transactions.error
 
-    def _join(self, partitions: Iterable[TopicPartition]) -> None:
+    def _add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         if self._transactions is not None:
-            self._transactions.add(partitions)
+            run(self._transactions.add_partitions(partitions))
 
 
 class _Closed(ProducerUnusable):

@@ -15,7 +15,7 @@ from kreplica.blocking.offsets import offsets_by_time
 from kreplica.client_core.addresses import Address
 from kreplica.client_core.backoff import backoff_s
 from kreplica.client_core.errors import ClientError, GaveUp, OffsetOutOfRange
-from kreplica.client_core.fetch_requests import BY_NAME_MAX, FetchLimits, fetch_body, parse_fetched
+from kreplica.client_core.fetch_requests import BY_NAME_MAX, FetchLimits, fetch_body, grouped_by_topic, parse_fetched
 from kreplica.client_core.fetched_batches import FetchedRecords, Isolation, ReadBatch, open_batches
 from kreplica.client_core.offsets import EARLIEST, LATEST
 from kreplica.model import TopicPartition
@@ -113,7 +113,7 @@ class Reader:
         options: ReaderOptions | None = None,
     ) -> None:
         self._cluster = cluster
-        self._surroundings = cluster.surroundings
+        self._runtime = cluster.runtime
         self._options = options or ReaderOptions()
         self._connections = cluster.new_connections()
         self._asked: dict[Connection, _Asked] = {}
@@ -153,7 +153,7 @@ class Reader:
 
     def _next(self, timeout_s: float) -> tuple[list[ReadBatch], FetchedRecords | None]:
         """What one answer has for one partition, opened but not given yet."""
-        deadline_s = self._surroundings.clock() + timeout_s
+        deadline_s = self._runtime.clock() + timeout_s
         while True:
             while self._fetched:
                 fetched = self._fetched.popleft()
@@ -162,7 +162,7 @@ class Reader:
                     return batches, fetched
             if self.is_done:
                 return [], None
-            left_s = deadline_s - self._surroundings.clock()
+            left_s = deadline_s - self._runtime.clock()
             self._ask()
             self._receive(max(0.0, left_s))
             if left_s <= 0 and not self._fetched:
@@ -218,7 +218,7 @@ class Reader:
 
     def _ask(self) -> None:
         """Let each leader that owes no answer have a request for what it leads and nobody waits for."""
-        now_s = self._surroundings.clock()
+        now_s = self._runtime.clock()
         busy = {partition for asked in self._asked.values() for partition in asked.positions}
         wanted: dict[Address, list[TopicPartition]] = {}
         for partition, progress in list(self._progress.items()):
@@ -234,10 +234,7 @@ class Reader:
 
     def _ask_leader(self, address: Address, partitions: list[TopicPartition]) -> None:
         options = self._options
-        # Topics together, as the request has them, in the order of their first partition.
-        order = {topic: index for index, topic in reversed(list(enumerate(each.topic for each in partitions)))}
-        partitions.sort(key=lambda each: order[each.topic])
-        positions = {each: self._progress[each].fetch_offset for each in partitions}
+        positions = {each: self._progress[each].fetch_offset for each in grouped_by_topic(partitions)}
         wait_ms = int(options.fetch_wait_s * 1000)
         limits = FetchLimits(
             isolation=options.isolation,
@@ -263,10 +260,10 @@ class Reader:
     def _receive(self, timeout_s: float) -> None:
         """Wait for answers, at most so long, or until there is something else to do."""
         if not self._asked:
-            self._surroundings.sleep(min(timeout_s, self._idle_s()))
+            self._runtime.sleep(min(timeout_s, self._idle_s()))
             return
         by_socket = {connection.socket: connection for connection in self._asked}
-        ready = self._surroundings.wait_readable(list(by_socket), min(timeout_s, self._idle_s()))
+        ready = self._runtime.wait_readable(list(by_socket), min(timeout_s, self._idle_s()))
         for connection in [by_socket[each] for each in ready]:
             self._receive_from(connection)
         for connection in list(self._asked):
@@ -279,7 +276,7 @@ class Reader:
 
     def _idle_s(self) -> float:
         """Until a partition may be tried again, a broker may be asked again, or an answer is late; at most a second."""
-        now_s = self._surroundings.clock()
+        now_s = self._runtime.clock()
         times = [each.retry_at_s for each in self._progress.values() if each.retry_at_s > now_s and not each.is_done]
         times += [asked.sent.deadline_s for asked in self._asked.values()]
         times += [now_s + each.silence_s for each in self._connections if each.silence_s]
@@ -352,7 +349,7 @@ class Reader:
             return
         if not error.retriable:
             raise error
-        now_s, options = self._surroundings.clock(), self._cluster.options
+        now_s, options = self._runtime.clock(), self._cluster.options
         if not progress.failures:
             progress.failing_since_s = now_s
         progress.failures += 1
@@ -360,7 +357,7 @@ class Reader:
         if now_s - progress.failing_since_s > patience_s:
             raise GaveUp(f"{partition} could not be read for {patience_s:g} s: {error}") from error
         self._cluster.doubt()
-        wait_s = backoff_s(self._surroundings.random, progress.failures, options.backoff_s, options.backoff_s_max)
+        wait_s = backoff_s(self._runtime.random, progress.failures, options.backoff_s, options.backoff_s_max)
         progress.retry_at_s = now_s + wait_s
 
     def _start_anew(self, partition: TopicPartition, progress: _Progress) -> None:

@@ -57,12 +57,12 @@ class Sender:
     def __init__(self, cluster: Cluster, rules: SendingRules) -> None:
         self._cluster = cluster
         self._rules = rules
-        self._surroundings = cluster.surroundings
+        self._runtime = cluster.runtime
         self._connections = cluster.new_connections()
         self._requests: dict[Connection, deque[_Request]] = {}
         self._active: dict[TopicPartition, Lane[OutgoingBatch]] = {}
         self._deliveries: Deliveries[OutgoingBatch] = Deliveries(
-            cluster.surroundings.random,
+            cluster.runtime.random,
             cluster.options,
             is_numbered=rules.identity is not None,
             is_transactional=rules.transactional_id is not None,
@@ -85,7 +85,7 @@ class Sender:
 
     def step(self, timeout_s: float = 0.0) -> None:
         """Send what can be sent, and take the answers that come; waits at most so long where there is nothing to do."""
-        now_s = self._surroundings.clock()
+        now_s = self._runtime.clock()
         for lane in self._active.values():
             self._deliveries.expire(lane, now_s)
         broken = self._rules.broken()
@@ -135,7 +135,7 @@ class Sender:
 
     def _send_ready(self) -> bool:
         """Send one request to each leader that something waits for; whether there was any."""
-        now_s = self._surroundings.clock()
+        now_s = self._runtime.clock()
         wanted: dict[Address, list[Passenger[OutgoingBatch]]] = {}
         for lane in self._active.values():
             self._deliveries.strand(lane)
@@ -161,7 +161,7 @@ class Sender:
         except ClientError as error:
             self._cluster.doubt()
             for lane, _ in passengers:
-                self._deliveries.hold(lane, error, self._surroundings.clock())
+                self._deliveries.hold(lane, error, self._runtime.clock())
             return False
         self._send(connection, version, aboard)
         return True
@@ -204,10 +204,10 @@ class Sender:
         wait_s = min(timeout_s, self._idle_s())
         if not self._requests:
             if wait_s > 0 and self._active:
-                self._surroundings.sleep(wait_s)
+                self._runtime.sleep(wait_s)
             return
         by_socket = {connection.socket: connection for connection in self._requests}
-        for ready in self._surroundings.wait_readable(list(by_socket), wait_s):
+        for ready in self._runtime.wait_readable(list(by_socket), wait_s):
             self._receive_from(by_socket[ready])
         for connection in list(self._requests):
             try:
@@ -217,7 +217,7 @@ class Sender:
 
     def _idle_s(self) -> float:
         """Until a batch may be tried again, a broker be written to again, or something is late; at most a second."""
-        now_s = self._surroundings.clock()
+        now_s = self._runtime.clock()
         times = [lane.retry_at_s for lane in self._active.values() if lane.waiting and lane.retry_at_s > now_s]
         times += [connection.deadline_s or now_s for connection in self._requests]
         times += [now_s + each.silence_s for each in self._connections if each.silence_s]
@@ -249,9 +249,9 @@ class Sender:
 
     def _answered(self, request: _Request) -> None:
         assert request.sent.answer is not None
-        if not self._deliveries.answered(request.sent.answer, request.passengers, self._surroundings.clock()):
+        if not self._deliveries.answered(request.sent.answer, request.passengers, self._runtime.clock()):
             self._cluster.doubt()
 
     def _failed(self, passengers: list[Passenger[OutgoingBatch]], error: ClientError) -> None:
-        self._deliveries.lost(passengers, error, self._surroundings.clock())
+        self._deliveries.lost(passengers, error, self._runtime.clock())
         self._cluster.doubt()

@@ -7,7 +7,7 @@
 * ``connections``: one connection to each broker, opened again after a loss
 * ``connection``: one pipelined connection to one broker
 * ``negotiation``: which version of an API to speak with it
-* ``surroundings``: reactor, clock, randomness and network, which a client is given
+* ``runtime``: reactor, clock, randomness and network, which a client is given
 * ``errors``: what can go wrong on the way
 """
 
@@ -18,7 +18,7 @@ from kreplica.client import errors
 
 if TYPE_CHECKING:
     from kreplica.client.admin import Admin
-    from kreplica.client.client_runtime import Surroundings, real_surroundings, surroundings_of, tls_endpoints
+    from kreplica.client.client_runtime import ClientRuntime, default_runtime, runtime_of, tls_endpoints
     from kreplica.client.cluster import Cluster
     from kreplica.client.consumer import (
         Concurrency,
@@ -59,9 +59,9 @@ _MODULES = {
     "Producer": "kreplica.client.producer",
     "ProducerOptions": "kreplica.client.producer",
     "Written": "kreplica.client.producer",
-    "Surroundings": "kreplica.client.client_runtime",
-    "real_surroundings": "kreplica.client.client_runtime",
-    "surroundings_of": "kreplica.client.client_runtime",
+    "ClientRuntime": "kreplica.client.client_runtime",
+    "default_runtime": "kreplica.client.client_runtime",
+    "runtime_of": "kreplica.client.client_runtime",
     "tls_endpoints": "kreplica.client.client_runtime",
     "TopicPartition": "kreplica.model",
     "Isolation": "kreplica.client_core.fetched_batches",
@@ -82,6 +82,7 @@ __all__ = [
     "LATEST",
     "Admin",
     "ClientOptions",
+    "ClientRuntime",
     "Cluster",
     "Codec",
     "CommittedOffset",
@@ -102,13 +103,12 @@ __all__ = [
     "Producer",
     "ProducerOptions",
     "RoundRobinPartitioner",
-    "Surroundings",
     "TimedOffset",
     "TopicPartition",
     "Written",
+    "default_runtime",
     "errors",
-    "real_surroundings",
-    "surroundings_of",
+    "runtime_of",
     "tls_endpoints",
 ]
 

@@ -1,4 +1,4 @@
-"""The seams: all that is not deterministic enters the client library through one ``Surroundings``."""
+"""The seams: all that is not deterministic enters the client library through one ``ClientRuntime``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def tls_endpoints(**options: Any) -> EndpointMaker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class ClientRuntime:
     """What a client may not make for itself.
 
     :param reactor: connections, and monotonic time.
@@ -58,7 +58,7 @@ class Surroundings:
     endpoint: EndpointMaker = tcp_endpoint
 
 
-def real_surroundings(reactor: Any = None, *, endpoint: EndpointMaker = named_endpoint) -> Surroundings:
+def default_runtime(reactor: Any = None, *, endpoint: EndpointMaker = named_endpoint) -> ClientRuntime:
     """The process's own.
 
     :param reactor: Twisted's, unless given.
@@ -68,7 +68,7 @@ def real_surroundings(reactor: Any = None, *, endpoint: EndpointMaker = named_en
         from twisted.internet import reactor as installed
 
         reactor = installed
-    return Surroundings(
+    return ClientRuntime(
         reactor=reactor,
         random=random.Random(),
         wall_clock_ms=lambda: time.time_ns() // 1_000_000,
@@ -76,6 +76,6 @@ def real_surroundings(reactor: Any = None, *, endpoint: EndpointMaker = named_en
     )
 
 
-def surroundings_of(runtime: Runtime) -> Surroundings:
+def runtime_of(runtime: Runtime) -> ClientRuntime:
     """Those of a program that has a ``Runtime``: a broker's, or a simulated host's."""
-    return Surroundings(reactor=runtime.reactor, random=runtime.random, wall_clock_ms=runtime.wall_clock_ms)
+    return ClientRuntime(reactor=runtime.reactor, random=runtime.random, wall_clock_ms=runtime.wall_clock_ms)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from twisted.internet.defer import CancelledError
 from twisted.logger import Logger
 
-from kreplica.client.client_runtime import Surroundings
+from kreplica.client.client_runtime import ClientRuntime
 from kreplica.client.connection import Connection, connect
 from kreplica.client_core.addresses import Address
 from kreplica.client_core.backoff import backoff_s
@@ -43,8 +43,8 @@ class Connections:
     Who waits long on a broker, as consumers do, has connections of its own: answers come in the order of the questions.
     """
 
-    def __init__(self, surroundings: Surroundings, options: ClientOptions) -> None:
-        self._surroundings = surroundings
+    def __init__(self, runtime: ClientRuntime, options: ClientOptions) -> None:
+        self._runtime = runtime
         self._options = options
         self._ways: dict[Address, _Way] = {}
         self._closed = False
@@ -64,7 +64,7 @@ class Connections:
             return way.connection
         connecting = way.connecting
         if connecting is None:
-            if way.last_error is not None and self._surroundings.reactor.seconds() < way.retry_at_s:
+            if way.last_error is not None and self._runtime.reactor.seconds() < way.retry_at_s:
                 raise ConnectionFailed(str(way.last_error)) from way.last_error
             connecting = Shared(self._connect(address, way))
             if not connecting.is_over:
@@ -108,16 +108,16 @@ class Connections:
             if way.connecting is not None:
                 way.connecting.cancel()
         await together([_closed(connection) for connection in open_ones])
-        await pause(self._surroundings.reactor, 0)  # what was given up has a turn to be gone
+        await pause(self._runtime.reactor, 0)  # what was given up has a turn to be gone
 
     async def _connect(self, address: Address, way: _Way) -> Connection:
-        surroundings, options = self._surroundings, self._options
+        runtime, options = self._runtime, self._options
         try:
             way.connection = await self._open(address)
         except ClientError as error:
             way.failures += 1
-            wait_s = backoff_s(surroundings.random, way.failures, options.backoff_s, options.backoff_s_max)
-            way.retry_at_s, way.last_error = surroundings.reactor.seconds() + wait_s, error
+            wait_s = backoff_s(runtime.random, way.failures, options.backoff_s, options.backoff_s_max)
+            way.retry_at_s, way.last_error = runtime.reactor.seconds() + wait_s, error
             raise
         finally:
             way.connecting = None
@@ -127,13 +127,13 @@ class Connections:
     async def _open(self, address: Address) -> Connection:
         options = self._options
         connection = await connect(
-            self._surroundings.reactor,
+            self._runtime.reactor,
             address.host,
             address.port,
             client_id=options.client_id,
             frame_size_max=options.answer_size_max,
             connect_timeout_s=options.connect_timeout_s,
-            endpoint=self._surroundings.endpoint,
+            endpoint=self._runtime.endpoint,
         )
         try:
             await connection.negotiate(options.connect_timeout_s)

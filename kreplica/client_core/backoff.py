@@ -1,18 +1,18 @@
-"""How long clients wait between tries."""
+"""Exponential backoff with jitter between retries."""
 
 from __future__ import annotations
 
 from random import Random
 
 JITTER_MIN = 0.5
-"""Of a wait, this much is certain; the rest is drawn, so that clients that failed together do not return together."""
+"""Smallest fraction of a delay; the rest is random, so that clients that failed together do not retry together."""
 
 
 def backoff_s(random: Random, attempt: int, first_s: float, max_s: float) -> float:
-    """How long to wait after so many attempts that failed: twice as long each time, up to a bound, with jitter.
+    """Return the delay after a failed attempt, in seconds: doubled for each attempt, bounded, with jitter.
 
-    :param attempt: 1 after the first.
-    :param first_s: 0: not at all.
+    :param attempt: number of failed attempts so far, at least 1.
+    :param first_s: upper bound of the first delay; 0 disables delays.
     """
     if first_s <= 0:
         return 0.0

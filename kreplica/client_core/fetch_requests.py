@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -36,6 +36,13 @@ class FetchLimits:
     size_max: int
     partition_size_max: int
     rack_id: str = ""
+
+
+def grouped_by_topic(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Sort partitions so that those of one topic are adjacent; topics keep the order of their first partition."""
+    given = list(partitions)
+    order = {topic: index for index, topic in reversed(list(enumerate(each.topic for each in given)))}
+    return sorted(given, key=lambda each: order[each.topic])
 
 
 def fetch_body(

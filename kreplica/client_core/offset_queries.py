@@ -1,6 +1,6 @@
-"""What consumers ask besides records: offsets by time, ends of leader epochs, a group's offsets without a membership.
+"""Offsets by time, ends of leader epochs, and committed offsets of groups, without group membership.
 
-What is called ``ask_...`` tries once, and gives an error for each partition of which nothing came; others try again.
+Functions named ``ask_...`` make one attempt and return an error per partition; the others retry.
 """
 
 from __future__ import annotations
@@ -8,53 +8,54 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from kreplica.client.cluster import Cluster
-from kreplica.client.connection import Connection
+from kreplica.client_core.cluster import BrokerConnection, ClusterCore
 from kreplica.client_core.errors import BrokerRefused, ClientError, check
 from kreplica.client_core.fetched_batches import Isolation
 from kreplica.client_core.metadata import CoordinatorKind
 from kreplica.client_core.offsets import (
     CONSUMER,
     CommittedOffset,
+    GroupOffsets,
     TimedOffset,
+    check_committed,
     list_offsets_body,
+    offset_rows,
     parse_committed,
     parse_list_offsets,
     topic_rows,
 )
 from kreplica.errors import ErrorCode
 from kreplica.model import NO_EPOCH, TopicPartition
-from kreplica.runtime.together import together
 from kreplica.wire.messages import LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, OFFSET_FOR_LEADER_EPOCH
 
 T = TypeVar("T")
 
 EPOCH_END_VERSION_MIN = 2
-"""Before it, brokers do not check who asks (KIP-320)."""
+"""First version of OffsetForLeaderEpoch in which brokers check the client's leader epoch (KIP-320)."""
 
 
 async def offsets_by_time(
-    cluster: Cluster,
+    cluster: ClusterCore[Any],
     times: Mapping[TopicPartition, int],
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
     *,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, TimedOffset]:
-    """The first record of each partition that is not older than a time.
+    """Return each partition's first record that is not older than a time.
 
     :param times: milliseconds since 1970, or ``EARLIEST``, ``LATEST``, ``MAX_TIMESTAMP``.
-    :raise ClientError: some leader does not answer within the time, or there is no such partition.
+    :raise ClientError: a leader did not respond in time, or a partition does not exist.
     """
     found: dict[TopicPartition, TimedOffset] = {}
 
     async def attempt() -> None:
         problem: ClientError | None = None
         left = {key: time for key, time in times.items() if key not in found}
-        for key, told in (await ask_offsets(cluster, left, isolation)).items():
-            if isinstance(told, ClientError):
-                problem = told
+        for key, result in (await ask_offsets(cluster, left, isolation)).items():
+            if isinstance(result, ClientError):
+                problem = result
             else:
-                found[key] = told
+                found[key] = result
         if problem is not None:
             raise problem
 
@@ -63,11 +64,11 @@ async def offsets_by_time(
 
 
 async def ask_offsets(
-    cluster: Cluster, times: Mapping[TopicPartition, int], isolation: Isolation
+    cluster: ClusterCore[Any], times: Mapping[TopicPartition, int], isolation: Isolation
 ) -> dict[TopicPartition, TimedOffset | ClientError]:
-    """Offsets by time, as ``offsets_by_time``."""
+    """Return offsets by time as ``offsets_by_time`` does, in one attempt."""
 
-    async def ask(connection: Connection, keys: list[TopicPartition]) -> Mapping[TopicPartition, Any]:
+    async def ask(connection: BrokerConnection, keys: list[TopicPartition]) -> Mapping[TopicPartition, Any]:
         body = list_offsets_body({key: times[key] for key in keys}, isolation)
         return parse_list_offsets(await cluster.request(connection, LIST_OFFSETS, body))
 
@@ -75,15 +76,15 @@ async def ask_offsets(
 
 
 async def ask_epoch_ends(
-    cluster: Cluster, epochs: Mapping[TopicPartition, tuple[int, int]]
+    cluster: ClusterCore[Any], epochs: Mapping[TopicPartition, tuple[int, int]]
 ) -> dict[TopicPartition, tuple[int, int] | ClientError]:
-    """Where leader epochs end (KIP-320).
+    """Return the ends of leader epochs (KIP-320), in one attempt.
 
-    :param epochs: the leader's, and the one that is asked for.
-    :return: the latest epoch up to that one of which the log has something, and where it ends; -1 for none.
+    :param epochs: the current leader epoch and the requested epoch of each partition.
+    :return: the latest epoch in the log that is not above the requested one, and its end offset; -1 if there is none.
     """
 
-    async def ask(connection: Connection, keys: list[TopicPartition]) -> Mapping[TopicPartition, Any]:
+    async def ask(connection: BrokerConnection, keys: list[TopicPartition]) -> Mapping[TopicPartition, Any]:
         if connection.version(OFFSET_FOR_LEADER_EPOCH) < EPOCH_END_VERSION_MIN:
             return {key: (epochs[key][1], -1) for key in keys}
 
@@ -112,11 +113,11 @@ def _parse_epoch_ends(answer: dict[str, Any]) -> Iterable[tuple[TopicPartition, 
 
 
 async def _at_leaders(
-    cluster: Cluster,
+    cluster: ClusterCore[Any],
     keys: Iterable[TopicPartition],
-    ask: Callable[[Connection, list[TopicPartition]], Awaitable[Mapping[TopicPartition, T | ClientError]]],
+    ask: Callable[[BrokerConnection, list[TopicPartition]], Awaitable[Mapping[TopicPartition, T | ClientError]]],
 ) -> dict[TopicPartition, T | ClientError]:
-    """Ask each leader of its partitions, all at the same time."""
+    """Send one request to each leader, for all its partitions; return a result or an error per partition."""
     found: dict[TopicPartition, T | ClientError] = {}
     led: dict[int, list[TopicPartition]] = {}
     for key in keys:
@@ -127,14 +128,14 @@ async def _at_leaders(
 
     async def ask_one(leader: int, own: list[TopicPartition]) -> None:
         try:
-            told = await ask(await cluster.connection(leader), own)
+            results = await ask(await cluster.connection(leader), own)
         except ClientError as error:
             found.update(dict.fromkeys(own, error))
         else:
             for key in own:
-                found[key] = told.get(key, BrokerRefused(ErrorCode.UNKNOWN_SERVER_ERROR, f"no answer for {key}"))
+                found[key] = results.get(key, BrokerRefused(ErrorCode.UNKNOWN_SERVER_ERROR, f"no answer for {key}"))
 
-    await together([ask_one(leader, led[leader]) for leader in sorted(led)])
+    await cluster.gather([ask_one(leader, led[leader]) for leader in sorted(led)])
     return found
 
 
@@ -142,21 +143,28 @@ async def _at_leaders(
 
 
 async def committed_offsets(
-    cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition], timeout_s: float | None = None
+    cluster: ClusterCore[Any],
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None,
+    *,
+    stable: bool = True,
+    timeout_s: float | None = None,
 ) -> dict[TopicPartition, CommittedOffset]:
-    """What a group committed, once no transaction is to decide that (KIP-447); without partitions that have none.
+    """Return a group's committed offsets; partitions without one are missing.
 
-    :raise ClientError: the coordinator refuses, or does not answer within the time.
+    :param partitions: None: all partitions for which the group committed.
+    :param stable: wait until no open transaction can change them (KIP-447).
+    :raise ClientError: the coordinator refused, or did not respond in time.
     """
-    wanted = topic_rows(partitions, lambda key: key.partition, "partition_indexes")
+    wanted = None if partitions is None else topic_rows(partitions, lambda key: key.partition, "partition_indexes")
     body = {
         "group_id": group_id,
         "topics": wanted,
         "groups": [{"group_id": group_id, "topics": wanted}],
-        "require_stable": True,
+        "require_stable": stable,
     }
 
-    async def attempt(connection: Connection) -> dict[TopicPartition, CommittedOffset]:
+    async def attempt(connection: BrokerConnection) -> dict[TopicPartition, CommittedOffset]:
         answer = await cluster.request(connection, OFFSET_FETCH, body)
         row = answer["groups"][0] if "groups" in answer else answer
         if "error_code" in row:
@@ -167,34 +175,28 @@ async def committed_offsets(
 
 
 async def commit_offsets(
-    cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset], timeout_s: float | None = None
+    cluster: ClusterCore[Any],
+    group_id: str,
+    offsets: GroupOffsets,
+    *,
+    metadata: str = "",
+    timeout_s: float | None = None,
 ) -> None:
-    """Commit offsets for a group that has no members.
+    """Commit offsets for a group without members.
 
-    :raise BrokerRefused: it has members (UNKNOWN_MEMBER_ID), or a partition is not known.
+    :param metadata: stored with offsets that have no metadata.
+    :raise BrokerRefused: the group has members (UNKNOWN_MEMBER_ID), or a partition does not exist.
     """
     if not offsets:
         return
-
-    def row(key: TopicPartition) -> dict[str, Any]:
-        committed = offsets[key]
-        return {
-            "partition_index": key.partition,
-            "committed_offset": committed.offset,
-            "committed_leader_epoch": committed.leader_epoch,
-            "committed_metadata": committed.metadata,
-        }
-
     body = {
         "group_id": group_id,
         "generation_id_or_member_epoch": -1,
         "member_id": "",
-        "topics": topic_rows(offsets, row, "partitions"),
+        "topics": offset_rows(offsets, metadata),
     }
 
-    async def attempt(connection: Connection) -> None:
-        for topic in (await cluster.request(connection, OFFSET_COMMIT, body))["topics"]:
-            for answered in topic["partitions"]:
-                check(answered, f"commit of {topic['name']}-{answered['partition_index']} by group {group_id}")
+    async def attempt(connection: BrokerConnection) -> None:
+        check_committed(await cluster.request(connection, OFFSET_COMMIT, body), f"group {group_id}")
 
     await cluster.at_coordinator(CoordinatorKind.GROUP, group_id, attempt, timeout_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from kreplica.client_core.errors import ClientError, check
 from kreplica.client_core.fetched_batches import Isolation
@@ -21,6 +21,7 @@ MAX_TIMESTAMP = -3
 """As a time: the record with the highest timestamp (KIP-734)."""
 
 NO_OFFSET = -1
+NO_GENERATION = -1
 CONSUMER = -1
 SINGLE_GROUP_MAX = 7
 """Later versions of OffsetFetch ask for several groups."""
@@ -45,6 +46,26 @@ class CommittedOffset:
     offset: int
     leader_epoch: int = NO_EPOCH
     metadata: str = ""
+
+
+class GroupIdentity(NamedTuple):
+    """Identity with which a consumer commits offsets for its group, also within a transaction (KIP-447).
+
+    :param generation: generation of a classic group, or member epoch; ``NO_GENERATION`` without a membership.
+    """
+
+    group_id: str
+    generation: int = NO_GENERATION
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+GroupOffsets: TypeAlias = (
+    Mapping[TopicPartition, int]
+    | Mapping[TopicPartition, CommittedOffset]
+    | Mapping[TopicPartition, int | CommittedOffset]
+)
+"""Offsets that a group commits."""
 
 
 def list_offsets_body(times: Mapping[TopicPartition, int], isolation: Isolation) -> dict[str, Any]:
@@ -91,12 +112,18 @@ def parse_committed(topics: list[dict[str, Any]], group: str) -> Iterator[tuple[
                 yield TopicPartition(topic["name"], row["partition_index"]), committed
 
 
-def offset_rows(
-    offsets: Mapping[TopicPartition, int]
-    | Mapping[TopicPartition, CommittedOffset]
-    | Mapping[TopicPartition, int | CommittedOffset],
-    metadata: str = "",
-) -> list[dict[str, Any]]:
+def check_committed(answer: Mapping[str, Any], what: str) -> None:
+    """Check the response to a commit of offsets.
+
+    :param what: names the committing group or transaction in the error.
+    :raise BrokerRefused: with the first error of a partition.
+    """
+    for topic in answer["topics"]:
+        for row in topic["partitions"]:
+            check(row, f"commit of {topic['name']}-{row['partition_index']} by {what}")
+
+
+def offset_rows(offsets: GroupOffsets, metadata: str = "") -> list[dict[str, Any]]:
     """Offsets as requests carry them.
 
     :param metadata: of those that bring none.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
@@ -115,13 +115,3 @@ def producer_body(transactional_id: str, identity: ProducerIdentity, **more: Any
         "producer_epoch": identity.epoch,
         **more,
     }
-
-
-def check_rows(answer: Mapping[str, Any], what: str) -> None:
-    """Whether a commit of offsets went well.
-
-    :raise BrokerRefused: with the first error of a partition.
-    """
-    for topic in answer["topics"]:
-        for row in topic["partitions"]:
-            check(row, f"commit of {topic['name']}-{row['partition_index']} by {what}")

@@ -9,7 +9,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from kreplica.client.client_runtime import surroundings_of
+from kreplica.client.client_runtime import runtime_of
 from kreplica.client.connections import Connections
 from kreplica.client_core.addresses import Address
 from kreplica.client_core.errors import ConnectionFailed
@@ -41,7 +41,7 @@ class BrokerConnections:
             backoff_s=0.0,
             answer_size_max=REQUEST_SIZE_MAX,
         )
-        self._connections = Connections(surroundings_of(runtime), options)
+        self._connections = Connections(runtime_of(runtime), options)
         self._endpoint_of = endpoint_of
         self._addresses: dict[int, Address] = {}
 

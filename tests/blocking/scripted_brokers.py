@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from kreplica.blocking import Cluster
-from kreplica.blocking.blocking_runtime import Surroundings
+from kreplica.blocking.blocking_runtime import BlockingRuntime
 from kreplica.client_core.options import ClientOptions
 from kreplica.wire.batches import iter_headers
 from kreplica.wire.framing import FrameReader, frame
@@ -148,10 +148,10 @@ class ScriptedBrokers:
 
     def cluster(self, **options: Any) -> Cluster:
         bootstrap = [(broker.host, 9092) for broker in self.brokers.values()]
-        return Cluster(bootstrap, options=ClientOptions(**options), surroundings=self.surroundings())
+        return Cluster(bootstrap, options=ClientOptions(**options), runtime=self.runtime())
 
-    def surroundings(self) -> Surroundings:
-        return Surroundings(
+    def runtime(self) -> BlockingRuntime:
+        return BlockingRuntime(
             clock=lambda: self.now_s,
             wall_clock_ms=lambda: WALL_CLOCK_MS,
             sleep=self.sleep,

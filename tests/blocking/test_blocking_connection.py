@@ -26,7 +26,7 @@ ASK: dict[str, Any] = {"topics": [], "allow_auto_topic_creation": False}
 
 
 def connect(brokers: ScriptedBrokers, **options: Any) -> Connection:
-    return Connection.open(Address("broker-1", 9092), ClientOptions(**options), brokers.surroundings())
+    return Connection.open(Address("broker-1", 9092), ClientOptions(**options), brokers.runtime())
 
 
 def test_it_speaks_the_highest_version_that_both_have() -> None:

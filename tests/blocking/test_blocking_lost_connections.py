@@ -10,7 +10,7 @@ from itertools import count
 
 import pytest
 
-from kreplica.blocking import Cluster, Isolation, Producer, ProducerOptions, Reader, ReaderOptions, real_surroundings
+from kreplica.blocking import Cluster, Isolation, Producer, ProducerOptions, Reader, ReaderOptions, default_runtime
 from kreplica.blocking.admin import create_topic
 from kreplica.blocking.offsets import end_offsets, topic_partitions
 from kreplica.client_core.errors import TransactionFailed
@@ -62,7 +62,7 @@ def shared(kafka_cluster_factory: Callable[..., KafkaCluster]) -> Iterator[Kafka
 
 def breaking_cluster(shared: KafkaCluster, seed: int, budget_max: int) -> tuple[Cluster, list[int]]:
     """A client whose connections last for a random number of bytes; and how many were made."""
-    real = real_surroundings()
+    real = default_runtime()
     draw = random.Random(seed)
     made: list[int] = []
 
@@ -72,7 +72,7 @@ def breaking_cluster(shared: KafkaCluster, seed: int, budget_max: int) -> tuple[
         return BreakingSocket(real.connect(host, port, timeout_s), made[-1])  # type: ignore[return-value]
 
     options = ClientOptions(backoff_s=0.002, backoff_s_max=0.02)
-    return Cluster(shared.bootstrap_servers, options=options, surroundings=replace(real, connect=connect)), made
+    return Cluster(shared.bootstrap_servers, options=options, runtime=replace(real, connect=connect)), made
 
 
 def new_topic(shared: KafkaCluster) -> str:

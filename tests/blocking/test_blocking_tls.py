@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from scripted_brokers import versions
 
-from kreplica.blocking import real_surroundings
+from kreplica.blocking import default_runtime
 from kreplica.blocking.blocking_runtime import tls_sockets
 from kreplica.blocking.connection import Connection
 from kreplica.client_core.addresses import Address
@@ -96,7 +96,7 @@ def answer_all(connection: ssl.SSLSocket) -> None:
 def test_requests_over_tls(certificate: Path, address: Address) -> None:
     """Answers of several TLS records come whole, also where they were decrypted ahead of the question for them."""
     context = ssl.create_default_context(cafile=str(certificate))
-    with Connection.open(address, ClientOptions(), real_surroundings(connect=tls_sockets(context))) as connection:
+    with Connection.open(address, ClientOptions(), default_runtime(connect=tls_sockets(context))) as connection:
         body = {"topics": [], "allow_auto_topic_creation": False}
         version = connection.version(METADATA)
         for _ in range(3):
@@ -110,6 +110,6 @@ def test_requests_over_tls(certificate: Path, address: Address) -> None:
 
 def test_a_broker_that_nobody_vouches_for(address: Address) -> None:
     """The handshake fails as a connection that did not come about."""
-    strangers = real_surroundings(connect=tls_sockets(ssl.create_default_context()))
+    strangers = default_runtime(connect=tls_sockets(ssl.create_default_context()))
     with pytest.raises(ConnectionFailed, match="certificate"):
         Connection.open(address, ClientOptions(), strangers)

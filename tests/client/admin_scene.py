@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from kreplica.client import Admin, Cluster, TopicPartition
-from kreplica.client.client_runtime import surroundings_of
+from kreplica.client.client_runtime import runtime_of
 from kreplica.client_core.errors import BrokerRefused, check
 from kreplica.client_core.metadata import CoordinatorKind
 from kreplica.errors import ErrorCode
@@ -31,7 +31,7 @@ class AdminScene:
         )
         self.brokers.start()
         runtime = self.brokers.host("application").runtime
-        self.cluster = Cluster(self.brokers.bootstrap_servers, surroundings=surroundings_of(runtime))
+        self.cluster = Cluster(self.brokers.bootstrap_servers, runtime=runtime_of(runtime))
         self.admin = Admin(self.cluster)
         self.run = self.brokers.run_until
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kreplica.client.client_runtime import surroundings_of
+from kreplica.client.client_runtime import runtime_of
 from kreplica.client.cluster import Cluster
 from kreplica.client.consumer.consumer import Consumer
 from kreplica.client.consumer.options import ConsumerOptions
@@ -84,11 +84,11 @@ class Scene:
 
     def cluster(self, host: str = "application", **options: Any) -> Cluster:
         """The cluster, seen from a host."""
-        surroundings = surroundings_of(self.simulated.host(host).runtime)
+        runtime = runtime_of(self.simulated.host(host).runtime)
         made = Cluster(
             self.simulated.bootstrap_servers,
             options=ClientOptions(client_id=host, **options),
-            surroundings=surroundings,
+            runtime=runtime,
         )
         self._clusters.append(made)
         return made

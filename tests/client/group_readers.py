@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from twisted.internet.defer import Deferred
 
-from kreplica.client.client_runtime import surroundings_of
+from kreplica.client.client_runtime import runtime_of
 from kreplica.client.cluster import Cluster
 from kreplica.client.group import GroupOptions, Membership, new_membership
 from kreplica.client_core.options import ClientOptions
@@ -88,9 +88,9 @@ class Reader:
         self.ended: Exception | None = None
         self.before_giving: Callable[[Partitions], Deferred[None]] | None = None
         self.before_taking: Callable[[Partitions], Deferred[None]] | None = None
-        surroundings = surroundings_of(self.host.runtime)
+        runtime = runtime_of(self.host.runtime)
         self.cluster = Cluster(
-            brokers.bootstrap_servers, options=ClientOptions(client_id=name), surroundings=surroundings
+            brokers.bootstrap_servers, options=ClientOptions(client_id=name), runtime=runtime
         )
         settings = GroupOptions(**{"group_id": "g", **FAST, **options})  # type: ignore[arg-type]
         self.membership: Membership = new_membership(self.cluster, settings, topics, self)

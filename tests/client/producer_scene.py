@@ -7,7 +7,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from kreplica.client.client_runtime import surroundings_of
+from kreplica.client.client_runtime import runtime_of
 from kreplica.client.cluster import Cluster
 from kreplica.client.producer import Producer, ProducerOptions
 from kreplica.client_core.fetched_batches import FetchedRecords, Isolation, aborted_of, open_batches
@@ -31,9 +31,9 @@ class Scene:
         self._reads = 0
 
     def new_cluster(self, **options: Any) -> Cluster:
-        surroundings = surroundings_of(self.host.runtime)
+        runtime = runtime_of(self.host.runtime)
         known = ClientOptions(client_id="app", **options)
-        return Cluster(self.brokers.bootstrap_servers, options=known, surroundings=surroundings)
+        return Cluster(self.brokers.bootstrap_servers, options=known, runtime=runtime)
 
     def create(self, topic: str, partitions: int = 1, replicas: int = 1) -> None:
         self.run(self.brokers.client().create_topic(topic, partitions, replication_factor=replicas))

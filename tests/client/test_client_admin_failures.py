@@ -11,7 +11,7 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.client import Admin, Cluster, TopicPartition
 from kreplica.client.admin import NewTopic, Outcomes
-from kreplica.client.client_runtime import surroundings_of
+from kreplica.client.client_runtime import runtime_of
 from kreplica.client_core.admin import asking
 from kreplica.client_core.errors import BrokerRefused, ClientClosed, GaveUp
 from kreplica.client_core.offsets import LATEST
@@ -80,7 +80,7 @@ def test_what_is_not_there_yet_is_waited_for_a_moment(scene: AdminScene) -> None
 def test_nobody_answers(scene: AdminScene) -> None:
     """Each item is given up, with the last error, when the time is over; closing and cancelling end the question."""
     host = scene.brokers.host("lonely")
-    cluster = Cluster("nowhere:1", surroundings=surroundings_of(host.runtime))
+    cluster = Cluster("nowhere:1", runtime=runtime_of(host.runtime))
     admin = Admin(cluster)
     given_up = scene.run(admin.describe_groups(["a", "b"], timeout_s=2.0), 60)
     assert [type(error) for error in given_up.failed.values()] == [GaveUp, GaveUp]

@@ -18,7 +18,7 @@ from kreplica.client.admin import (
     GroupType,
     MemberToRemove,
 )
-from kreplica.client.client_runtime import surroundings_of
+from kreplica.client.client_runtime import runtime_of
 from kreplica.client.connection import Connection
 from kreplica.client.connections import Connections
 from kreplica.client_core.addresses import Address
@@ -59,13 +59,13 @@ class OldCluster(Cluster):
     """Sees brokers through such connections."""
 
     def new_connections(self) -> Connections:
-        return OldConnections(self.surroundings, self.options)
+        return OldConnections(self.runtime, self.options)
 
 
 def test_the_oldest_brokers(scene: AdminScene) -> None:
     """What they can do is done; what they cannot is told, and nothing else is done instead."""
     cluster = OldCluster(
-        scene.brokers.bootstrap_servers, surroundings=surroundings_of(scene.brokers.host("old").runtime)
+        scene.brokers.bootstrap_servers, runtime=runtime_of(scene.brokers.host("old").runtime)
     )
     admin, old, setting = Admin(cluster), TopicPartition("ancient", 0), ConfigResource.topic("ancient")
 
@@ -118,10 +118,10 @@ class PagingCluster(Cluster):
     """One of brokers that describe topics page by page, which ours do not."""
 
     def __init__(self, scene: AdminScene, pages: Mapping[Any, dict[str, Any]]) -> None:
-        super().__init__("nowhere:1", surroundings=surroundings_of(scene.brokers.host("paging").runtime))
+        super().__init__("nowhere:1", runtime=runtime_of(scene.brokers.host("paging").runtime))
         self.asked: list[tuple[list[str], Any]] = []
         self._pages = pages
-        self._broker = Connection(self.surroundings.reactor, "broker", "me", 1000)
+        self._broker = Connection(self.runtime.reactor, "broker", "me", 1000)
         self._broker.versions = dict.fromkeys(APIS, (0, 0))
 
     async def at_any(self, attempt: Callable[[Connection], Awaitable[T]]) -> T:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from twisted.internet.defer import Deferred
 
-from kreplica.client.client_runtime import surroundings_of
+from kreplica.client.client_runtime import runtime_of
 from kreplica.client.cluster import Cluster
 from kreplica.client_core.errors import BrokerRefused, ConnectionFailed, GaveUp
 from kreplica.client_core.metadata import CoordinatorKind
@@ -31,8 +31,8 @@ def brokers() -> Iterator[SimulatedCluster]:
 @pytest.fixture
 def cluster(brokers: SimulatedCluster) -> Iterator[Cluster]:
     """Seen from a host of its own."""
-    surroundings = surroundings_of(brokers.host("application").runtime)
-    seen = Cluster(brokers.bootstrap_servers, options=ClientOptions(client_id="app"), surroundings=surroundings)
+    runtime = runtime_of(brokers.host("application").runtime)
+    seen = Cluster(brokers.bootstrap_servers, options=ClientOptions(client_id="app"), runtime=runtime)
     yield seen
     brokers.run_until(seen.close())
 
@@ -86,8 +86,8 @@ def test_what_is_not_there(brokers: SimulatedCluster, cluster: Cluster) -> None:
 
 def test_no_broker_answers(brokers: SimulatedCluster) -> None:
     """Each is tried, and why the last one failed is told."""
-    surroundings = surroundings_of(brokers.host("application").runtime)
-    lost = Cluster("nowhere:1,broker-1:2", surroundings=surroundings)
+    runtime = runtime_of(brokers.host("application").runtime)
+    lost = Cluster("nowhere:1,broker-1:2", runtime=runtime)
     with pytest.raises(GaveUp, match=r"nowhere:1|broker-1:2"):
         brokers.run_until(lost.retrying(lost.refresh, 3.0))
     brokers.run_until(lost.close())

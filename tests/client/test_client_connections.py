@@ -13,7 +13,7 @@ from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
 
 from kreplica.client import Cluster
-from kreplica.client.client_runtime import Surroundings, surroundings_of
+from kreplica.client.client_runtime import ClientRuntime, runtime_of
 from kreplica.client.connection import Connection
 from kreplica.client.connections import Connections
 from kreplica.client.errors import ClientClosed, ConnectionFailed, ConnectionLost, GaveUp, RequestTimedOut
@@ -31,12 +31,12 @@ class Ways:
 
     def __init__(self) -> None:
         self.reactor = MemoryReactorClock()
-        surroundings = Surroundings(
+        runtime = ClientRuntime(
             reactor=self.reactor,  # type: ignore[arg-type]
             random=Random(1),
             wall_clock_ms=lambda: 0,
         )
-        self.connections = Connections(surroundings, OPTIONS)
+        self.connections = Connections(runtime, OPTIONS)
 
     def ask(self, address: Address = BROKER) -> Deferred[Connection]:
         """For the connection to a broker."""
@@ -218,7 +218,7 @@ def simulated() -> Iterator[SimulatedCluster]:
 def test_closing_a_cluster_ends_what_is_tried_again(simulated: SimulatedCluster) -> None:
     """Between tries and during one; who is cancelled instead is told that, and leaves no timer behind."""
     host = simulated.host("application")
-    lost = Cluster("nowhere:1", surroundings=surroundings_of(host.runtime))
+    lost = Cluster("nowhere:1", runtime=runtime_of(host.runtime))
     pausing = [Deferred.fromCoroutine(lost.retrying(lost.refresh)) for _ in range(2)]
     simulated.run(0.01)
     pausing[0].cancel()
@@ -227,7 +227,7 @@ def test_closing_a_cluster_ends_what_is_tried_again(simulated: SimulatedCluster)
     assert isinstance(failure_of(pausing[1]), ClientClosed)
     assert host.reactor.getDelayedCalls() == []
 
-    cluster = Cluster(simulated.bootstrap_servers, surroundings=surroundings_of(host.runtime))
+    cluster = Cluster(simulated.bootstrap_servers, runtime=runtime_of(host.runtime))
     asking = Deferred.fromCoroutine(cluster.retrying(cluster.refresh))
     simulated.run_until(cluster.close())
     assert isinstance(failure_of(asking), ClientClosed)
@@ -239,7 +239,7 @@ def test_a_network_that_swallows_everything(simulated: SimulatedCluster) -> None
     """Requests end by their time-outs, the whole by its own; when the network is back, so is the connection."""
     host = simulated.host("application")
     options = ClientOptions(request_timeout_s=2.0, connect_timeout_s=2.0)
-    cluster = Cluster(simulated.bootstrap_servers, options=options, surroundings=surroundings_of(host.runtime))
+    cluster = Cluster(simulated.bootstrap_servers, options=options, runtime=runtime_of(host.runtime))
     simulated.run_until(cluster.refresh())
     simulated.simulation.network.cut("application", "broker-1")
     with pytest.raises(GaveUp, match=r"within 2 s|timeout"):

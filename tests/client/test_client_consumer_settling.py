@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from kreplica.client.client_runtime import surroundings_of
+from kreplica.client.client_runtime import runtime_of
 from kreplica.client.cluster import Cluster
 from kreplica.client.consumer import ConsumerOptions
 from kreplica.client.consumer.position_validation import Settler
@@ -25,8 +25,8 @@ KEY = TopicPartition("t", 0)
 def test_a_leader_of_an_epoch_before_the_positions_is_not_asked(known_epoch: int, is_asked: bool) -> None:
     """It would say that it never had the epoch, and the consumer would begin anew: others are looked for instead."""
     simulation = Simulation(1)
-    surroundings = surroundings_of(simulation.host("application").runtime)
-    cluster = Cluster("broker-1:9092", surroundings=surroundings)
+    runtime = runtime_of(simulation.host("application").runtime)
+    cluster = Cluster("broker-1:9092", runtime=runtime)
     topic = TopicView("t", (PartitionView(0, 1, known_epoch, (1,), (1,)),))
     broker = BrokerView(1, Address("broker-1", 9092))
     cluster.view = ClusterView("c", 1, {1: broker}, {"t": topic})

@@ -25,7 +25,7 @@ from twisted.internet.ssl import Certificate, PrivateCertificate
 from twisted.internet.task import react
 from twisted.protocols.portforward import ProxyFactory
 
-from kreplica.client import ClientOptions, Cluster, errors, real_surroundings, tls_endpoints
+from kreplica.client import ClientOptions, Cluster, errors, default_runtime, tls_endpoints
 
 
 async def main(reactor, broker_port, own, other, name):
@@ -34,10 +34,10 @@ async def main(reactor, broker_port, own, other, name):
     listening = await proxy.listen(ProxyFactory("127.0.0.1", int(broker_port)))
     told = []
     for host, trusted in [("127.0.0.1", own), ("127.0.0.1", other), (name, own)]:
-        surroundings = real_surroundings(endpoint=tls_endpoints(trustRoot=Certificate.loadPEM(open(trusted).read())))
+        runtime = default_runtime(endpoint=tls_endpoints(trustRoot=Certificate.loadPEM(open(trusted).read())))
         options = ClientOptions(connect_timeout_s=10, operation_timeout_s=10)
         bootstrap = f"{host}:{listening.getHost().port}"
-        async with Cluster(bootstrap, options=options, surroundings=surroundings) as cluster:
+        async with Cluster(bootstrap, options=options, runtime=runtime) as cluster:
             try:
                 told.append(sorted((await cluster.refresh()).brokers))
             except errors.ClientError as error:

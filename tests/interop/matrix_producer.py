@@ -61,11 +61,11 @@ for each_codec in Codec:
 @scenario(SUBJECT, "a record that says no time has the time of its sending", (True, TimestampType.CREATE_TIME))
 async def time_of_sending(world: World) -> object:
     topic = await world.topic()
-    before = world.cluster.surroundings.wall_clock_ms()
+    before = world.cluster.runtime.wall_clock_ms()
     async with Producer(world.cluster) as producer:
         written = await producer.send(topic, b"now")
     (record,) = await read(world, topic)
-    after = world.cluster.surroundings.wall_clock_ms()
+    after = world.cluster.runtime.wall_clock_ms()
     return before <= record.timestamp_ms == written.timestamp_ms <= after, record.timestamp_type
 
 
@@ -194,7 +194,7 @@ async def compacted(world: World) -> object:
 async def wrong_time(world: World) -> object:
     topic = await world.topic(configs={"message.timestamp.after.max.ms": 3_600_000})
     async with Producer(world.cluster) as producer:
-        late = world.cluster.surroundings.wall_clock_ms() + 10 * 3_600_000
+        late = world.cluster.runtime.wall_clock_ms() + 10 * 3_600_000
         return await outcome_of(producer.send(topic, b"v", timestamp_ms=late))
 
 

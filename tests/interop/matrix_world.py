@@ -10,7 +10,7 @@ from uuid import uuid4
 from matrix_clusters import UnderTest
 from twisted.internet.defer import Deferred
 
-from kreplica.client.client_runtime import real_surroundings
+from kreplica.client.client_runtime import default_runtime
 from kreplica.client.cluster import Cluster
 from kreplica.client.connection import Connection
 from kreplica.client_core.errors import BrokerRefused, ClientError, LeaderUnknown, check
@@ -46,10 +46,10 @@ class World:
 
     def new_cluster(self, **options: Any) -> Cluster:
         """Another view of the same cluster: another application's."""
-        surroundings = real_surroundings(self.reactor)
+        runtime = default_runtime(self.reactor)
         given = {"backoff_s": 0.02, "backoff_s_max": 0.2, **options}
         servers = self.under_test.brokers.bootstrap_servers
-        cluster = Cluster(servers, options=ClientOptions(**given), surroundings=surroundings)
+        cluster = Cluster(servers, options=ClientOptions(**given), runtime=runtime)
         self._clusters.append(cluster)
         return cluster
 

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kreplica.client import Cluster
-from kreplica.client.client_runtime import real_surroundings
+from kreplica.client.client_runtime import default_runtime
 from kreplica.client.group import GroupOptions, new_membership
 from kreplica.client_core.offsets import CommittedOffset
 from kreplica.model import TopicPartition
@@ -126,7 +126,7 @@ class Ours:
         from twisted.internet import reactor
 
         self.partitions: set[int] = set()
-        self.cluster = Cluster(broker.bootstrap_servers, surroundings=real_surroundings(reactor))
+        self.cluster = Cluster(broker.bootstrap_servers, runtime=default_runtime(reactor))
         settings = {"session_timeout_s": SESSION_MS / 1000, "heartbeat_interval_s": HEARTBEAT_MS / 1000}
         self.membership = new_membership(
             self.cluster, GroupOptions(**{"group_id": group, **settings, **options}), [topic], self

@@ -12,10 +12,10 @@ from twisted.python.failure import Failure
 from kreplica.client.cluster import Cluster
 from kreplica.client.consumer.consume_flow import Flow
 from kreplica.client.consumer.options import ConsumerOptions
-from kreplica.client.group.membership import GroupIdentity, Membership
+from kreplica.client.group.membership import Membership
 from kreplica.client_core.errors import ClientError
 from kreplica.client_core.offset_queries import commit_offsets, committed_offsets
-from kreplica.client_core.offsets import CommittedOffset
+from kreplica.client_core.offsets import CommittedOffset, GroupIdentity
 from kreplica.model import TopicPartition
 
 log = Logger()
@@ -32,7 +32,7 @@ class Commits:
         self._cluster = cluster
         self._options = options
         self._flow = flow
-        self._reactor = cluster.surroundings.reactor
+        self._reactor = cluster.runtime.reactor
         self._assigned_to: GroupIdentity | None = None
         self._told: dict[TopicPartition, CommittedOffset] = {}
         self._timer: IDelayedCall | None = None

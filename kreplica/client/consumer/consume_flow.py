@@ -40,7 +40,7 @@ class Flow:
         committed: Callable[[Iterable[TopicPartition]], Awaitable[Mapping[TopicPartition, CommittedOffset]]],
     ) -> None:
         self._options = options
-        self.reactor = cluster.surroundings.reactor
+        self.reactor = cluster.runtime.reactor
         self.readings: dict[TopicPartition, Reading] = {}
         self.changed = Changes(self.reactor)
         self.progressed = Changes(self.reactor)

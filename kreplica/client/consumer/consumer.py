@@ -16,9 +16,9 @@ from kreplica.client.consumer.position_validation import RESET_TIMES
 from kreplica.client.consumer.positions import Reading
 from kreplica.client.consumer.records import ConsumedBatch, ConsumedRecord
 from kreplica.client.consumer.subscription import Subscription
-from kreplica.client.group.membership import AssignmentListener, GroupIdentity
+from kreplica.client.group.membership import AssignmentListener
 from kreplica.client_core.offset_queries import offsets_by_time
-from kreplica.client_core.offsets import EARLIEST, LATEST, CommittedOffset, TimedOffset
+from kreplica.client_core.offsets import EARLIEST, LATEST, CommittedOffset, GroupIdentity, TimedOffset
 from kreplica.model import TopicPartition
 
 Offsets = Mapping[TopicPartition, int | CommittedOffset]

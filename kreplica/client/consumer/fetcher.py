@@ -15,7 +15,7 @@ from kreplica.client.consumer.position_validation import Settler
 from kreplica.client.consumer.positions import NO_BROKER, Reading
 from kreplica.client_core.backoff import backoff_s
 from kreplica.client_core.errors import ClientError, GaveUp, LeaderUnknown
-from kreplica.client_core.fetch_requests import BY_NAME_MAX, FetchLimits, fetch_body, iter_fetched
+from kreplica.client_core.fetch_requests import BY_NAME_MAX, FetchLimits, fetch_body, grouped_by_topic, iter_fetched
 from kreplica.client_core.fetched_batches import FetchedRecords
 from kreplica.model import TopicPartition
 from kreplica.runtime.turns import Turns
@@ -72,7 +72,7 @@ class Fetcher:
         self._on_arrived = on_arrived
         self._on_failed = on_failed
         self._on_changed = on_changed
-        self._reactor = cluster.surroundings.reactor
+        self._reactor = cluster.runtime.reactor
         self._connections = cluster.new_connections()
         self._lanes: dict[int, _Lane] = {}
         self._timer: IDelayedCall | None = None
@@ -187,18 +187,19 @@ class Fetcher:
     async def _fetch(self, broker: int, readings: list[Reading], limits: FetchLimits) -> None:
         connection = await self._connections.to(self._cluster.address(broker))
         version = connection.version(FETCH, BY_NAME_MAX)
-        # Topics together, as the request has them, in the order of their first partition.
-        order = {topic: index for index, topic in reversed(list(enumerate(each.key.topic for each in readings)))}
-        asked = [each for each in readings if not each.is_over and each.fetch_offset >= 0 and not each.is_paused]
-        asked.sort(key=lambda each: order[each.key.topic])
+        asked = {
+            each.key: each
+            for each in readings
+            if not each.is_over and each.fetch_offset >= 0 and not each.is_paused
+        }
         if not asked:
             return
-        positions = {each.key: each.fetch_offset for each in asked}
-        epochs = {each.key: each.checked_epoch for each in asked}
+        positions = {key: asked[key].fetch_offset for key in grouped_by_topic(asked)}
+        epochs = {key: each.checked_epoch for key, each in asked.items()}
         timeout_s = limits.wait_ms / 1000 + self._cluster.options.request_timeout_s
         body = fetch_body(positions, limits, epochs)
         answer = await connection.request(FETCH, version, body, timeout_s=timeout_s)
-        await self._take_in(answer, positions, {each.key: each for each in asked}, broker)
+        await self._take_in(answer, positions, asked, broker)
 
     def _ended(self, result: Any, lane: _Lane, readings: list[Reading]) -> None:
         lane.asking, lane.size, lane.last_s = None, 0, self._reactor.seconds()
@@ -279,7 +280,7 @@ class Fetcher:
             reading.error = gave_up
             self._on_arrived(reading)
         wait_s = backoff_s(
-            self._cluster.surroundings.random, reading.failures, options.backoff_s, options.backoff_s_max
+            self._cluster.runtime.random, reading.failures, options.backoff_s, options.backoff_s_max
         )
         reading.retry_at_s = now_s + wait_s
         self._cluster.doubt()

@@ -81,7 +81,7 @@ class Subscription:
     async def _look(self) -> None:
         """From time to time look for topics that match."""
         while not self._stopping:
-            await pause(self._cluster.surroundings.reactor, self._options.pattern_refresh_s)
+            await pause(self._cluster.runtime.reactor, self._options.pattern_refresh_s)
             try:
                 names = await self._matching()
             except ClientError as error:

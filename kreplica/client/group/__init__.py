@@ -11,8 +11,9 @@
 """
 
 from kreplica.client.group.joining import new_membership
-from kreplica.client.group.membership import NO_GENERATION, AssignmentListener, GroupIdentity, Membership
+from kreplica.client.group.membership import AssignmentListener, Membership
 from kreplica.client.group.options import GroupOptions, GroupProtocol
+from kreplica.client_core.offsets import NO_GENERATION, GroupIdentity
 
 __all__ = [
     "NO_GENERATION",

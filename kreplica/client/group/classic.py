@@ -16,7 +16,7 @@ from kreplica.client.group.assignors import by_names
 from kreplica.client.group.error_actions import Verdict, verdict
 from kreplica.client.group.group_leader import Leading
 from kreplica.client.group.member import GroupMember
-from kreplica.client.group.membership import NO_GENERATION, AssignmentListener, GroupIdentity
+from kreplica.client.group.membership import AssignmentListener
 from kreplica.client.group.options import GroupOptions
 from kreplica.client.group.subscription import PROTOCOL_TYPE, parse_assignment, protocols
 from kreplica.client_core.backoff import backoff_s
@@ -28,6 +28,7 @@ from kreplica.client_core.errors import (
     RequestTimedOut,
     check,
 )
+from kreplica.client_core.offsets import NO_GENERATION, GroupIdentity
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
@@ -137,7 +138,7 @@ class ClassicMember(GroupMember):
         options = self._cluster.options
         if attempts == 0 and found in (Verdict.UNKNOWN, Verdict.OUTDATED, Verdict.REJOIN):
             return 0.0
-        return backoff_s(self._cluster.surroundings.random, attempts + 1, options.backoff_s, options.backoff_s_max)
+        return backoff_s(self._cluster.runtime.random, attempts + 1, options.backoff_s, options.backoff_s_max)
 
     async def _join_once(self) -> frozenset[TopicPartition]:
         reason, self._why_rejoin = self._why_rejoin, None
@@ -228,7 +229,7 @@ class ClassicMember(GroupMember):
                 failures += 1
                 options = self._cluster.options
                 quick_s = backoff_s(
-                    self._cluster.surroundings.random, failures, options.backoff_s, options.backoff_s_max
+                    self._cluster.runtime.random, failures, options.backoff_s, options.backoff_s_max
                 )
                 wait_s = min(wait_s, quick_s)
             else:

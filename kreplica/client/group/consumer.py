@@ -15,10 +15,11 @@ from kreplica.client.cluster import Cluster
 from kreplica.client.group.error_actions import Verdict, verdict
 from kreplica.client.group.member import GroupMember
 from kreplica.client.group.member_state import JOINING, Standing
-from kreplica.client.group.membership import NO_GENERATION, AssignmentListener, GroupIdentity
+from kreplica.client.group.membership import AssignmentListener
 from kreplica.client.group.options import GroupOptions
 from kreplica.client_core.backoff import backoff_s
 from kreplica.client_core.errors import BrokerRefused, ClientError, CommitFailed, RebalanceUnderWay, RequestTimedOut
+from kreplica.client_core.offsets import NO_GENERATION, GroupIdentity
 from kreplica.errors import ErrorCode
 from kreplica.wire.messages import CONSUMER_GROUP_HEARTBEAT
 
@@ -38,7 +39,7 @@ class ConsumerMember(GroupMember):
         self, cluster: Cluster, options: GroupOptions, topics: Iterable[str], listener: AssignmentListener
     ) -> None:
         super().__init__(cluster, options, topics, listener)
-        member_id = str(UUID(int=cluster.surroundings.random.getrandbits(128), version=4))
+        member_id = str(UUID(int=cluster.runtime.random.getrandbits(128), version=4))
         self._standing = Standing(options, member_id, self._topics)
         self._identity = self._identity._replace(member_id=member_id)
         self._target_s = 0.0
@@ -141,7 +142,7 @@ class ConsumerMember(GroupMember):
                 failures += 1
                 options = self._cluster.options
                 wait_s = backoff_s(
-                    self._cluster.surroundings.random, failures, options.backoff_s, options.backoff_s_max
+                    self._cluster.runtime.random, failures, options.backoff_s, options.backoff_s_max
                 )
                 try:
                     self._check_patience(error, asked_s)

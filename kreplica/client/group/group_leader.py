@@ -60,7 +60,7 @@ class Leading:
     async def watch(self) -> None:
         """Look, now and then, until this is cancelled."""
         while True:
-            await pause(self._cluster.surroundings.reactor, self._interval_s)
+            await pause(self._cluster.runtime.reactor, self._interval_s)
             shared_out = self._shared_out
             if shared_out is None:
                 continue

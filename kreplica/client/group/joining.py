@@ -12,10 +12,10 @@ from kreplica.client.group.assignors import by_names
 from kreplica.client.group.classic import ClassicMember
 from kreplica.client.group.consumer import ConsumerMember
 from kreplica.client.group.member import GroupMember
-from kreplica.client.group.membership import AssignmentListener, GroupIdentity, Membership
+from kreplica.client.group.membership import AssignmentListener, Membership
 from kreplica.client.group.options import GroupOptions, GroupProtocol
 from kreplica.client_core.errors import BrokerRefused, ClientError, UnsupportedVersion
-from kreplica.client_core.offsets import CommittedOffset
+from kreplica.client_core.offsets import CommittedOffset, GroupIdentity
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 

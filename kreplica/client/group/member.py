@@ -12,13 +12,13 @@ from twisted.logger import Logger
 from kreplica.client.cluster import Cluster
 from kreplica.client.group.coordinator_connection import CoordinatorLink
 from kreplica.client.group.listener_calls import Handover
-from kreplica.client.group.membership import AssignmentListener, GroupIdentity
+from kreplica.client.group.membership import AssignmentListener
 from kreplica.client.group.notifier import Bell
 from kreplica.client.group.offsets import GroupOffsets
 from kreplica.client.group.options import GroupOptions
 from kreplica.client.group.session_timer import Session
 from kreplica.client_core.errors import BrokerRefused, ClientError, GaveUp
-from kreplica.client_core.offsets import CommittedOffset
+from kreplica.client_core.offsets import CommittedOffset, GroupIdentity
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
 from kreplica.wire.messages import Api
@@ -42,7 +42,7 @@ class GroupMember(ABC):
     def __init__(
         self, cluster: Cluster, options: GroupOptions, topics: Iterable[str], listener: AssignmentListener
     ) -> None:
-        reactor = cluster.surroundings.reactor
+        reactor = cluster.runtime.reactor
         self._cluster = cluster
         self._options = options
         self._reactor = reactor

@@ -3,24 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from kreplica.client_core.offsets import CommittedOffset
+from kreplica.client_core.offsets import CommittedOffset, GroupIdentity
 from kreplica.model import TopicPartition
-
-NO_GENERATION = -1
-
-
-class GroupIdentity(NamedTuple):
-    """As what a consumer acts for its group; a transaction that carries the group's offsets says so too (KIP-447).
-
-    :param generation: of the classic protocol, or the member's epoch; ``NO_GENERATION`` without a membership.
-    """
-
-    group_id: str
-    generation: int = NO_GENERATION
-    member_id: str = ""
-    instance_id: str | None = None
 
 
 class AssignmentListener(Protocol):

@@ -9,9 +9,8 @@ from twisted.internet.defer import DeferredLock
 
 from kreplica.client.cluster import Cluster
 from kreplica.client.group.coordinator_connection import CoordinatorLink
-from kreplica.client.group.membership import NO_GENERATION, GroupIdentity
 from kreplica.client_core.errors import BrokerRefused, ClientError, CommitFailed, check
-from kreplica.client_core.offsets import CommittedOffset, parse_committed, topic_rows
+from kreplica.client_core.offsets import NO_GENERATION, CommittedOffset, GroupIdentity, parse_committed, topic_rows
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.wire.messages import OFFSET_COMMIT, OFFSET_FETCH
@@ -72,7 +71,7 @@ class GroupOffsets:
         return await self._cluster.retrying(lambda: self._committed(wanted))
 
     async def _commit_patiently(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        reactor = self._cluster.surroundings.reactor
+        reactor = self._cluster.runtime.reactor
         patient_until_s = reactor.seconds() + UNKNOWN_TOPIC_PATIENCE_S
 
         async def attempt() -> None:

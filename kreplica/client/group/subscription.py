@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kreplica.client.group.assignors import Assignor, Member
-from kreplica.client.group.membership import NO_GENERATION
 from kreplica.client_core.errors import MalformedAnswer
-from kreplica.client_core.offsets import topic_rows
+from kreplica.client_core.offsets import NO_GENERATION, topic_rows
 from kreplica.errors import ProtocolError
 from kreplica.model import TopicPartition
 from kreplica.wire.messages.consumer_protocol import ASSIGNMENT, SUBSCRIPTION, build_versioned, parse_versioned

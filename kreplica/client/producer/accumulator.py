@@ -57,13 +57,13 @@ class Gathering:
     def __init__(self, cluster: Cluster, options: ProducerOptions, wake: Callable[[OutgoingLane], None]) -> None:
         self._cluster = cluster
         self._options = options
-        self._reactor = cluster.surroundings.reactor
-        self._wall_clock_ms = cluster.surroundings.wall_clock_ms
+        self._reactor = cluster.runtime.reactor
+        self._wall_clock_ms = cluster.runtime.wall_clock_ms
         self._wake = wake
         self._memory_size_max = options.memory_size_max
         self._record_size_max = min(options.request_size_max, options.memory_size_max)
         self._batch_size = options.batch_size
-        self._partitioner = options.partitioner(cluster.surroundings.random)
+        self._partitioner = options.partitioner(cluster.runtime.random)
         self._choose = self._partitioner.partition
         self._topics: dict[str, _Topic] = {}
         self._newcomers = Newcomers(cluster, options.topic_timeout_s, self._known, self._missing)

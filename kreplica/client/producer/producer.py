@@ -9,19 +9,19 @@ from typing import Self
 from twisted.internet.defer import Deferred, fail
 
 from kreplica.client.cluster import Cluster
-from kreplica.client.group.membership import GroupIdentity
 from kreplica.client.producer.accumulator import Gathering
 from kreplica.client.producer.completion_counter import Countdown
 from kreplica.client.producer.options import ProducerOptions
-from kreplica.client.producer.producer_id import IdempotentPapers
+from kreplica.client.producer.producer_id import IdempotentIdentity
 from kreplica.client.producer.record_batch import GatheredBatch, OutgoingRecord
 from kreplica.client.producer.record_deferreds import Promise
 from kreplica.client.producer.sender import Sender
-from kreplica.client.producer.transactions import Phase, Transactions
+from kreplica.client.producer.transactions import Transactions
 from kreplica.client.producer.written import Written
 from kreplica.client_core.errors import BufferFull, ClientError, DeliveryFailed, ProducerUnusable, TransactionFailed
-from kreplica.client_core.offsets import CommittedOffset
+from kreplica.client_core.offsets import CommittedOffset, GroupIdentity
 from kreplica.client_core.partition_queue import ProducerIdentity
+from kreplica.client_core.transactions import Phase
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
 from kreplica.wire.records import Headers
@@ -42,18 +42,18 @@ class Producer:
     def __init__(self, cluster: Cluster, options: ProducerOptions | None = None) -> None:
         self._cluster = cluster
         self._options = options = options or ProducerOptions()
-        self._reactor = cluster.surroundings.reactor
+        self._reactor = cluster.runtime.reactor
         self._unusable: ProducerUnusable | None = None
-        self._papers: IdempotentPapers | None = None
+        self._idempotent: IdempotentIdentity | None = None
         self._transactions: Transactions | None = None
         if options.transactional_id is not None:
             timeout_s = options.transaction_timeout_s
-            self._transactions = Transactions(cluster, options.transactional_id, timeout_s, self._papers_came)
+            self._transactions = Transactions(cluster, options.transactional_id, timeout_s, self._identity_changed)
         elif options.is_idempotent:
-            self._papers = IdempotentPapers(cluster, self._papers_came)
+            self._idempotent = IdempotentIdentity(cluster, self._identity_changed)
         self._gathering = Gathering(cluster, options, lambda lane: self._sender.mark(lane))
-        papers = self._transactions or self._papers
-        self._sender = Sender(cluster, options, papers, self._gathering.close_due, self._settled)
+        identity_source = self._transactions or self._idempotent
+        self._sender = Sender(cluster, options, identity_source, self._gathering.close_due, self._settled)
         self._take = self._gathering.take
         self._is_guarded = self._transactions is not None
 
@@ -180,8 +180,8 @@ class Producer:
         self._is_guarded = True
         if self._transactions is not None:
             self._transactions.close(error)
-        if self._papers is not None:
-            self._papers.close()
+        if self._idempotent is not None:
+            self._idempotent.close()
         self._gathering.close(error)
         await self._sender.close(error)
 
@@ -290,8 +290,8 @@ class Producer:
             )
         return transactions.error
 
-    def _papers_came(self) -> None:
-        self._sender.papers_came()
+    def _identity_changed(self) -> None:
+        self._sender.identity_changed()
 
     def _settled(self, batches: list[GatheredBatch]) -> None:
         if self._transactions is not None:

@@ -1,4 +1,4 @@
-"""Who a producer without transactions is: the id by which leaders recognize its batches (KIP-98)."""
+"""Producer id of an idempotent producer without transactions (KIP-98)."""
 
 from __future__ import annotations
 
@@ -11,68 +11,60 @@ from twisted.python.failure import Failure
 from kreplica.client.cluster import Cluster
 from kreplica.client_core.errors import ClientError
 from kreplica.client_core.partition_queue import ProducerIdentity
-from kreplica.client_core.transaction_requests import INIT_MAX, init_body, parse_identity
+from kreplica.client_core.transaction_coordinator import new_producer_id
 from kreplica.model import TopicPartition
-from kreplica.wire.messages import INIT_PRODUCER_ID
 
 log = Logger()
 
 
-class IdempotentPapers:
-    """The papers of an idempotent producer's batches; owned by the producer, which closes them.
+class IdempotentIdentity:
+    """Producer id and epoch of an idempotent producer; the producer closes it.
 
-    An id that is not to be had at the moment is asked for again and again; one that is refused fails what is sent next.
+    A request that fails with a retriable error is repeated; any other error fails the records sent next.
 
-    :param came: is called when it is known, or refused.
+    :param changed: called when the identity is known or refused.
     """
 
-    def __init__(self, cluster: Cluster, came: Callable[[], None]) -> None:
+    def __init__(self, cluster: Cluster, changed: Callable[[], None]) -> None:
         self._cluster = cluster
-        self._came = came
+        self._changed = changed
         self._identity: ProducerIdentity | None = None
-        self._asking: Deferred[None] | None = None
+        self._requesting: Deferred[None] | None = None
         self.error: ClientError | None = None
 
-    def identity(self) -> ProducerIdentity | None:
-        """The producer's; None as long as it is not known, which is asked for then."""
-        if self._identity is None and self._asking is None:
-            self._ask()
+    def producer_id(self) -> ProducerIdentity | None:
+        """Return the identity; None while it is being requested."""
+        if self._identity is None and self._requesting is None:
+            self.error = None
+            requesting = self._requesting = Deferred.fromCoroutine(self._request())
+            requesting.addBoth(self._requested)
         return self._identity
 
     def renew(self) -> None:
-        """The identity is used up: another one is needed."""
+        """Request another identity, because the epochs of this one are used up."""
         self._identity = None
 
     def admit(self, partition: TopicPartition) -> bool:
-        """All may go."""
+        """Return True: batches need nothing but the identity."""
         return True
 
     def close(self) -> None:
-        """Ask no more."""
-        if self._asking is not None:
-            self._asking.cancel()
+        """Cancel the request for an identity."""
+        if self._requesting is not None:
+            self._requesting.cancel()
 
-    def _ask(self) -> None:
-        self.error = None
-        asking = self._asking = Deferred.fromCoroutine(self._initialize())
-        asking.addBoth(self._asked)
+    async def _request(self) -> None:
+        self._identity = await new_producer_id(self._cluster)
 
-    async def _initialize(self) -> None:
-        async def attempt() -> ProducerIdentity:
-            answer = await self._cluster.ask(INIT_PRODUCER_ID, init_body(None, 0), at_most=INIT_MAX)
-            return parse_identity(answer, "producer id")
-
-        self._identity = await self._cluster.retrying(attempt)
-
-    def _asked(self, outcome: Failure | None) -> None:
-        self._asking = None
+    def _requested(self, outcome: Failure | None) -> None:
+        self._requesting = None
         if isinstance(outcome, Failure):
             if outcome.check(CancelledError):
                 return
             error = outcome.value
             if not isinstance(error, ClientError):
-                log.failure("asking for a producer id", outcome)
+                log.failure("cannot get a producer id", outcome)
                 error = ClientError(f"no producer id: {error}")
             if not error.retriable:
                 self.error = error
-        self._came()
+        self._changed()

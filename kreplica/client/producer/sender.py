@@ -26,7 +26,7 @@ from kreplica.client_core.errors import ClientError, ConnectionLost, LeaderUnkno
 from kreplica.client_core.partition_queue import ProducerIdentity
 from kreplica.client_core.produce_requests import ADDED_BY_CLIENT_MAX, Deliveries, Passenger, board, produce_body
 from kreplica.errors import KreplicaError
-from kreplica.model import NO_LEADER, TopicPartition
+from kreplica.model import TopicPartition
 from kreplica.wire.messages import PRODUCE
 
 log = Logger()
@@ -42,14 +42,14 @@ SWEEPS = 4
 SWEEP_S_MAX = 0.5
 
 
-class Papers(Protocol):
+class IdentitySource(Protocol):
     """What batches need before they may go: the producer's id and epoch, and a place in the transaction."""
 
     @property
     def error(self) -> ClientError | None:
         """Why nothing more may be sent; None as a rule."""
 
-    def identity(self) -> ProducerIdentity | None:
+    def producer_id(self) -> ProducerIdentity | None:
         """The producer's; None as long as it is not known, which is asked for then."""
 
     def renew(self) -> None:
@@ -68,7 +68,7 @@ class _Request:
 class Sender:
     """Moves closed batches between their lanes and the leaders; owned by a producer.
 
-    :param papers: None where batches are not numbered.
+    :param identity_source: None where batches are not numbered.
     :param close_due: closes a lane's open batch, where it is time.
     :param settled: is told of batches that have their outcome, once nothing is in the middle of a change.
     """
@@ -77,20 +77,20 @@ class Sender:
         self,
         cluster: Cluster,
         options: ProducerOptions,
-        papers: Papers | None,
+        identity_source: IdentitySource | None,
         close_due: Callable[[OutgoingLane, float], None],
         settled: Callable[[list[GatheredBatch]], None],
     ) -> None:
         self._cluster = cluster
         self._options = options
-        self._papers = papers
+        self._identity_source = identity_source
         self._close_due = close_due
         self._tell_settled = settled
-        self._reactor = cluster.surroundings.reactor
+        self._reactor = cluster.runtime.reactor
         self._connections = cluster.new_connections()
         self._settled: list[GatheredBatch] = []
         self._deliveries: Deliveries[GatheredBatch] = Deliveries(
-            cluster.surroundings.random,
+            cluster.runtime.random,
             cluster.options,
             is_numbered=options.is_idempotent,
             is_transactional=options.transactional_id is not None,
@@ -115,7 +115,7 @@ class Sender:
         if self._step_call is None and not self._is_closed and not self._in_step:
             self._step_call = self._reactor.callLater(0, self._step_alone)
 
-    def papers_came(self) -> None:
+    def identity_changed(self) -> None:
         """What was waited for is known, or is not to be had."""
         for lane in self._blocked:
             self.mark(lane)
@@ -194,15 +194,15 @@ class Sender:
         else:
             self._active.pop(lane, None)
             return None
-        papers = self._papers
-        if papers is not None and papers.error is not None:
-            self._deliveries.drop_waiting(lane, papers.error)
+        identity_source = self._identity_source
+        if identity_source is not None and identity_source.error is not None:
+            self._deliveries.drop_waiting(lane, identity_source.error)
         batch = lane.sendable(now_s)
         if batch is None:
             if lane.waiting and lane.retry_at_s > now_s:
                 self._set_alarm(lane)
             return None
-        if papers is not None and not self._has_papers(lane, papers):
+        if identity_source is not None and not self._has_identity(lane, identity_source):
             self._blocked[lane] = None
             return None
         leader = self._leader(lane, now_s)
@@ -216,29 +216,27 @@ class Sender:
             return None
         return leader, Passenger(lane, batch)
 
-    def _has_papers(self, lane: OutgoingLane, papers: Papers) -> bool:
-        identity = papers.identity()
+    def _has_identity(self, lane: OutgoingLane, identity_source: IdentitySource) -> bool:
+        identity = identity_source.producer_id()
         used = lane.identity if lane.needs_producer_id() else None
         if used is not None and identity is not None and used.producer_id == identity.producer_id:
-            papers.renew()
-            identity = papers.identity()
-        return identity is not None and papers.admit(lane.partition)
+            identity_source.renew()
+            identity = identity_source.producer_id()
+        return identity is not None and identity_source.admit(lane.partition)
 
     def _leader(self, lane: OutgoingLane, now_s: float) -> int | None:
         """The leader as it was last told; a lane that failed wants that to be new."""
-        cluster, (topic, number) = self._cluster, lane.partition
+        cluster, topic = self._cluster, lane.partition.topic
         if cluster.known_topic(topic) is None:
             refreshing = self._refresh(topic)
             if lane.failures and refreshing:
                 self._blocked[lane] = None
                 return None
-        view = cluster.view.topics.get(topic)
-        partition = None if view is None else view.partition(number)
-        leader = NO_LEADER if partition is None else partition.leader
-        if leader != NO_LEADER and leader in cluster.view.brokers:
+        leader = cluster.known_leader(lane.partition)
+        if leader is not None:
             return leader
         cluster.doubt()
-        self._hold(lane, LeaderUnknown(f"nobody leads {lane.partition} at the moment"), now_s)
+        self._hold(lane, LeaderUnknown(f"{lane.partition} has no leader at the moment"), now_s)
         return None
 
     def _hold(self, lane: OutgoingLane, error: ClientError, now_s: float) -> None:
@@ -259,7 +257,7 @@ class Sender:
             return
         if isinstance(outcome, Failure) and not outcome.check(ClientError):
             log.failure("asking how the cluster looks", outcome)
-        self.papers_came()
+        self.identity_changed()
 
     # --- requests ---
 
@@ -284,7 +282,7 @@ class Sender:
 
     def _send(self, route: Route, connection: Connection, aboard: Passengers) -> None:
         version = connection.version(PRODUCE, ADDED_BY_CLIENT_MAX)
-        identity = None if self._papers is None else self._papers.identity()
+        identity = None if self._identity_source is None else self._identity_source.producer_id()
         for lane, batch in aboard:
             if identity is not None:
                 lane.number(batch, identity)

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
-from kreplica.client.cluster import Cluster
-from kreplica.client.connection import Connection
 from kreplica.client_core.addresses import Address
 from kreplica.client_core.admin.outcomes import Outcomes
+from kreplica.client_core.cluster import BrokerConnection, ClusterCore
 from kreplica.client_core.errors import BrokerRefused, ClientError, GaveUp, LeaderUnknown, UnsupportedVersion, check
 from kreplica.client_core.metadata import CoordinatorKind
 from kreplica.errors import ErrorCode
 from kreplica.model import NO_LEADER, TopicPartition
-from kreplica.runtime.together import together
 from kreplica.wire.messages import Api
 
 K = TypeVar("K", bound=Hashable)
@@ -26,7 +24,7 @@ V = TypeVar("V")
 Told: TypeAlias = Mapping[K, V | ClientError]
 """What one question brought to light of some items."""
 
-Ask: TypeAlias = Callable[[Connection, list[K]], Awaitable[Mapping[K, V | ClientError]]]
+Ask: TypeAlias = Callable[[BrokerConnection, list[K]], Awaitable[Mapping[K, V | ClientError]]]
 """Asks one broker about some items."""
 
 UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -46,7 +44,7 @@ class Subject:
     :param cluster: to administer; shared with whoever else uses it, who closes it.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterCore[Any]) -> None:
         self._cluster = cluster
 
     async def settle(
@@ -65,14 +63,14 @@ class Subject:
         cluster = self._cluster
         left = dict.fromkeys(items)
         order, outcomes, errors = list(left), dict[K, V | ClientError](), dict[K, ClientError]()
-        began_s = cluster.surroundings.reactor.seconds()
+        began_s = cluster.now_s()
 
         def is_over(outcome: V | ClientError) -> bool:
             if not isinstance(outcome, ClientError) or not outcome.retriable:
                 return True
             if not isinstance(outcome, BrokerRefused):
                 return False
-            impatient = cluster.surroundings.reactor.seconds() - began_s >= UNKNOWN_PATIENCE_S
+            impatient = cluster.now_s() - began_s >= UNKNOWN_PATIENCE_S
             return outcome.code in final or (outcome.code in UNKNOWN and impatient)
 
         async def once() -> None:
@@ -158,7 +156,7 @@ class Subject:
     async def at_brokers(
         self,
         brokers: Iterable[int] | None,
-        ask: Callable[[Connection], Awaitable[V]],
+        ask: Callable[[BrokerConnection], Awaitable[V]],
         timeout_s: float | None = None,
     ) -> Outcomes[int, V]:
         """Ask brokers themselves.
@@ -166,7 +164,7 @@ class Subject:
         :param brokers: None: all that live.
         """
 
-        async def one(connection: Connection, ids: list[int]) -> Told[int, V]:
+        async def one(connection: BrokerConnection, ids: list[int]) -> Told[int, V]:
             return dict.fromkeys(ids, await ask(connection))
 
         async def attempt(left: list[int]) -> Told[int, V]:
@@ -179,7 +177,7 @@ class Subject:
         return await self.settle(brokers, attempt, timeout_s)
 
     async def everywhere(
-        self, ask: Callable[[Connection], Awaitable[V]], timeout_s: float | None = None
+        self, ask: Callable[[BrokerConnection], Awaitable[V]], timeout_s: float | None = None
     ) -> Mapping[int, V]:
         """Ask all brokers that live, and all of them again where one does not answer: what it had, others take over.
 
@@ -187,7 +185,7 @@ class Subject:
         """
         cluster = self._cluster
 
-        async def one(connection: Connection, ids: list[int]) -> Told[int, V]:
+        async def one(connection: BrokerConnection, ids: list[int]) -> Told[int, V]:
             return dict.fromkeys(ids, await ask(connection))
 
         async def once() -> Mapping[int, V]:
@@ -234,9 +232,8 @@ class Subject:
             await cluster.refresh(topics)
         return {each: _leader(cluster, each) for each in partitions}
 
-    @staticmethod
     async def _ask_each(
-        whom: Mapping[K, Any], connect: Callable[[Any], Awaitable[Connection]], ask: Ask[K, V]
+        self, whom: Mapping[K, Any], connect: Callable[[Any], Awaitable[BrokerConnection]], ask: Ask[K, V]
     ) -> dict[K, V | ClientError]:
         """Ask all at the same time, each about its items; where one cannot be asked, its items have that error."""
         told: dict[K, V | ClientError] = {}
@@ -253,25 +250,24 @@ class Subject:
             except ClientError as error:
                 return dict.fromkeys(share, error)
 
-        for found in await together([one(where, share) for where, share in shares.items()]):
+        for found in await self._cluster.gather([one(where, share) for where, share in shares.items()]):
             told |= found
         return told
 
+    async def one_by_one(self, items: list[K], ask: Callable[[K], Awaitable[V]]) -> dict[K, V | ClientError]:
+        """Ask about each item apart, where no request takes several; ``AT_ONCE`` are under way at a time."""
 
-async def one_by_one(items: list[K], ask: Callable[[K], Awaitable[V]]) -> dict[K, V | ClientError]:
-    """Ask about each item apart, where no request takes several; ``AT_ONCE`` are under way at a time."""
+        async def one(item: K) -> V | ClientError:
+            try:
+                return await ask(item)
+            except ClientError as error:
+                return error
 
-    async def one(item: K) -> V | ClientError:
-        try:
-            return await ask(item)
-        except ClientError as error:
-            return error
-
-    told: dict[K, V | ClientError] = {}
-    for begin in range(0, len(items), AT_ONCE):
-        share = items[begin : begin + AT_ONCE]
-        told |= zip(share, await together([one(item) for item in share]), strict=True)
-    return told
+        told: dict[K, V | ClientError] = {}
+        for begin in range(0, len(items), AT_ONCE):
+            share = items[begin : begin + AT_ONCE]
+            told |= zip(share, await self._cluster.gather([one(item) for item in share]), strict=True)
+        return told
 
 
 def outcome(row: Mapping[str, Any], what: str) -> BrokerRefused | None:
@@ -283,7 +279,7 @@ def outcome(row: Mapping[str, Any], what: str) -> BrokerRefused | None:
     return None
 
 
-def need(connection: Connection, api: Api, version: int, what: str) -> None:
+def need(connection: BrokerConnection, api: Api, version: int, what: str) -> None:
     """Make sure that a broker understands something.
 
     :param version: of the API, the first that has it.
@@ -293,7 +289,7 @@ def need(connection: Connection, api: Api, version: int, what: str) -> None:
         raise UnsupportedVersion(f"{connection.peer} has {api.name} without {what}")
 
 
-def has(connection: Connection, api: Api) -> bool:
+def has(connection: BrokerConnection, api: Api) -> bool:
     """Whether a broker has an API in a version that is known here."""
     try:
         connection.version(api)
@@ -302,7 +298,7 @@ def has(connection: Connection, api: Api) -> bool:
     return True
 
 
-def _leader(cluster: Cluster, partition: TopicPartition) -> int | ClientError:
+def _leader(cluster: ClusterCore[Any], partition: TopicPartition) -> int | ClientError:
     topic = cluster.view.topics.get(partition.topic)
     if topic is None:
         code = cluster.view.problems.get(partition.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -311,7 +307,7 @@ def _leader(cluster: Cluster, partition: TopicPartition) -> int | ClientError:
     if view is None:
         return BrokerRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {partition}")
     if view.leader == NO_LEADER or view.leader not in cluster.view.brokers:
-        return LeaderUnknown(f"nobody leads {partition} at the moment")
+        return LeaderUnknown(f"{partition} has no leader at the moment")
     return view.leader
 
 

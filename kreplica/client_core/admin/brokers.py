@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from kreplica.client.connection import Connection
 from kreplica.client_core.addresses import Address
 from kreplica.client_core.admin.asking import Subject, has
 from kreplica.client_core.admin.operations import NOT_TOLD, AclOperation, parse_operations
 from kreplica.client_core.admin.outcomes import Outcomes
+from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import check
 from kreplica.client_core.metadata import BrokerView
 from kreplica.client_core.negotiation import CLIENT_SOFTWARE
@@ -75,7 +75,7 @@ class Brokers(Subject):
         :raise ClientError: nobody answers.
         """
 
-        async def ask(connection: Connection) -> ClusterDescription:
+        async def ask(connection: BrokerConnection) -> ClusterDescription:
             if has(connection, DESCRIBE_CLUSTER):
                 body: dict[str, Any] = {"include_cluster_authorized_operations": operations}
                 answer = await self._cluster.request(connection, DESCRIBE_CLUSTER, body)
@@ -122,7 +122,7 @@ class Brokers(Subject):
         :param brokers: None: all that live.
         """
 
-        async def ask(connection: Connection) -> BrokerVersions:
+        async def ask(connection: BrokerConnection) -> BrokerVersions:
             levels = {key: Levels(*versions) for key, versions in sorted(connection.versions.items())}
             return BrokerVersions(
                 {APIS[key].name: each for key, each in levels.items() if key in APIS},

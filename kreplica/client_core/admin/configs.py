@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kreplica.client.connection import Connection
 from kreplica.client_core.admin.asking import UNKNOWN, Subject, Told, outcome
 from kreplica.client_core.admin.outcomes import Outcomes
+from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.configs import (
     ConfigChange,
     ConfigEntry,
@@ -42,7 +42,7 @@ class Configs(Subject):
         keys = None if names is None else list(names)
 
         async def ask(
-            connection: Connection, share: list[ConfigResource]
+            connection: BrokerConnection, share: list[ConfigResource]
         ) -> Told[ConfigResource, Mapping[str, ConfigEntry]]:
             rows = [resource_row(each, configuration_keys=keys) for each in share]
             body = {"resources": rows, "include_synonyms": synonyms, "include_documentation": documentation}
@@ -115,7 +115,7 @@ class Configs(Subject):
     async def _alter(
         self, api: Api, changes: Mapping[ConfigResource, list[Any]], validate_only: bool, timeout_s: float | None
     ) -> Outcomes[ConfigResource, None]:
-        async def ask(connection: Connection, share: list[ConfigResource]) -> Told[ConfigResource, None]:
+        async def ask(connection: BrokerConnection, share: list[ConfigResource]) -> Told[ConfigResource, None]:
             rows = [resource_row(each, configs=changes[each]) for each in share]
             answer = await self._cluster.request(connection, api, {"resources": rows, "validate_only": validate_only})
             found = _by_resource(answer["responses"], share)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kreplica.client.connection import Connection
-from kreplica.client_core.admin.asking import Told, one_by_one, outcome
+from kreplica.client_core.admin.asking import Told, outcome
 from kreplica.client_core.admin.outcomes import Outcomes
 from kreplica.client_core.admin.partitions import Partitions
+from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import ClientError, check
 from kreplica.client_core.fetched_batches import Isolation
 from kreplica.client_core.metadata import CoordinatorKind
@@ -57,7 +57,7 @@ class GroupOffsets(Partitions):
         wanted = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
         rows = {group_id: _asked(partitions) for group_id, partitions in wanted.items()}
 
-        async def ask(connection: Connection, share: list[str]) -> Told[str, Offsets]:
+        async def ask(connection: BrokerConnection, share: list[str]) -> Told[str, Offsets]:
             if connection.version(OFFSET_FETCH) >= SEVERAL_GROUPS_FROM:
                 body = {
                     "groups": [{"group_id": each, "topics": rows[each]} for each in share],
@@ -70,7 +70,7 @@ class GroupOffsets(Partitions):
                 body = {"group_id": group_id, "topics": rows[group_id], "require_stable": require_stable}
                 return _committed(await self._cluster.request(connection, OFFSET_FETCH, body), group_id)
 
-            return await one_by_one(share, fetch)
+            return await self.one_by_one(share, fetch)
 
         return await self.at_coordinators(CoordinatorKind.GROUP, rows, ask, timeout_s)
 
@@ -101,7 +101,7 @@ class GroupOffsets(Partitions):
                 "committed_metadata": wanted[partition].metadata,
             }
 
-        async def ask(connection: Connection, share: list[TopicPartition]) -> Told[TopicPartition, None]:
+        async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Told[TopicPartition, None]:
             body = {"group_id": group_id, "topics": topic_rows(share, row, "partitions")}
             return _told(await self._cluster.request(connection, OFFSET_COMMIT, body), f"commit by group {group_id}")
 
@@ -115,7 +115,7 @@ class GroupOffsets(Partitions):
         def row(partition: TopicPartition) -> dict[str, Any]:
             return {"partition_index": partition.partition}
 
-        async def ask(connection: Connection, share: list[TopicPartition]) -> Told[TopicPartition, None]:
+        async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Told[TopicPartition, None]:
             body = {"group_id": group_id, "topics": topic_rows(share, row, "partitions")}
             answer = await self._cluster.request(connection, OFFSET_DELETE, body)
             check(answer, f"offsets of group {group_id}")

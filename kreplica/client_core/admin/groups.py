@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from kreplica.client.connection import Connection
 from kreplica.client_core.admin.asking import Subject, Told, has, need, outcome
 from kreplica.client_core.admin.operations import NOT_TOLD, AclOperation, parse_operations
 from kreplica.client_core.admin.outcomes import Outcomes
+from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import BrokerRefused, ClientError, check
 from kreplica.client_core.metadata import CoordinatorKind
 from kreplica.errors import ErrorCode, ProtocolError
@@ -140,7 +140,7 @@ class Groups(Subject):
         """
         body = {"states_filter": [each.value for each in states], "types_filter": [each.value for each in types]}
 
-        async def ask(connection: Connection) -> list[dict[str, Any]]:
+        async def ask(connection: BrokerConnection) -> list[dict[str, Any]]:
             if body["states_filter"]:
                 need(connection, LIST_GROUPS, STATES_FROM, "states")
             if body["types_filter"]:
@@ -161,7 +161,7 @@ class Groups(Subject):
         :param operations: also say what this client may do with each.
         """
 
-        async def ask(connection: Connection, share: list[str]) -> Told[str, GroupDescription]:
+        async def ask(connection: BrokerConnection, share: list[str]) -> Told[str, GroupDescription]:
             told: dict[str, GroupDescription | ClientError] = {}
             if has(connection, CONSUMER_GROUP_DESCRIBE):
                 body = {"group_ids": share, "include_authorized_operations": operations}
@@ -186,7 +186,7 @@ class Groups(Subject):
     async def delete_groups(self, group_ids: Iterable[str], *, timeout_s: float | None = None) -> Outcomes[str, None]:
         """Delete groups that have no members, with the offsets that they committed."""
 
-        async def ask(connection: Connection, share: list[str]) -> Told[str, None]:
+        async def ask(connection: BrokerConnection, share: list[str]) -> Told[str, None]:
             answer = await self._cluster.request(connection, DELETE_GROUPS, {"groups_names": share})
             return {row["group_id"]: outcome(row, f"group {row['group_id']}") for row in answer["results"]}
 
@@ -217,7 +217,7 @@ class Groups(Subject):
             members = [MemberToRemove(each.instance_id, each.member_id) for each in described.members]
         tries = 0
 
-        async def ask(connection: Connection, share: list[MemberToRemove]) -> Told[MemberToRemove, None]:
+        async def ask(connection: BrokerConnection, share: list[MemberToRemove]) -> Told[MemberToRemove, None]:
             nonlocal tries
             need(connection, LEAVE_GROUP, SEVERAL_LEAVE_FROM, "several members")
             tries += 1

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kreplica.client.connection import Connection
 from kreplica.client_core.admin.asking import UNKNOWN, Subject, Told, outcome
 from kreplica.client_core.admin.outcomes import Outcomes
+from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import ClientError, check
 from kreplica.client_core.offsets import topic_rows
 from kreplica.errors import ErrorCode
@@ -75,7 +75,7 @@ class LogDirs(Subject):
             rows = topic_rows(partitions, lambda each: each.partition, "partitions")
             topics = [{"topic": row["name"], "partitions": row["partitions"]} for row in rows]
 
-        async def ask(connection: Connection) -> tuple[LogDir, ...]:
+        async def ask(connection: BrokerConnection) -> tuple[LogDir, ...]:
             answer = await self._cluster.request(connection, DESCRIBE_LOG_DIRS, {"topics": topics})
             if answer.get("error_code"):
                 check(answer, f"log directories of {connection.peer}")
@@ -93,7 +93,7 @@ class LogDirs(Subject):
         :param paths: of the directories.
         """
 
-        async def ask(connection: Connection, share: list[Replica]) -> Told[Replica, None]:
+        async def ask(connection: BrokerConnection, share: list[Replica]) -> Told[Replica, None]:
             broker_id, dirs = share[0].broker_id, []
             for path in sorted({paths[each] for each in share}):
                 there = [each.partition for each in share if paths[each] == path]

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from kreplica.client.connection import Connection
 from kreplica.client_core.admin.asking import SERVER_TIMEOUT_MS, Subject, Told, need, outcome
 from kreplica.client_core.admin.outcomes import Outcomes
+from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import ClientError
 from kreplica.client_core.fetched_batches import Isolation
 from kreplica.client_core.offsets import (
@@ -51,7 +51,7 @@ class Partitions(Subject):
         :param isolation: with ``READ_COMMITTED``, ``LATEST`` is before the first transaction that is open.
         """
 
-        async def ask(connection: Connection, share: list[TopicPartition]) -> Told[TopicPartition, TimedOffset]:
+        async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Told[TopicPartition, TimedOffset]:
             wanted = {each: times[each] for each in share}
             for time in sorted(set(wanted.values()) & TIMES_FROM.keys()):
                 need(connection, LIST_OFFSETS, TIMES_FROM[time], f"the time {time}")
@@ -72,7 +72,7 @@ class Partitions(Subject):
         def row(partition: TopicPartition) -> dict[str, Any]:
             return {"partition_index": partition.partition, "offset": offsets[partition]}
 
-        async def ask(connection: Connection, share: list[TopicPartition]) -> Told[TopicPartition, int]:
+        async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Told[TopicPartition, int]:
             body = {"topics": topic_rows(share, row, "partitions"), "timeout_ms": SERVER_TIMEOUT_MS}
             answer = await self._cluster.request(connection, DELETE_RECORDS, body)
             told: dict[TopicPartition, int | ClientError] = {}

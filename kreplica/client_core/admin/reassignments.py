@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from kreplica.client.connection import Connection
 from kreplica.client_core.admin.asking import SERVER_TIMEOUT_MS, UNKNOWN, Subject, Told, need, outcome
 from kreplica.client_core.admin.outcomes import Outcomes
+from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import BrokerRefused, ClientError, check
 from kreplica.client_core.offsets import topic_rows
 from kreplica.errors import ErrorCode
@@ -69,19 +69,19 @@ class Reassignments(Subject):
             whole = await self.at_controller([None], self._electing(type), timeout_s, final=NOT_ELECTED)
             return Outcomes(whole[None])
 
-        async def ask(connection: Connection, share: list[TopicPartition]) -> Told[TopicPartition, bool]:
+        async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Told[TopicPartition, bool]:
             return await self._elect(connection, type, share)
 
         return await self.at_controller(partitions, ask, timeout_s, final=NOT_ELECTED)
 
     def _electing(self, type: ElectionType) -> Any:
-        async def ask(connection: Connection, _: list[None]) -> Told[None, Told[TopicPartition, bool]]:
+        async def ask(connection: BrokerConnection, _: list[None]) -> Told[None, Told[TopicPartition, bool]]:
             return {None: await self._elect(connection, type, None)}
 
         return ask
 
     async def _elect(
-        self, connection: Connection, type: ElectionType, partitions: list[TopicPartition] | None
+        self, connection: BrokerConnection, type: ElectionType, partitions: list[TopicPartition] | None
     ) -> Told[TopicPartition, bool]:
         if type is not ElectionType.PREFERRED:
             need(connection, ELECT_LEADERS, ELECTION_TYPES_FROM, "unclean elections")
@@ -117,7 +117,7 @@ class Reassignments(Subject):
                 "replicas": None if brokers is None else list(brokers),
             }
 
-        async def ask(connection: Connection, share: list[TopicPartition]) -> Told[TopicPartition, None]:
+        async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Told[TopicPartition, None]:
             body = {"timeout_ms": SERVER_TIMEOUT_MS, "topics": topic_rows(share, row, "partitions")}
             answer = await self._cluster.request(connection, ALTER_PARTITION_REASSIGNMENTS, body)
             check(answer, "a reassignment")
@@ -145,7 +145,7 @@ class Reassignments(Subject):
         if partitions is not None:
             topics = topic_rows(partitions, lambda each: each.partition, "partition_indexes")
 
-        async def ask(connection: Connection) -> Mapping[TopicPartition, Reassignment]:
+        async def ask(connection: BrokerConnection) -> Mapping[TopicPartition, Reassignment]:
             body = {"timeout_ms": SERVER_TIMEOUT_MS, "topics": topics}
             answer = await self._cluster.request(connection, LIST_PARTITION_REASSIGNMENTS, body)
             check(answer, "reassignments")

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
-from kreplica.client.connection import Connection
 from kreplica.client_core.admin.asking import SERVER_TIMEOUT_MS, UNKNOWN, Subject, Told, has, need, outcome
 from kreplica.client_core.admin.operations import NOT_TOLD, AclOperation, parse_operations
 from kreplica.client_core.admin.outcomes import Outcomes
+from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.configs import ConfigEntry, parse_entry
 from kreplica.client_core.errors import BrokerRefused, ClientError, LeaderUnknown
 from kreplica.client_core.topics import BROKERS_DEFAULT, NewTopic, new_topic_row
@@ -105,7 +105,7 @@ class Topics(Subject):
         """
         wanted = {topic.name: topic for topic in topics}
 
-        async def ask(connection: Connection, names: list[str]) -> Told[str, CreatedTopic]:
+        async def ask(connection: BrokerConnection, names: list[str]) -> Told[str, CreatedTopic]:
             rows = [new_topic_row(wanted[name]) for name in names]
             body = {"topics": rows, "timeout_ms": SERVER_TIMEOUT_MS, "validate_only": validate_only}
             answer = await self._cluster.request(connection, CREATE_TOPICS, body)
@@ -146,8 +146,9 @@ class Topics(Subject):
             for name, count in counts.items():
                 topic = view.topics.get(name)
                 count_led = sum(each.leader != NO_LEADER for each in topic.partitions) if topic is not None else 0
-                if count_led < count:
-                    raise LeaderUnknown(f"{count_led} of {count} partitions of topic {name} have leaders")
+                needed = max(count, len(topic.partitions)) if topic is not None else count
+                if count_led < needed:
+                    raise LeaderUnknown(f"{count_led} of {needed} partitions of topic {name} have leaders")
 
         if counts:
             await self._cluster.retrying(led, timeout_s)
@@ -160,7 +161,7 @@ class Topics(Subject):
         :param topics: names, or ids (KIP-516).
         """
 
-        async def ask(connection: Connection, items: list[str | UUID]) -> Told[str | UUID, None]:
+        async def ask(connection: BrokerConnection, items: list[str | UUID]) -> Told[str | UUID, None]:
             ids = [item for item in items if isinstance(item, UUID)]
             if ids:
                 need(connection, DELETE_TOPICS, IDS_DELETED_FROM, "ids of topics")
@@ -203,7 +204,7 @@ class Topics(Subject):
             rows = None if brokers is None else [{"broker_ids": list(each)} for each in brokers]
             return {"name": name, "count": counts[name], "assignments": rows}
 
-        async def ask(connection: Connection, names: list[str]) -> Told[str, None]:
+        async def ask(connection: BrokerConnection, names: list[str]) -> Told[str, None]:
             rows = [row(name) for name in names]
             body = {"topics": rows, "timeout_ms": SERVER_TIMEOUT_MS, "validate_only": validate_only}
             answer = await self._cluster.request(connection, CREATE_PARTITIONS, body)
@@ -254,7 +255,7 @@ class Topics(Subject):
         return (await self.describe_topics([topic], timeout_s=timeout_s))[topic]
 
     async def _describe(
-        self, connection: Connection, items: list[str | UUID], operations: bool
+        self, connection: BrokerConnection, items: list[str | UUID], operations: bool
     ) -> Told[str | UUID, TopicDescription]:
         names = [item for item in items if isinstance(item, str)]
         ids = [item for item in items if isinstance(item, UUID)]
@@ -270,7 +271,7 @@ class Topics(Subject):
         answer = await self._cluster.request(connection, METADATA, body)
         return _by_name_and_id(answer["topics"], _described)
 
-    async def _pages(self, connection: Connection, names: Sequence[str]) -> list[dict[str, Any]]:
+    async def _pages(self, connection: BrokerConnection, names: Sequence[str]) -> list[dict[str, Any]]:
         """Rows of topics; one that spans pages has the partitions of all."""
         rows: dict[str, dict[str, Any]] = {}
         cursor = None

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from kreplica.client.connection import Connection
-from kreplica.client_core.admin.asking import UNKNOWN, Subject, Told, need, one_by_one, outcome
+from kreplica.client_core.admin.asking import UNKNOWN, Subject, Told, need, outcome
 from kreplica.client_core.admin.outcomes import Outcomes
+from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import BrokerRefused, ClientError, check
 from kreplica.client_core.metadata import CoordinatorKind
 from kreplica.client_core.offsets import topic_rows
@@ -128,7 +128,7 @@ class Transactions(Subject):
             "transactional_id_pattern": pattern,
         }
 
-        async def ask(connection: Connection) -> list[dict[str, Any]]:
+        async def ask(connection: BrokerConnection) -> list[dict[str, Any]]:
             if longer_than_ms is not None:
                 need(connection, LIST_TRANSACTIONS, DURATIONS_FROM, "durations")
             if pattern is not None:
@@ -152,7 +152,7 @@ class Transactions(Subject):
     ) -> Outcomes[str, TransactionDescription]:
         """What transactional ids are at."""
 
-        async def ask(connection: Connection, share: list[str]) -> Told[str, TransactionDescription]:
+        async def ask(connection: BrokerConnection, share: list[str]) -> Told[str, TransactionDescription]:
             answer = await self._cluster.request(connection, DESCRIBE_TRANSACTIONS, {"transactional_ids": share})
             return {row["transactional_id"]: _transaction(row) for row in answer["transaction_states"]}
 
@@ -163,14 +163,14 @@ class Transactions(Subject):
     ) -> Outcomes[str, ProducerIdentity]:
         """Put out whoever produces with these transactional ids; their open transactions are aborted (KIP-588)."""
 
-        async def ask(connection: Connection, share: list[str]) -> Told[str, ProducerIdentity]:
+        async def ask(connection: BrokerConnection, share: list[str]) -> Told[str, ProducerIdentity]:
             async def fence(each: str) -> ProducerIdentity:
                 body = {"transactional_id": each, "transaction_timeout_ms": FENCING_TRANSACTION_TIMEOUT_MS}
                 answer = await self._cluster.request(connection, INIT_PRODUCER_ID, body)
                 check(answer, f"transactional id {each}")
                 return ProducerIdentity(answer["producer_id"], answer["producer_epoch"])
 
-            return await one_by_one(share, fence)
+            return await self.one_by_one(share, fence)
 
         return await self.at_coordinators(CoordinatorKind.TRANSACTION, transactional_ids, ask, timeout_s)
 
@@ -183,7 +183,7 @@ class Transactions(Subject):
         """
 
         async def ask(
-            connection: Connection, share: list[TopicPartition]
+            connection: BrokerConnection, share: list[TopicPartition]
         ) -> Told[TopicPartition, tuple[ProducerState, ...]]:
             body = {"topics": topic_rows(share, lambda each: each.partition, "partition_indexes")}
             answer = await self._cluster.request(connection, DESCRIBE_PRODUCERS, body)
@@ -222,7 +222,7 @@ class Transactions(Subject):
             "coordinator_epoch": max(producer.coordinator_epoch, 0),
         }
 
-        async def ask(connection: Connection, _: list[TopicPartition]) -> Told[TopicPartition, None]:
+        async def ask(connection: BrokerConnection, _: list[TopicPartition]) -> Told[TopicPartition, None]:
             answer = await self._cluster.request(connection, WRITE_TXN_MARKERS, {"markers": [marker]})
             row = answer["markers"][0]["topics"][0]["partitions"][0]
             return {partition: outcome(row, f"transaction of producer {producer.producer_id} in {partition}")}
@@ -237,7 +237,7 @@ class Transactions(Subject):
         :param open_for_ms: only producers whose last record there is older.
         :raise ClientError: somebody who has to be asked does not answer.
         """
-        now_ms = self._cluster.surroundings.wall_clock_ms()
+        now_ms = self._cluster.wall_clock_ms()
         described = (await self.describe_producers(partitions, timeout_s=timeout_s)).raise_first()
         suspects = {
             partition: [

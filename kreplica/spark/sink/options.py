@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from kreplica.blocking.producer_options import ACKS_ALL
 from kreplica.client_core.addresses import parse_addresses
+from kreplica.client_core.producer_options import ACKS_ALL
 from kreplica.spark.client_settings import ClientSettings, client_settings
 from kreplica.spark.option_parsing import boolean, choice, number
 

@@ -65,8 +65,8 @@ def send_rows(batches: Iterable[pa.RecordBatch], producer: Producer, cluster: Cl
     sorter = RowSorter(
         options.topic,
         lambda topic: _partition_count(cluster, topic),
-        cluster.surroundings.wall_clock_ms,
-        cluster.surroundings.random.randrange(1 << 16),
+        cluster.runtime.wall_clock_ms,
+        cluster.runtime.random.randrange(1 << 16),
     )
     for batch in chain.from_iterable(map(_pieces, batches)):
         for partition, rows in sorter.sorted(batch):

@@ -48,16 +48,16 @@ class OffsetLookup:
         :raise ValueError: a topic or a partition is not.
         :raise ClientError: nobody answers.
         """
-        surroundings = self._cluster.surroundings
-        deadline_s = surroundings.clock() + APPEARANCE_S
+        runtime = self._cluster.runtime
+        deadline_s = runtime.clock() + APPEARANCE_S
         while True:
             found = self.partitions()
             missing = missing_name(self._options.selection, found)
             if missing is None:
                 return found
-            if surroundings.clock() >= deadline_s:
+            if runtime.clock() >= deadline_s:
                 raise ValueError(f"{missing} is not there")
-            surroundings.sleep(self._cluster.options.backoff_s)
+            runtime.sleep(self._cluster.options.backoff_s)
 
     def _partitions(self) -> list[TopicPartition]:
         selection = self._options.selection
@@ -138,7 +138,7 @@ class OffsetLookup:
                     raise
                 left -= 1
                 log.warning("asking for offsets again: %s", error)
-                self._cluster.surroundings.sleep(self._options.offset_retry_s)
+                self._cluster.runtime.sleep(self._options.offset_retry_s)
 
 
 def missing_name(selection: Selection, found: Iterable[TopicPartition]) -> str | None:

@@ -104,13 +104,13 @@ def _read(cluster: Cluster, wanted: OffsetRange, options: SourceOptions) -> Iter
     gathered: list[Section] = []
     size, behind = 0, start
     with BatchesReader(cluster, {partition: start}, ends={partition: end}, options=reader_options) as reader:
-        since = cluster.surroundings.clock()
+        since = cluster.runtime.clock()
         try:
             while not reader.is_done:
                 answers: list[Any] = reader.read(options.poll_timeout_s)
                 if answers or reader.positions[partition] > behind:
-                    since = cluster.surroundings.clock()
-                elif cluster.surroundings.clock() - since >= options.poll_timeout_s:
+                    since = cluster.runtime.clock()
+                elif cluster.runtime.clock() - since >= options.poll_timeout_s:
                     _explain_silence(cluster, partition, behind, options)
                 for header, batch in chain.from_iterable(answer.batches for answer in answers):
                     gathered.append(_opened(partition, header, batch))

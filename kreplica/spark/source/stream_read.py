@@ -99,7 +99,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         deadline_s = self._clock() + IDLE_S_MAX
         ends = self._ends()
         while not self._is_more(begun, ends) and self._clock() < deadline_s:
-            self._cluster().surroundings.sleep(IDLE_STEP_S)
+            self._cluster().runtime.sleep(IDLE_STEP_S)
             ends = self._ends()
         return ends
 
@@ -122,7 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._clock() >= deadline_s:
                 lost(self._options, what)
                 return ends
-            self._cluster().surroundings.sleep(IDLE_S_MAX)
+            self._cluster().runtime.sleep(IDLE_S_MAX)
 
     def _holds_back(self, count: int) -> bool:
         """Whether so many offsets are too few, and the last micro-batch was not long ago."""
@@ -162,7 +162,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return worker_cluster(self._options.bootstrap, self._options.settings)
 
     def _clock(self) -> float:
-        return self._cluster().surroundings.clock()
+        return self._cluster().runtime.clock()
 
     def _lookup(self) -> OffsetLookup:
         return OffsetLookup(self._cluster(), self._options)

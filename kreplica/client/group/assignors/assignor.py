@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from kreplica.client.group.membership import NO_GENERATION
+from kreplica.client_core.offsets import NO_GENERATION
 from kreplica.model import TopicPartition
 
 Topics: TypeAlias = Mapping[str, Mapping[int, frozenset[str]]]

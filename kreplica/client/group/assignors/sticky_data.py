@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kreplica.client.group.assignors.assignor import Member
-from kreplica.client.group.membership import NO_GENERATION
-from kreplica.client_core.offsets import topic_rows
+from kreplica.client_core.offsets import NO_GENERATION, topic_rows
 from kreplica.errors import ProtocolError
 from kreplica.model import TopicPartition
 from kreplica.wire.schema import Schema

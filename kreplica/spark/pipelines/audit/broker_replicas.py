@@ -9,15 +9,15 @@ from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import Any, NamedTuple
 
-from kreplica.blocking.blocking_runtime import real_surroundings
+from kreplica.blocking.blocking_runtime import default_runtime
 from kreplica.blocking.connection import Connection, Pending
-from kreplica.blocking.patience import Patience
 from kreplica.client_core.addresses import Address
 from kreplica.client_core.errors import BrokerRefused, ClientError, check
 from kreplica.client_core.fetch_requests import BY_NAME_MAX, FetchLimits, fetch_body
 from kreplica.client_core.fetched_batches import Isolation
 from kreplica.client_core.offsets import EARLIEST, list_offsets_body, parse_list_offsets
 from kreplica.client_core.options import ClientOptions
+from kreplica.client_core.retries import RetrySchedule
 from kreplica.errors import ErrorCode, ProtocolError
 from kreplica.model import TopicPartition
 from kreplica.spark.pipelines.audit.replica_comparison import Batch, Gap, LogMoved
@@ -51,7 +51,7 @@ class BrokerReplica(NamedTuple):
         :raise ClientError: the broker does not answer.
         """
         body = list_offsets_body({self.partition: EARLIEST}, Isolation.READ_UNCOMMITTED) | {"replica_id": DEBUGGER}
-        patience = self._patience()
+        schedule = self._retry_schedule()
         while True:
             try:
                 with self._connect() as connection:
@@ -60,7 +60,7 @@ class BrokerReplica(NamedTuple):
                     raise told
                 return told.offset
             except ClientError as error:
-                self._again(error, patience)
+                self._wait(error, schedule)
 
     def cleaned_end(self) -> int:
         """Brokers do not say it of one replica."""
@@ -69,7 +69,7 @@ class BrokerReplica(NamedTuple):
     def batches(self, start: int, end: int) -> Iterator[Batch | Gap]:
         """Those whose last offset lies in a range."""
         offset = start
-        patience = self._patience()
+        schedule = self._retry_schedule()
         while offset < end:
             try:
                 with closing(self._answers(offset, end)) as answers:
@@ -78,7 +78,7 @@ class BrokerReplica(NamedTuple):
                         data = memoryview(row["records"] or b"")
                         if not len(data):
                             return  # it ends here
-                        patience = self._patience()
+                        schedule = self._retry_schedule()
                         for item in _items(data, offset, end):
                             offset = item.header.next_offset if isinstance(item, Batch) else item.next_offset
                             yield item
@@ -92,9 +92,9 @@ class BrokerReplica(NamedTuple):
                 if error.code is ErrorCode.CORRUPT_MESSAGE:
                     yield Gap(offset, end, f"the broker says {error}; nothing up to {end} was read")
                     return
-                self._again(error, patience)
+                self._wait(error, schedule)
             except ClientError as error:
-                self._again(error, patience)
+                self._wait(error, schedule)
 
     def _answers(self, offset: int, end: int) -> Generator[dict[str, Any], None, None]:
         """What the broker answers for the partition; the next request is under way while an answer is looked at."""
@@ -128,17 +128,22 @@ class BrokerReplica(NamedTuple):
         return connection.send(FETCH, body, version=version, timeout_s=self.client.request_timeout_s)
 
     def _connect(self) -> Connection:
-        return Connection.open(self.address, self.client, real_surroundings())
+        return Connection.open(self.address, self.client, default_runtime())
 
-    def _patience(self) -> Patience:
-        options = self.client
-        return Patience(real_surroundings(), options.operation_timeout_s, options.backoff_s, options.backoff_s_max)
+    def _retry_schedule(self) -> RetrySchedule:
+        runtime = default_runtime()
+        return RetrySchedule(self.client, runtime.random, runtime.clock())
 
     @staticmethod
-    def _again(error: ClientError, patience: Patience) -> None:
+    def _wait(error: ClientError, schedule: RetrySchedule) -> None:
+        """Wait before the next attempt.
+
+        :raise ClientError: the error is final, or the time is over.
+        """
         if not error.retriable:
             raise error
-        patience.wait(error)
+        runtime = default_runtime()
+        runtime.sleep(schedule.delay_s(error, runtime.clock()))
 
 
 def _items(data: memoryview, offset: int, end: int) -> Iterator[Batch | Gap]:

@@ -8,7 +8,7 @@ from random import Random
 
 from twisted.internet.defer import CancelledError, Deferred
 
-from kreplica.client.client_runtime import surroundings_of
+from kreplica.client.client_runtime import runtime_of
 from kreplica.client.cluster import Cluster
 from kreplica.client_core.options import ClientOptions
 from kreplica.runtime.pause import pause
@@ -39,8 +39,8 @@ class Application(ABC):
     async def run(self) -> None:
         """Work until ``finish``, and close everything."""
         options = replace(IMPATIENT, client_id=self.name)
-        surroundings = surroundings_of(self.host.runtime)
-        async with Cluster(self._bootstrap, options=options, surroundings=surroundings) as cluster:
+        runtime = runtime_of(self.host.runtime)
+        async with Cluster(self._bootstrap, options=options, runtime=runtime) as cluster:
             self._working = Deferred.fromCoroutine(self._work(cluster))
             try:
                 await self._working

@@ -1,0 +1,50 @@
+"""Options that the producers of both clients have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kreplica.wire.compression import Codec
+
+ACKS_ALL = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonProducerOptions:
+    """Delivery guarantees and limits of a producer; times in seconds, sizes in bytes.
+
+    :param acks: -1: a record is acknowledged when all in-sync replicas have it; 1: when the leader has it; 0: at once.
+    :param codec: compression of batches.
+    :param idempotent: retries write no duplicates; needs ``acks=-1``.  None: True if ``acks`` is -1.  Without it a
+        partition has one batch in flight at a time, which keeps the order of records.
+    :param transactional_id: enables transactions; a new producer of the same id aborts this one's open transaction.
+    :param transaction_timeout_s: the coordinator aborts a transaction that is open for longer.
+    :param batch_size: size of a batch before compression; a larger record is sent in its own batch.
+    :param linger_s: time for which a batch waits for more records.
+    :param memory_size_max: size of all records without an outcome.
+    :param delivery_timeout_s: a record that is not written within this time fails.
+    :raise ValueError: options contradict each other.
+    """
+
+    acks: int = ACKS_ALL
+    codec: Codec = Codec.NONE
+    idempotent: bool | None = None
+    transactional_id: str | None = None
+    transaction_timeout_s: float = 60.0
+    batch_size: int
+    linger_s: float
+    memory_size_max: int
+    delivery_timeout_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        if self.acks not in (ACKS_ALL, 0, 1):
+            raise ValueError(f"acks={self.acks}: -1 (all), 0 or 1 is expected")
+        if self.acks != ACKS_ALL and (self.idempotent or self.transactional_id is not None):
+            raise ValueError(f"acks={self.acks}: an idempotent or transactional producer needs acks=-1 (all)")
+        if self.idempotent is False and self.transactional_id is not None:
+            raise ValueError("a transactional producer is always idempotent")
+
+    @property
+    def is_idempotent(self) -> bool:
+        """True if batches have sequence numbers."""
+        return self.acks == ACKS_ALL if self.idempotent is None else self.idempotent

@@ -1,0 +1,180 @@
+"""Requests of a transactional producer to its coordinators (KIP-98)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar
+
+from kreplica.client_core.cluster import BrokerConnection, ClusterCore
+from kreplica.client_core.errors import UnsupportedVersion, check
+from kreplica.client_core.metadata import CoordinatorKind
+from kreplica.client_core.offsets import GroupIdentity, GroupOffsets, check_committed, offset_rows
+from kreplica.client_core.partition_queue import ProducerIdentity
+from kreplica.client_core.transaction_requests import (
+    ADD_OFFSETS_MAX,
+    ADD_PARTITIONS_MAX,
+    BUMP_FROM,
+    COMMIT_OFFSETS_MAX,
+    END_MAX,
+    INIT_MAX,
+    NO_PRODUCER,
+    TWO_PHASE_FROM,
+    add_partitions_body,
+    check_added_partitions,
+    init_body,
+    parse_identity,
+    producer_body,
+)
+from kreplica.model import TopicPartition
+from kreplica.wire.messages import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    TXN_OFFSET_COMMIT,
+)
+
+T = TypeVar("T")
+
+
+async def new_producer_id(cluster: ClusterCore[Any]) -> ProducerIdentity:
+    """Return a new producer id for an idempotent producer without transactions."""
+
+    async def attempt() -> ProducerIdentity:
+        return parse_identity(await cluster.ask(INIT_PRODUCER_ID, init_body(None, 0), at_most=INIT_MAX), "producer id")
+
+    return await cluster.retrying(attempt)
+
+
+async def end_transaction(
+    cluster: ClusterCore[Any],
+    transactional_id: str,
+    identity: ProducerIdentity,
+    *,
+    commit: bool,
+    timeout_s: float | None = None,
+) -> None:
+    """Commit or abort a transaction of any producer; may be repeated.
+
+    :param identity: producer id and epoch of the producer that wrote.
+    :raise BrokerRefused: the transaction ended otherwise, or the producer was fenced.
+    """
+    body = producer_body(transactional_id, identity, committed=commit)
+
+    async def attempt(connection: BrokerConnection) -> None:
+        answer = await cluster.request(connection, END_TXN, body, at_most=END_MAX)
+        check(answer, f"end of transaction {transactional_id!r}")
+
+    await cluster.at_coordinator(CoordinatorKind.TRANSACTION, transactional_id, attempt, timeout_s)
+
+
+class TransactionCoordinatorClient:
+    """Requests of one transactional id; remembers which of them the current transaction needs to end.
+
+    :param timeout_s: the coordinator aborts a transaction that is open for longer.
+    :param two_phase: transactions have no timeout (KIP-939); a prepared one stays open until it is ended explicitly.
+    :ivar identity: None until ``initialize``.
+    :ivar is_doubtful: the outcome of a request to add partitions or offsets is unknown.
+    """
+
+    def __init__(
+        self, cluster: ClusterCore[Any], transactional_id: str, timeout_s: float, *, two_phase: bool = False
+    ) -> None:
+        self._cluster = cluster
+        self._two_phase = two_phase
+        self._timeout_ms = int(timeout_s * 1000)
+        self._members: set[TopicPartition] = set()
+        self._has_offsets = False
+        self.transactional_id = transactional_id
+        self.identity: ProducerIdentity | None = None
+        self.is_doubtful = False
+
+    async def initialize(self) -> ProducerIdentity:
+        """Request the producer id and epoch: fences earlier producers of the id and aborts their open transaction.
+
+        A repeated call requests the next epoch.
+
+        :raise UnsupportedVersion: the broker does not support transactions without a timeout.
+        :raise BrokerRefused: the broker does not allow them (``transaction.two.phase.commit.enable``).
+        """
+        before = self.identity or NO_PRODUCER
+        what = f"producer of {self.transactional_id!r}"
+
+        async def attempt(connection: BrokerConnection) -> ProducerIdentity:
+            version = connection.version(INIT_PRODUCER_ID, TWO_PHASE_FROM if self._two_phase else INIT_MAX)
+            if self._two_phase and version < TWO_PHASE_FROM:
+                raise UnsupportedVersion(f"{connection.peer} does not support transactions without a timeout (KIP-939)")
+            # Before version BUMP_FROM, a request without the current identity returns the next epoch as well.
+            identity = before if version >= BUMP_FROM else NO_PRODUCER
+            body = init_body(self.transactional_id, self._timeout_ms, identity, two_phase=self._two_phase)
+            answer = await self._cluster.request(connection, INIT_PRODUCER_ID, body, at_most=version)
+            return parse_identity(answer, what)
+
+        identity = self.identity = await self._at_coordinator(attempt)
+        self.forget()
+        return identity
+
+    async def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Add partitions to the transaction, before records are sent to them."""
+        new = sorted({*partitions} - self._members)
+        if not new:
+            return
+        assert self.identity is not None
+        body = add_partitions_body(self.transactional_id, self.identity, new)
+
+        async def attempt(connection: BrokerConnection) -> None:
+            answer = await self._cluster.request(connection, ADD_PARTITIONS_TO_TXN, body, at_most=ADD_PARTITIONS_MAX)
+            check_added_partitions(answer, self.transactional_id)
+
+        self.is_doubtful = True
+        await self._at_coordinator(attempt)
+        self.is_doubtful = False
+        self._members.update(new)
+
+    async def add_offsets(self, offsets: GroupOffsets, group: GroupIdentity, metadata: str = "") -> None:
+        """Commit a group's offsets with the transaction.
+
+        :param metadata: stored with offsets that have no metadata.
+        :raise BrokerRefused: a coordinator refused.
+        """
+        assert self.identity is not None
+        name = group.group_id
+        body = producer_body(self.transactional_id, self.identity, group_id=name)
+        commit_body = producer_body(
+            self.transactional_id,
+            self.identity,
+            group_id=name,
+            generation_id=group.generation,
+            member_id=group.member_id,
+            group_instance_id=group.instance_id,
+            topics=offset_rows(offsets, metadata),
+        )
+
+        async def add(connection: BrokerConnection) -> None:
+            answer = await self._cluster.request(connection, ADD_OFFSETS_TO_TXN, body, at_most=ADD_OFFSETS_MAX)
+            check(answer, f"offsets of {name} in transaction {self.transactional_id!r}")
+
+        async def commit(connection: BrokerConnection) -> None:
+            api, at_most = TXN_OFFSET_COMMIT, COMMIT_OFFSETS_MAX
+            check_committed(await self._cluster.request(connection, api, commit_body, at_most=at_most), f"group {name}")
+
+        self.is_doubtful = True
+        await self._at_coordinator(add)
+        self.is_doubtful, self._has_offsets = False, True
+        self.is_doubtful = True
+        await self._cluster.at_coordinator(CoordinatorKind.GROUP, name, commit)
+        self.is_doubtful = False
+
+    async def end(self, *, commit: bool, doubtful: bool = False) -> None:
+        """Send EndTxn if the transaction has partitions or offsets, or may have some (``doubtful``)."""
+        if self._members or self._has_offsets or doubtful:
+            assert self.identity is not None
+            await end_transaction(self._cluster, self.transactional_id, self.identity, commit=commit)
+
+    def forget(self) -> None:
+        """Reset the state of the current transaction."""
+        self._members.clear()
+        self._has_offsets = self.is_doubtful = False
+
+    async def _at_coordinator(self, attempt: Callable[[BrokerConnection], Awaitable[T]]) -> T:
+        return await self._cluster.at_coordinator(CoordinatorKind.TRANSACTION, self.transactional_id, attempt)

@@ -1,0 +1,184 @@
+"""Phases of a producer's transactions, and what each error means for the transaction and the producer (KIP-98)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from enum import Enum
+from typing import Any, TypeVar
+
+from kreplica.client_core.cluster import ClusterCore
+from kreplica.client_core.errors import (
+    BrokerRefused,
+    ClientError,
+    OutcomeUnknown,
+    ProducerUnusable,
+    TransactionFailed,
+)
+from kreplica.client_core.offsets import GroupIdentity, GroupOffsets
+from kreplica.client_core.partition_queue import ProducerIdentity
+from kreplica.client_core.transaction_coordinator import TransactionCoordinatorClient
+from kreplica.client_core.transaction_requests import is_fenced
+from kreplica.errors import ErrorCode
+
+T = TypeVar("T")
+
+
+class Phase(Enum):
+    """Phase of a producer's transactions; the value is the error text of an operation that needs another phase."""
+
+    IDLE = "no transaction is open: begin first"
+    BEGINNING = "a transaction is being begun"
+    OPEN = "a transaction is open already"
+    ENDING = "the transaction is being ended"
+
+
+class TransactionCore(TransactionCoordinatorClient):
+    """The transactions of one producer, one after the other.
+
+    :ivar unusable: the final error of the producer; ``broken``: the error after which this transaction can only be
+        aborted.
+    """
+
+    def __init__(
+        self, cluster: ClusterCore[Any], transactional_id: str, timeout_s: float, *, two_phase: bool = False
+    ) -> None:
+        super().__init__(cluster, transactional_id, timeout_s, two_phase=two_phase)
+        self.phase = Phase.IDLE
+        self.broken: TransactionFailed | None = None
+        self.unusable: ClientError | None = None
+
+    # --- state ---
+
+    @property
+    def error(self) -> ClientError | None:
+        """The error with which sending fails; None normally."""
+        return self.unusable or self.broken
+
+    def check(self) -> None:
+        """:raise ClientError: the transaction cannot continue."""
+        if self.error is not None:
+            raise self.error
+
+    def expect(self, phase: Phase) -> None:
+        """Check that an operation is allowed.
+
+        :raise ValueError: another phase is current.
+        :raise ClientError: the producer is unusable.
+        """
+        if self.unusable is not None:
+            raise self.unusable
+        if self.phase is not phase:
+            raise ValueError(self.phase.value)
+
+    def fail(self, error: ClientError) -> None:
+        """Record that a part of the transaction was not written, so that it can only be aborted."""
+        if is_fenced(error):
+            self._fenced(error)
+        elif self.broken is None and self.phase is not Phase.IDLE:
+            self.broken = TransactionFailed(f"transaction {self.transactional_id!r}: {error}")
+            self.broken.__cause__ = error
+
+    def _fenced(self, error: ClientError) -> None:
+        if self.unusable is None:
+            self.unusable = ProducerUnusable(f"another producer took {self.transactional_id!r} over: {error}")
+            self.unusable.__cause__ = error
+
+    # --- begin and end ---
+
+    async def begin(self) -> ProducerIdentity | None:
+        """Begin a transaction.
+
+        :return: the identity with which all partitions restart their sequences; None if they continue.
+        """
+        self.expect(Phase.IDLE)
+        self.phase = Phase.BEGINNING
+        try:
+            began = await self.initialize() if self.identity is None else None
+        except BaseException:
+            self.phase = Phase.IDLE
+            raise
+        self.phase = Phase.OPEN
+        return began
+
+    async def initialize(self) -> ProducerIdentity:
+        """Request the producer id and epoch, or the next epoch.
+
+        :raise ProducerUnusable: another producer took the transactional id over.
+        """
+        return await self._guarded(super().initialize())
+
+    async def commit(self) -> None:
+        """Commit the transaction, whose records are all written.
+
+        :raise OutcomeUnknown: the coordinator did not respond; the producer is unusable.
+        :raise TransactionFailed: the coordinator refused; the transaction can only be aborted.
+        """
+        what = f"transaction {self.transactional_id!r}"
+        try:
+            await self._guarded(self.end(commit=True))
+        except ProducerUnusable:
+            raise
+        except ClientError as error:
+            if error.retriable:
+                self.unusable = OutcomeUnknown(f"{what}: whether it was committed is not known: {error}")
+                raise self.unusable from error
+            self.fail(error)
+            if self.broken is None:
+                raise
+            raise self.broken from error
+        except BaseException:
+            self.unusable = OutcomeUnknown(f"{what}: whether it was committed is not known: the caller was cancelled")
+            raise
+        self.forget()
+        self.phase = Phase.IDLE
+
+    async def abort(self, *, doubtful: bool) -> ProducerIdentity | None:
+        """Abort the transaction; no request of it may be in flight.
+
+        :param doubtful: the outcome of a produce request is unknown.
+        :return: the identity with which all partitions restart their sequences; None if they continue.
+        """
+        doubtful = doubtful or self.is_doubtful
+        try:
+            # The end comes before the next epoch: a request for it during an open transaction fences this producer.
+            await self._guarded(self.end(commit=False, doubtful=doubtful))
+        except BrokerRefused as error:
+            if not doubtful or error.code is not ErrorCode.INVALID_TXN_STATE:
+                raise  # otherwise no transaction was open
+        self.forget()
+        began = await self.initialize() if doubtful else None
+        self.phase = Phase.IDLE
+        return began
+
+    async def add_offsets(self, offsets: GroupOffsets, group: GroupIdentity, metadata: str = "") -> None:
+        """Commit a group's offsets with the transaction.
+
+        :param metadata: stored with offsets that have no metadata.
+        :raise TransactionFailed: a coordinator refused; the transaction can only be aborted.
+        """
+        self.check()
+        try:
+            await self._guarded(super().add_offsets(offsets, group, metadata))
+        except ProducerUnusable:
+            raise
+        except ClientError as error:
+            self.fail(error)
+            if self.broken is None:
+                raise
+            raise self.broken from error
+
+    def forget(self) -> None:
+        """Reset the state of the current transaction."""
+        super().forget()
+        self.broken = None
+
+    async def _guarded(self, work: Awaitable[T]) -> T:
+        """:raise ProducerUnusable: another producer took the transactional id over."""
+        try:
+            return await work
+        except ClientError as error:
+            if is_fenced(error):
+                self._fenced(error)
+                assert self.unusable is not None
+                raise self.unusable from error
+            raise
