@@ -21,7 +21,7 @@ from kreplica.client_core.errors import (
     TransactionFailed,
 )
 from kreplica.client_core.offsets import GroupIdentity, GroupOffsets
-from kreplica.client_core.partition_queue import IN_FLIGHT_MAX, Lane, OutgoingBatch, ProducerIdentity
+from kreplica.client_core.partition_queue import IN_FLIGHT_MAX, OutgoingBatch, PartitionQueue, ProducerIdentity
 from kreplica.client_core.partitioning import StickyPartitions
 from kreplica.client_core.transaction_coordinator import new_producer_id
 from kreplica.client_core.transactions import Phase, TransactionCore
@@ -50,8 +50,8 @@ class Producer:
         self._cluster = cluster
         self._options = options = options or ProducerOptions()
         self._runtime = cluster.runtime
-        self._lanes: dict[TopicPartition, Lane[OutgoingBatch]] = {}
-        self._dues: deque[tuple[float, Lane[OutgoingBatch], OutgoingBatch]] = deque()
+        self._queues: dict[TopicPartition, PartitionQueue[OutgoingBatch]] = {}
+        self._dues: deque[tuple[float, PartitionQueue[OutgoingBatch], OutgoingBatch]] = deque()
         self._sticky = StickyPartitions(cluster.runtime.random)
         self._identity: ProducerIdentity | None = None
         self._transactions: TransactionCore | None = None
@@ -101,21 +101,21 @@ class Producer:
         """
         if self._unusable is not None or self._transactions is not None:
             self._check_usable()
-        lane = None if partition is None else self._lanes.get(TopicPartition(topic, partition))
-        if lane is None:
-            lane = self._choose_lane(topic, key, partition)
+        queue = None if partition is None else self._queues.get(TopicPartition(topic, partition))
+        if queue is None:
+            queue = self._choose_queue(topic, key, partition)
         size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
         if headers:
             size += sum(UTF8_SIZE_MAX * len(name) + len(data or b"") + HEADER_OVERHEAD for name, data in headers)
         if size > self._options.memory_size_max:
             raise RecordTooLarge(f"a record of {size:,} bytes, and memory for {self._options.memory_size_max:,}")
-        batch = lane.open
+        batch = queue.open
         if batch is not None and batch.builder is not None and batch.builder.size + size > self._options.batch_size:
-            self._close_batch(lane)
+            self._close_batch(queue)
             self.poll()
             batch = None
         if batch is None:
-            batch = self._open_batch(lane)
+            batch = self._open_batch(queue)
         builder = batch.builder
         assert builder is not None
         before = builder.size
@@ -141,15 +141,15 @@ class Producer:
             self._check_usable()
         if len(data) > self._options.memory_size_max:
             raise RecordTooLarge(f"a batch of {len(data):,} bytes, and memory for {self._options.memory_size_max:,}")
-        lane = self._lanes.get(partition) or self._choose_lane(partition.topic, None, partition.partition)
-        self._close_batch(lane)
+        queue = self._queues.get(partition) or self._choose_queue(partition.topic, None, partition.partition)
+        self._close_batch(queue)
         now_s = self._runtime.clock()
         self._orders += 1
         batch = OutgoingBatch(partition, self._orders, None, now_s, now_s + self._options.delivery_timeout_s)
         batch.data, batch.count, batch.size = data, count, len(data)
         self._held += batch.size
-        lane.waiting.append(batch)
-        self._sender.add(lane)
+        queue.waiting.append(batch)
+        self._sender.add(queue)
         self._make_room()
         return Delivery(batch.outcome, 0)
 
@@ -164,8 +164,8 @@ class Producer:
         :raise DeliveryFailed: some since the last flush were not written.
         """
         self._check_usable(idle=True)
-        for lane in self._lanes.values():
-            self._close_batch(lane)
+        for queue in self._queues.values():
+            self._close_batch(queue)
         while not self._sender.is_idle:
             self._sender.step(WAIT_S_MAX)
         count, first = self._failures, self._first_failure
@@ -251,9 +251,9 @@ class Producer:
         """Abort the transaction: its records never become visible to read_committed consumers."""
         with self._ending() as transactions:
             error = transactions.broken = transactions.broken or TransactionFailed("the transaction was aborted")
-            for lane in self._lanes.values():
-                self._close_batch(lane)
-            doubtful = self._sender.drop(error) or any(lane.must_restart for lane in self._lanes.values())
+            for queue in self._queues.values():
+                self._close_batch(queue)
+            doubtful = self._sender.drop(error) or any(queue.must_restart for queue in self._queues.values())
             self._restart_sequences(run(transactions.abort(doubtful=doubtful)))
             self._failures, self._first_failure = 0, None
 
@@ -290,8 +290,8 @@ class Producer:
 
     def _restart_sequences(self, identity: ProducerIdentity | None) -> None:
         if identity is not None:
-            for lane in self._lanes.values():
-                lane.begin_with(identity)
+            for queue in self._queues.values():
+                queue.begin_with(identity)
 
     def _check_usable(self, *, idle: bool = False) -> None:
         """:param idle: True if the operation needs no open transaction."""
@@ -310,51 +310,52 @@ class Producer:
 
     # --- batches ---
 
-    def _choose_lane(self, topic: str, key: bytes | None, partition: int | None) -> Lane[OutgoingBatch]:
+    def _choose_queue(self, topic: str, key: bytes | None, partition: int | None) -> PartitionQueue[OutgoingBatch]:
         view = self._cluster.view.topics.get(topic) or self._cluster.find_topic(topic)
         if partition is None:
             partition = self._sticky.partition(view) if key is None else partition_of_key(key, len(view.partitions))
         place = TopicPartition(topic, partition)
-        lane = self._lanes.get(place)
-        if lane is None:
+        queue = self._queues.get(place)
+        if queue is None:
             if view.partition(partition) is None:
                 self._cluster.retrying(lambda: self._cluster.partition(place), timeout_s=5.0)
-            lane = self._lanes[place] = Lane[OutgoingBatch](place, IN_FLIGHT_MAX if self._options.is_idempotent else 1)
-        return lane
+            in_flight_max = IN_FLIGHT_MAX if self._options.is_idempotent else 1
+            queue = self._queues[place] = PartitionQueue[OutgoingBatch](place, in_flight_max)
+        return queue
 
-    def _open_batch(self, lane: Lane[OutgoingBatch]) -> OutgoingBatch:
+    def _open_batch(self, queue: PartitionQueue[OutgoingBatch]) -> OutgoingBatch:
         now_s, options = self._runtime.clock(), self._options
         builder = BatchBuilder(codec=options.codec, transactional=self._transactions is not None)
         self._orders += 1
         due_s = now_s + options.linger_s
-        batch = OutgoingBatch(lane.partition, self._orders, builder, due_s, now_s + options.delivery_timeout_s)
+        batch = OutgoingBatch(queue.partition, self._orders, builder, due_s, now_s + options.delivery_timeout_s)
         self._held += builder.size
-        lane.open = batch
-        self._dues.append((due_s, lane, batch))
+        queue.open = batch
+        self._dues.append((due_s, queue, batch))
         return batch
 
-    def _close_batch(self, lane: Lane[OutgoingBatch]) -> None:
-        batch, lane.open = lane.open, None
+    def _close_batch(self, queue: PartitionQueue[OutgoingBatch]) -> None:
+        batch, queue.open = queue.open, None
         if batch is None:
             return
-        self._sticky.full(*lane.partition)
+        self._sticky.full(*queue.partition)
         batch.close()
-        lane.waiting.append(batch)
-        self._sender.add(lane)
+        queue.waiting.append(batch)
+        self._sender.add(queue)
 
     def _close_due(self) -> None:
         now_s = self._runtime.clock()
         while self._dues and (self._dues[0][0] <= now_s or self._dues[0][1].open is not self._dues[0][2]):
-            _, lane, batch = self._dues.popleft()
-            if lane.open is batch:
-                self._close_batch(lane)
+            _, queue, batch = self._dues.popleft()
+            if queue.open is batch:
+                self._close_batch(queue)
 
     def _make_room(self) -> None:
         self._close_due()
         self._sender.step()
         while self._held > self._options.memory_size_max:
-            for lane in self._lanes.values():
-                self._close_batch(lane)
+            for queue in self._queues.values():
+                self._close_batch(queue)
             self._sender.step(WAIT_S_MAX)
 
     def _settled(self, batch: OutgoingBatch) -> None:

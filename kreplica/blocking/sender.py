@@ -11,13 +11,13 @@ from kreplica.blocking.cluster import Cluster
 from kreplica.blocking.connection import Connection, Pending
 from kreplica.client_core.addresses import Address
 from kreplica.client_core.errors import ClientError
-from kreplica.client_core.partition_queue import Lane, OutgoingBatch, ProducerIdentity
+from kreplica.client_core.partition_queue import OutgoingBatch, PartitionQueue, ProducerIdentity
 from kreplica.client_core.produce_requests import (
     ADDED_BY_CLIENT_MAX,
     REQUESTS_MAX,
-    Deliveries,
-    Passenger,
-    board,
+    BatchOutcomes,
+    QueuedBatch,
+    fit_request,
     produce_body,
 )
 from kreplica.model import TopicPartition
@@ -48,11 +48,11 @@ class SendingRules:
 
 class _Request(NamedTuple):
     sent: Pending
-    passengers: list[Passenger[OutgoingBatch]]
+    batches: list[QueuedBatch[OutgoingBatch]]
 
 
 class Sender:
-    """Moves batches between their lanes and the leaders; owned and driven by a producer."""
+    """Moves batches between their queues and the leaders; owned and driven by a producer."""
 
     def __init__(self, cluster: Cluster, rules: SendingRules) -> None:
         self._cluster = cluster
@@ -60,8 +60,8 @@ class Sender:
         self._runtime = cluster.runtime
         self._connections = cluster.new_connections()
         self._requests: dict[Connection, deque[_Request]] = {}
-        self._active: dict[TopicPartition, Lane[OutgoingBatch]] = {}
-        self._deliveries: Deliveries[OutgoingBatch] = Deliveries(
+        self._active: dict[TopicPartition, PartitionQueue[OutgoingBatch]] = {}
+        self._outcomes: BatchOutcomes[OutgoingBatch] = BatchOutcomes(
             cluster.runtime.random,
             cluster.options,
             is_numbered=rules.identity is not None,
@@ -79,22 +79,22 @@ class Sender:
         """Whether an answer is waited for."""
         return bool(self._requests)
 
-    def add(self, lane: Lane[OutgoingBatch]) -> None:
-        """A lane has a closed batch."""
-        self._active[lane.partition] = lane
+    def add(self, queue: PartitionQueue[OutgoingBatch]) -> None:
+        """A queue has a closed batch."""
+        self._active[queue.partition] = queue
 
     def step(self, timeout_s: float = 0.0) -> None:
         """Send what can be sent, and take the answers that come; waits at most so long where there is nothing to do."""
         now_s = self._runtime.clock()
-        for lane in self._active.values():
-            self._deliveries.expire(lane, now_s)
+        for queue in self._active.values():
+            self._outcomes.expire(queue, now_s)
         broken = self._rules.broken()
         if broken is not None:
             self._drop_waiting(broken)
         while self._send_ready():
             pass
         self._receive(timeout_s)
-        for partition in [each for each, lane in self._active.items() if not lane.waiting and not lane.in_flight]:
+        for partition in [each for each, queue in self._active.items() if not queue.waiting and not queue.in_flight]:
             del self._active[partition]
 
     def drop(self, error: ClientError) -> bool:
@@ -105,7 +105,7 @@ class Sender:
         doubtful = False
         while self._active:
             doubtful = self._drop_waiting(error) or doubtful
-            self._active = {each: lane for each, lane in self._active.items() if lane.in_flight}
+            self._active = {each: queue for each, queue in self._active.items() if queue.in_flight}
             if self._requests:
                 self._receive(WAIT_S_MAX)
             else:
@@ -117,13 +117,13 @@ class Sender:
 
         :return: whether there was any.
         """
-        forgotten = [self._deliveries.forget_in_flight(lane, error) for lane in self._active.values()]
+        forgotten = [self._outcomes.fail_in_flight(queue, error) for queue in self._active.values()]
         self._active.clear()
         return any(forgotten)
 
     def _drop_waiting(self, error: ClientError) -> bool:
         """:return: whether some of it had its numbers already."""
-        numbered = [self._deliveries.drop_waiting(lane, error) for lane in self._active.values()]
+        numbered = [self._outcomes.drop_waiting(queue, error) for queue in self._active.values()]
         return any(numbered)
 
     def close(self) -> None:
@@ -136,53 +136,53 @@ class Sender:
     def _send_ready(self) -> bool:
         """Send one request to each leader that something waits for; whether there was any."""
         now_s = self._runtime.clock()
-        wanted: dict[Address, list[Passenger[OutgoingBatch]]] = {}
-        for lane in self._active.values():
-            self._deliveries.strand(lane)
-            batch = lane.sendable(now_s)
+        wanted: dict[Address, list[QueuedBatch[OutgoingBatch]]] = {}
+        for queue in self._active.values():
+            self._outcomes.fail_unrecognizable(queue)
+            batch = queue.sendable(now_s)
             if batch is None:
                 continue
             try:
-                address = self._cluster.address(self._cluster.leader(lane.partition))
+                address = self._cluster.address(self._cluster.leader(queue.partition))
             except ClientError as error:
-                self._deliveries.hold(lane, error, now_s)
+                self._outcomes.delay(queue, error, now_s)
             else:
-                wanted.setdefault(address, []).append(Passenger(lane, batch))
-        sent = [self._send_to(address, passengers) for address, passengers in wanted.items()]
+                wanted.setdefault(address, []).append(QueuedBatch(queue, batch))
+        sent = [self._send_to(address, batches) for address, batches in wanted.items()]
         return any(sent)
 
-    def _send_to(self, address: Address, passengers: list[Passenger[OutgoingBatch]]) -> bool:
+    def _send_to(self, address: Address, batches: list[QueuedBatch[OutgoingBatch]]) -> bool:
         try:
             connection = self._connections.to(address)
             if connection.pending >= REQUESTS_MAX or connection.silence_s:
                 return False
             version = connection.version(PRODUCE, ADDED_BY_CLIENT_MAX)
-            aboard = self._board(passengers)
+            fitting = self._fit_request(batches)
         except ClientError as error:
             self._cluster.doubt()
-            for lane, _ in passengers:
-                self._deliveries.hold(lane, error, self._runtime.clock())
+            for queue, _ in batches:
+                self._outcomes.delay(queue, error, self._runtime.clock())
             return False
-        self._send(connection, version, aboard)
+        self._send(connection, version, fitting)
         return True
 
-    def _board(self, passengers: list[Passenger[OutgoingBatch]]) -> list[Passenger[OutgoingBatch]]:
+    def _fit_request(self, batches: list[QueuedBatch[OutgoingBatch]]) -> list[QueuedBatch[OutgoingBatch]]:
         """Those that one request holds, with their numbers."""
-        aboard = board(passengers)
-        self._rules.join(lane.partition for lane, _ in aboard)
+        fitting = fit_request(batches)
+        self._rules.join(queue.partition for queue, _ in fitting)
         if self._rules.identity is not None:
-            for lane, batch in aboard:
-                if lane.needs_producer_id():
+            for queue, batch in fitting:
+                if queue.needs_producer_id():
                     self._rules.renew_producer_id()
-                lane.number(batch, self._rules.identity())
-        return aboard
+                queue.number(batch, self._rules.identity())
+        return fitting
 
-    def _send(self, connection: Connection, version: int, passengers: list[Passenger[OutgoingBatch]]) -> None:
+    def _send(self, connection: Connection, version: int, batches: list[QueuedBatch[OutgoingBatch]]) -> None:
         answered = self._rules.acks != 0
         timeout_s = self._cluster.options.request_timeout_s
-        body = produce_body(passengers, self._rules.transactional_id, self._rules.acks, int(timeout_s * 1000))
-        for lane, batch in passengers:
-            lane.sent(batch)
+        body = produce_body(batches, self._rules.transactional_id, self._rules.acks, int(timeout_s * 1000))
+        for queue, batch in batches:
+            queue.sent(batch)
         try:
             # The broker has its own time-out, after which it answers so: this side waits a little longer.
             sent = connection.send(PRODUCE, body, version=version, timeout_s=2 * timeout_s, answered=answered)
@@ -191,12 +191,12 @@ class Sender:
             raise
         except ClientError as error:
             self._lost(connection, error)
-            self._failed(passengers, error)
+            self._failed(batches, error)
             return
         if answered:
-            self._requests.setdefault(connection, deque()).append(_Request(sent, passengers))
+            self._requests.setdefault(connection, deque()).append(_Request(sent, batches))
             return
-        self._deliveries.sent_unanswered(passengers)
+        self._outcomes.sent_unanswered(batches)
 
     # --- answers ---
 
@@ -218,7 +218,7 @@ class Sender:
     def _idle_s(self) -> float:
         """Until a batch may be tried again, a broker be written to again, or something is late; at most a second."""
         now_s = self._runtime.clock()
-        times = [lane.retry_at_s for lane in self._active.values() if lane.waiting and lane.retry_at_s > now_s]
+        times = [queue.retry_at_s for queue in self._active.values() if queue.waiting and queue.retry_at_s > now_s]
         times += [connection.deadline_s or now_s for connection in self._requests]
         times += [now_s + each.silence_s for each in self._connections if each.silence_s]
         return max(0.0, min(WAIT_S_MAX, *(time_s - now_s for time_s in times))) if times else WAIT_S_MAX
@@ -245,13 +245,13 @@ class Sender:
             return
         self._take_answers(connection)
         for request in self._requests.pop(connection, ()):
-            self._failed(request.passengers, error)
+            self._failed(request.batches, error)
 
     def _answered(self, request: _Request) -> None:
         assert request.sent.answer is not None
-        if not self._deliveries.answered(request.sent.answer, request.passengers, self._runtime.clock()):
+        if not self._outcomes.answered(request.sent.answer, request.batches, self._runtime.clock()):
             self._cluster.doubt()
 
-    def _failed(self, passengers: list[Passenger[OutgoingBatch]], error: ClientError) -> None:
-        self._deliveries.lost(passengers, error, self._runtime.clock())
+    def _failed(self, batches: list[QueuedBatch[OutgoingBatch]], error: ClientError) -> None:
+        self._outcomes.lost(batches, error, self._runtime.clock())
         self._cluster.doubt()

@@ -1,4 +1,4 @@
-"""Where a client begins: ``HOST:PORT,HOST:PORT``."""
+"""Broker addresses, and the bootstrap list ``HOST:PORT,HOST:PORT``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PORT_MAX = 65535
 
 
 class Address(NamedTuple):
-    """Where a broker listens."""
+    """Host and port of a broker."""
 
     host: str
     port: int
@@ -20,16 +20,16 @@ class Address(NamedTuple):
 
 
 def parse_addresses(bootstrap: str | Iterable[tuple[str, int]]) -> tuple[Address, ...]:
-    """Addresses from what users write, ``kafka-1:9092,[::1]:9093``, or from pairs.
+    """Parse bootstrap addresses: ``kafka-1:9092,[::1]:9093``, or pairs of host and port.
 
-    :raise ValueError: there is none, or one that is not ``HOST:PORT``.
+    :raise ValueError: the list is empty, or an entry is not ``HOST:PORT``.
     """
     if not isinstance(bootstrap, str):
         found = tuple(Address(host, port) for host, port in bootstrap)
     else:
         found = tuple(_parse(part.strip()) for part in bootstrap.split(",") if part.strip())
     if not found:
-        raise ValueError("no broker to begin with: HOST:PORT,HOST:PORT... is expected")
+        raise ValueError("no bootstrap broker: HOST:PORT,HOST:PORT... is expected")
     return found
 
 

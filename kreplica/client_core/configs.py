@@ -1,4 +1,4 @@
-"""Settings in questions and answers: of topics, brokers, and whatever else has some."""
+"""Configurations of topics, brokers and other resources, as requests and responses carry them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class ResourceKind(IntEnum):
-    """What has settings."""
+    """Type of a resource that has configurations."""
 
     TOPIC = 2
     BROKER = 4
@@ -18,9 +18,9 @@ class ResourceKind(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """One thing that has settings.
+    """A resource that has configurations.
 
-    :param name: of a topic; of a broker its id, or empty for what all brokers share.
+    :param name: name of a topic, or id of a broker; empty for the defaults of all brokers.
     """
 
     kind: ResourceKind
@@ -28,12 +28,12 @@ class ConfigResource(NamedTuple):
 
     @classmethod
     def topic(cls, name: str) -> ConfigResource:
-        """A topic."""
+        """Return the resource of a topic."""
         return cls(ResourceKind.TOPIC, name)
 
     @classmethod
     def broker(cls, broker_id: int | None) -> ConfigResource:
-        """A broker; None: what all of them share."""
+        """Return the resource of a broker; None: the defaults of all brokers."""
         return cls(ResourceKind.BROKER, "" if broker_id is None else str(broker_id))
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, by the codes of DescribeConfigs (KIP-226)."""
+    """Origin of a value, by the codes of DescribeConfigs (KIP-226)."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -59,7 +59,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
-    """What kind of value a setting takes (KIP-569)."""
+    """Type of a configuration's value (KIP-569)."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -78,7 +78,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSynonym(NamedTuple):
-    """One place that gives a setting a value; ``value`` is None for a secret."""
+    """One source of a configuration's value; ``value`` is None if it is sensitive."""
 
     name: str
     value: str | None
@@ -87,11 +87,11 @@ class ConfigSynonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A setting.
+    """A configuration.
 
-    :param value: None where it has none, or is a secret.
-    :param synonyms: all places that give it a value, the one that counts first; empty where not asked for.
-    :param documentation: None where not asked for.
+    :param value: None if it is not set or sensitive.
+    :param synonyms: all sources of a value, the effective one first; empty unless requested.
+    :param documentation: None unless requested.
     """
 
     name: str
@@ -105,12 +105,12 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody has set it."""
+        """True if no value is set explicitly."""
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
 class AlterOperation(IntEnum):
-    """How a setting is changed (KIP-339)."""
+    """Kind of change to a configuration (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -119,7 +119,7 @@ class AlterOperation(IntEnum):
 
 
 class ConfigChange(NamedTuple):
-    """One change of a setting, as ``set``, ``delete``, ``append`` and ``subtract`` make it."""
+    """A change of one configuration; make it with ``set``, ``delete``, ``append`` or ``subtract``."""
 
     name: str
     operation: AlterOperation
@@ -127,39 +127,39 @@ class ConfigChange(NamedTuple):
 
     @classmethod
     def set(cls, name: str, value: str) -> ConfigChange:
-        """Give it a value."""
+        """Set a value."""
         return cls(name, AlterOperation.SET, value)
 
     @classmethod
     def delete(cls, name: str) -> ConfigChange:
-        """Back to what is without it."""
+        """Restore the default."""
         return cls(name, AlterOperation.DELETE)
 
     @classmethod
     def append(cls, name: str, value: str) -> ConfigChange:
-        """Add to a list."""
+        """Add to a list value."""
         return cls(name, AlterOperation.APPEND, value)
 
     @classmethod
     def subtract(cls, name: str, value: str) -> ConfigChange:
-        """Take from a list."""
+        """Remove from a list value."""
         return cls(name, AlterOperation.SUBTRACT, value)
 
 
 def resource_row(resource: ConfigResource, **fields: Any) -> dict[str, Any]:
-    """A resource as requests carry it, with what they ask about it."""
+    """Return a resource as requests carry it, with more fields."""
     return {"resource_type": int(resource.kind), "resource_name": resource.name, **fields}
 
 
 def change_row(change: ConfigChange) -> dict[str, Any]:
-    """A change as IncrementalAlterConfigs carries it."""
+    """Return a change as IncrementalAlterConfigs carries it."""
     return {"name": change.name, "config_operation": int(change.operation), "value": change.value}
 
 
 def parse_entry(row: dict[str, Any]) -> ConfigEntry:
-    """A setting, as answers of several APIs carry it."""
+    """Parse a configuration from a response of DescribeConfigs or CreateTopics."""
     source = ConfigSource(row.get("config_source", ConfigSource.UNKNOWN))
-    if row.get("is_default"):  # version 0 has this in place of the source
+    if row.get("is_default"):  # version 0 has no source
         source = ConfigSource.DEFAULT_CONFIG
     synonyms = (
         ConfigSynonym(each["name"], each["value"], ConfigSource(each["source"])) for each in row.get("synonyms", ())

@@ -1,4 +1,4 @@
-"""What became of a record that was sent."""
+"""Outcome of a record that was sent."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from kreplica.client_core.errors import ClientError
 from kreplica.model import TopicPartition
 
 UNKNOWN_OFFSET = -1
-"""Of a record that is written, at an offset that nobody told."""
+"""Offset of a written record if the broker did not report it."""
 
 
 class Outcome:
-    """Of the records of one batch; the producer settles it once.
+    """Outcome of the records of one batch; the producer sets it once.
 
-    :ivar base_offset: of the first record, once all are written.
-    :ivar log_append_time_ms: the broker's stamp, where the topic wants that; -1 else.
-    :ivar error: why none is written (or, with ``OutcomeUnknown``, maybe).
+    :ivar base_offset: offset of the first record, once all records are written.
+    :ivar log_append_time_ms: the broker's timestamp if the topic uses LogAppendTime, otherwise -1.
+    :ivar error: the error with which all records failed; after ``OutcomeUnknown`` they may have been written.
     """
 
     __slots__ = ("base_offset", "error", "is_settled", "log_append_time_ms", "partition")
@@ -28,7 +28,7 @@ class Outcome:
 
 
 class Delivery:
-    """Of one record, from ``Producer.send``; it is settled when ``Producer.flush`` returns, or before."""
+    """Outcome of one record, returned by ``Producer.send``; set when ``Producer.flush`` returns, or earlier."""
 
     __slots__ = ("_index", "_outcome")
 
@@ -38,29 +38,29 @@ class Delivery:
 
     @property
     def partition(self) -> TopicPartition:
-        """Where it goes."""
+        """The record's partition."""
         return self._outcome.partition
 
     @property
     def is_settled(self) -> bool:
-        """Whether its outcome is known, or will never be."""
+        """True if the outcome is final."""
         return self._outcome.is_settled
 
     @property
     def error(self) -> ClientError | None:
-        """Why it was not written; None as long as nothing is known, and where it was."""
+        """The error with which the record failed; None if it was written or is pending."""
         return self._outcome.error
 
     @property
     def offset(self) -> int:
-        """Where it was written; ``UNKNOWN_OFFSET`` where nobody told: ``acks=0``, or a retry of what was there already.
+        """The record's offset; ``UNKNOWN_OFFSET`` with ``acks=0``, or if a retry found the record already written.
 
-        :raise ClientError: it was not written.
-        :raise ValueError: nothing is known yet: ``flush`` first.
+        :raise ClientError: the record was not written.
+        :raise ValueError: the outcome is pending: ``flush`` first.
         """
         outcome = self._outcome
         if outcome.error is not None:
             raise outcome.error
         if not outcome.is_settled:
-            raise ValueError(f"a record for {outcome.partition} is still on its way: flush the producer first")
+            raise ValueError(f"a record for {outcome.partition} is still pending: flush the producer first")
         return UNKNOWN_OFFSET if outcome.base_offset < 0 else outcome.base_offset + self._index

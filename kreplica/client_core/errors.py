@@ -1,7 +1,4 @@
-"""What can go wrong between a client and a cluster; each error says whether another try makes sense.
-
-Both clients, and what brokers ask of each other, have these errors.
-"""
+"""Errors of both clients, and of requests between brokers; each is either retriable or final."""
 
 from __future__ import annotations
 
@@ -38,66 +35,66 @@ __all__ = [
 
 
 class ClientError(KreplicaError):
-    """The root of all that clients raise.
+    """Base of all client errors.
 
-    Whether a broker acted on what was asked is not known, unless the class says so.
+    Unless a class says otherwise, it is unknown whether the broker executed the request.
 
-    :ivar retriable: whether the same may go well later, on another connection, or with another broker.
+    :ivar retriable: True if the same operation may succeed later, on another connection or at another broker.
     """
 
     retriable = True
 
 
 class ConnectionFailed(ClientError):
-    """No connection came about: refused, timed out, or the host's name is not known.  Nothing was sent."""
+    """The connection could not be opened: refused, timed out, or unknown host.  Nothing was sent."""
 
 
 class ConnectionLost(ClientError):
-    """The connection ended, from this side or the other, before the answer came."""
+    """The connection was closed by either side before the response arrived."""
 
 
 class RequestTimedOut(ClientError):
-    """The answer did not come in time; the connection is closed, since later answers could not be told apart."""
+    """The response did not arrive in time; the connection is closed, because responses are in request order."""
 
 
 class TooManyRequests(ClientError):
-    """As many requests as may be are under way on this connection already.  Nothing was sent."""
+    """The connection has the maximum number of requests in flight.  Nothing was sent."""
 
 
 class MalformedAnswer(ClientError):
-    """The broker's bytes are not an answer to what was asked; the connection is closed."""
+    """The broker's bytes are not a response to the request; the connection is closed."""
 
     retriable = False
 
 
 class UnsupportedVersion(ClientError):
-    """Broker and client have no version of a request in common.  Nothing was sent."""
+    """Broker and client have no version of an API in common.  Nothing was sent."""
 
     retriable = False
 
 
 class LeaderUnknown(ClientError):
-    """Nobody leads the partition at the moment, as far as the cluster says."""
+    """The partition has no leader at the moment, according to the metadata."""
 
 
 class CorruptBatch(ClientError):
-    """Records arrived that are not those that were written; another replica may have better ones."""
+    """A received batch is damaged; another replica may have an intact copy."""
 
 
 class RecordTooLarge(ClientError):
-    """A record does not fit into what a request or an answer may carry."""
+    """A record exceeds the size of a request or a response."""
 
     retriable = False
 
 
 class GaveUp(ClientError):
-    """The time that an operation was given is over; ``__cause__`` is what hindered it last."""
+    """The time of an operation is over; ``__cause__`` is its last error."""
 
 
 class BrokerRefused(ClientError, KafkaError):
-    """A broker's answer is an error; ``code`` is which.
+    """A broker responded with an error ``code``.
 
-    :param what: was asked, for the text.
+    :param what: the operation, for the error text.
     """
 
     def __init__(self, code: ErrorCode, what: str, message: str = "") -> None:
@@ -106,10 +103,10 @@ class BrokerRefused(ClientError, KafkaError):
 
 
 class OffsetOutOfRange(BrokerRefused):
-    """A reader asks for an offset that the partition does not have: too old and deleted, or beyond the end.
+    """A consumer requested an offset outside the partition's log: already deleted, or beyond the end.
 
-    :param log_start_offset: the first offset there is; -1 where the broker does not say.
-    :param high_watermark: where the committed records end; -1 where the broker does not say.
+    :param log_start_offset: the log start offset; -1 if the broker did not report it.
+    :param high_watermark: end of the committed records; -1 if the broker did not report it.
     """
 
     def __init__(
@@ -124,11 +121,10 @@ class OffsetOutOfRange(BrokerRefused):
 
 
 class LogTruncated(ClientError):
-    """Records that a reader has seen are gone: a leader was elected that did not have them (KIP-320).
+    """Records that a consumer has read were lost in a leader election (KIP-320).
 
-    :param offset: where the reader stands.
-    :param diverging_offset: from where on the log holds other records than those that were read; -1 where that is not
-        known.
+    :param offset: the consumer's position.
+    :param diverging_offset: the first offset at which the log differs from the consumed records; -1 if unknown.
     """
 
     retriable = False
@@ -142,7 +138,7 @@ class LogTruncated(ClientError):
 
 
 class ClientClosed(ClientError):
-    """The cluster's client, or the connections that somebody had of it, were closed; nothing more comes of them."""
+    """The client was closed; the operation did not complete."""
 
     retriable = False
 
@@ -154,18 +150,18 @@ class ConsumerClosed(ClientError):
 
 
 class OutcomeUnknown(ClientError):
-    """A record may have been written, or not: it was sent, and no answer told.
+    """A record was sent, but no response arrived: it may have been written.
 
-    Sending it again may write it twice.  ``__cause__`` is what hindered it last.
+    Sending it again may write it twice.  ``__cause__`` is the last error.
     """
 
     retriable = False
 
 
 class DeliveryFailed(ClientError):
-    """Some records were not delivered; each one's ``Delivery`` has its own error.
+    """Some records were not written; each ``Delivery`` has its own error.
 
-    :ivar count: of the records.
+    :ivar count: number of records.
     :ivar first: the first error.
     """
 
@@ -177,38 +173,38 @@ class DeliveryFailed(ClientError):
 
 
 class ProducerUnusable(ClientError):
-    """The producer cannot go on: another one took its transactional id, or it is closed."""
+    """The producer is closed, or another producer took its transactional id over."""
 
     retriable = False
 
 
 class TransactionFailed(ClientError):
-    """The transaction can only be aborted; then the next one may go well."""
+    """The transaction can only be aborted; the next one may succeed."""
 
     retriable = False
 
 
 class CommitFailed(ClientError):
-    """The consumer is not, or no more, the one that reads these partitions for its group; nothing was committed.
+    """The consumer no longer owns the partitions in its group; nothing was committed.
 
-    Whoever reads them now begins where the group committed last: what was processed since will be processed again.
+    Their new owner starts at the group's last committed offsets: records processed since are processed again.
     """
 
     retriable = False
 
 
 class RebalanceUnderWay(ClientError):
-    """A group is sharing its partitions out anew; nothing was done, and the same may go well when that is over."""
+    """The group is rebalancing; nothing was done, and a retry may succeed when it is complete."""
 
 
 class BufferFull(ClientError):
-    """A producer's memory is full of records without an outcome; this one was not taken: wait for ``room``."""
+    """The producer's memory is full; the record was not taken.  Wait for ``room`` and send it again."""
 
 
 def check(row: Mapping[str, Any], what: str) -> None:
-    """Raise the error that an answer, or one part of it, carries.
+    """Raise the error of a response or of one row in it.
 
-    :raise BrokerRefused: it has one.
+    :raise BrokerRefused: the row has an error code.
     """
     if row["error_code"]:
         raise BrokerRefused(ErrorCode.of(row["error_code"]), what, row.get("error_message") or "")

@@ -1,4 +1,4 @@
-"""Fetch requests and what their answers say, partition by partition."""
+"""Fetch requests, and their responses by partition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kreplica.errors import ErrorCode
 from kreplica.model import NO_EPOCH, ZERO_UUID, TopicPartition
 
 BY_NAME_MAX = 12
-"""Later versions of Fetch name topics by their ids."""
+"""Last version of Fetch that identifies topics by name."""
 
 CONSUMER = -1
 NO_BROKER = -1
@@ -22,12 +22,12 @@ NO_SESSION, NO_SESSION_EPOCH = 0, -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """What one request may bring.
+    """Limits of one Fetch request.
 
-    :param wait_ms: so long the broker waits for ``size_min`` bytes.
-    :param size_max: bytes of one answer, ``partition_size_max`` of one partition in it; a batch that is larger comes
-        nevertheless, alone (KIP-74).
-    :param rack_id: where the reader is, so that the leader may name a nearer replica (KIP-392).
+    :param wait_ms: time for which the broker waits for ``size_min`` bytes.
+    :param size_max: size of the response; ``partition_size_max``: of one partition in it.  A larger batch is returned
+        alone (KIP-74).
+    :param rack_id: rack of the consumer, so that the leader can name a nearer replica (KIP-392).
     """
 
     isolation: Isolation
@@ -50,12 +50,12 @@ def fetch_body(
     limits: FetchLimits,
     leader_epochs: Mapping[TopicPartition, int] | None = None,
 ) -> dict[str, Any]:
-    """A request for records, in the order in which partitions are to be served.
+    """Build a Fetch request; partitions are served in the given order.
 
-    :param leader_epochs: as the reader knows them; a broker that knows another one refuses (KIP-320).
+    :param leader_epochs: the consumer's leader epochs; a broker with another epoch refuses (KIP-320).
     """
     epochs = leader_epochs or {}
-    # All fields, also those that stay as they are: a body that is complete is built twice as fast.
+    # With all fields, also those with default values, a body is built twice as fast.
     topics = [
         {
             "topic": topic,
@@ -92,14 +92,14 @@ def fetch_body(
 def parse_fetched(
     answer: dict[str, Any], positions: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, FetchedRecords | ClientError]:
-    """What an answer has for each partition that was asked for: records (maybe none), or an error."""
+    """Parse a Fetch response: records (possibly none) or an error per requested partition."""
     return dict(iter_fetched(answer, positions))
 
 
 def iter_fetched(
     answer: dict[str, Any], positions: Mapping[TopicPartition, int]
 ) -> Iterator[tuple[TopicPartition, FetchedRecords | ClientError]]:
-    """As ``parse_fetched``, one by one: the headers of an answer's batches are many."""
+    """Yield the results of ``parse_fetched`` one by one, because a response may contain many batch headers."""
     code = ErrorCode.of(answer.get("error_code", 0))
     if code is not ErrorCode.NONE:
         error = BrokerRefused(code, "fetch")
@@ -124,7 +124,7 @@ def _parse_row(row: dict[str, Any], partition: TopicPartition, position: int) ->
     except ClientError as error:
         return error
     if len(data) and behind == position:
-        return RecordTooLarge(f"{partition} at offset {position}: a batch of more than partition_size_max bytes")
+        return RecordTooLarge(f"{partition} at offset {position}: a batch is larger than partition_size_max")
     return FetchedRecords(
         partition,
         data,

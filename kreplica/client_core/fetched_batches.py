@@ -1,6 +1,6 @@
-"""What of a fetched answer a reader may see: batches checked, transactions that were aborted and markers left out.
+"""Visible records of a Fetch response: batches are checked; aborted transactions and markers are skipped.
 
-Pure: bytes in, values out.  Who has another way to open records, as Spark's workers do, takes ``visible_batches``.
+Readers that decode records themselves, like Spark's workers, use ``visible_batches``.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, Record, iter_records, o
 
 
 class Isolation(IntEnum):
-    """What a reader wants to see of transactions."""
+    """Isolation level of a consumer."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class ReadBatch(NamedTuple):
-    """Records of one partition that were written together.
+    """Records of one batch.
 
-    :param records: in the order of their offsets, which may have gaps.
-    :param next_offset: right behind them, and what was left out behind them within the batch.
+    :param records: ascending by offset, possibly with gaps.
+    :param next_offset: the offset after the batch, including skipped records at its end.
     """
 
     partition: TopicPartition
@@ -47,13 +47,13 @@ class ReadBatch(NamedTuple):
 
 
 class FetchedRecords(NamedTuple):
-    """What one answer has for one partition.
+    """One partition's part of a Fetch response.
 
-    :param data: the batches, as they lie in the log.
-    :param position: from where on records are wanted; the first batch may begin before it.
-    :param next_offset: where the next fetch begins: right behind the last batch, its gaps and markers included.
-    :param aborted: transactions that were aborted there: (producer id, first offset), by offset.
-    :param preferred_replica: the broker to read from, where the leader names one (KIP-392); else -1.
+    :param data: the batches, as stored in the log.
+    :param position: first requested offset; the first batch may start before it.
+    :param next_offset: offset of the next fetch: after the last complete batch, including its gaps and markers.
+    :param aborted: aborted transactions in the data as (producer id, first offset), by offset.
+    :param preferred_replica: broker to fetch from, if the leader named one (KIP-392), otherwise -1.
     """
 
     partition: TopicPartition
@@ -65,10 +65,10 @@ class FetchedRecords(NamedTuple):
 
 
 def next_offset_behind(data: memoryview, position: int, partition: TopicPartition) -> int:
-    """Where the next fetch begins: right behind the last batch that is there as a whole.
+    """Return the offset after the last complete batch.
 
-    :param position: where this one began; it is the answer where there is no whole batch.
-    :raise CorruptBatch: the bytes are not batches, or do not reach as far as the position.
+    :param position: the requested offset, which is returned if there is no complete batch.
+    :raise CorruptBatch: the bytes are not batches, or end before the position.
     """
     last: BatchHeader | None = None
     try:
@@ -79,14 +79,14 @@ def next_offset_behind(data: memoryview, position: int, partition: TopicPartitio
     if last is None:
         return position
     if last.next_offset <= position:
-        raise CorruptBatch(f"{partition}: asked from offset {position} on, the batches end at {last.next_offset}")
+        raise CorruptBatch(f"{partition}: requested from offset {position}, but the batches end at {last.next_offset}")
     return last.next_offset
 
 
 def visible_batches(fetched: FetchedRecords) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Whole batches that hold records for users: checked, none of an aborted transaction, no markers.
+    """Yield the complete batches with visible records: checksum verified, without aborted transactions and markers.
 
-    :raise CorruptBatch: one is not what was written.
+    :raise CorruptBatch: a batch is damaged.
     """
     data, partition = fetched.data, fetched.partition
     coming = deque(fetched.aborted)
@@ -117,10 +117,10 @@ def _ends_abort(batch: memoryview) -> bool:
 def open_batches(
     fetched: FetchedRecords, end: int | None = None, *, decompressed_size_max: int = DECOMPRESSED_SIZE_MAX
 ) -> list[ReadBatch]:
-    """The records that are wanted, batch by batch; none without records.
+    """Return the requested records, by batch; batches without requested records are skipped.
 
-    :param end: records from this offset on are not wanted.
-    :raise CorruptBatch: something is not what was written.
+    :param end: first offset that is not requested.
+    :raise CorruptBatch: a batch is damaged.
     """
     found = []
     position, partition = fetched.position, fetched.partition
@@ -134,11 +134,11 @@ def open_batches(
                 behind = header.next_offset if end is None else min(header.next_offset, end)
                 found.append(ReadBatch(partition, header.timestamp_type, records, behind))
     except ProtocolError as error:
-        raise CorruptBatch(f"{partition} from offset {position} on: {error}") from error
+        raise CorruptBatch(f"{partition} from offset {position}: {error}") from error
     return found
 
 
 def aborted_of(row: dict[str, Any]) -> tuple[tuple[int, int], ...]:
-    """The aborted transactions of an answer's row, by first offset."""
+    """Return the aborted transactions of a response's partition, by first offset."""
     rows: Iterable[dict[str, Any]] = row.get("aborted_transactions") or ()
     return tuple(sorted(((each["producer_id"], each["first_offset"]) for each in rows), key=lambda pair: pair[1]))

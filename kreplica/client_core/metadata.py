@@ -1,4 +1,4 @@
-"""What a cluster looks like, as one broker told it: frozen values."""
+"""Brokers, topics and leaders as immutable values, parsed from Metadata responses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kreplica.model import NO_EPOCH, NO_LEADER, ZERO_UUID
 
 
 class CoordinatorKind(IntEnum):
-    """Of what somebody is the coordinator."""
+    """Type of a coordinator's key: group id or transactional id."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -22,7 +22,7 @@ class CoordinatorKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """A broker, and where it is reached."""
+    """A broker and its address."""
 
     broker_id: int
     address: Address
@@ -33,7 +33,7 @@ class BrokerView:
 class PartitionView:
     """A partition.
 
-    :param leader: its leader's broker id; ``NO_LEADER`` where nobody leads.
+    :param leader: the leader's broker id; ``NO_LEADER`` if there is none.
     """
 
     partition: int
@@ -48,7 +48,7 @@ class PartitionView:
 class TopicView:
     """A topic.
 
-    :param partitions: by number, ascending and without a gap as long as none is being removed.
+    :param partitions: ascending by number; without gaps, except while a partition is being removed.
     """
 
     name: str
@@ -57,7 +57,7 @@ class TopicView:
     is_internal: bool = False
 
     def partition(self, number: int) -> PartitionView | None:
-        """The partition of that number, or None."""
+        """Return the partition with a number, or None."""
         if 0 <= number < len(self.partitions) and self.partitions[number].partition == number:
             return self.partitions[number]
         return next((each for each in self.partitions if each.partition == number), None)
@@ -65,10 +65,10 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """Brokers, and the topics that were asked for.
+    """Brokers, and the requested topics.
 
-    :param controller_id: -1 where none is known.
-    :param problems: of topics that the broker did not tell of: name -> why.
+    :param controller_id: -1 if unknown.
+    :param problems: topic -> error code, for topics without metadata.
     """
 
     cluster_id: str | None = None
@@ -79,12 +79,12 @@ class ClusterView:
 
 
 def parse_view(answer: dict[str, Any], before: ClusterView, *, whole: bool = False) -> ClusterView:
-    """The view that an answer to Metadata gives.
+    """Parse a Metadata response.
 
-    A broker that lags behind may tell of leaders that are leaders no more: what is known of a later leader epoch stays.
+    An outdated broker may report an earlier leader: a known partition with a later leader epoch is kept.
 
-    :param before: the view until now.
-    :param whole: the answer tells of all topics: one that it does not name is not there.
+    :param before: the view before the response.
+    :param whole: the response contains all topics; topics that it does not contain no longer exist.
     """
     brokers = {
         row["node_id"]: BrokerView(row["node_id"], Address(row["host"], row["port"]), row.get("rack"))

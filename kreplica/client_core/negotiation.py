@@ -1,4 +1,4 @@
-"""Which version of an API to speak with a broker: asking it (KIP-35, KIP-511), and choosing."""
+"""API versions that client and broker have in common (KIP-35, KIP-511)."""
 
 from __future__ import annotations
 
@@ -11,54 +11,54 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.wire.messages import API_VERSIONS, Api
 
 VersionRange: TypeAlias = tuple[int, int]
-"""The lowest and the highest."""
+"""Lowest and highest version."""
 
 Request: TypeAlias = Callable[[Api, int, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 CLIENT_SOFTWARE = {"client_software_name": "kreplica", "client_software_version": kreplica.__version__}
-"""As what this library makes itself known (KIP-511)."""
+"""Name and version of this library in ApiVersions requests (KIP-511)."""
 
 _UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 async def negotiate_versions(request: Request) -> dict[int, VersionRange]:
-    """Ask a broker for its versions, in the newest version of the question that it understands.
+    """Request a broker's API versions, in the newest version of the request that it supports.
 
-    :return: by API key.
-    :raise KafkaError: it refuses the question.
+    :return: API key -> version range.
+    :raise KafkaError: the broker refused.
     """
     answer = await request(API_VERSIONS, API_VERSIONS.versions[1], CLIENT_SOFTWARE)
     if answer["error_code"] == ErrorCode.UNSUPPORTED_VERSION:
         highest = _ranges(answer).get(API_VERSIONS.key, (0, 0))[1]
         answer = await request(API_VERSIONS, max(0, min(highest, API_VERSIONS.versions[1])), CLIENT_SOFTWARE)
     if answer["error_code"] != ErrorCode.NONE:
-        raise KafkaError(ErrorCode.of(answer["error_code"]), "the broker refuses to say which versions it speaks")
+        raise KafkaError(ErrorCode.of(answer["error_code"]), "the broker refused to report its API versions")
     return _ranges(answer)
 
 
 def common_version(api: Api, broker: VersionRange | None, at_most: int | None, peer: str) -> int:
-    """The highest version that both sides speak.
+    """Return the highest version that client and broker support.
 
-    :param broker: the broker's range, or None where it does not have the API.
+    :param broker: the broker's range; None if it does not have the API.
     :raise UnsupportedVersion: there is none.
     """
     if broker is None:
-        raise UnsupportedVersion(f"{peer} does not have {api.name}, or was not asked")
+        raise UnsupportedVersion(f"{peer} does not support {api.name}, or its versions were not requested")
     highest = min(api.versions[1], broker[1]) if at_most is None else min(api.versions[1], broker[1], at_most)
     if highest < max(api.versions[0], broker[0]):
         wanted = api.versions[1] if at_most is None else at_most
         raise UnsupportedVersion(
-            f"{peer} has {api.name} in versions {broker[0]} to {broker[1]}, wanted is {api.versions[0]} to {wanted}"
+            f"{peer} supports {api.name} in versions {broker[0]} to {broker[1]}, not in {api.versions[0]} to {wanted}"
         )
     return highest
 
 
 def parse_answer(api: Api, version: int, frame: memoryview, position: int) -> dict[str, Any]:
-    """The body of an answer, which lies in the version asked for, with the one exception that the protocol knows.
+    """Parse the body of a response in the version of its request.
 
-    A broker that does not know a version of ApiVersions answers in version 0, the only one both are sure to have.
+    A broker that does not support the requested version of ApiVersions responds in version 0.
 
-    :raise ProtocolError: it is not such a body.
+    :raise ProtocolError: the bytes are not such a body.
     """
     if api is API_VERSIONS and frame[position : position + 2] == _UNSUPPORTED:
         version = 0

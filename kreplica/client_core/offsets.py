@@ -1,4 +1,4 @@
-"""Offsets in questions and answers: by time (ListOffsets), and those that groups committed."""
+"""ListOffsets and committed offsets, as requests and responses carry them."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from kreplica.client_core.fetched_batches import Isolation
 from kreplica.model import NO_EPOCH, TopicPartition
 
 EARLIEST = -2
-"""As a time: the first offset there is."""
+"""Time that stands for the log start offset."""
 
 LATEST = -1
-"""As a time: where the records end that a reader of that isolation may see."""
+"""Time that stands for the high watermark, or for the last stable offset with ``READ_COMMITTED``."""
 
 MAX_TIMESTAMP = -3
-"""As a time: the record with the highest timestamp (KIP-734)."""
+"""Time that stands for the record with the highest timestamp (KIP-734)."""
 
 NO_OFFSET = -1
 NO_GENERATION = -1
 CONSUMER = -1
 SINGLE_GROUP_MAX = 7
-"""Later versions of OffsetFetch ask for several groups."""
+"""Last version of OffsetFetch with a single group."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimedOffset:
-    """An offset by time.
+    """Offset of a record, found by time.
 
-    :param offset: ``NO_OFFSET`` where no record is that young.
-    :param timestamp_ms: of the record found; -1 where a log's start or end was asked for, or none was found.
+    :param offset: ``NO_OFFSET`` if no record is that recent.
+    :param timestamp_ms: the record's timestamp; -1 for the start or end of a log, or if no record was found.
     """
 
     offset: int
@@ -41,7 +41,7 @@ class TimedOffset:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """What a group committed for a partition."""
+    """Committed offset of a group for one partition."""
 
     offset: int
     leader_epoch: int = NO_EPOCH
@@ -69,7 +69,7 @@ GroupOffsets: TypeAlias = (
 
 
 def list_offsets_body(times: Mapping[TopicPartition, int], isolation: Isolation) -> dict[str, Any]:
-    """A question for offsets by time.
+    """Build a ListOffsets request.
 
     :param times: milliseconds since 1970, or ``EARLIEST``, ``LATEST``, ``MAX_TIMESTAMP``.
     """
@@ -82,7 +82,7 @@ def list_offsets_body(times: Mapping[TopicPartition, int], isolation: Isolation)
 
 
 def parse_list_offsets(answer: dict[str, Any]) -> dict[TopicPartition, TimedOffset | ClientError]:
-    """What an answer to it says of each partition: an offset, or an error."""
+    """Parse a ListOffsets response: an offset or an error per partition."""
     found: dict[TopicPartition, TimedOffset | ClientError] = {}
     for topic in answer["topics"]:
         for row in topic["partitions"]:
@@ -92,16 +92,16 @@ def parse_list_offsets(answer: dict[str, Any]) -> dict[TopicPartition, TimedOffs
             except ClientError as error:
                 found[partition] = error
             else:
-                # Version 0 gives a list, which is empty where nothing is that young.
+                # Version 0 has a list, which is empty if no record is that recent.
                 old = row.get("old_style_offsets", [NO_OFFSET]) or [NO_OFFSET]
                 found[partition] = TimedOffset(row.get("offset", old[0]), row.get("timestamp", -1))
     return found
 
 
 def parse_committed(topics: list[dict[str, Any]], group: str) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
-    """What a group committed, by the rows of an answer; partitions for which it did not are left out.
+    """Parse the topics of an OffsetFetch response; partitions without a committed offset are skipped.
 
-    :raise BrokerRefused: at the first error of a partition.
+    :raise BrokerRefused: with the first error of a partition.
     """
     for topic in topics:
         for row in topic["partitions"]:
@@ -124,9 +124,9 @@ def check_committed(answer: Mapping[str, Any], what: str) -> None:
 
 
 def offset_rows(offsets: GroupOffsets, metadata: str = "") -> list[dict[str, Any]]:
-    """Offsets as requests carry them.
+    """Return offsets as commit requests carry them.
 
-    :param metadata: of those that bring none.
+    :param metadata: for offsets that have no metadata.
     """
 
     def row(partition: TopicPartition) -> dict[str, Any]:
@@ -145,9 +145,9 @@ def offset_rows(offsets: GroupOffsets, metadata: str = "") -> list[dict[str, Any
 def topic_rows(
     partitions: Iterable[TopicPartition], row: Callable[[TopicPartition], Any], name: str
 ) -> list[dict[str, Any]]:
-    """Partitions, gathered under the names of their topics.
+    """Group partitions by topic, as requests carry them.
 
-    :param row: gives what the request has for a partition; ``name`` is what it calls all of them.
+    :param row: returns a partition's entry; ``name`` is the field that holds the entries.
     """
     return [
         {"name": topic, name: [row(each) for each in group]}

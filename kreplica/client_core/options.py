@@ -1,4 +1,4 @@
-"""How a client treats brokers, whatever it asks of them."""
+"""Timeouts and limits of a client."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """How a client treats brokers; seconds and bytes.
+    """Timeouts and limits of a client; times in seconds, sizes in bytes.
 
-    :param client_id: what brokers call it in logs and quotas.
-    :param connect_timeout_s: for one connection, with the first question on it.
-    :param request_timeout_s: for one answer, beyond what the broker is asked to wait.
-    :param operation_timeout_s: for one operation with all its tries, unless it is told otherwise.
-    :param backoff_s: between the first two tries, about; the wait doubles up to ``backoff_s_max``.
-    :param answer_size_max: of one answer.
-    :param metadata_age_s_max: after so long the cluster is asked again how it looks.
+    :param client_id: name of the client in the brokers' logs and quotas.
+    :param connect_timeout_s: for one connection, including the negotiation of API versions.
+    :param request_timeout_s: for one response, in addition to the time that the broker is asked to wait.
+    :param operation_timeout_s: for one operation with all its retries, unless the call sets its own.
+    :param backoff_s: upper bound of the first delay between retries; it doubles up to ``backoff_s_max``.
+    :param answer_size_max: size of one response.
+    :param metadata_age_s_max: the cluster's metadata is refreshed when it is older.
     """
 
     client_id: str = "kreplica"

@@ -92,13 +92,13 @@ class OutgoingBatch:
 BatchT = TypeVar("BatchT", bound=OutgoingBatch)
 
 
-class Lane(Generic[BatchT]):
+class PartitionQueue(Generic[BatchT]):
     """One partition's batches, owned by the producer.
 
     :ivar open: takes records.
     :ivar waiting: closed ones, in order; those that are tried again come first.
     :ivar in_flight: sent ones without an answer, in order.
-    :ivar hindrance: why the last try was in vain; None after one that was not.
+    :ivar last_error: why the last try was in vain; None after one that was not.
     :ivar must_restart: a batch was given up, so the numbers behind it fit no more.
     """
 
@@ -110,7 +110,7 @@ class Lane(Generic[BatchT]):
         self.in_flight_max = in_flight_max
         self.retry_at_s = 0.0
         self.failures = 0
-        self.hindrance: ClientError | None = None
+        self.last_error: ClientError | None = None
         self.identity: ProducerIdentity | None = None
         self.next_sequence = 0
         self.must_restart = False
@@ -149,7 +149,7 @@ class Lane(Generic[BatchT]):
         self.next_sequence = (self.next_sequence + batch.count) & SEQUENCE_MASK
         stamp_producer(batch.data, *batch.identity, batch.sequence)
 
-    def stranded(self) -> list[BatchT]:
+    def unrecognizable(self) -> list[BatchT]:
         """Batches that may have been written and can be recognized no more: what goes before them begins anew."""
         if not self.must_restart or self.in_flight or not self.waiting or self.waiting[0].maybe_written:
             return []

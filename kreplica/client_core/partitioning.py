@@ -1,4 +1,4 @@
-"""Which partition a record goes to (``wire.partitioning`` has the hash that all of Kafka's clients share)."""
+"""Partitioners: choose the partition of a record (the hash of keys is in ``wire.partitioning``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kreplica.model import NO_LEADER
 from kreplica.wire.partitioning import partition_of_key
 
 KEYS_REMEMBERED = 8192
-"""So many keys are not hashed again when they come again."""
+"""Number of keys whose hash is cached."""
 
 _partition_of_key = lru_cache(KEYS_REMEMBERED)(partition_of_key)
 
@@ -21,14 +21,14 @@ class Partitioner(Protocol):
     """Chooses partitions for one producer."""
 
     def partition(self, topic: TopicView, key: bytes | None) -> int:
-        """The number of a partition of the topic, for a record for which its sender named none."""
+        """Return the partition number of a record that was sent without one."""
 
     def full(self, topic: str, partition: int) -> None:
-        """The batch that a partition gathered is complete."""
+        """Take note that a partition's current batch is complete."""
 
 
 class StickyPartitions:
-    """For records without a key: one partition of each topic until its batch is full, then another (KIP-480)."""
+    """Partition of records without a key: the same one until its batch is full, then another (KIP-480)."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -36,7 +36,7 @@ class StickyPartitions:
         self._before: dict[str, int] = {}
 
     def partition(self, topic: TopicView) -> int:
-        """The one chosen, or another one, of those that have a leader if any has."""
+        """Return the current partition, or choose one at random, preferably one with a leader."""
         name = topic.name
         chosen = self._chosen.get(name)
         if chosen is None:
@@ -47,51 +47,48 @@ class StickyPartitions:
         return chosen
 
     def full(self, topic: str, partition: int) -> None:
-        """A partition's batch is complete: if it is the one chosen, the next record chooses another."""
+        """Choose another partition for the next record, if this one is current."""
         if self._chosen.get(topic) == partition:
             self._before[topic] = self._chosen.pop(topic)
 
 
 class DefaultPartitioner:
-    """Keys by their murmur2 hash, as Kafka's Java client does; records without one stick to a partition for a while."""
+    """Partitions keys by murmur2, as Kafka's Java client does; records without a key use a sticky partition."""
 
     def __init__(self, random: Random) -> None:
         self._sticky = StickyPartitions(random)
         self._stick = self._sticky.partition
 
     def partition(self, topic: TopicView, key: bytes | None) -> int:
-        """By the key where there is one."""
+        """Return the partition of a key, or the sticky partition."""
         if key is None:
             return self._stick(topic)
         return _partition_of_key(key, len(topic.partitions))
 
     def full(self, topic: str, partition: int) -> None:
-        """Another one is chosen next."""
+        """Choose another sticky partition."""
         self._sticky.full(topic, partition)
 
 
 class ConsistentPartitioner(DefaultPartitioner):
-    """Keys by their CRC-32, as librdkafka does by default (``consistent_random``); the others as by default.
-
-    Records with an empty key count as those without one.
-    """
+    """Partitions keys by their CRC-32, as librdkafka's ``consistent_random`` does; an empty key counts as no key."""
 
     def partition(self, topic: TopicView, key: bytes | None) -> int:
-        """By the key where there is one."""
+        """Return the partition of a key, or the sticky partition."""
         if not key:
             return self._stick(topic)
         return crc32(key) % len(topic.partitions)
 
 
 class RoundRobinPartitioner:
-    """One partition of a topic after the other, whatever the key, beginning anywhere."""
+    """Uses the partitions of a topic in turn, independent of keys, from a random start."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
         self._next: dict[str, int] = {}
 
     def partition(self, topic: TopicView, key: bytes | None) -> int:
-        """The next one."""
+        """Return the next partition."""
         number = self._next.get(topic.name)
         if number is None:
             number = self._random.randrange(len(topic.partitions))
@@ -99,4 +96,4 @@ class RoundRobinPartitioner:
         return topic.partitions[number % len(topic.partitions)].partition
 
     def full(self, topic: str, partition: int) -> None:
-        """Changes nothing."""
+        """Do nothing: batches do not matter."""

@@ -1,4 +1,4 @@
-"""Topics in questions: those that are to be made."""
+"""New topics, as CreateTopics requests carry them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 BROKERS_DEFAULT = -1
-"""As a number of partitions or replicas: what the broker's settings say (KIP-464)."""
+"""Number of partitions or replicas that leaves the choice to the broker's configuration (KIP-464)."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic that is to be made.
+    """A topic to create.
 
-    :param partitions: how many; left to the broker unless given.
-    :param assignment: partition -> brokers of its replicas, the preferred leader first; instead of the two numbers.
+    :param partitions: number of partitions; the broker's default unless given.
+    :param assignment: partition -> brokers of its replicas, the preferred leader first; replaces both numbers.
     """
 
     name: str
@@ -26,7 +26,7 @@ class NewTopic:
 
 
 def new_topic_row(topic: NewTopic) -> dict[str, Any]:
-    """A topic as CreateTopics carries it."""
+    """Return a topic as CreateTopics carries it."""
     assignment = topic.assignment or {}
     return {
         "name": topic.name,

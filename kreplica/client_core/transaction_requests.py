@@ -1,4 +1,4 @@
-"""A transaction's talk with its coordinator (KIP-98), as bodies of requests, and what answers to them say."""
+"""Requests of a transactional producer (KIP-98), as bodies, and the errors in their responses."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kreplica.client_core.partition_queue import ProducerIdentity
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 
-# Later versions are for brokers, or mean that brokers add partitions by themselves and raise epochs (KIP-890).
+# Later versions are for brokers, or let brokers add partitions and raise epochs by themselves (KIP-890).
 INIT_MAX, ADD_PARTITIONS_MAX, ADD_OFFSETS_MAX, END_MAX, COMMIT_OFFSETS_MAX = 5, 3, 3, 4, 4
 
 BUMP_FROM = 3
-"""From this version of InitProducerId on, a producer can ask for its next epoch (KIP-360)."""
+"""First version of InitProducerId in which a producer can request its next epoch (KIP-360)."""
 
 TWO_PHASE_FROM = 6
-"""From this version of InitProducerId on, transactions may be without a time-out (KIP-939)."""
+"""First version of InitProducerId that supports transactions without a timeout (KIP-939)."""
 
 NO_PRODUCER = ProducerIdentity(-1, -1)
 
@@ -28,11 +28,11 @@ FENCED = (
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 )
-"""What a producer is told that can do nothing more under its transactional id."""
+"""Errors after which a producer cannot use its transactional id any longer."""
 
 
 def is_fenced(error: BaseException | None) -> bool:
-    """Whether an error, or what caused it, says that a producer can do nothing more."""
+    """Return True if an error or one of its causes says that the producer was fenced."""
     seen = 0
     while error is not None and seen < 10:
         if isinstance(error, BrokerRefused) and error.code in FENCED:
@@ -48,10 +48,11 @@ def init_body(
     *,
     two_phase: bool = False,
 ) -> dict[str, Any]:
-    """A question for a producer id, or for the next epoch of one.
+    """Build an InitProducerId request.
 
-    :param transactional_id: None for a producer without transactions; ``timeout_ms`` says nothing then.
-    :param two_phase: transactions that never time out (KIP-939); from version ``TWO_PHASE_FROM`` on.
+    :param transactional_id: None for a producer without transactions; ``timeout_ms`` is then ignored.
+    :param before: the current identity, to request its next epoch.
+    :param two_phase: transactions without a timeout (KIP-939), from version ``TWO_PHASE_FROM``.
     """
     return {
         "transactional_id": transactional_id,
@@ -64,9 +65,9 @@ def init_body(
 
 
 def parse_identity(answer: dict[str, Any], what: str) -> ProducerIdentity:
-    """Who the producer is, by an answer to it.
+    """Parse an InitProducerId response.
 
-    :raise BrokerRefused: it is an error.
+    :raise BrokerRefused: the response is an error.
     """
     check(answer, what)
     return ProducerIdentity(answer["producer_id"], answer["producer_epoch"])
@@ -75,7 +76,7 @@ def parse_identity(answer: dict[str, Any], what: str) -> ProducerIdentity:
 def add_partitions_body(
     transactional_id: str, identity: ProducerIdentity, partitions: Iterable[TopicPartition]
 ) -> dict[str, Any]:
-    """Let partitions belong to the transaction."""
+    """Build an AddPartitionsToTxn request."""
     topics = [
         {"name": topic, "partitions": [each.partition for each in group]}
         for topic, group in groupby(sorted(partitions), key=lambda each: each.topic)
@@ -90,7 +91,7 @@ def add_partitions_body(
 
 
 def check_added_partitions(answer: dict[str, Any], transactional_id: str) -> None:
-    """:raise BrokerRefused: with an error of some partition, one that another try cannot mend before others."""
+    """:raise BrokerRefused: the response contains an error; a final error takes precedence over a retriable one."""
     problems: list[ClientError] = []
     for topic in answer["results_by_topic_v3_and_below"]:
         for row in topic["results_by_partition"]:
@@ -108,7 +109,7 @@ def _not_attempted(error: ClientError) -> bool:
 
 
 def producer_body(transactional_id: str, identity: ProducerIdentity, **more: Any) -> dict[str, Any]:
-    """The fields by which the other requests name their producer, and more."""
+    """Return the fields that identify the producer in its other requests, and more fields."""
     return {
         "transactional_id": transactional_id,
         "producer_id": identity.producer_id,

@@ -28,7 +28,7 @@ def test_any_broker_will_do() -> None:
 
 
 def test_nobody_answers() -> None:
-    """The time that an operation has is kept, and its end names the last hindrance."""
+    """The time that an operation has is kept, and its end names the last error."""
     brokers = ScriptedBrokers()
     brokers[1].kill()
     with pytest.raises(GaveUp, match="refused") as failure:

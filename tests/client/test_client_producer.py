@@ -237,13 +237,13 @@ def test_epochs_that_are_used_up(scene: Scene) -> None:
     scene.run(scene.brokers.client().change_settings("t", {"max.message.bytes": "400"}))
     producer = scene.producer()
     scene.run(producer.send("t", b"a", partition=0))
-    (lane,) = producer._gathering.lanes()
-    before = lane.identity
+    (queue,) = producer._gathering.queues()
+    before = queue.identity
     assert before is not None
-    lane.identity = before._replace(epoch=EPOCH_MAX)
+    queue.identity = before._replace(epoch=EPOCH_MAX)
     scene.error(producer.send("t", b"x" * 1000, partition=0))
     scene.run(producer.send("t", b"b", partition=0))
-    assert lane.identity.producer_id != before.producer_id
+    assert queue.identity.producer_id != before.producer_id
     assert scene.values(0) == [b"a", b"b"]
 
 

@@ -1,7 +1,7 @@
 """A producer: records in, batches out, with retries that write nothing twice.
 
 * ``producer`` the ``Producer``; ``options`` how it writes
-* ``gathering`` records become batches; ``newcomers`` those whose topic is not known yet; ``records`` what both hold;
+* ``gathering`` records become batches; ``newcomers`` those whose topic is not known yet; ``records`` what both delay;
   ``promises``, ``written`` and ``countdown``: what becomes of them
 * ``sending`` batches go to leaders, over ``routes``
 * ``identity`` who an idempotent producer is; ``transactions`` the same, and more, of a transactional one

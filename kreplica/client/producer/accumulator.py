@@ -1,4 +1,4 @@
-"""Records become batches: each goes to its partition's lane, as long as there is memory, and batches close in time."""
+"""Records become batches: each goes to its partition's queue, as long as there is memory, and batches close in time."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ from kreplica.client.producer.record_batch import (
 from kreplica.client.producer.record_deferreds import break_promise
 from kreplica.client_core.errors import BufferFull, ClientError, RecordTooLarge
 from kreplica.client_core.metadata import TopicView
-from kreplica.client_core.partition_queue import IN_FLIGHT_MAX, ORDERS_BETWEEN, Lane
+from kreplica.client_core.partition_queue import IN_FLIGHT_MAX, ORDERS_BETWEEN, PartitionQueue
 from kreplica.model import TopicPartition
 from kreplica.wire.batches import HEADER_SIZE
 from kreplica.wire.records import Headers
 
-OutgoingLane: TypeAlias = Lane[GatheredBatch]
+OutgoingQueue: TypeAlias = PartitionQueue[GatheredBatch]
 
 ROOM = 8
 """There is room again once one part in so many of the memory is free."""
 
 
 class _Topic:
-    """:ivar view: as it was when a batch was last begun; ``lanes`` are by partition number."""
+    """:ivar view: as it was when a batch was last begun; ``queues`` are by partition number."""
 
-    __slots__ = ("lanes", "name", "view")
+    __slots__ = ("name", "queues", "view")
 
     def __init__(self, name: str, view: TopicView) -> None:
         self.name = name
         self.view = view
-        self.lanes: dict[int, OutgoingLane] = {}
+        self.queues: dict[int, OutgoingQueue] = {}
 
 
 class Gathering:
     """Owned by a producer; its closed batches are the sender's.
 
-    :param wake: is called with a lane that may have something to send.
+    :param wake: is called with a queue that may have something to send.
     :ivar closed_size: bytes of batches that were closed since whoever sets this to 0 did so.
     """
 
-    def __init__(self, cluster: Cluster, options: ProducerOptions, wake: Callable[[OutgoingLane], None]) -> None:
+    def __init__(self, cluster: Cluster, options: ProducerOptions, wake: Callable[[OutgoingQueue], None]) -> None:
         self._cluster = cluster
         self._options = options
         self._reactor = cluster.runtime.reactor
@@ -71,7 +71,7 @@ class Gathering:
         self.closed_size = 0
         self._waiting_for_room: deque[Deferred[None]] = deque()
         self._orders = 0
-        self._dues: deque[tuple[GatheredBatch, OutgoingLane]] = deque()
+        self._dues: deque[tuple[GatheredBatch, OutgoingQueue]] = deque()
         self._due_call: IDelayedCall | None = None
 
     # --- in ---
@@ -114,15 +114,15 @@ class Gathering:
         chosen = partition
         if chosen is None and known is not None:
             chosen = self._choose(known.view, key)
-        lane = None if known is None or chosen is None else known.lanes.get(chosen) or self._new_lane(known, chosen)
-        if lane is None:
+        queue = None if known is None or chosen is None else known.queues.get(chosen) or self._new_lane(known, chosen)
+        if queue is None:
             place = topic, None if known is None else chosen
             self._newcomers.add(place, Newcomer(topic, key, value, headers, partition, timestamp_ms, size, waiter))
             self._held += size
             return None
-        batch = lane.open
+        batch = queue.open
         if batch is None or batch.size + size > self._batch_size:
-            batch = self._next_batch(lane, key, partition)
+            batch = self._next_batch(queue, key, partition)
         self._held = held
         batch.size += size
         batch.fields += (timestamp_ms, key, value, headers, waiter)
@@ -140,63 +140,63 @@ class Gathering:
         known = self._topics[name] = _Topic(name, view)
         return known
 
-    def _new_lane(self, topic: _Topic, partition: int) -> OutgoingLane | None:
-        """The lane of a partition that had none; None as long as the partition is not known."""
+    def _new_lane(self, topic: _Topic, partition: int) -> OutgoingQueue | None:
+        """The queue of a partition that had none; None as long as the partition is not known."""
         topic.view = self._cluster.view.topics.get(topic.name, topic.view)
         if topic.view.partition(partition) is None or (topic.name, partition) in self._newcomers:
             return None
         in_flight_max = IN_FLIGHT_MAX if self._options.is_idempotent else 1
-        lane = topic.lanes[partition] = OutgoingLane(TopicPartition(topic.name, partition), in_flight_max)
-        return lane
+        queue = topic.queues[partition] = OutgoingQueue(TopicPartition(topic.name, partition), in_flight_max)
+        return queue
 
-    def _next_batch(self, lane: OutgoingLane, key: bytes | None, partition: int | None) -> GatheredBatch:
+    def _next_batch(self, queue: OutgoingQueue, key: bytes | None, partition: int | None) -> GatheredBatch:
         """Begin a batch, in another partition where that is the partitioner's wish now that one is full."""
-        name = lane.partition.topic
-        if lane.open is not None:
-            self.close_batch(lane)
+        name = queue.partition.topic
+        if queue.open is not None:
+            self.close_batch(queue)
             topic = self._topics[name]
             topic.view = self._cluster.view.topics.get(name, topic.view)
             if partition is None:
                 chosen = self._choose(topic.view, key)
-                lane = topic.lanes.get(chosen) or self._new_lane(topic, chosen) or lane
-        if lane.open is not None:
-            return lane.open
+                queue = topic.queues.get(chosen) or self._new_lane(topic, chosen) or queue
+        if queue.open is not None:
+            return queue.open
         now_s, options = self._reactor.seconds(), self._options
         self._orders += ORDERS_BETWEEN
         times = now_s + options.linger_s, now_s + options.delivery_timeout_s
         is_transactional = options.transactional_id is not None
-        batch = GatheredBatch(lane.partition, self._orders, times, options.codec, is_transactional=is_transactional)
-        lane.open = batch
+        batch = GatheredBatch(queue.partition, self._orders, times, options.codec, is_transactional=is_transactional)
+        queue.open = batch
         if options.linger_s:
-            self._dues.append((batch, lane))
+            self._dues.append((batch, queue))
             self._set_due_call()
         else:
-            self._wake(lane)
+            self._wake(queue)
         return batch
 
     # --- out ---
 
-    def lanes(self) -> Iterator[OutgoingLane]:
+    def queues(self) -> Iterator[OutgoingQueue]:
         """All that there are."""
         for topic in self._topics.values():
-            yield from topic.lanes.values()
+            yield from topic.queues.values()
 
-    def close_due(self, lane: OutgoingLane, now_s: float) -> None:
-        """Close a lane's open batch where it has waited long enough and nothing is before it."""
-        batch = lane.open
-        if batch is not None and batch.due_s <= now_s and not lane.in_flight and not lane.waiting:
-            self.close_batch(lane)
+    def close_due(self, queue: OutgoingQueue, now_s: float) -> None:
+        """Close a queue's open batch where it has waited long enough and nothing is before it."""
+        batch = queue.open
+        if batch is not None and batch.due_s <= now_s and not queue.in_flight and not queue.waiting:
+            self.close_batch(queue)
 
-    def close_batch(self, lane: OutgoingLane) -> None:
-        """Let a lane's open batch, if it has one, take no more records."""
-        batch, lane.open = lane.open, None
+    def close_batch(self, queue: OutgoingQueue) -> None:
+        """Let a queue's open batch, if it has one, take no more records."""
+        batch, queue.open = queue.open, None
         if batch is None:
             return
-        self._partitioner.full(*lane.partition)
+        self._partitioner.full(*queue.partition)
         self.closed_size += batch.size
         batch.close()
-        lane.waiting.append(batch)
-        self._wake(lane)
+        queue.waiting.append(batch)
+        self._wake(queue)
 
     def settled(self, batches: list[GatheredBatch]) -> None:
         """These have their outcomes: free their memory, then tell who waits."""
@@ -211,9 +211,9 @@ class Gathering:
         :return: counts the batches that have no outcome, those of topics that are not known yet included.
         """
         flush = Countdown()
-        for lane in self.lanes():
-            self.close_batch(lane)
-            for batch in (*lane.waiting, *lane.in_flight):
+        for queue in self.queues():
+            self.close_batch(queue)
+            for batch in (*queue.waiting, *queue.in_flight):
                 batch.flushes.append(flush)
                 flush.pending += 1
         return flush
@@ -226,8 +226,8 @@ class Gathering:
         """Fail all that is not closed."""
         self._newcomers.drop(error)
         dropped = []
-        for lane in self.lanes():
-            batch, lane.open = lane.open, None
+        for queue in self.queues():
+            batch, queue.open = queue.open, None
             if batch is not None:
                 batch.outcome.error, batch.outcome.is_settled = error, True
                 dropped.append(batch)
@@ -269,9 +269,9 @@ class Gathering:
 
     def _press(self) -> None:
         """Where nothing is on its way whose outcome would make room, let go what still gathers records."""
-        if not any(lane.waiting or lane.in_flight for lane in self.lanes()):
-            for lane in self.lanes():
-                self.close_batch(lane)
+        if not any(queue.waiting or queue.in_flight for queue in self.queues()):
+            for queue in self.queues():
+                self.close_batch(queue)
 
     # --- topics that are not known yet ---
 
@@ -300,7 +300,7 @@ class Gathering:
         self._due_call = None
         now_s = self._reactor.seconds()
         while self._dues and (self._dues[0][0].due_s <= now_s or self._dues[0][1].open is not self._dues[0][0]):
-            batch, lane = self._dues.popleft()
-            if lane.open is batch:
-                self._wake(lane)
+            batch, queue = self._dues.popleft()
+            if queue.open is batch:
+                self._wake(queue)
         self._set_due_call()

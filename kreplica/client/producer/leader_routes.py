@@ -14,7 +14,7 @@ from kreplica.client_core.produce_requests import REQUESTS_MAX
 from kreplica.runtime import Reactor
 
 if TYPE_CHECKING:
-    from kreplica.client.producer.accumulator import OutgoingLane
+    from kreplica.client.producer.accumulator import OutgoingQueue
 
 THROTTLE_S_MAX = 60.0
 """A broker that asks for more silence than this gets this much."""
@@ -25,13 +25,13 @@ class Route:
 
     :param free: is called when more may go than before.
     :ivar under_way: requests without an answer.
-    :ivar parked: lanes that wait until more may go.
+    :ivar parked: queues that wait until more may go.
     """
 
     def __init__(self, leader: int, reactor: Reactor, free: Callable[[Route], None]) -> None:
         self.leader = leader
         self.under_way = 0
-        self.parked: dict[OutgoingLane, None] = {}
+        self.parked: dict[OutgoingQueue, None] = {}
         self._reactor = reactor
         self._free = free
         self._connecting: Deferred[Connection] | None = None

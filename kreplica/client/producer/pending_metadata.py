@@ -22,7 +22,7 @@ Place: TypeAlias = tuple[str, int | None]
 
 
 class Newcomer(NamedTuple):
-    """A record whose lane is not known yet."""
+    """A record whose queue is not known yet."""
 
     topic: str
     key: bytes | None

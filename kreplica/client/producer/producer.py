@@ -51,7 +51,7 @@ class Producer:
             self._transactions = Transactions(cluster, options.transactional_id, timeout_s, self._identity_changed)
         elif options.is_idempotent:
             self._idempotent = IdempotentIdentity(cluster, self._identity_changed)
-        self._gathering = Gathering(cluster, options, lambda lane: self._sender.mark(lane))
+        self._gathering = Gathering(cluster, options, lambda queue: self._sender.mark(queue))
         identity_source = self._transactions or self._idempotent
         self._sender = Sender(cluster, options, identity_source, self._gathering.close_due, self._settled)
         self._take = self._gathering.take
@@ -238,7 +238,7 @@ class Producer:
             self._gathering.drop(error)
             self._sender.drop(error)
             await self.flush()
-            doubtful = any(lane.must_restart for lane in self._gathering.lanes())
+            doubtful = any(queue.must_restart for queue in self._gathering.queues())
             self._begin_anew(await transactions.abort(doubtful=doubtful))
         finally:
             if transactions.phase is Phase.ENDING:
@@ -272,8 +272,8 @@ class Producer:
 
     def _begin_anew(self, identity: ProducerIdentity | None) -> None:
         if identity is not None:
-            for lane in self._gathering.lanes():
-                lane.begin_with(identity)
+            for queue in self._gathering.queues():
+                queue.begin_with(identity)
 
     # --- internals ---
 

@@ -102,7 +102,7 @@ class GatheredBatch(OutgoingBatch):
         lower, upper = self._part(records, 0, half), self._part(records, half, self.count)
         for flush in self.flushes:
             flush.pending += 1
-        lower.size = self.size - upper.size + HEADER_SIZE  # so that both hold what the whole did
+        lower.size = self.size - upper.size + HEADER_SIZE  # so that both delay what the whole did
         return lower, upper
 
     def _part(self, records: list[Record], begin: int, end: int) -> Self:

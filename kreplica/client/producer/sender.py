@@ -1,6 +1,6 @@
 """Sends batches to leaders and takes the responses in; their effect is in ``client_core.produce_requests``.
 
-Work is done in steps: whatever happens marks the lanes that it concerns, and one call in the next turn of the reactor
+Work is done in steps: whatever happens marks the queues that it concerns, and one call in the next turn of the reactor
 looks at all that are marked.  So one request carries what came together for a leader.
 """
 
@@ -18,20 +18,26 @@ from twisted.python.failure import Failure
 
 from kreplica.client.cluster import Cluster
 from kreplica.client.connection import Connection
-from kreplica.client.producer.accumulator import OutgoingLane
+from kreplica.client.producer.accumulator import OutgoingQueue
 from kreplica.client.producer.leader_routes import Route
 from kreplica.client.producer.options import ProducerOptions
 from kreplica.client.producer.record_batch import GatheredBatch
 from kreplica.client_core.errors import ClientError, ConnectionLost, LeaderUnknown
 from kreplica.client_core.partition_queue import ProducerIdentity
-from kreplica.client_core.produce_requests import ADDED_BY_CLIENT_MAX, Deliveries, Passenger, board, produce_body
+from kreplica.client_core.produce_requests import (
+    ADDED_BY_CLIENT_MAX,
+    BatchOutcomes,
+    QueuedBatch,
+    fit_request,
+    produce_body,
+)
 from kreplica.errors import KreplicaError
 from kreplica.model import TopicPartition
 from kreplica.wire.messages import PRODUCE
 
 log = Logger()
 
-Passengers: TypeAlias = list[Passenger[GatheredBatch]]
+QueuedBatches: TypeAlias = list[QueuedBatch[GatheredBatch]]
 
 ANSWER_MARGIN_S = 5.0
 """A broker that has not written in time answers so: this side waits a little longer."""
@@ -62,14 +68,14 @@ class IdentitySource(Protocol):
 @dataclass(slots=True)
 class _Request:
     route: Route
-    passengers: Passengers
+    batches: QueuedBatches
 
 
 class Sender:
-    """Moves closed batches between their lanes and the leaders; owned by a producer.
+    """Moves closed batches between their queues and the leaders; owned by a producer.
 
     :param identity_source: None where batches are not numbered.
-    :param close_due: closes a lane's open batch, where it is time.
+    :param close_due: closes a queue's open batch, where it is time.
     :param settled: is told of batches that have their outcome, once nothing is in the middle of a change.
     """
 
@@ -78,7 +84,7 @@ class Sender:
         cluster: Cluster,
         options: ProducerOptions,
         identity_source: IdentitySource | None,
-        close_due: Callable[[OutgoingLane, float], None],
+        close_due: Callable[[OutgoingQueue, float], None],
         settled: Callable[[list[GatheredBatch]], None],
     ) -> None:
         self._cluster = cluster
@@ -89,7 +95,7 @@ class Sender:
         self._reactor = cluster.runtime.reactor
         self._connections = cluster.new_connections()
         self._settled: list[GatheredBatch] = []
-        self._deliveries: Deliveries[GatheredBatch] = Deliveries(
+        self._outcomes: BatchOutcomes[GatheredBatch] = BatchOutcomes(
             cluster.runtime.random,
             cluster.options,
             is_numbered=options.is_idempotent,
@@ -97,10 +103,10 @@ class Sender:
             settled=self._settled.append,
         )
         self._routes: dict[int, Route] = {}
-        self._marked: dict[OutgoingLane, None] = {}
-        self._blocked: dict[OutgoingLane, None] = {}
-        self._active: dict[OutgoingLane, None] = {}
-        self._alarms: list[tuple[float, int, OutgoingLane]] = []
+        self._marked: dict[OutgoingQueue, None] = {}
+        self._blocked: dict[OutgoingQueue, None] = {}
+        self._active: dict[OutgoingQueue, None] = {}
+        self._alarms: list[tuple[float, int, OutgoingQueue]] = []
         self._alarms_count = 0
         self._alarm_call: IDelayedCall | None = None
         self._step_call: IDelayedCall | None = None
@@ -109,16 +115,16 @@ class Sender:
         self._in_step = False
         self._is_closed = False
 
-    def mark(self, lane: OutgoingLane) -> None:
-        """A lane may have something to send."""
-        self._marked[lane] = None
+    def mark(self, queue: OutgoingQueue) -> None:
+        """A queue may have something to send."""
+        self._marked[queue] = None
         if self._step_call is None and not self._is_closed and not self._in_step:
             self._step_call = self._reactor.callLater(0, self._step_alone)
 
     def identity_changed(self) -> None:
         """What was waited for is known, or is not to be had."""
-        for lane in self._blocked:
-            self.mark(lane)
+        for queue in self._blocked:
+            self.mark(queue)
         self._blocked.clear()
 
     def drop(self, error: ClientError) -> bool:
@@ -126,7 +132,7 @@ class Sender:
 
         :return: whether some of it may have been written.
         """
-        numbered = [self._deliveries.drop_waiting(lane, error) for lane in self._not_idle()]
+        numbered = [self._outcomes.drop_waiting(queue, error) for queue in self._not_idle()]
         self._tell()
         return any(numbered)
 
@@ -140,12 +146,12 @@ class Sender:
             self._refreshing.cancel()
         for route in self._routes.values():
             route.close()
-        for lane in self._not_idle():
-            self._deliveries.give_all_up(lane, error)
+        for queue in self._not_idle():
+            self._outcomes.fail_all(queue, error)
         self._tell()
         await self._connections.close()
 
-    def _not_idle(self) -> list[OutgoingLane]:
+    def _not_idle(self) -> list[OutgoingQueue]:
         """Those that are on their way, and those that nobody has looked at yet."""
         return list(self._active | self._marked)
 
@@ -170,13 +176,13 @@ class Sender:
 
     def _send_marked(self, now_s: float) -> None:
         marked, self._marked = self._marked, {}
-        wanted: dict[int, Passengers] = {}
-        for lane in marked:
-            found = self._next(lane, now_s)
+        wanted: dict[int, QueuedBatches] = {}
+        for queue in marked:
+            found = self._next(queue, now_s)
             if found is not None:
                 wanted.setdefault(found[0], []).append(found[1])
-        for leader, passengers in wanted.items():
-            self._send_to(self._routes[leader], passengers, now_s)
+        for leader, batches in wanted.items():
+            self._send_to(self._routes[leader], batches, now_s)
 
     def _tell(self) -> None:
         """Tell of outcomes: whoever hears of them may do anything."""
@@ -185,64 +191,64 @@ class Sender:
             self._settled.clear()
             self._tell_settled(settled)
 
-    def _next(self, lane: OutgoingLane, now_s: float) -> tuple[int, Passenger[GatheredBatch]] | None:
-        """What of a lane may go now, and to whom; where nothing may, whatever changes that marks the lane again."""
-        self._close_due(lane, now_s)
-        self._deliveries.strand(lane)
-        if lane.waiting or lane.in_flight:
-            self._active[lane] = None
+    def _next(self, queue: OutgoingQueue, now_s: float) -> tuple[int, QueuedBatch[GatheredBatch]] | None:
+        """What of a queue may go now, and to whom; where nothing may, whatever changes that marks the queue again."""
+        self._close_due(queue, now_s)
+        self._outcomes.fail_unrecognizable(queue)
+        if queue.waiting or queue.in_flight:
+            self._active[queue] = None
         else:
-            self._active.pop(lane, None)
+            self._active.pop(queue, None)
             return None
         identity_source = self._identity_source
         if identity_source is not None and identity_source.error is not None:
-            self._deliveries.drop_waiting(lane, identity_source.error)
-        batch = lane.sendable(now_s)
+            self._outcomes.drop_waiting(queue, identity_source.error)
+        batch = queue.sendable(now_s)
         if batch is None:
-            if lane.waiting and lane.retry_at_s > now_s:
-                self._set_alarm(lane)
+            if queue.waiting and queue.retry_at_s > now_s:
+                self._set_alarm(queue)
             return None
-        if identity_source is not None and not self._has_identity(lane, identity_source):
-            self._blocked[lane] = None
+        if identity_source is not None and not self._has_identity(queue, identity_source):
+            self._blocked[queue] = None
             return None
-        leader = self._leader(lane, now_s)
+        leader = self._leader(queue, now_s)
         if leader is None:
             return None
         route = self._routes.get(leader)
         if route is None:
             route = self._routes[leader] = Route(leader, self._reactor, self._way_free)
         if not route.is_free:
-            route.parked[lane] = None
+            route.parked[queue] = None
             return None
-        return leader, Passenger(lane, batch)
+        return leader, QueuedBatch(queue, batch)
 
-    def _has_identity(self, lane: OutgoingLane, identity_source: IdentitySource) -> bool:
+    def _has_identity(self, queue: OutgoingQueue, identity_source: IdentitySource) -> bool:
         identity = identity_source.producer_id()
-        used = lane.identity if lane.needs_producer_id() else None
+        used = queue.identity if queue.needs_producer_id() else None
         if used is not None and identity is not None and used.producer_id == identity.producer_id:
             identity_source.renew()
             identity = identity_source.producer_id()
-        return identity is not None and identity_source.admit(lane.partition)
+        return identity is not None and identity_source.admit(queue.partition)
 
-    def _leader(self, lane: OutgoingLane, now_s: float) -> int | None:
-        """The leader as it was last told; a lane that failed wants that to be new."""
-        cluster, topic = self._cluster, lane.partition.topic
+    def _leader(self, queue: OutgoingQueue, now_s: float) -> int | None:
+        """The leader as it was last told; a queue that failed wants that to be new."""
+        cluster, topic = self._cluster, queue.partition.topic
         if cluster.known_topic(topic) is None:
             refreshing = self._refresh(topic)
-            if lane.failures and refreshing:
-                self._blocked[lane] = None
+            if queue.failures and refreshing:
+                self._blocked[queue] = None
                 return None
-        leader = cluster.known_leader(lane.partition)
+        leader = cluster.known_leader(queue.partition)
         if leader is not None:
             return leader
         cluster.doubt()
-        self._hold(lane, LeaderUnknown(f"{lane.partition} has no leader at the moment"), now_s)
+        self._delay(queue, LeaderUnknown(f"{queue.partition} has no leader at the moment"), now_s)
         return None
 
-    def _hold(self, lane: OutgoingLane, error: ClientError, now_s: float) -> None:
+    def _delay(self, queue: OutgoingQueue, error: ClientError, now_s: float) -> None:
         """What waits first cannot be sent at the moment, or never."""
-        self._deliveries.hold(lane, error, now_s)
-        self.mark(lane)
+        self._outcomes.delay(queue, error, now_s)
+        self.mark(queue)
 
     def _refresh(self, topic: str) -> bool:
         """Ask how the cluster looks; whether that goes on."""
@@ -261,36 +267,36 @@ class Sender:
 
     # --- requests ---
 
-    def _send_to(self, route: Route, passengers: Passengers, now_s: float) -> None:
+    def _send_to(self, route: Route, batches: QueuedBatches, now_s: float) -> None:
         connection = None
         try:
             connection = self._connections.to_open(self._cluster.address(route.leader))
             if connection is not None:
-                self._send(route, connection, board(passengers, self._options.request_size_max))
+                self._send(route, connection, fit_request(batches, self._options.request_size_max))
         except ClientError as error:
             self._cluster.doubt()
-            for lane, _ in passengers:
-                self._hold(lane, error, now_s)
+            for queue, _ in batches:
+                self._delay(queue, error, now_s)
             return
         if connection is None:
-            for lane, _ in passengers:
-                route.parked[lane] = None
+            for queue, _ in batches:
+                route.parked[queue] = None
             route.connect(Deferred.fromCoroutine(self._connections.to(self._cluster.address(route.leader))), self._torn)
             return
-        for lane, _ in passengers:
-            self._marked[lane] = None  # those left behind go next, and others may have more
+        for queue, _ in batches:
+            self._marked[queue] = None  # those left behind go next, and others may have more
 
-    def _send(self, route: Route, connection: Connection, aboard: Passengers) -> None:
+    def _send(self, route: Route, connection: Connection, fitting: QueuedBatches) -> None:
         version = connection.version(PRODUCE, ADDED_BY_CLIENT_MAX)
         identity = None if self._identity_source is None else self._identity_source.producer_id()
-        for lane, batch in aboard:
+        for queue, batch in fitting:
             if identity is not None:
-                lane.number(batch, identity)
-            lane.sent(batch)
+                queue.number(batch, identity)
+            queue.sent(batch)
         timeout_s = self._cluster.options.request_timeout_s
         options = self._options
-        body = produce_body(aboard, options.transactional_id, options.acks, int(timeout_s * 1000))
-        request = _Request(route, aboard)
+        body = produce_body(fitting, options.transactional_id, options.acks, int(timeout_s * 1000))
+        request = _Request(route, fitting)
         route.under_way += 1
         answer = connection.request(
             PRODUCE, version, body, timeout_s=timeout_s + ANSWER_MARGIN_S, answered=options.acks != 0
@@ -304,10 +310,10 @@ class Sender:
             return
         now_s = self._reactor.seconds()
         if self._options.acks == 0:
-            self._deliveries.sent_unanswered(request.passengers)
+            self._outcomes.sent_unanswered(request.batches)
         else:
             request.route.be_silent(answer.get("throttle_time_ms", 0) / 1000)
-            if not self._deliveries.answered(answer, request.passengers, now_s):
+            if not self._outcomes.answered(answer, request.batches, now_s):
                 self._cluster.doubt()
         self._went_on(request)
 
@@ -319,13 +325,13 @@ class Sender:
         if not isinstance(error, ClientError):
             log.failure("a Produce request", failure)
             error = ConnectionLost(str(error))
-        self._deliveries.lost(request.passengers, error, self._reactor.seconds())
+        self._outcomes.lost(request.batches, error, self._reactor.seconds())
         self._cluster.doubt()
         self._went_on(request)
 
     def _went_on(self, request: _Request) -> None:
-        for lane, _ in request.passengers:
-            self.mark(lane)
+        for queue, _ in request.batches:
+            self.mark(queue)
         self._way_free(request.route)
 
     def _broken(self, failure: Failure) -> None:
@@ -333,8 +339,8 @@ class Sender:
 
     def _way_free(self, route: Route) -> None:
         """A leader may be sent more than before."""
-        for lane in route.parked:
-            self.mark(lane)
+        for queue in route.parked:
+            self.mark(queue)
         route.parked.clear()
 
     def _torn(self, route: Route, failure: Failure) -> None:
@@ -346,17 +352,17 @@ class Sender:
             error = ConnectionLost(str(error))
         self._cluster.doubt()
         now_s = self._reactor.seconds()
-        for lane in route.parked:
-            if lane.waiting:
-                self._hold(lane, error, now_s)
+        for queue in route.parked:
+            if queue.waiting:
+                self._delay(queue, error, now_s)
         route.parked.clear()
 
     # --- time ---
 
-    def _set_alarm(self, lane: OutgoingLane) -> None:
-        """Look at a lane again when it may try again."""
+    def _set_alarm(self, queue: OutgoingQueue) -> None:
+        """Look at a queue again when it may try again."""
         self._alarms_count += 1
-        heappush(self._alarms, (lane.retry_at_s, self._alarms_count, lane))
+        heappush(self._alarms, (queue.retry_at_s, self._alarms_count, queue))
         at_s = self._alarms[0][0]
         call = self._alarm_call
         if call is not None and call.getTime() <= at_s:
@@ -381,8 +387,8 @@ class Sender:
         """Give up what has waited too long."""
         self._sweep_call = None
         now_s = self._reactor.seconds()
-        for lane in list(self._active):
-            self._deliveries.expire(lane, now_s)
-            self.mark(lane)
+        for queue in list(self._active):
+            self._outcomes.expire(queue, now_s)
+            self.mark(queue)
         if self._settled or self._active:
             self._sweep_call = self._reactor.callLater(self._sweep_s, self._sweep)

@@ -9,7 +9,7 @@
 * ``configs``: settings of topics and brokers
 * ``partitions``: offsets by time, deleting records
 * ``reassignments``: elections of leaders, moves of replicas
-* ``log_dirs``: what log directories hold
+* ``log_dirs``: what log directories delay
 * ``groups``: listing, describing and deleting groups, and putting members out
 * ``group_offsets``: what groups committed, and how far they lag behind
 * ``transactions``: transactions and producers, and ending those that hang

@@ -65,7 +65,7 @@ class LogDirs(Subject):
         partitions: Iterable[TopicPartition] | None = None,
         timeout_s: float | None = None,
     ) -> Outcomes[int, tuple[LogDir, ...]]:
-        """What the log directories of brokers hold.
+        """What the log directories of brokers delay.
 
         :param brokers: None: all that live.
         :param partitions: tell of these alone; None: of all.

@@ -107,7 +107,7 @@ class Reassignments(Subject):
     ) -> Outcomes[TopicPartition, None]:
         """Have replicas moved; returns when the moves are ordered, long before they end.
 
-        :param replicas: brokers that shall hold each partition, the preferred leader first; None: cancel its move.
+        :param replicas: brokers that shall delay each partition, the preferred leader first; None: cancel its move.
         """
 
         def row(partition: TopicPartition) -> dict[str, Any]:
