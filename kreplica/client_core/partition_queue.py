@@ -1,9 +1,9 @@
-"""What is on its way to one partition: batches in order, their sequences, and what a retry may do.
+"""Batches on their way to one partition: their order, sequence numbers, and the rules of retries.
 
-An idempotent producer's rule: a batch that may have been written keeps its producer id, epoch and sequence until its
-outcome is known, so that the partition's leader recognizes it.  Only a partition of which no such batch is left may
-begin anew, with the next epoch and sequence 0 (KIP-360); what was never written is numbered again then.  Without such
-numbers a partition has one batch under way at a time, which keeps the order.
+A batch that may have been written keeps its producer id, epoch and sequence until its outcome is known, so that the
+leader recognizes a retry.  A partition without such batches can restart with the next epoch and sequence 0 (KIP-360);
+its other batches then get new numbers.  Without sequence numbers a partition has one batch in flight at a time, which
+keeps the order.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from kreplica.wire.batch_building import BatchBuilder
 from kreplica.wire.batches import NO_SEQUENCE, SEQUENCE_MASK, stamp_producer
 
 IN_FLIGHT_MAX = 5
-"""Batches of one partition under way: as many as leaders recognize when they come again (KIP-98)."""
+"""Maximum number of batches in flight per partition; leaders recognize retries of so many (KIP-98)."""
 
 EPOCH_MAX = 32767
 
 ORDERS_BETWEEN = 1 << 24
-"""From one batch to the next: so often may a batch be divided, and its parts still have places in between."""
+"""Distance between the ``order`` of two batches, so that parts of a split batch fit in between."""
 
 
 class ProducerIdentity(NamedTuple):
-    """By what leaders know a producer."""
+    """Producer id and epoch, by which leaders recognize a producer."""
 
     producer_id: int
     epoch: int
 
 
 class OutgoingBatch:
-    """One batch from its first record until its outcome.
+    """One batch, from its first record until its outcome.
 
-    :param order: its place among the batches of its partition.
-    :param builder: takes the records; None where the class has another way to gather them.
-    :param due_s: when it goes at the latest; ``deadline_s`` when it is given up.
-    :ivar data: the batch, once it is closed.
-    :ivar maybe_written: it was sent, and what came of it is not known: another try must be recognizable.
+    :param order: position among the batches of its partition.
+    :param builder: collects the records; None if a subclass collects them in another way.
+    :param due_s: latest time to send the batch; ``deadline_s``: time at which it fails.
+    :ivar data: the encoded batch, once it is closed.
+    :ivar maybe_written: the batch was sent and its outcome is unknown, so that a retry must keep its numbers.
     """
 
     __slots__ = (
@@ -75,16 +75,16 @@ class OutgoingBatch:
         self.maybe_written = False
 
     def close(self) -> None:
-        """Take no more records: build the batch."""
+        """Stop accepting records, and encode the batch."""
         assert self.builder is not None
         self.count, self.size = self.builder.record_count, self.builder.size
         self.data = bytearray(self.builder.build())
         self.builder = None
 
     def split(self) -> tuple[Self, Self] | None:
-        """The batch as two, closed and with numbers that fit, where it is too large for its partition.
+        """Split the batch in two, because it is too large for its partition; the parts keep matching numbers.
 
-        :return: None where it cannot be divided.
+        :return: None if it cannot be split.
         """
         return None
 
@@ -93,13 +93,13 @@ BatchT = TypeVar("BatchT", bound=OutgoingBatch)
 
 
 class PartitionQueue(Generic[BatchT]):
-    """One partition's batches, owned by the producer.
+    """Batches of one partition, owned by the producer.
 
-    :ivar open: takes records.
-    :ivar waiting: closed ones, in order; those that are tried again come first.
-    :ivar in_flight: sent ones without an answer, in order.
-    :ivar last_error: why the last try was in vain; None after one that was not.
-    :ivar must_restart: a batch was given up, so the numbers behind it fit no more.
+    :ivar open: the batch that accepts records.
+    :ivar waiting: closed batches in order; retries come first.
+    :ivar in_flight: batches sent without a response yet, in order.
+    :ivar last_error: error of the last attempt; None after a success.
+    :ivar must_restart: a batch failed, so that later sequence numbers do not fit any longer.
     """
 
     def __init__(self, partition: TopicPartition, in_flight_max: int) -> None:
@@ -117,16 +117,16 @@ class PartitionQueue(Generic[BatchT]):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is on its way, or waits for it."""
+        """True if no batch is open, waiting or in flight."""
         return not (self.open or self.waiting or self.in_flight)
 
     def sendable(self, now_s: float) -> BatchT | None:
-        """The batch that may go next, or None."""
+        """Return the batch that may be sent next, or None."""
         if not self.waiting or now_s < self.retry_at_s:
             return None
         first = self.waiting[0]
         if self.in_flight and (
-            first.attempts > 0  # what comes again comes alone: it decides whether the next ones fit
+            first.attempts > 0  # a retry is sent alone: its outcome decides whether the next sequences fit
             or self.in_flight[0].attempts > 1
             or len(self.in_flight) >= self.in_flight_max
             or self.must_restart
@@ -135,9 +135,9 @@ class PartitionQueue(Generic[BatchT]):
         return first
 
     def number(self, batch: BatchT, identity: ProducerIdentity) -> None:
-        """Give a batch that goes first its numbers, unless it has those it must keep.
+        """Assign sequence numbers to the batch that is sent next, unless it must keep its own.
 
-        :param identity: the producer's; the partition may have a higher epoch of it.
+        :param identity: the producer's identity; the partition may have a higher epoch of it.
         """
         if self.must_restart and not self.in_flight and not any(each.maybe_written for each in self.waiting):
             self._restart(identity)
@@ -150,13 +150,13 @@ class PartitionQueue(Generic[BatchT]):
         stamp_producer(batch.data, *batch.identity, batch.sequence)
 
     def unrecognizable(self) -> list[BatchT]:
-        """Batches that may have been written and can be recognized no more: what goes before them begins anew."""
+        """Return batches that may have been written but cannot keep their numbers, because the partition must restart."""
         if not self.must_restart or self.in_flight or not self.waiting or self.waiting[0].maybe_written:
             return []
         return [batch for batch in self.waiting if batch.maybe_written]
 
     def needs_producer_id(self) -> bool:
-        """Whether the partition has used up all epochs of its producer id, and must begin anew."""
+        """Return True if the partition must restart and has used up all epochs of its producer id."""
         return self.must_restart and self.identity is not None and self.identity.epoch >= EPOCH_MAX
 
     def _restart(self, identity: ProducerIdentity) -> None:
@@ -166,31 +166,31 @@ class PartitionQueue(Generic[BatchT]):
         self.begin_with(identity)
 
     def begin_with(self, identity: ProducerIdentity | None) -> None:
-        """Begin with sequence 0; only while no batch may have been written."""
+        """Restart with sequence 0; only allowed while no batch may have been written."""
         self.identity, self.next_sequence, self.must_restart = identity, 0, False
         for batch in self.waiting:
             batch.identity, batch.sequence = None, NO_SEQUENCE
 
     def sent(self, batch: BatchT) -> None:
-        """The batch that waits first is under way."""
+        """Move the first waiting batch to those in flight."""
         self.waiting.popleft()
         self.in_flight.append(batch)
         batch.attempts += 1
 
     def is_first(self, batch: BatchT) -> bool:
-        """Whether no earlier batch is without an outcome."""
+        """Return True if no earlier batch is without an outcome."""
         return all(each.order >= batch.order for each in (*self.in_flight, *self.waiting))
 
     def answered(self, batch: BatchT) -> None:
-        """The batch is under way no more."""
+        """Remove a batch from those in flight."""
         self.in_flight.remove(batch)
 
     def put_back(self, batch: BatchT, retry_at_s: float) -> None:
-        """Let a batch wait for another try, in its place."""
+        """Insert a batch for a retry, in order."""
         self.retry_at_s = retry_at_s
         self.insert(batch)
 
     def insert(self, batch: BatchT) -> None:
-        """Let a closed batch wait, in its place."""
+        """Insert a closed batch, in order."""
         place = sum(each.order < batch.order for each in self.waiting)
         self.waiting.insert(place, batch)

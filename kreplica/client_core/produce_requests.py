@@ -1,6 +1,6 @@
-"""Produce requests, and what answers and failures mean to the batches that they carried.
+"""Produce requests, and the effect of their responses and failures on batches.
 
-Pure: the producer sends, keeps time, and tells what came of it.  The rule of what a retry may do is in ``queues``.
+The producer sends requests and keeps time; the rules of retries are in ``partition_queue``.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from kreplica.errors import ErrorCode
 from kreplica.wire.batches import NO_SEQUENCE
 
 REQUESTS_MAX = 5
-"""Under way on one connection."""
+"""Maximum number of Produce requests in flight on one connection."""
 
 REQUEST_SIZE_MAX = 8 << 20
-"""Bytes of batches in one request; a larger batch goes alone."""
+"""Maximum size of the batches in one request; a larger batch is sent alone."""
 
 ADDED_BY_CLIENT_MAX = 11
-"""From the next version of Produce on, brokers take partitions into transactions by themselves (KIP-890)."""
+"""Last version of Produce in which the client adds partitions to transactions itself (KIP-890)."""
 
 _WRONG_NUMBERS = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -43,7 +43,7 @@ _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
 class QueuedBatch(NamedTuple, Generic[BatchT]):
-    """A batch in a request, and the queue that it came from."""
+    """A batch for a request, and its queue."""
 
     queue: PartitionQueue[BatchT]
     batch: BatchT
@@ -52,7 +52,7 @@ class QueuedBatch(NamedTuple, Generic[BatchT]):
 def produce_body(
     batches: Iterable[QueuedBatch[BatchT]], transactional_id: str | None, acks: int, timeout_ms: int
 ) -> dict[str, Any]:
-    """A request that carries these batches, at most one of each partition."""
+    """Build a Produce request with at most one batch per partition."""
     rows = sorted(batches, key=lambda each: each.queue.partition)
     return {
         "transactional_id": transactional_id,
@@ -61,7 +61,7 @@ def produce_body(
         "topic_data": [
             {
                 "name": topic,
-                "partition_data": [{"index": each.queue.partition.partition, "records": each.batch.data} for each in group],
+                "partition_data": [{"index": row.queue.partition.partition, "records": row.batch.data} for row in group],
             }
             for topic, group in groupby(rows, key=lambda each: each.queue.partition.topic)
         ],
@@ -69,11 +69,11 @@ def produce_body(
 
 
 class BatchOutcomes(Generic[BatchT]):
-    """Decides what becomes of batches: written, tried again, given up.
+    """Decides the outcome of batches: written, retried or failed.
 
-    :param random: draws how long queues wait.
-    :param is_numbered: batches have sequences, so that leaders recognize them.
-    :param settled: is told of each batch whose outcome is set.
+    :param random: for the jitter of delays.
+    :param is_numbered: batches have sequence numbers.
+    :param settled: called with each batch whose outcome is set.
     """
 
     def __init__(
@@ -94,9 +94,9 @@ class BatchOutcomes(Generic[BatchT]):
     # --- answers ---
 
     def answered(self, answer: dict[str, Any], batches: Sequence[QueuedBatch[BatchT]], now_s: float) -> bool:
-        """Take a leader's answer to a request.
+        """Process the response to a request.
 
-        :return: whether it accepted every batch; where not, what is known of the leaders may be wrong.
+        :return: True if every batch was accepted; otherwise the metadata may be outdated.
         """
         rows = {
             (topic["name"], row["index"]): row for topic in answer["responses"] for row in topic["partition_responses"]
@@ -105,7 +105,7 @@ class BatchOutcomes(Generic[BatchT]):
         for queue, batch in batches:
             row = rows.get(queue.partition)
             if row is None:
-                error: ClientError = MalformedAnswer(f"the answer does not tell of {queue.partition}")
+                error: ClientError = MalformedAnswer(f"the response does not contain {queue.partition}")
             elif row["error_code"] in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                 self._written(queue, batch, row)
                 continue
@@ -117,13 +117,13 @@ class BatchOutcomes(Generic[BatchT]):
         return accepted
 
     def sent_unanswered(self, batches: Iterable[QueuedBatch[BatchT]]) -> None:
-        """A request left to which no answer comes (acks=0)."""
+        """Complete the batches of a request without a response (acks=0)."""
         for queue, batch in batches:
             queue.answered(batch)
             self._settle(batch, None)
 
     def lost(self, batches: Iterable[QueuedBatch[BatchT]], error: ClientError, now_s: float) -> None:
-        """No answer to a request will come."""
+        """Process a request whose response will not arrive."""
         for queue, batch in batches:
             self._failed(queue, batch, error, now_s)
 
@@ -137,7 +137,7 @@ class BatchOutcomes(Generic[BatchT]):
     # --- failures ---
 
     def _failed(self, queue: PartitionQueue[BatchT], batch: BatchT, error: ClientError, now_s: float) -> None:
-        """A try was in vain, or its outcome is not known."""
+        """Decide what happens after a failed attempt, or one with an unknown outcome."""
         first = queue.is_first(batch)
         queue.answered(batch)
         code = error.code if isinstance(error, BrokerRefused) else None
@@ -149,13 +149,13 @@ class BatchOutcomes(Generic[BatchT]):
             batch.maybe_written = batch.maybe_written or not isinstance(error, BrokerRefused)
             self._fail_batch(queue, batch, error)
         else:
-            # Another error that may pass says nothing of whether the batch is in the log by now.
+            # After other retriable errors the batch may be in the log.
             batch.maybe_written = batch.maybe_written or code is not ErrorCode.NOT_ENOUGH_REPLICAS
             queue.last_error = error
             queue.put_back(batch, self._retry_at_s(queue, now_s))
 
     def _may_renumber(self, code: ErrorCode | None, *, first: bool) -> bool:
-        """A transaction's numbers are not given anew, but a batch that overtook another one may wait for it."""
+        """Sequences within a transaction are final, but a batch that overtook another one may wait for it."""
         if not self._is_transactional:
             return self._is_numbered
         return not first and code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -163,7 +163,7 @@ class BatchOutcomes(Generic[BatchT]):
     def _wrong_sequence(
         self, queue: PartitionQueue[BatchT], batch: BatchT, error: ClientError, now_s: float, *, first: bool
     ) -> None:
-        """The leader expects another sequence: one before this one is missing, or has yet to come."""
+        """Handle a sequence error: an earlier batch is missing, or still to come."""
         if not first:
             queue.put_back(batch, queue.retry_at_s)
         elif batch.maybe_written:
@@ -173,7 +173,7 @@ class BatchOutcomes(Generic[BatchT]):
             queue.put_back(batch, self._retry_at_s(queue, now_s))
 
     def _split(self, queue: PartitionQueue[BatchT], batch: BatchT, error: ClientError) -> None:
-        """The partition takes no batch as large: two may fit, or one record is too large by itself."""
+        """Split a batch that is too large for its partition; a single record fails."""
         parts = batch.split() if batch.count > 1 else None
         if parts is not None:
             for part in parts:
@@ -186,7 +186,7 @@ class BatchOutcomes(Generic[BatchT]):
         self._fail_batch(queue, batch, error)
 
     def delay(self, queue: PartitionQueue[BatchT], error: ClientError, now_s: float) -> None:
-        """What waits first cannot be sent at the moment, or never."""
+        """Handle a first waiting batch that cannot be sent: delay it, or fail it if the error is final."""
         if error.retriable:
             queue.last_error = error
             queue.retry_at_s = self._retry_at_s(queue, now_s)
@@ -194,22 +194,22 @@ class BatchOutcomes(Generic[BatchT]):
             self._fail_batch(queue, queue.waiting.popleft(), error)
 
     def fail_unrecognizable(self, queue: PartitionQueue[BatchT]) -> None:
-        """Give up what can be recognized no more."""
+        """Fail batches whose retries the leader could not recognize."""
         for batch in queue.unrecognizable():
             queue.waiting.remove(batch)
             self._fail_batch(queue, batch, ClientError(f"{queue.partition}: a batch before it was refused"))
 
     def expire(self, queue: PartitionQueue[BatchT], now_s: float) -> None:
-        """Give up what has waited too long."""
+        """Fail batches whose delivery timeout is over."""
         while queue.waiting and queue.waiting[0].deadline_s <= now_s:
             late = GaveUp(f"{queue.partition}: not delivered in time: {queue.last_error or 'brokers were busy'}")
             late.__cause__ = queue.last_error
             self._fail_batch(queue, queue.waiting.popleft(), late)
 
     def drop_waiting(self, queue: PartitionQueue[BatchT], error: ClientError) -> bool:
-        """Give up what waits, as if it never was.
+        """Fail all waiting batches, as never sent.
 
-        :return: whether some of it had its numbers already, so that it may have been written.
+        :return: True if one of them had sequence numbers, so that it may have been written.
         """
         numbered = False
         while queue.waiting:
@@ -220,7 +220,7 @@ class BatchOutcomes(Generic[BatchT]):
         return numbered
 
     def fail_all(self, queue: PartitionQueue[BatchT], error: ClientError) -> None:
-        """Nobody will send, or wait for answers, any more."""
+        """Fail all batches, because the producer closes."""
         for batch in list(queue.in_flight):
             queue.answered(batch)
             batch.maybe_written = True
@@ -229,9 +229,9 @@ class BatchOutcomes(Generic[BatchT]):
             self._fail_batch(queue, queue.waiting.popleft(), error)
 
     def fail_in_flight(self, queue: PartitionQueue[BatchT], error: ClientError) -> bool:
-        """Give up what is under way without anybody who waits for its answer.
+        """Fail the batches in flight whose requests are lost.
 
-        :return: whether there was any.
+        :return: True if there were any.
         """
         forgotten = list(queue.in_flight)
         for batch in forgotten:
@@ -260,7 +260,7 @@ class BatchOutcomes(Generic[BatchT]):
 
 
 def fit_request(batches: Sequence[QueuedBatch[BatchT]], size_max: int = REQUEST_SIZE_MAX) -> list[QueuedBatch[BatchT]]:
-    """Those that one request holds, from the first on; one at least."""
+    """Return the first batches that fit into one request, at least one."""
     fitting: list[QueuedBatch[BatchT]] = []
     size = 0
     for queued in batches:
