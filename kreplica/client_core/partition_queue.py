@@ -150,7 +150,7 @@ class PartitionQueue(Generic[BatchT]):
         stamp_producer(batch.data, *batch.identity, batch.sequence)
 
     def unrecognizable(self) -> list[BatchT]:
-        """Return batches that may have been written but cannot keep their numbers, because the partition must restart."""
+        """Return batches that may have been written but cannot keep their numbers, because sequences restart."""
         if not self.must_restart or self.in_flight or not self.waiting or self.waiting[0].maybe_written:
             return []
         return [batch for batch in self.waiting if batch.maybe_written]

@@ -61,9 +61,9 @@ def produce_body(
         "topic_data": [
             {
                 "name": topic,
-                "partition_data": [{"index": row.queue.partition.partition, "records": row.batch.data} for row in group],
+                "partition_data": [{"index": row.queue.partition.partition, "records": row.batch.data} for row in own],
             }
-            for topic, group in groupby(rows, key=lambda each: each.queue.partition.topic)
+            for topic, own in groupby(rows, key=lambda each: each.queue.partition.topic)
         ],
     }
 
