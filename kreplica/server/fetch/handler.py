@@ -215,7 +215,7 @@ class _FetchUnderWay:
 
     async def _read_rest(self) -> None:
         self._is_read = False
-        self._watch_reads()  # a partition may change after it is read, before all are
+        self._wait()  # a partition may change after it is read, before all are
         self._request.on_abandoned(self._end)
         self._is_observed = True
         await self._request.in_slices(self._read_steps())
@@ -270,11 +270,7 @@ class _FetchUnderWay:
     # --- waiting -----------------------------------------------------------------------------------------------------
 
     def _wait(self) -> None:
-        self._watch_reads()
-        self._call_later(self._wait_s, self._answer)
-
-    def _watch_reads(self) -> None:
-        """Read partitions again when they change, from now on."""
+        """Read partitions again when they change; start the timeout if all of them are read."""
         session = self._context.session
         if session is None:
             watch = Watch(self._changed)
@@ -286,6 +282,8 @@ class _FetchUnderWay:
         for wanted, read in self._reads.items():
             if read.partition is not None:
                 watch.add(wanted, read.partition)
+        if self._is_read:
+            self._call_later(self._wait_s, self._answer)
 
     def _changed(self, wanted: list[Wanted]) -> None:
         for one in wanted:
