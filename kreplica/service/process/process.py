@@ -16,7 +16,6 @@ from twisted.logger import ILogObserver, Logger
 from twisted.python.components import Componentized
 
 from kreplica.errors import KreplicaError
-from kreplica.service.process.heap import return_freed_memory
 from kreplica.service.process.interrupts import reactor_handles_interrupts
 from kreplica.service.process.open_files import raise_open_files_limit
 from kreplica.service.process.private_files import keep_files_private
@@ -91,7 +90,6 @@ class ProcessService(Service):
         manager.starting()
         try:
             raise_open_files_limit()
-            return_freed_memory()
             # Most of what a start makes stays, and need not be looked at: now, and again and again meanwhile.
             gc.freeze()
             gc.set_threshold(GENERATION_0_THRESHOLD, 20, 100)
