@@ -1,7 +1,7 @@
-"""Writes the parts of the pages here that are made from the code's own tables: ``python docs/diagrams.py``.
+"""Generates the parts of the pages that come from tables in the code: ``python docs/diagrams.py``.
 
-A part stands between ``<!-- from the code: NAME -->`` and ``<!-- end -->``.  ``tests/docs`` fails where a page differs
-from what would be written.
+A part is between ``<!-- from the code: NAME -->`` and ``<!-- end -->``.  ``tests/docs`` fails if a page differs from
+the generated text.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def state_diagram(previous: Mapping[Enum, frozenset[Enum]], first: Enum) -> str:
 def state_table(previous: Mapping[Enum, frozenset[Enum]]) -> str:
     rows = ((f"`{new.value}`", ", ".join(f"`{old.value}`" for old in type(new) if old in olds))
             for new, olds in previous.items())  # fmt: skip
-    return table(("state", "may be entered from"), rows)
+    return table(("state", "previous states"), rows)
 
 
 def partition_states() -> str:
@@ -87,13 +87,13 @@ def transaction_states() -> str:
 def controller_events() -> str:
     kinds = (kind for _, kind in inspect.getmembers(events, inspect.isclass) if issubclass(kind, events.Event))
     found = sorted((kind for kind in kinds if kind not in (events.Event, events.Question)), key=line_of)
-    return table(("event", "what happened"), ((f"`{kind.__name__}`", first_sentence(kind)) for kind in found))
+    return table(("event", "cause"), ((f"`{kind.__name__}`", first_sentence(kind)) for kind in found))
 
 
 def leader_selectors() -> str:
     found = [f for name, f in inspect.getmembers(elections, inspect.isfunction) if name.startswith("elect_")]
     rows = ((f"`{f.__name__}`", first_sentence(f)) for f in sorted(found, key=line_of))
-    return table(("selector", "who leads, and who is in sync"), rows)
+    return table(("function", "leader and ISR"), rows)
 
 
 def line_of(thing: Callable[..., object] | type) -> int:
@@ -107,11 +107,11 @@ RULES: Mapping[str, tuple[str, str]] = {
         "kreplica.cluster.eligible_leaders:required",
         "tests/replication/test_replication_led.py::test_a_topic_of_fewer_replicas_than_asked_for",
     ),
-    "what is committed": (
+    "commit rule": (
         "kreplica.replication.leader.high_watermark:held_by_all",
         "tests/replication/test_replication_high_watermark.py::test_what_all_have",
     ),
-    "standing still": (
+    "high watermark stops": (
         "kreplica.replication.leader.high_watermark:may_advance",
         "tests/replication/test_replication_high_watermark.py::test_when_nothing_is_committed",
     ),
@@ -147,7 +147,7 @@ RULES: Mapping[str, tuple[str, str]] = {
         "kreplica.replication.leader.in_sync:expected_version",
         "tests/replication/test_replication_isr_writes.py::test_without_the_condition_the_new_leader_would_be_overwritten",
     ),
-    "followers start anew": (
+    "follower state per epoch": (
         "kreplica.replication.leader.followers:is_of_epoch",
         "tests/replication/test_replication_led.py::test_a_new_epoch_forgets_what_followers_had",
     ),
@@ -171,15 +171,15 @@ RULES: Mapping[str, tuple[str, str]] = {
         "kreplica.replication.follower.truncation:cut_at_divergence",
         "tests/replication/test_replication_truncation.py::test_what_is_left_is_the_longest_common_prefix",
     ),
-    "controllers of the past": (
+    "controller epoch": (
         "kreplica.replication.fencing:is_stale_controller_epoch",
         "tests/replication/test_replication_fencing.py::test_replaced_controller_is_refused",
     ),
-    "commands overtaken": (
+    "order of commands": (
         "kreplica.replication.fencing:is_overtaken",
         "tests/replication/test_replication_fencing.py::test_a_command_that_was_overtaken_is_refused",
     ),
-    "who is in the epoch": (
+    "leader epoch of requests": (
         "kreplica.replication.fencing:is_of_leader_epoch",
         "tests/server/test_server_apis_fetch.py::test_leader_epochs_fence",
     ),
@@ -196,7 +196,7 @@ RULES: Mapping[str, tuple[str, str]] = {
 
 
 def replication_rules() -> str:
-    head = ("rule", "in words", "where", "held by", "missed by")
+    head = ("rule", "meaning", "function", "test", "scenario")
     return table(head, (rule_row(name, *where) for name, where in RULES.items()))
 
 
@@ -230,7 +230,7 @@ def guards() -> str:
     """The guards that ``python -m tests.support.mutations`` takes away."""
     rows = ((guard.name, ", ".join(place_link(place) for place in guard.places), scenario_link(guard),
              first_sentence(guard.scenario), guard.covered_by) for guard in GUARDS)  # fmt: skip
-    return table(("guard", "taken away", "scenario", "in which", "not alone, for"), rows)
+    return table(("guard", "removed function", "scenario", "description", "also covered by"), rows)
 
 
 def place_link(place: Place) -> str:
