@@ -192,11 +192,11 @@ def test_an_end_whose_answer_was_lost_is_never_an_invalid_state(which, grows, ep
 
 
 def test_the_table_of_answers_in_the_docs():
-    """``docs/explanation/transactions.md`` lists what each EndTxn is answered in each state."""
+    """``docs/explanation/transactions.md`` lists the EndTxn response of each state."""
     text = (Path(__file__).parents[2] / "docs" / "explanation" / "transactions.md").read_text()
     rows = {
         cells[0]: tuple(cells[1:])
-        for line in text.partition("## What an EndTxn is answered")[2].partition("\n## ")[0].splitlines()
+        for line in text.partition("## EndTxn responses")[2].partition("\n## ")[0].splitlines()
         if line.startswith("| ") and (cells := [cell.strip() for cell in line.strip("|").split("|")])
     }
     for state, answers in GROWING.items():
