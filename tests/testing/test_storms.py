@@ -17,9 +17,9 @@ from kreplica.testing.storms.outcome import Outcome, run_storm
 from kreplica.testing.storms.sweep import Tally, sweep
 
 SEEDS = 200
-SEEDS_OF_A_TEST = 50
+SEEDS_PER_TEST = 50
 SECONDS = 12
-"""Of virtual time; ``make soak`` takes a minute each."""
+"""Virtual duration of each storm; those of ``make soak`` have a minute each."""
 
 JOBS = min(2, os.cpu_count() or 1)
 SHORT = {"seconds": "10", "messages_per_s": "20"}
@@ -29,11 +29,20 @@ def check(outcome: Outcome) -> None:
     assert outcome.clean, f"kreplica simulate --seed {outcome.seed}\n{outcome.details}"
 
 
-@pytest.mark.parametrize("first", range(1, SEEDS + 1, SEEDS_OF_A_TEST))
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(first, marks=[pytest.mark.soak] if first > SEEDS_PER_TEST else [])
+        for first in range(1, SEEDS + 1, SEEDS_PER_TEST)
+    ],
+)
 def test_storms(first: int) -> None:
-    """What was acknowledged or read is there, once and in order; when it is over, all replicas are in sync."""
+    """Acknowledged and read records are kept, once and in order; after the storm all replicas are in sync.
+
+    ``make test`` runs the first 50 seeds, ``make soak`` the others.
+    """
     tally = Tally()
-    for outcome in sweep(seeds(range(first, first + SEEDS_OF_A_TEST)), jobs=JOBS, chosen={"seconds": str(SECONDS)}):
+    for outcome in sweep(seeds(range(first, first + SEEDS_PER_TEST)), jobs=JOBS, chosen={"seconds": str(SECONDS)}):
         check(outcome)
         tally.add(outcome)
     assert tally.virtual_s >= SECONDS * tally.storms
