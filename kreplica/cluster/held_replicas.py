@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from kreplica.cluster.exchanges import Move
+from kreplica.cluster.count_balancing import Move
 
 
 class HeldReplicas:

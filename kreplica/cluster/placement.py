@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kreplica.cluster.exchanges import even_out
+from kreplica.cluster.count_balancing import balance_counts
 from kreplica.cluster.held_replicas import HeldReplicas
 from kreplica.errors import ErrorCode, KafkaError
 
@@ -60,7 +60,7 @@ def place(
 def _evened_out(assignment: dict[int, tuple[int, ...]], racks: dict[int, str | None]) -> dict[int, tuple[int, ...]]:
     held = HeldReplicas(racks, list(assignment.values()), [1] * len(assignment), leaders_stay=True)
     held.spread_over_racks()
-    even_out(held, 1 + sum(map(len, assignment.values())))
+    balance_counts(held, 1 + sum(map(len, assignment.values())))
     evened = {}
     for item, (partition, replicas) in enumerate(assignment.items()):
         now = held.replicas(item)

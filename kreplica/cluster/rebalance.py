@@ -22,10 +22,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kreplica.cluster.exchanges import even_out
+from kreplica.cluster.count_balancing import balance_counts
 from kreplica.cluster.held_replicas import HeldReplicas, PreferredLeaders
 from kreplica.cluster.placement import BrokerPlace
-from kreplica.cluster.weights import even_out_weights
+from kreplica.cluster.weight_balancing import balance_weights
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 
@@ -91,15 +91,15 @@ def rebalance(
     held.spread_over_racks()
     weighed = None if weights is None else [weights.get(key, 0) for key in keys]
     if weighed is not None:
-        even_out_weights(held, weighed)
+        balance_weights(held, weighed)
     else:
-        even_out(held, 1 + sum(cost * len(held.replicas(item)) for item, cost in enumerate(costs)))
+        balance_counts(held, 1 + sum(cost * len(held.replicas(item)) for item, cost in enumerate(costs)))
     chosen = [_in_order(assignments[key], held.replicas(item)) for item, key in enumerate(keys)]
     leaders = PreferredLeaders(list(racks), chosen)
     if weighed is not None:
-        even_out_weights(leaders, weighed)
+        balance_weights(leaders, weighed)
     else:
-        even_out(leaders, 1 + len(keys))
+        balance_counts(leaders, 1 + len(keys))
     planned = {key: leaders.ordered(item) for item, key in enumerate(keys)}
     replica_counts = Counter(replica for replicas in planned.values() for replica in replicas)
     leader_counts = Counter(replicas[0] for replicas in planned.values())

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from kreplica.groups.classic.config import ClassicConfig
 from kreplica.groups.consumer.config import ConsumerConfig
-from kreplica.groups.expiry import ExpiryConfig
-from kreplica.groups.memory import GroupBounds
+from kreplica.groups.memory_limits import GroupBounds
+from kreplica.groups.offset_expiry import ExpiryConfig
 
 
 @dataclass(frozen=True, slots=True)

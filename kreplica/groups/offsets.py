@@ -301,9 +301,7 @@ class _TransactionalAppend(_Append):
 
     __slots__ = ("_producer_id",)
 
-    def __init__(
-        self, offsets: Offsets, group_id: str, values: OffsetValues, answer: Answer, producer_id: int
-    ) -> None:
+    def __init__(self, offsets: Offsets, group_id: str, values: OffsetValues, answer: Answer, producer_id: int) -> None:
         super().__init__(offsets, group_id, values, answer)
         self._producer_id = producer_id
 

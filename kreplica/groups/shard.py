@@ -16,9 +16,9 @@ from kreplica.groups.consumer.group import ConsumerGroup
 from kreplica.groups.consumer.persistence import ReplayedGroups
 from kreplica.groups.consumer.state import GroupState
 from kreplica.groups.consumer_records import is_consumer_key
-from kreplica.groups.expiry import TOMBSTONES_MAX, Expiry
 from kreplica.groups.group import Group
-from kreplica.groups.memory import GroupAccount, GroupMemory
+from kreplica.groups.memory_limits import GroupAccount, GroupMemory
+from kreplica.groups.offset_expiry import TOMBSTONES_MAX, OffsetExpiry
 from kreplica.groups.records import (
     GROUP_KEY_VERSION,
     OFFSET_KEY_VERSIONS,
@@ -72,7 +72,7 @@ class GroupShard:
         self.log = log
         self.offsets = offsets
         self.groups: dict[str, Group] = {}
-        self.expiry = Expiry(runtime, self, view, config.expiry)
+        self.expiry = OffsetExpiry(runtime, self, view, config.expiry)
 
     # --- loading -----------------------------------------------------------------------------------------------------
 

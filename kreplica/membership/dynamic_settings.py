@@ -14,8 +14,8 @@ from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode, KafkaError, SettingsError
-from kreplica.membership.effective_topic import PartitionSettings, partition_settings
-from kreplica.membership.reachable import reachable
+from kreplica.membership.partition_settings import PartitionSettings, partition_settings
+from kreplica.membership.zookeeper_errors import translate_errors
 from kreplica.runtime import Runtime
 from kreplica.runtime.pause import pause
 from kreplica.settings.alterations import (
@@ -203,9 +203,7 @@ class DynamicSettings:
 
     # --- changes by this broker's clients ----------------------------------------------------------------------------
 
-    async def replace(
-        self, resource_type: int, name: str, settings: Mapping[str, str], *, validate_only: bool
-    ) -> None:
+    async def replace(self, resource_type: int, name: str, settings: Mapping[str, str], *, validate_only: bool) -> None:
         """Make these the only dynamic settings of a topic or broker.
 
         :raise KafkaError: whatever is wrong with the resource or its settings.
@@ -243,7 +241,7 @@ class DynamicSettings:
             if validate_only:
                 return
             try:
-                await reachable(self._client.multi(alteration.operations))
+                await translate_errors(self._client.multi(alteration.operations))
             except MultiFailed as failed:
                 if not isinstance(failed.error, (BadVersion, NodeExists, NoNode)):
                     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failed)) from failed
@@ -273,7 +271,7 @@ class DynamicSettings:
         *,
         takes_custom: bool = False,
     ) -> Alteration:
-        version, current = await reachable(self._read(znodes.config_path(entity_type, entity)))
+        version, current = await translate_errors(self._read(znodes.config_path(entity_type, entity)))
         new = change(current)
         if entity_type == "topics":
             self.check_topic(new)
@@ -284,7 +282,7 @@ class DynamicSettings:
 
     async def _entity(self, resource_type: int, name: str) -> tuple[str, str]:
         if resource_type == TOPIC_RESOURCE:
-            if await reachable(self._client.exists(znodes.topic_path(name))) is None:
+            if await translate_errors(self._client.exists(znodes.topic_path(name))) is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
             return "topics", name
         if resource_type != BROKER_RESOURCE:

@@ -6,7 +6,7 @@ from twisted.logger import Logger
 
 from kreplica.cluster import znodes
 from kreplica.cluster.plans.throttle import decode_throttle
-from kreplica.membership.watching import Watcher, Watching
+from kreplica.membership.znode_watch import Watcher, ZnodeWatch
 from kreplica.runtime import Reactor
 from kreplica.zookeeper import NoNode, ZooKeeperClient
 
@@ -22,7 +22,7 @@ class PlanThrottle:
     def __init__(self, reactor: Reactor, client: ZooKeeperClient) -> None:
         self.bytes_per_second: int | None = None
         self._client = client
-        self.watching = Watching(reactor, "the throttle of plans", self._read)
+        self.watching = ZnodeWatch(reactor, "the throttle of plans", self._read)
 
     async def _read(self, watcher: Watcher) -> None:
         try:

@@ -17,11 +17,11 @@ The side of partitions' leaders:
 * ``admission`` who wants to write in a transaction waits there; ``verification`` asks the coordinators
 """
 
-from kreplica.transactions.beginnings import Beginning
 from kreplica.transactions.config import TransactionsConfig
 from kreplica.transactions.coordinator import TransactionCoordinator
 from kreplica.transactions.decisions import Answer
-from kreplica.transactions.endings import Ending
+from kreplica.transactions.end_transaction import EndRequest
+from kreplica.transactions.init_producer_id import InitRequest
 from kreplica.transactions.markers import Markers, MarkersConfig
 from kreplica.transactions.records import by_topic
 from kreplica.transactions.states import NO_TIME, STATES_BY_TITLE, Identity, Transaction
@@ -30,9 +30,9 @@ __all__ = [
     "NO_TIME",
     "STATES_BY_TITLE",
     "Answer",
-    "Beginning",
-    "Ending",
+    "EndRequest",
     "Identity",
+    "InitRequest",
     "Markers",
     "MarkersConfig",
     "Transaction",

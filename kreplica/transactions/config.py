@@ -19,5 +19,3 @@ class TransactionsConfig:
     expiration_ms: int = 604_800_000
     expiration_interval_ms: int = 3_600_000
     is_two_phase_enabled: bool = False
-
-

@@ -13,13 +13,13 @@ from kreplica.errors import ErrorCode, KafkaError, KreplicaError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.transactions import fencing
-from kreplica.transactions.additions import add, verify
-from kreplica.transactions.beginnings import Beginning, begin
+from kreplica.transactions.add_partitions import add, verify
 from kreplica.transactions.config import TransactionsConfig
 from kreplica.transactions.decisions import Answer, Decision, refused
-from kreplica.transactions.endings import Ending, end
+from kreplica.transactions.end_transaction import EndRequest, end
+from kreplica.transactions.init_producer_id import InitRequest, begin
 from kreplica.transactions.markers import Markers
-from kreplica.transactions.refused_ends import RefusedEnds
+from kreplica.transactions.refused_end_log import RefusedEndLog
 from kreplica.transactions.shard import Entry, TransactionShard
 from kreplica.transactions.states import Identity, Transaction
 from kreplica.transactions.timeouts import Timeouts
@@ -55,7 +55,7 @@ class TransactionCoordinator:
         self._markers = markers
         self._next_producer_id = next_producer_id
         self.shards = make_shards(lambda state_log: TransactionShard(runtime, state_log, markers))
-        self._refused_ends = RefusedEnds(runtime.reactor)
+        self._refused_ends = RefusedEndLog(runtime.reactor)
         self._timeouts = Timeouts(runtime, self.shards.loaded, config)
         self._waiting: dict[Deferred[None], None] = {}
         self._is_stopped = False
@@ -76,7 +76,7 @@ class TransactionCoordinator:
 
     # --- what producers ask for --------------------------------------------------------------------------------------
 
-    def begin(self, transactional_id: str, asked: Beginning, answered: Answered) -> None:
+    def begin(self, transactional_id: str, asked: InitRequest, answered: Answered) -> None:
         """Give a producer its identity, and fence those before it (InitProducerId)."""
         code = self._refusal(transactional_id, asked)
         if code is not ErrorCode.NONE:
@@ -113,7 +113,7 @@ class TransactionCoordinator:
             return dict.fromkeys(asked, error.code)
         return verify(None if entry is None else entry.transaction, claimed, asked)
 
-    def end(self, transactional_id: str, asked: Ending, answered: Answered) -> None:
+    def end(self, transactional_id: str, asked: EndRequest, answered: Answered) -> None:
         """Commit or abort a producer's transaction; answered when the decision is committed (EndTxn)."""
 
         def decide(transaction: Transaction | None, new_producer_id: int | None) -> Decision:
@@ -150,7 +150,7 @@ class TransactionCoordinator:
 
     # --- how it is decided -------------------------------------------------------------------------------------------
 
-    def _refusal(self, transactional_id: str, asked: Beginning) -> ErrorCode:
+    def _refusal(self, transactional_id: str, asked: InitRequest) -> ErrorCode:
         """What an InitProducerId is refused for whatever is known of the transactional id; NONE for nothing."""
         if not fencing.is_two_phase_allowed(
             asked.is_two_phase or asked.keeps_prepared, enabled=self._config.is_two_phase_enabled

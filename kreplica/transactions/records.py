@@ -137,9 +137,7 @@ def _by_topic(transaction: Transaction) -> list[dict[str, Any]] | None:
     """Null in Empty, as Kafka has it: a transaction without partitions has an empty list elsewhere."""
     if transaction.state is TransactionState.EMPTY and not transaction.partitions:
         return None
-    return [
-        {"topic": topic, "partition_ids": numbers} for topic, numbers in by_topic(transaction.partitions).items()
-    ]
+    return [{"topic": topic, "partition_ids": numbers} for topic, numbers in by_topic(transaction.partitions).items()]
 
 
 def _next_identity(body: dict[str, Any]) -> Identity:

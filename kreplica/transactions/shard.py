@@ -18,8 +18,8 @@ from twisted.logger import Logger
 from kreplica.coordination import Pair, StateLog
 from kreplica.errors import ErrorCode
 from kreplica.runtime import Runtime
-from kreplica.transactions.endings import complete
-from kreplica.transactions.patience import Patience
+from kreplica.transactions.delayed_requests import DelayedRequests
+from kreplica.transactions.end_transaction import complete
 from kreplica.transactions.records import decode_key, decode_value, encode_key, encode_value
 from kreplica.transactions.states import COMPLETE, DECIDED, NEVER_MS, NO_TIME, S, Transaction
 from kreplica.wire.batches import BatchHeader
@@ -100,7 +100,7 @@ class TransactionShard:
         self._unsure: dict[str, Transaction] = {}
         self._timer: IDelayedCall | None = None
         self.is_unloaded = False
-        self.patience = Patience(runtime.reactor)
+        self.patience = DelayedRequests(runtime.reactor)
 
     @property
     def partition(self) -> int:

@@ -13,7 +13,7 @@ from kreplica.runtime import Runtime
 from kreplica.runtime.pause import pause
 from kreplica.runtime.turns import Turns
 from kreplica.transactions.config import TransactionsConfig
-from kreplica.transactions.endings import aborted_by_fence, forgotten
+from kreplica.transactions.end_transaction import aborted_by_fence, forgotten
 from kreplica.transactions.shard import Entry, TransactionShard
 from kreplica.transactions.states import AT_REST
 

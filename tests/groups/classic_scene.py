@@ -20,7 +20,7 @@ from kreplica.groups.classic.group import ClassicGroup
 from kreplica.groups.classic.requests import Join, Joined, Leave, Sync, Synced
 from kreplica.groups.config import GroupsConfig
 from kreplica.groups.coordinator import GroupCoordinator
-from kreplica.groups.memory import GroupBounds, GroupMemory
+from kreplica.groups.memory_limits import GroupBounds, GroupMemory
 from kreplica.groups.offsets import Offsets
 from kreplica.groups.records import CommittedOffset, build_offset_value, key_version, parse_group_value
 from kreplica.groups.shard import GroupShard
@@ -118,9 +118,7 @@ class ClassicScene:
             random=random.Random(1),
             wall_clock_ms=lambda: START_MS + round(self.clock.seconds() * 1000),
         )
-        self.coordinator = GroupCoordinator(
-            self.runtime, cast("Shards[GroupShard]", self.shards), self.config
-        )
+        self.coordinator = GroupCoordinator(self.runtime, cast("Shards[GroupShard]", self.shards), self.config)
         self.load()
 
     def load(self) -> None:

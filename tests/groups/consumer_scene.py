@@ -24,7 +24,7 @@ from kreplica.groups.consumer.members import JOINING, LEAVING, LEAVING_FOR_A_WHI
 from kreplica.groups.consumer.requests import Heartbeat
 from kreplica.groups.consumer.state import GroupState
 from kreplica.groups.consumer.transitions import Answer
-from kreplica.groups.memory import GroupBounds, GroupMemory
+from kreplica.groups.memory_limits import GroupBounds, GroupMemory
 from kreplica.groups.offsets import Offsets
 from kreplica.groups.shard import GroupShard
 from kreplica.model import TopicPartition

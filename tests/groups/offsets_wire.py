@@ -183,5 +183,3 @@ def wire_scene(
     yield scene
     scene.close()
     cluster.stop()
-
-

@@ -333,7 +333,8 @@ def test_coordinator_dies_before_anybody_joined() -> None:
 
 def test_coordinator_dies_while_members_wait() -> None:
     """Who waits to join is sent to the new coordinator, where a group that never was stable begins anew."""
-    tells("""
+    tells(
+        """
 > a joins version=0
 > b joins version=0
 > fail over
@@ -341,7 +342,9 @@ def test_coordinator_dies_while_members_wait() -> None:
   b: NOT_COORDINATOR
   no group
 > a joins version=0
-""", initial_rebalance_delay_ms=3000)
+""",
+        initial_rebalance_delay_ms=3000,
+    )
 
 
 def test_coordinator_dies_before_the_assignment() -> None:

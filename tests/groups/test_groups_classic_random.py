@@ -115,9 +115,7 @@ class Run:
         group = self.scene.shard.group(GROUP)
         if group is not None:
             try:
-                group.check_commit(
-                    actor.member_id, actor.instance_id, actor.generation, transactional=False, version=8
-                )
+                group.check_commit(actor.member_id, actor.instance_id, actor.generation, transactional=False, version=8)
             except KafkaError:
                 return
 

@@ -38,7 +38,8 @@ def test_old_client_is_a_member_at_once() -> None:
 
 def test_initial_delay_extends() -> None:
     """An empty group waits for more members, and waits on while some come."""
-    tells("""
+    tells(
+        """
 > a joins version=0
 > wait 2.9
 > b joins version=0
@@ -48,12 +49,15 @@ def test_initial_delay_extends() -> None:
 > wait 0.3
   a: joined 1 by range, leads a b
   b: joined 1 by range, follows a
-""", initial_rebalance_delay_ms=3000)
+""",
+        initial_rebalance_delay_ms=3000,
+    )
 
 
 def test_members_that_give_nobody_time() -> None:
     """A client may say that it waits for nobody, by a time below zero: who has not joined at once is left behind."""
-    tells("""
+    tells(
+        """
 > a joins version=0 patience=-1
 > wait 0
   a: joined 1 by range, leads a
@@ -70,12 +74,15 @@ def test_members_that_give_nobody_time() -> None:
 > commit
 > a beats
   a: UNKNOWN_MEMBER_ID
-""", initial_rebalance_delay_ms=-1)
+""",
+        initial_rebalance_delay_ms=-1,
+    )
 
 
 def test_initial_delay_ends() -> None:
     """However many come, nobody waits longer than members may take to join."""
-    tells("""
+    tells(
+        """
 > a joins version=0 patience=5000
 > wait 2
 > b joins version=0 patience=5000
@@ -88,7 +95,9 @@ def test_initial_delay_ends() -> None:
   a: joined 1 by range, leads a b c
   b: joined 1 by range, follows a
   c: joined 1 by range, follows a
-""", initial_rebalance_delay_ms=3000)
+""",
+        initial_rebalance_delay_ms=3000,
+    )
 
 
 def test_member_comes() -> None:
@@ -408,7 +417,8 @@ def test_members_during_a_rebalance() -> None:
 
 def test_group_is_full() -> None:
     """A group takes no more members than it may have; when one leaves there is room."""
-    tells("""
+    tells(
+        """
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -432,12 +442,15 @@ def test_group_is_full() -> None:
 > b joins
   b: joined 2 by range, leads b c
   c: joined 2 by range, follows b
-""", size_max=2)
+""",
+        size_max=2,
+    )
 
 
 def test_members_come_at_the_same_time_to_a_group_that_fills_up() -> None:
     """Of those who join at the same time the first ones stay."""
-    tells("""
+    tells(
+        """
 > a joins
   a: MEMBER_ID_REQUIRED
 > b joins
@@ -451,12 +464,16 @@ def test_members_come_at_the_same_time_to_a_group_that_fills_up() -> None:
 > wait 0
 > b joins as=
   b: GROUP_MAX_SIZE_REACHED
-""", size_max=2, initial_rebalance_delay_ms=1000)
+""",
+        size_max=2,
+        initial_rebalance_delay_ms=1000,
+    )
 
 
 def test_members_of_a_full_group_join_again() -> None:
     """A group that is full keeps its members: they join again, also twice in one rebalance."""
-    tells("""
+    tells(
+        """
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -476,12 +493,15 @@ def test_members_of_a_full_group_join_again() -> None:
 > b joins
   a: joined 2 by range, leads a b
   b: joined 2 by range, follows a
-""", size_max=2)
+""",
+        size_max=2,
+    )
 
 
 def test_somebody_with_an_id_comes_to_a_group_that_is_full_by_now() -> None:
     """Who was told an id, and finds the group full, is turned away, and nobody waits for it any more."""
-    tells("""
+    tells(
+        """
 > a joins version=0
 > wait 0
   a: joined 1 by range, leads a
@@ -503,13 +523,16 @@ def test_somebody_with_an_id_comes_to_a_group_that_is_full_by_now() -> None:
   b: joined 2 by range, follows a
 > c joins
   c: GROUP_MAX_SIZE_REACHED
-""", size_max=2)
+""",
+        size_max=2,
+    )
 
 
 def test_many_ids_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """No more ids are told when too many have not come with theirs; whoever has one may come."""
     monkeypatch.setattr(joining, "PENDING_MAX", 2)
-    tells("""
+    tells(
+        """
 > a joins
   a: MEMBER_ID_REQUIRED
 > b joins
@@ -523,7 +546,9 @@ def test_many_ids_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
   b: joined 1 by range, leads b
 > c joins as=
   c: MEMBER_ID_REQUIRED
-""", initial_rebalance_delay_ms=5000)
+""",
+        initial_rebalance_delay_ms=5000,
+    )
 
 
 def test_joined_but_never_told() -> None:

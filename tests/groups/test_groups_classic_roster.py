@@ -7,7 +7,7 @@ from classic_scene import StrictClock, protocols
 from kreplica.groups.classic.member import Member
 from kreplica.groups.classic.requests import Joined
 from kreplica.groups.classic.roster import Roster
-from kreplica.groups.memory import GroupAccount, GroupMemory
+from kreplica.groups.memory_limits import GroupAccount, GroupMemory
 
 
 def member(member_id: str, *names: str, instance_id: str | None = None, topics: tuple[str, ...] = ("t",)) -> Member:

@@ -9,7 +9,7 @@ import pytest
 from classic_scene import GROUP, Actor, ClassicScene, Story, join_request, protocols
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.groups.classic import guards
+from kreplica.groups.classic import fencing
 from kreplica.groups.classic.requests import Leave, Sync
 from kreplica.groups.classic.states import State
 
@@ -212,11 +212,11 @@ def test_what_can_follow_what(before: State, after: State) -> None:
 
 def test_guards() -> None:
     """Each rule that keeps a stale member out says so by itself."""
-    assert guards.is_current_generation(2, 2)
-    assert not guards.is_current_generation(1, 2)
-    assert not guards.is_current_generation(3, 2)
-    assert guards.holds_instance("a", "a")
-    assert not guards.holds_instance("a", "b")
-    assert guards.is_same_rebalance(True, 2, 2)
-    assert not guards.is_same_rebalance(True, 1, 2)
-    assert not guards.is_same_rebalance(False, 2, 2)
+    assert fencing.is_current_generation(2, 2)
+    assert not fencing.is_current_generation(1, 2)
+    assert not fencing.is_current_generation(3, 2)
+    assert fencing.holds_instance("a", "a")
+    assert not fencing.holds_instance("a", "b")
+    assert fencing.is_same_rebalance(True, 2, 2)
+    assert not fencing.is_same_rebalance(True, 1, 2)
+    assert not fencing.is_same_rebalance(False, 2, 2)

@@ -105,9 +105,7 @@ def test_join(scene: Scene, version: int) -> None:
     assert joined["generation_id"] == 1
     assert joined["protocol_name"] == "range"
     assert joined["leader"] == joined["member_id"]
-    assert [(row["member_id"], row["metadata"]) for row in joined["members"]] == [
-        (joined["member_id"], b"what I read")
-    ]
+    assert [(row["member_id"], row["metadata"]) for row in joined["members"]] == [(joined["member_id"], b"what I read")]
     if version >= 7:
         assert joined["protocol_type"] == "consumer"
 

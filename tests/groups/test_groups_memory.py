@@ -17,7 +17,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic.requests import Joined, Leave, Sync, Synced
 from kreplica.groups.consumer.coordinator import Answer
 from kreplica.groups.consumer.requests import Heartbeat
-from kreplica.groups.memory import GroupAccount, GroupBounds, GroupMemory
+from kreplica.groups.memory_limits import GroupAccount, GroupBounds, GroupMemory
 from kreplica.testing.clients.coordinator_client import CoordinatorClient
 from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
 from kreplica.wire import messages

@@ -7,8 +7,8 @@ from classic_scene import ClassicScene
 from offsets_scene import values
 
 from kreplica.errors import ErrorCode
-from kreplica.groups.expiry import TOMBSTONES_MAX
 from kreplica.groups.offset_commits import Committer, commit, is_metadata_acceptable, is_writable
+from kreplica.groups.offset_expiry import TOMBSTONES_MAX
 
 SIMPLE = Committer("simple")
 

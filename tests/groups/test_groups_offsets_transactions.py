@@ -146,9 +146,7 @@ def test_a_member_of_an_old_generation_may_not_commit(scene: WireScene) -> None:
         )
         assert stranger is ErrorCode.UNKNOWN_MEMBER_ID
     assert scene.fetch("generations", {"t": [0]}, require_stable=True) == {("t", 0): (-1, "")}
-    assert (
-        producer.commit("generations", {"t": {0: 5}}, generation_id=generation, member_id=member_id) is NONE
-    )
+    assert producer.commit("generations", {"t": {0: 5}}, generation_id=generation, member_id=member_id) is NONE
     assert producer.commit("generations", {"t": {1: 6}}, version=2) is NONE
     producer.end(commits=True)
     producer.settle("generations")

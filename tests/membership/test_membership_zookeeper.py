@@ -6,7 +6,6 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from kreplica.cluster import documents, znodes
-from kreplica.membership.previous_session import end_previous_session, forget_session, remember_session
 from kreplica.membership.producer_ids import ProducerIds
 from kreplica.membership.registration import (
     BrokerIdInUse,
@@ -15,6 +14,7 @@ from kreplica.membership.registration import (
     register,
 )
 from kreplica.membership.session import Membership
+from kreplica.membership.stale_session import end_previous_session, forget_session, remember_session
 from kreplica.model import BrokerRegistration, Endpoint
 from kreplica.testing.simulator.simulation import Simulation
 from kreplica.zookeeper import ConnectionLoss, GetData, NodeExists, ZooKeeperClient
@@ -44,9 +44,7 @@ class World:
     def client(self, name, **options):
         """A started client on a host of that name."""
         runtime = self.simulation.host(name).runtime
-        client = ZooKeeperClient(
-            runtime.reactor, CONNECT, random=runtime.random, session_timeout_ms=5000, **options
-        )
+        client = ZooKeeperClient(runtime.reactor, CONNECT, random=runtime.random, session_timeout_ms=5000, **options)
         self.run(client.start())
         return runtime, client
 

@@ -14,7 +14,7 @@ from typing import Any
 from kreplica.cluster import znodes
 from kreplica.cluster.plans import documents
 from kreplica.cluster.plans.cluster_state import ClusterState
-from kreplica.cluster.plans.making import draft
+from kreplica.cluster.plans.draft import draft
 from kreplica.cluster.plans.plan import Plan, PlanState, StepState
 from kreplica.cluster.plans.requests import read_request
 from kreplica.cluster.plans.throttle import decode_throttle

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from transactions_scene import P0, P1, P2, E, Scene
 
-from kreplica.transactions import Beginning, Ending, Identity, MarkersConfig
+from kreplica.transactions import EndRequest, Identity, InitRequest, MarkersConfig
 
 
 def decided(*keys, markers=None, **cluster):
@@ -135,14 +135,14 @@ def test_markers_of_many_transactions_share_requests():
     scene = Scene(markers=MarkersConfig(markers_per_request_max=8))
     answers = []
     for number in range(20):
-        scene.coordinator.begin(f"tx-{number}", Beginning(60_000), answers.append)
+        scene.coordinator.begin(f"tx-{number}", InitRequest(60_000), answers.append)
         scene.log.commit()
         scene.coordinator.add(f"tx-{number}", answers[-1].identity, [P0], lambda _: None)
         scene.log.commit()
     scene.cluster.holds = True
     ended = []
     for number, begun in enumerate(list(answers)):
-        scene.coordinator.end(f"tx-{number}", Ending(begun.identity, True, False), ended.append)
+        scene.coordinator.end(f"tx-{number}", EndRequest(begun.identity, True, False), ended.append)
     scene.settle()
     assert len(ended) == 20
     for _ in range(3):
@@ -165,11 +165,11 @@ def test_one_request_at_a_time_goes_to_a_broker():
     for number in range(3):
         other = f"other-{number}"
         begun = []
-        scene.coordinator.begin(other, Beginning(60_000), begun.append)
+        scene.coordinator.begin(other, InitRequest(60_000), begun.append)
         scene.log.commit()
         scene.coordinator.add(other, begun[0].identity, [P1], lambda _: None)
         scene.log.commit()
-        scene.coordinator.end(other, Ending(begun[0].identity, True, False), begun.append)
+        scene.coordinator.end(other, EndRequest(begun[0].identity, True, False), begun.append)
         scene.log.commit()
         scene.clock.advance(0)
     assert len(scene.cluster.held) == 1

@@ -10,7 +10,7 @@ import pytest
 from transactions_scene import ID, P0, P1, P2, E, Marker, Scene
 
 from kreplica.model import TopicPartition
-from kreplica.transactions import Answer, Beginning, Ending, Identity, Transaction
+from kreplica.transactions import Answer, EndRequest, Identity, InitRequest, Transaction
 from kreplica.transactions.records import decode_value
 from kreplica.transactions.states import COMPLETE, DECIDED, PREVIOUS, S
 
@@ -117,7 +117,7 @@ class Watched(Scene):
 
     def _ask_to_begin(self, claimed: Identity) -> None:
         keeps = claimed == (-1, -1) and self.random.random() < 0.5
-        asked = Beginning(TIMEOUT_MS, claimed, is_two_phase=keeps, keeps_prepared=keeps)
+        asked = InitRequest(TIMEOUT_MS, claimed, is_two_phase=keeps, keeps_prepared=keeps)
         self.coordinator.begin(ID, asked, partial(self.begun, claimed))
 
     def _add(self) -> None:
@@ -128,7 +128,7 @@ class Watched(Scene):
     def _end(self) -> None:
         claimed = self.somebody()
         commits, grows = self.random.random() < 0.6, self.random.random() < 0.6
-        self.coordinator.end(ID, Ending(claimed, commits, grows), partial(self.ended, claimed, commits, grows))
+        self.coordinator.end(ID, EndRequest(claimed, commits, grows), partial(self.ended, claimed, commits, grows))
 
     def _log(self) -> None:
         chance = self.random.random()

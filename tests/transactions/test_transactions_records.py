@@ -109,7 +109,7 @@ def test_a_next_id_without_an_epoch_begins_with_0():
     """Kafka 4.0 knows the next producer id only, and means its first epoch."""
     before_939 = GROWING.replace(bytes.fromhex("0402"), bytes.fromhex("0302"), 0)
     without = before_939[: -len(bytes.fromhex("03020000"))]
-    count_at = len(without) - len(bytes.fromhex("00080000000000000007" "01080000000000000009" "02020002")) - 1
+    count_at = len(without) - len(bytes.fromhex("000800000000000000070108000000000000000902020002")) - 1
     without = without[:count_at] + b"\x03" + without[count_at + 1 :]
     assert decode_value("tx", without).next_identity == Identity(9, 0)
 

@@ -6,7 +6,7 @@ import pytest
 from transactions_scene import ID, P0, P1, E, Scene
 
 from kreplica.errors import KafkaError
-from kreplica.transactions import Ending, TransactionsConfig
+from kreplica.transactions import EndRequest, TransactionsConfig
 
 DAY_S = 86_400.0
 
@@ -134,7 +134,7 @@ def test_while_it_is_being_forgotten_it_is_not_begun():
     assert len(scene.log.waiting) == 1
     scene.ask_to_begin()
     assert scene.answers[-1].code is E.CONCURRENT_TRANSACTIONS
-    scene.coordinator.end(ID, Ending(producer, True, False), scene.answers.append)
+    scene.coordinator.end(ID, EndRequest(producer, True, False), scene.answers.append)
     assert scene.answers[-1].code is E.CONCURRENT_TRANSACTIONS
     assert scene.begin() == (producer.producer_id + 1, 0)
     scene.stop()

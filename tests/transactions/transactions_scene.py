@@ -18,9 +18,9 @@ from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.transactions import (
     Answer,
-    Beginning,
-    Ending,
+    EndRequest,
     Identity,
+    InitRequest,
     Markers,
     MarkersConfig,
     Transaction,
@@ -165,9 +165,7 @@ class Cluster:
                 waiting.callback(answer)
 
     def _write(self, row: dict[str, Any]) -> dict[str, Any]:
-        marker = Marker(
-            row["producer_id"], row["producer_epoch"], row["transaction_result"], row["coordinator_epoch"]
-        )
+        marker = Marker(row["producer_id"], row["producer_epoch"], row["transaction_result"], row["coordinator_epoch"])
         topics = [
             {
                 "name": topic["name"],
@@ -256,9 +254,7 @@ class Scene:
             self.shards = OneShard(make(cast(StateLog, self.log)))
             return cast(Shards[TransactionShard], self.shards)
 
-        self.coordinator = TransactionCoordinator(
-            self.runtime, make_shards, self.markers, self._new_id, self.config
-        )
+        self.coordinator = TransactionCoordinator(self.runtime, make_shards, self.markers, self._new_id, self.config)
         self.shard = self.shards.shard
         for key, value in list(self.records):
             self.shard.replay(key, value, header_of(key, value))
@@ -316,13 +312,13 @@ class Scene:
     # --- requests ----------------------------------------------------------------------------------------------------
 
     def ask_to_begin(self, claimed: Identity = NO_IDENTITY, timeout_ms: int = 60_000, **more: bool) -> None:
-        self.coordinator.begin(ID, Beginning(timeout_ms, claimed, **more), self.answers.append)
+        self.coordinator.begin(ID, InitRequest(timeout_ms, claimed, **more), self.answers.append)
 
     def ask_to_add(self, claimed: Identity, *keys: TopicPartition) -> None:
         self.coordinator.add(ID, claimed, keys, lambda code: self.answers.append(Answer(code)))
 
     def ask_to_end(self, claimed: Identity, *, commits: bool, grows: bool = False) -> None:
-        self.coordinator.end(ID, Ending(claimed, commits, grows), self.answers.append)
+        self.coordinator.end(ID, EndRequest(claimed, commits, grows), self.answers.append)
 
     def begin(self, claimed: Identity = NO_IDENTITY, **more: Any) -> Identity:
         """A producer's identity, however often it has to ask."""

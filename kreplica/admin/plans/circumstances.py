@@ -12,7 +12,7 @@ from kreplica.admin.plans.reading import PlansRead
 from kreplica.admin.plans.replica_sizes import ReplicaSizes
 from kreplica.cluster import documents, znodes
 from kreplica.cluster.plans.cluster_state import ClusterState
-from kreplica.cluster.plans.making import Draft, draft
+from kreplica.cluster.plans.draft import Draft, draft
 from kreplica.cluster.plans.plan import PlanState
 from kreplica.cluster.plans.requests import (
     AddPartitions,

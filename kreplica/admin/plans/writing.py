@@ -13,7 +13,7 @@ from kreplica.admin.plans.shown import header_version
 from kreplica.cluster import znodes
 from kreplica.cluster.cordons import Cordon, encode_cordon
 from kreplica.cluster.plans.documents import creation, decode_last_number, encode_last_number, encode_plan, plan_id
-from kreplica.cluster.plans.making import Draft
+from kreplica.cluster.plans.draft import Draft
 from kreplica.cluster.plans.plan import Plan, PlanState
 from kreplica.zookeeper import Create, Delete, Operation, SetData, ZooKeeperClient, ZooKeeperError
 

@@ -28,8 +28,8 @@ from kreplica.admin.plans.shown import (
 )
 from kreplica.admin.plans.writing import PlanWrites
 from kreplica.cluster.plans.cluster_state import ClusterState
+from kreplica.cluster.plans.draft import Draft
 from kreplica.cluster.plans.eta import seconds_expected
-from kreplica.cluster.plans.making import Draft
 from kreplica.cluster.plans.plan import Plan, PlanProgress, StepOutcome, StepState
 from kreplica.cluster.plans.preview import preview
 from kreplica.cluster.plans.requests import read_request

@@ -218,9 +218,7 @@ def decode_outcomes(path: str, data: bytes) -> tuple[StepOutcome, ...]:
         unknown = sorted({letter for letter in document["steps"] if letter not in _STATES})
         if unknown:
             raise ValueError(f"no state of a step is written {unknown[0]!r}")
-        return tuple(
-            StepOutcome(_STATES[letter], reasons.get(index)) for index, letter in enumerate(document["steps"])
-        )
+        return tuple(StepOutcome(_STATES[letter], reasons.get(index)) for index, letter in enumerate(document["steps"]))
 
 
 def encode_progress(progress: PlanProgress) -> bytes:

@@ -11,7 +11,7 @@ from twisted.logger import Logger
 
 from kreplica.cluster.uuids import random_uuid
 from kreplica.errors import ErrorCode, KafkaError, ProtocolError
-from kreplica.groups.classic import guards, joining, leaving, rebalancing, syncing
+from kreplica.groups.classic import fencing, joining, member_removal, rebalancing, syncing
 from kreplica.groups.classic.config import ClassicConfig
 from kreplica.groups.classic.group_records import record_of, restored_roster
 from kreplica.groups.classic.member import Member
@@ -29,7 +29,7 @@ from kreplica.groups.classic.requests import (
 from kreplica.groups.classic.roster import CONSUMERS, Roster
 from kreplica.groups.classic.states import PREVIOUS, State
 from kreplica.groups.group import CLASSIC, UNKNOWN_MEMBER
-from kreplica.groups.memory import GroupAccount
+from kreplica.groups.memory_limits import GroupAccount
 from kreplica.groups.records import GroupRecord, build_group_key, build_group_value
 from kreplica.runtime import Runtime
 
@@ -126,7 +126,7 @@ class ClassicGroup:
     def leave(self, leaves: Sequence[Leave]) -> list[ErrorCode]:
         """Members leave, or are removed; one answer for each."""
         codes: list[ErrorCode] = []
-        self._step(lambda: codes.extend(leaving.leave(self, leave) for leave in leaves))
+        self._step(lambda: codes.extend(member_removal.leave(self, leave) for leave in leaves))
         return codes
 
     # --- what is told of it ------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class ClassicGroup:
         """
         if instance_id is not None:
             holder = self.roster.id_of(instance_id)
-            if holder is not None and not guards.holds_instance(member_id, holder):
+            if holder is not None and not fencing.holds_instance(member_id, holder):
                 raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id!r} is {holder!r} now")
             if holder is None:
                 raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"nobody is {instance_id!r}")
@@ -206,7 +206,7 @@ class ClassicGroup:
         :raise KafkaError: also ILLEGAL_GENERATION, that is not the group's.
         """
         member = self.check_member(member_id, instance_id)
-        if not guards.is_current_generation(generation, self.generation):
+        if not fencing.is_current_generation(generation, self.generation):
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"{generation} is not {self.generation}")
         return member
 
@@ -284,11 +284,11 @@ class ClassicGroup:
 
     def session_ended(self, member: Member) -> None:
         """A member was not heard of for the whole of its session."""
-        self._step(lambda: leaving.expire(self, member))
+        self._step(lambda: member_removal.expire(self, member))
 
     def pending_ended(self, member_id: str) -> None:
         """Who was told an id did not come with it."""
-        self._step(lambda: leaving.expire_pending(self, member_id))
+        self._step(lambda: member_removal.expire_pending(self, member_id))
 
     def start_timer(self, delay_ms: int, over: Callable[[], None]) -> None:
         """The time that this phase of a rebalance may take: there is one phase at a time, and one timer.

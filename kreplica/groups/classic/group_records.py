@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from kreplica.groups.classic.member import Member
 from kreplica.groups.classic.roster import Roster
-from kreplica.groups.memory import GroupAccount
+from kreplica.groups.memory_limits import GroupAccount
 from kreplica.groups.records import GroupRecord, MemberRecord
 from kreplica.runtime import Reactor
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.groups.classic import leaving, rebalancing, syncing
+from kreplica.groups.classic import member_removal, rebalancing, syncing
 from kreplica.groups.classic.member import Member, size_of
 from kreplica.groups.classic.requests import Join, JoinAnswer, Joined, Protocols, Synced
-from kreplica.groups.classic.sessions import Session
+from kreplica.groups.classic.session_timer import SessionTimer
 from kreplica.groups.classic.states import State
 from kreplica.groups.group import UNKNOWN_MEMBER
-from kreplica.groups.memory import texts_size
+from kreplica.groups.memory_limits import texts_size
 
 if TYPE_CHECKING:
     from kreplica.groups.classic.group import ClassicGroup
@@ -65,7 +65,7 @@ def abandon(group: ClassicGroup, answer: JoinAnswer) -> None:
         if member.knows_id:
             member.session.extend(group.config.session_timeout_ms_min)
         else:
-            leaving.remove(group, member, f"the connection of {member.member_id!r} is closed")
+            member_removal.remove(group, member, f"the connection of {member.member_id!r} is closed")
 
 
 def joined(group: ClassicGroup, member: Member, *, skip_assignment: bool = False) -> Joined:
@@ -106,8 +106,8 @@ def _check_memory(group: ClassicGroup, request: Join) -> None:
 def _turn_away(group: ClassicGroup, member_id: str) -> None:
     member = group.roster.members.get(member_id)
     if member is not None:
-        leaving.drop(group, member)
-    leaving.drop_pending(group, member_id)
+        member_removal.drop(group, member)
+    member_removal.drop_pending(group, member_id)
     raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
 
 
@@ -123,7 +123,7 @@ def _join_new(group: ClassicGroup, request: Join, answer: JoinAnswer) -> None:
     if predecessor is not None:
         _replace(group, group.roster.members[predecessor], member_id, request, answer)
     elif request.requires_known_member and request.instance_id is None:
-        session = Session(group.reactor, lambda: group.pending_ended(member_id))
+        session = SessionTimer(group.reactor, lambda: group.pending_ended(member_id))
         group.roster.await_member(member_id, session, request.client_host)
         session.extend(request.session_timeout_ms)
         group.tell(answer, Joined(ErrorCode.MEMBER_ID_REQUIRED, member_id))
@@ -132,7 +132,7 @@ def _join_new(group: ClassicGroup, request: Join, answer: JoinAnswer) -> None:
 
 
 def _add(group: ClassicGroup, member_id: str, request: Join, answer: JoinAnswer) -> None:
-    leaving.drop_pending(group, member_id)
+    member_removal.drop_pending(group, member_id)
     member = group.new_member(member_id, request)
     member.is_new = True
     member.knows_id = request.member_id == member_id
@@ -196,9 +196,7 @@ def _replace(group: ClassicGroup, member: Member, member_id: str, request: Join,
         rebalancing.prepare(group, f"{member_id!r} takes the place of a member ({request.reason or 'no reason given'})")
 
 
-def _store_replaced(
-    group: ClassicGroup, member: Member, before: _Before, request: Join, answer: JoinAnswer
-) -> None:
+def _store_replaced(group: ClassicGroup, member: Member, before: _Before, request: Join, answer: JoinAnswer) -> None:
     def stored(code: ErrorCode) -> None:
         if group.state is not State.STABLE or member.awaiting_join is not answer:
             return  # a rebalance has begun, for which it has joined already; or it is replaced or gone itself

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kreplica.groups.classic.requests import JoinAnswer, Protocols, SyncAnswer
-from kreplica.groups.classic.sessions import Session
-from kreplica.groups.memory import MEMBER_OVERHEAD_BYTES, texts_size
+from kreplica.groups.classic.session_timer import SessionTimer
+from kreplica.groups.memory_limits import MEMBER_OVERHEAD_BYTES, texts_size
 from kreplica.runtime import Reactor
 
 
@@ -55,7 +55,7 @@ class Member:
         self.session_timeout_ms = session_timeout_ms
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.protocols = protocols
-        self.session = Session(reactor, lambda: expired(self))
+        self.session = SessionTimer(reactor, lambda: expired(self))
         self.assignment = b""
         self.is_new = False
         self.knows_id = True

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from twisted.logger import Logger
 
 from kreplica.errors import ErrorCode
-from kreplica.groups.classic import joining, leaving, syncing
+from kreplica.groups.classic import joining, member_removal, syncing
 from kreplica.groups.classic.requests import Synced
 from kreplica.groups.classic.states import PREVIOUS, State
 
@@ -75,7 +75,7 @@ def _complete(group: ClassicGroup) -> None:
     group.stop_timer()
     for member in list(roster.members.values()):
         if member.awaiting_join is None and member.instance_id is None:
-            leaving.drop(group, member)
+            member_removal.drop(group, member)
     if roster.members and not roster.elect_joined_leader():
         # Only static members are left: each has until the end of its session to come again.
         log.warn("group {group!r}: nobody has joined", group=group.group_id)
@@ -110,5 +110,5 @@ def _expire_syncs(group: ClassicGroup) -> None:
     """Who has joined and does not ask for its assignment is no member any more, not even a static one."""
     missing = [group.roster.members[member_id] for member_id in group.roster.unsynced]
     for member in missing:
-        leaving.drop(group, member)
+        member_removal.drop(group, member)
     prepare(group, f"{len(missing)} members did not ask for their assignments")

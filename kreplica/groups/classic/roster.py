@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from kreplica.errors import ProtocolError
 from kreplica.groups.classic.member import Member
 from kreplica.groups.classic.requests import JoinAnswer, JoinedMember, Protocols
-from kreplica.groups.classic.sessions import Session
-from kreplica.groups.memory import GroupAccount
+from kreplica.groups.classic.session_timer import SessionTimer
+from kreplica.groups.memory_limits import GroupAccount
 from kreplica.wire.messages.consumer_protocol import SUBSCRIPTION, parse_versioned
 
 CONSUMERS = "consumer"
@@ -36,7 +36,7 @@ class Roster:
     def __init__(self, account: GroupAccount, protocol_type: str | None = None) -> None:
         self._account = account
         self.members: dict[str, Member] = {}
-        self.pending: dict[str, Session] = {}
+        self.pending: dict[str, SessionTimer] = {}
         self.leader: str | None = None
         self.protocol_type = protocol_type
         self.unsynced: dict[str, None] = {}
@@ -90,9 +90,7 @@ class Roster:
         if member.instance_id is not None:
             self._ids[member.instance_id] = member_id
 
-    def update(
-        self, member: Member, protocols: Protocols, session_timeout_ms: int, rebalance_timeout_ms: int
-    ) -> None:
+    def update(self, member: Member, protocols: Protocols, session_timeout_ms: int, rebalance_timeout_ms: int) -> None:
         """What a member says when it joins again."""
         self._count(member.protocols, -1)
         member.protocols = protocols
@@ -106,7 +104,7 @@ class Roster:
         member.assignment = assignment
         self._charge(member)
 
-    def await_member(self, member_id: str, session: Session, address: str) -> None:
+    def await_member(self, member_id: str, session: SessionTimer, address: str) -> None:
         """Keep the session of a client that received a member id, and has not joined with it yet."""
         self.pending[member_id] = session
         self._account.set(member_id, address, PENDING_BYTES)

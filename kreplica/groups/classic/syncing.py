@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.groups.classic import guards, rebalancing
+from kreplica.groups.classic import fencing, rebalancing
 from kreplica.groups.classic.member import Member
 from kreplica.groups.classic.requests import Sync, SyncAnswer, Synced
 from kreplica.groups.classic.states import State
@@ -66,7 +66,7 @@ def _assign(group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
 
     def stored(code: ErrorCode) -> None:
         is_completing = group.state is State.COMPLETING_REBALANCE
-        if not guards.is_same_rebalance(is_completing, generation, group.generation):
+        if not fencing.is_same_rebalance(is_completing, generation, group.generation):
             return
         if code is not ErrorCode.NONE:
             rebalancing.fail_syncs(group, code)

@@ -14,7 +14,7 @@ from kreplica.groups.consumer.members import JOINING
 from kreplica.groups.consumer.requests import Heartbeat
 from kreplica.groups.consumer.state import GroupState
 from kreplica.groups.consumer.subscriptions import Surroundings, regular_expressions
-from kreplica.groups.consumer.targets import chosen
+from kreplica.groups.consumer.target_assignment import chosen
 from kreplica.groups.consumer.topic_lookup import TopicLookup
 from kreplica.groups.consumer.transitions import Answer
 

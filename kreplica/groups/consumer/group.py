@@ -13,16 +13,16 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.consumer import fencing, persistence
 from kreplica.groups.consumer.config import ConsumerConfig
 from kreplica.groups.consumer.members import Progress
-from kreplica.groups.consumer.memory import charge, check_memory
+from kreplica.groups.consumer.memory_size import charge, check_memory
+from kreplica.groups.consumer.pending_writes import RETRY_SECONDS, GroupWrites
 from kreplica.groups.consumer.requests import Heartbeat
 from kreplica.groups.consumer.state import GroupState, StateName
 from kreplica.groups.consumer.subscriptions import Surroundings, Topics, is_subscribed
-from kreplica.groups.consumer.targets import with_target
+from kreplica.groups.consumer.target_assignment import with_target
 from kreplica.groups.consumer.timers import MemberTimers
 from kreplica.groups.consumer.transitions import Answer, advance, enter, leave, needs_target, remove
-from kreplica.groups.consumer.writes import RETRY_SECONDS, GroupWrites
 from kreplica.groups.group import CONSUMER, UNKNOWN_MEMBER
-from kreplica.groups.memory import GroupAccount
+from kreplica.groups.memory_limits import GroupAccount
 
 if TYPE_CHECKING:
     from kreplica.coordination.state_log import Pair, StateLog

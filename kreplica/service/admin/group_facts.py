@@ -10,9 +10,9 @@ from kreplica.coordination import partition_of
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic.group import ClassicGroup
 from kreplica.groups.consumer.group import ConsumerGroup
+from kreplica.groups.diagnostics import pending_members, session_deadlines
 from kreplica.groups.group import Group
 from kreplica.groups.lag_tracking import PartitionLag
-from kreplica.groups.waits import silences_of, waits_of
 from kreplica.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class LocalGroupFacts:
                 _named(wait.member_id, wait.instance_id, wait.client_id, wait.client_host),
                 None if wait.left_s is None else now_ms + round(wait.left_s * 1000),
             )
-            for wait in waits_of(found)
+            for wait in pending_members(found)
         ]
         return GroupFacts(
             group,
@@ -64,7 +64,7 @@ class LocalGroupFacts:
         return {
             _named(each.member_id, each.instance_id, each.client_id, each.client_host): now_ms
             + round(each.left_s * 1000)
-            for each in silences_of(group)
+            for each in session_deadlines(group)
             if each.left_s < each.session_s / 2
         }
 

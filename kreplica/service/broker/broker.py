@@ -22,12 +22,12 @@ from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.membership.elected_controller import read_elected_controller
 from kreplica.membership.incarnation import Incarnations
 from kreplica.membership.log_dir_events import LogDirEvents
-from kreplica.membership.previous_session import end_previous_session, forget_session, remember_session
 from kreplica.membership.producer_ids import ProducerIds
 from kreplica.membership.registration import create_persistent_paths, read_or_make_cluster_id
 from kreplica.membership.session import Membership
-from kreplica.membership.starting import StartSteps
-from kreplica.membership.strays import remove_strays, remove_strays_anew
+from kreplica.membership.stale_session import end_previous_session, forget_session, remember_session
+from kreplica.membership.startup_retries import StartSteps
+from kreplica.membership.stray_logs import remove_strays, remove_strays_after_reregistration
 from kreplica.model import BrokerRegistration, Endpoint
 from kreplica.replication import ControlFence, Wakeups
 from kreplica.replication.partitions import DELETE_WHATEVER_EPOCH
@@ -308,7 +308,7 @@ class Broker:
         """Nobody told this broker of what went while it had no session."""
         self._removing_strays.cancel()  # of the session before: this one looks at everything
         self._removing_strays = Deferred.fromCoroutine(
-            remove_strays_anew(
+            remove_strays_after_reregistration(
                 self.runtime.reactor,
                 self.client,
                 self.directories,

@@ -10,7 +10,7 @@ from kreplica.coordination import BrokerConnections, LogEnds, Shards, StateLog, 
 from kreplica.groups.consumer.coordinator import ConsumerCoordinator
 from kreplica.groups.coordinator import GroupCoordinator
 from kreplica.groups.lag_tracking import LagConfig, LagTracker
-from kreplica.groups.memory import GroupMemory
+from kreplica.groups.memory_limits import GroupMemory
 from kreplica.groups.offsets import Offsets
 from kreplica.groups.shard import GroupShard
 from kreplica.model import TopicPartition

@@ -10,8 +10,8 @@ from kreplica.groups.classic.config import ClassicConfig
 from kreplica.groups.config import GroupsConfig
 from kreplica.groups.consumer.assignors import ASSIGNORS, Assignor
 from kreplica.groups.consumer.config import ConsumerConfig
-from kreplica.groups.expiry import ExpiryConfig
-from kreplica.groups.memory import GroupBounds
+from kreplica.groups.memory_limits import GroupBounds
+from kreplica.groups.offset_expiry import ExpiryConfig
 from kreplica.membership import DynamicSettings
 from kreplica.membership.controlled_shutdown import ControlledShutdownConfig
 from kreplica.membership.plan_throttle import PlanThrottle

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kreplica.membership.cordoned import CordonedBrokers
+from kreplica.membership.cordoned_brokers import CordonedBrokers
 from kreplica.membership.plan_throttle import PlanThrottle
 from kreplica.runtime import Reactor
 from kreplica.runtime.together import together

@@ -19,13 +19,13 @@ COORDINATOR_GUARDS: tuple[Guard, ...] = (
     # --- groups ---
     Guard(
         "generation of a commit",
-        (Place("kreplica.groups.classic.guards:is_current_generation", always),),
+        (Place("kreplica.groups.classic.fencing:is_current_generation", always),),
         groups.commits_late,
         "generation 1 has committed in 2",
     ),
     Guard(
         "static members that were replaced",
-        (Place("kreplica.groups.classic.guards:holds_instance", always),),
+        (Place("kreplica.groups.classic.fencing:holds_instance", always),),
         groups.was_replaced_under_its_instance_id,
         "two processes are one static member",
     ),

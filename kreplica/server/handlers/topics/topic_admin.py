@@ -15,7 +15,7 @@ from kreplica.cluster.placement import BrokerPlace, place
 from kreplica.cluster.topic_names import INTERNAL_TOPICS, check_collision, check_topic_name
 from kreplica.cluster.uuids import random_uuid
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.membership.reachable import reachable
+from kreplica.membership.zookeeper_errors import translate_errors
 from kreplica.model import TopicAssignment
 from kreplica.runtime import Runtime
 from kreplica.runtime.together import together
@@ -129,7 +129,7 @@ class TopicAdmin:
         """
         assignment, operations = await self.creation(topic, planned)
         try:
-            await reachable(self._client.multi(operations))
+            await translate_errors(self._client.multi(operations))
         except MultiFailed as failed:
             if isinstance(failed.error, (NodeExists, BadVersion)):
                 raise _exists(topic.name) from failed
@@ -161,7 +161,7 @@ class TopicAdmin:
         return assignment, [*config, Create(znodes.topic_path(topic.name), documents.encode_topic(assignment))]
 
     async def _stat(self, path: str) -> Stat | None:
-        return await reachable(self._client.exists(path))
+        return await translate_errors(self._client.exists(path))
 
     def _place(self, topic: NewTopic) -> dict[int, tuple[int, ...]]:
         defaults = self._defaults()
@@ -232,7 +232,7 @@ class TopicAdmin:
         if dry_run:
             return
         try:
-            await reachable(self._client.multi(operations))
+            await translate_errors(self._client.multi(operations))
         except MultiFailed as error:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{topic} changed meanwhile: try again") from error
 
@@ -246,7 +246,7 @@ class TopicAdmin:
         """
         path = znodes.topic_path(topic)
         try:
-            data, stat = await reachable(self._client.get_data(path))
+            data, stat = await translate_errors(self._client.get_data(path))
         except NoNode:
             raise _unknown(topic) from None
         try:
@@ -287,7 +287,7 @@ class TopicAdmin:
         """
         for request in await self.deletion(topic):
             try:
-                await reachable(self._client.multi([request]))
+                await translate_errors(self._client.multi([request]))
             except MultiFailed as failed:
                 if not isinstance(failed.error, NodeExists):
                     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failed)) from failed
@@ -298,10 +298,10 @@ class TopicAdmin:
 
         :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
         """
-        if await reachable(self._client.exists(znodes.topic_path(topic))) is None:
+        if await translate_errors(self._client.exists(znodes.topic_path(topic))) is None:
             raise _unknown(topic)
         request = znodes.delete_topic_path(topic)
-        asked = await reachable(self._client.exists(request)) is not None
+        asked = await translate_errors(self._client.exists(request)) is not None
         return [] if asked else [Create(request)]
 
     async def until_deleted(self, topic: str, timeout_s: float) -> bool:
@@ -318,7 +318,7 @@ class TopicAdmin:
         while True:
             changed: Deferred[object] = Deferred()
             try:
-                await reachable(self._client.get_data(path, changed.callback))
+                await translate_errors(self._client.get_data(path, changed.callback))
             except NoNode:
                 return
             await changed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kreplica.server.handlers.transactions.transaction_codes import fenced_code
 from kreplica.server.protocol.request import Request
-from kreplica.transactions import Answer, Ending, Identity, TransactionCoordinator
+from kreplica.transactions import Answer, EndRequest, Identity, TransactionCoordinator
 
 FENCED_FROM = 2
 
@@ -21,7 +21,7 @@ class EndTxn:
     def __call__(self, request: Request) -> None:
         body = request.body
         claimed = Identity(body["producer_id"], body["producer_epoch"])
-        asked = Ending(claimed, body["committed"], epoch_grows=request.version >= EPOCH_GROWS_FROM)
+        asked = EndRequest(claimed, body["committed"], epoch_grows=request.version >= EPOCH_GROWS_FROM)
 
         def answered(answer: Answer) -> None:
             request.answer(

@@ -9,7 +9,7 @@ from kreplica.membership.producer_ids import ProducerIds
 from kreplica.server.handlers.transactions.transaction_codes import fenced_code
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import answer_from
-from kreplica.transactions import Answer, Beginning, Identity, TransactionCoordinator
+from kreplica.transactions import Answer, Identity, InitRequest, TransactionCoordinator
 from kreplica.zookeeper import ZooKeeperError
 
 FENCED_FROM = 4
@@ -33,7 +33,7 @@ class InitProducerId:
         elif transactional_id == "":
             request.answer(_error(ErrorCode.INVALID_REQUEST))
         else:
-            asked = Beginning(
+            asked = InitRequest(
                 body["transaction_timeout_ms"],
                 claimed,
                 body.get("enable_2pc", False),

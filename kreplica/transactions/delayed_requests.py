@@ -21,7 +21,7 @@ WAITING_MAX = 8
 Again = Callable[[], None]
 
 
-class Patience:
+class DelayedRequests:
     """Owned by a shard; nobody waits twice."""
 
     def __init__(self, reactor: Reactor) -> None:

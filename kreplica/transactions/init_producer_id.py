@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kreplica.errors import ErrorCode
 from kreplica.transactions import fencing
 from kreplica.transactions.decisions import NEEDS_PRODUCER_ID, Answer, Decision, following, refused
-from kreplica.transactions.endings import aborted_by_fence
+from kreplica.transactions.end_transaction import aborted_by_fence
 from kreplica.transactions.fencing import Claim
 from kreplica.transactions.states import (
     AT_REST,
@@ -26,7 +26,7 @@ from kreplica.transactions.states import (
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class InitRequest:
     """What an InitProducerId asks for.
 
     :param claimed: the identity that the producer has; ``NO_IDENTITY`` where it is a new incarnation.
@@ -48,7 +48,7 @@ class Beginning:
 def begin(
     transactional_id: str,
     transaction: Transaction | None,
-    asked: Beginning,
+    asked: InitRequest,
     new_producer_id: int | None,
     now_ms: int,
 ) -> Decision:
@@ -76,7 +76,7 @@ def begin(
 
 
 def _bump(
-    transaction: Transaction, asked: Beginning, claim: Claim, new_producer_id: int | None, now_ms: int
+    transaction: Transaction, asked: InitRequest, claim: Claim, new_producer_id: int | None, now_ms: int
 ) -> Decision:
     grant = _grant(transaction, claim, new_producer_id)
     if grant is None:
@@ -98,7 +98,7 @@ def _bump(
 
 
 def _take_over(
-    transaction: Transaction, asked: Beginning, claim: Claim, new_producer_id: int | None, now_ms: int
+    transaction: Transaction, asked: InitRequest, claim: Claim, new_producer_id: int | None, now_ms: int
 ) -> Decision:
     """The transaction goes on under its own identity; another one is the only one that may end it from now on."""
     grant = _grant(transaction, claim, new_producer_id)

@@ -11,7 +11,7 @@ from kreplica.zookeeper import BadVersion, MultiFailed, NodeExists, NoNode, Requ
 T = TypeVar("T")
 
 
-async def reachable(answer: Awaitable[T]) -> T:
+async def translate_errors(answer: Awaitable[T]) -> T:
     """What ZooKeeper answers; conflicts with other writers are the caller's to understand.
 
     :raise KafkaError: REQUEST_TIMED_OUT where it cannot be reached, so that the client tries again; INVALID_REQUEST

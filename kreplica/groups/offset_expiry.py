@@ -55,7 +55,7 @@ def is_gone(topic: str, view: ClusterView) -> bool:
     return view.partition_count(topic) is None and view.is_complete
 
 
-class Expiry:
+class OffsetExpiry:
     """Owned by the shard of one partition; looks from ``start`` to ``stop``.
 
     One topic of one group is one step; what it removes is in one append, and others have their turn between steps.

@@ -18,7 +18,7 @@ RETRY_SECONDS = 1.0
 Watcher = Callable[[WatchEvent], None]
 
 
-class Watching:
+class ZnodeWatch:
     """Owned by whoever keeps what was read.
 
     :param what: what is read, for the log.

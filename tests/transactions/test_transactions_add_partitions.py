@@ -4,7 +4,7 @@ import pytest
 from transactions_scene import P0, P1, transaction
 
 from kreplica.errors import ErrorCode
-from kreplica.transactions.additions import add, verify
+from kreplica.transactions.add_partitions import add, verify
 from kreplica.transactions.states import Identity, S
 
 NOW = 5000

@@ -11,7 +11,7 @@ from kreplica.groups.consumer.assignors import Assignor
 from kreplica.groups.consumer.persistence import ReplayedGroups, tombstones
 from kreplica.groups.consumer.requests import Heartbeat
 from kreplica.groups.consumer.state import GroupState, StateName
-from kreplica.groups.consumer.targets import with_target
+from kreplica.groups.consumer.target_assignment import with_target
 from kreplica.groups.consumer.transitions import Answer
 from kreplica.groups.consumer_records import RecordKind, parse_consumer_key
 

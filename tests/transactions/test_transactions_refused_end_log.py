@@ -7,7 +7,7 @@ from transactions_scene import P0, Scene
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
 from kreplica.errors import ErrorCode
-from kreplica.transactions.refused_ends import LINES_PER_INTERVAL_MAX
+from kreplica.transactions.refused_end_log import LINES_PER_INTERVAL_MAX
 from kreplica.transactions.states import Identity
 
 

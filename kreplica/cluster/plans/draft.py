@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from kreplica.cluster.plans import dangers, placing
+from kreplica.cluster.plans import safety_checks, target_replicas
 from kreplica.cluster.plans.cluster_state import ClusterState
 from kreplica.cluster.plans.documents import STEPS_MAX, encode_chunks, kept_request
 from kreplica.cluster.plans.plan import Action, Plan, PlanState, Step
@@ -79,7 +79,7 @@ def draft(request: PlanRequest, cluster: ClusterState) -> Draft:
             ErrorCode.INVALID_REQUEST,
             f"the plan has {len(steps)} steps, {STEPS_MAX} are the limit: ask for fewer topics at a time",
         )
-    warnings = dangers.check(steps, cluster, force=request.force)
+    warnings = safety_checks.check(steps, cluster, force=request.force)
     warnings += _left_alone(request, cluster) + _weighed(request, steps, cluster)
     if not steps:
         warnings.append("Everything is as asked for already: there is nothing to do.")
@@ -92,19 +92,19 @@ def draft(request: PlanRequest, cluster: ClusterState) -> Draft:
 def _steps(request: PlanRequest, cluster: ClusterState) -> list[Step]:
     match request.work:
         case Reassign() as work:
-            return _moves(placing.reassigned(work, cluster), cluster)
+            return _moves(target_replicas.reassigned(work, cluster), cluster)
         case ChangeReplicationFactor() as work:
-            return _moves(placing.with_factor(work, cluster), cluster)
+            return _moves(target_replicas.with_factor(work, cluster), cluster)
         case AddBrokers(brokers):
             _check_new(brokers, cluster)
-            return _moves(placing.balanced(None, cluster), cluster)
+            return _moves(target_replicas.balanced(None, cluster), cluster)
         case Drain(brokers) as work:
             _check_known(brokers, cluster)
-            return _moves(placing.drained(work, cluster), cluster)
+            return _moves(target_replicas.drained(work, cluster), cluster)
         case Rebalance(topics, weights):
-            return _moves(placing.balanced(topics, cluster, weights), cluster)
+            return _moves(target_replicas.balanced(topics, cluster, weights), cluster)
         case AddPartitions() as work:
-            rows = placing.added(work, cluster)
+            rows = target_replicas.added(work, cluster)
             return [Step(Action.ADD, *key, (), replicas) for key, replicas in rows.items()]
         case RemovePartitions(topic, count):
             return _removals(topic, count, cluster)

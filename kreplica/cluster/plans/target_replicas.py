@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from kreplica.cluster.exchanges import even_out
+from kreplica.cluster.count_balancing import balance_counts
 from kreplica.cluster.held_replicas import HeldReplicas
 from kreplica.cluster.placement import BrokerPlace, place
 from kreplica.cluster.plans.cluster_state import ClusterState
@@ -164,7 +164,7 @@ def _held(
 def _even_out_placed(held: HeldReplicas, keys: Sequence[TopicPartition]) -> None:
     """What was placed one by one may be more even together; what was there before stays."""
     held.spread_over_racks()
-    even_out(held, 1 + sum(len(held.replicas(item)) for item in range(len(keys))))
+    balance_counts(held, 1 + sum(len(held.replicas(item)) for item in range(len(keys))))
 
 
 def _in_place(before: Replicas, now: Collection[int]) -> Replicas:

@@ -6,7 +6,7 @@ from twisted.logger import Logger
 
 from kreplica.errors import ErrorCode
 from kreplica.runtime import Reactor
-from kreplica.transactions.endings import Ending
+from kreplica.transactions.end_transaction import EndRequest
 from kreplica.transactions.shard import Entry
 from kreplica.transactions.states import NO_IDENTITY
 
@@ -26,7 +26,7 @@ _RETRIABLE = frozenset(
 """Errors after which the producer sends the same request again: they are part of normal operation."""
 
 
-class RefusedEnds:
+class RefusedEndLog:
     """Owned by a coordinator; logs at most ``LINES_PER_INTERVAL_MAX`` lines per interval, and counts the others."""
 
     def __init__(self, reactor: Reactor) -> None:
@@ -34,7 +34,7 @@ class RefusedEnds:
         self._began_s = float("-inf")
         self._lines = 0
 
-    def note(self, transactional_id: str, asked: Ending, entry: Entry | None, code: ErrorCode) -> None:
+    def note(self, transactional_id: str, asked: EndRequest, entry: Entry | None, code: ErrorCode) -> None:
         """Log an EndTxn that was answered with an error that is not retriable.
 
         :param entry: the transactional id as the coordinator knows it; None if it is unknown.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kreplica.cluster import znodes
-from kreplica.membership.watching import Watcher, Watching
+from kreplica.membership.znode_watch import Watcher, ZnodeWatch
 from kreplica.runtime import Reactor
 from kreplica.zookeeper import NoNode, ZooKeeperClient
 
@@ -17,7 +17,7 @@ class CordonedBrokers:
     def __init__(self, reactor: Reactor, client: ZooKeeperClient) -> None:
         self.brokers: frozenset[int] = frozenset()
         self._client = client
-        self.watching = Watching(reactor, "which brokers are cordoned", self._read)
+        self.watching = ZnodeWatch(reactor, "which brokers are cordoned", self._read)
 
     async def _read(self, watcher: Watcher) -> None:
         try:

@@ -9,7 +9,7 @@ import pytest
 from kreplica.cluster import znodes
 from kreplica.cluster.plans.throttle import decode_throttle, encode_throttle
 from kreplica.cluster.znodes import ZnodeError
-from kreplica.membership.cordoned import CordonedBrokers
+from kreplica.membership.cordoned_brokers import CordonedBrokers
 from kreplica.membership.plan_throttle import PlanThrottle
 from kreplica.membership.registration import create_persistent_paths
 from kreplica.testing.simulator.simulation import Simulation
@@ -32,9 +32,7 @@ class World:
 
     def client(self, name: str) -> ZooKeeperClient:
         runtime = self.simulation.host(name).runtime
-        client = ZooKeeperClient(
-            runtime.reactor, "coordinator:2181", random=runtime.random, session_timeout_ms=5000
-        )
+        client = ZooKeeperClient(runtime.reactor, "coordinator:2181", random=runtime.random, session_timeout_ms=5000)
         self.run(client.start())
         return client
 

@@ -11,9 +11,7 @@ from kreplica.transactions.decisions import Decision, refused
 from kreplica.transactions.states import DECIDED, NO_IDENTITY, Identity, Transaction, TransactionState
 
 
-def add(
-    transaction: Transaction | None, claimed: Identity, added: Collection[TopicPartition], now_ms: int
-) -> Decision:
+def add(transaction: Transaction | None, claimed: Identity, added: Collection[TopicPartition], now_ms: int) -> Decision:
     """Decide about an AddPartitionsToTxn or an AddOffsetsToTxn; the first partition begins the transaction."""
     code = refusal(transaction, claimed)
     if transaction is None or code is not ErrorCode.NONE:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kreplica.groups.group import Group
 
 
-class What(StrEnum):
+class PendingStep(StrEnum):
     """What a member has to do."""
 
     JOIN = "join"
@@ -30,13 +30,13 @@ class What(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class PendingMember:
     """:param member_id: empty where nobody in particular is waited for.
 
     :param left_s: until it goes on without; None where it does not.
     """
 
-    what: What
+    what: PendingStep
     member_id: str = ""
     instance_id: str | None = None
     client_id: str = ""
@@ -45,7 +45,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
+class SessionDeadline:
     """How long a member may be silent still, in seconds, before it is a member no more.
 
     :param session_s: how long it may be in all.
@@ -59,7 +59,7 @@ class Silence:
     session_s: float
 
 
-def waits_of(group: Group) -> list[Wait]:
+def pending_members(group: Group) -> list[PendingMember]:
     """Whom a group waits for now, those first that it goes on without first."""
     if isinstance(group, ClassicGroup):
         waits = list(_classic_waits(group))
@@ -70,11 +70,11 @@ def waits_of(group: Group) -> list[Wait]:
     return sorted(waits, key=lambda wait: (wait.left_s is None, wait.left_s or 0.0, wait.member_id))
 
 
-def silences_of(group: Group) -> list[Silence]:
+def session_deadlines(group: Group) -> list[SessionDeadline]:
     """Of every member that has to be heard of."""
     if isinstance(group, ClassicGroup):
         return [
-            Silence(
+            SessionDeadline(
                 m.member_id,
                 m.instance_id,
                 m.client_id,
@@ -87,7 +87,7 @@ def silences_of(group: Group) -> list[Silence]:
         ]
     if isinstance(group, ConsumerGroup):
         return [
-            Silence(
+            SessionDeadline(
                 m.member_id,
                 m.subscription.instance_id,
                 m.subscription.client_id,
@@ -101,32 +101,34 @@ def silences_of(group: Group) -> list[Silence]:
     return []
 
 
-def _classic_waits(group: ClassicGroup) -> Iterator[Wait]:
+def _classic_waits(group: ClassicGroup) -> Iterator[PendingMember]:
     roster, left_s = group.roster, group.phase_left_s
     if group.state is State.PREPARING_REBALANCE:
         if group.is_gathering:
-            yield Wait(What.COME, left_s=left_s)
+            yield PendingMember(PendingStep.COME, left_s=left_s)
         missing = [m for m in roster.members.values() if m.awaiting_join is None]
-        what = What.JOIN
+        what = PendingStep.JOIN
         for member_id, session in roster.pending.items():
-            yield Wait(What.COME, member_id, left_s=_sooner(session.left_s, left_s))
+            yield PendingMember(PendingStep.COME, member_id, left_s=_sooner(session.left_s, left_s))
     elif group.state is State.COMPLETING_REBALANCE:
-        missing, what = [roster.members[member_id] for member_id in roster.unsynced], What.SYNC
+        missing, what = [roster.members[member_id] for member_id in roster.unsynced], PendingStep.SYNC
     else:
         return
     for member in missing:
         left = _sooner(member.session.left_s, left_s)
-        yield Wait(what, member.member_id, member.instance_id, member.client_id, member.client_host, left)
+        yield PendingMember(what, member.member_id, member.instance_id, member.client_id, member.client_host, left)
 
 
-def _consumer_waits(group: ConsumerGroup) -> Iterator[Wait]:
+def _consumer_waits(group: ConsumerGroup) -> Iterator[PendingMember]:
     for member in group.state.members.values():
         if member.progress.state is MemberState.UNREVOKED_PARTITIONS:
             said, left = member.subscription, group.revocation_left_s(member.member_id)
             session = group.session_left_s(member.member_id)
             if left is not None and session is not None:
                 left = min(left, session)
-            yield Wait(What.REVOKE, member.member_id, said.instance_id, said.client_id, said.client_host, left)
+            yield PendingMember(
+                PendingStep.REVOKE, member.member_id, said.instance_id, said.client_id, said.client_host, left
+            )
 
 
 def _sooner(session_s: float, phase_s: float | None) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from offsets_wire import WireScene, wire_scene
 
-from kreplica.groups.expiry import is_expired
+from kreplica.groups.offset_expiry import is_expired
 from kreplica.groups.records import CommittedOffset
 from kreplica.wire import messages
 
@@ -46,9 +46,7 @@ def scene() -> Iterator[WireScene]:
         (EXPIRING, None, 10_000, False),
     ],
 )
-def test_when_an_offset_expires(
-    committed: CommittedOffset, since_ms: int | None, minute: int, expected: bool
-) -> None:
+def test_when_an_offset_expires(committed: CommittedOffset, since_ms: int | None, minute: int, expected: bool) -> None:
     """By the retention from when it counts, or at the time that an old client named; never while a group keeps it."""
     assert is_expired(committed, since_ms, minute * MINUTE_MS, RETENTION_MIN * MINUTE_MS) is expected
 
@@ -107,8 +105,6 @@ def test_a_groups_offsets_expire_from_when_it_is_empty(scene: WireScene) -> None
     scene.cluster.run(PATIENCE_S)
     assert scene.fetch("g", None) == {}
     assert not exists(scene, "g")
-
-
 
 
 def test_offsets_of_topics_that_nobody_reads_any_more_expire(scene: WireScene) -> None:

@@ -6,7 +6,7 @@ import pytest
 from transactions_scene import P0, transaction
 
 from kreplica.errors import ErrorCode
-from kreplica.transactions.endings import Ending, aborted_by_fence, complete, end
+from kreplica.transactions.end_transaction import EndRequest, aborted_by_fence, complete, end
 from kreplica.transactions.records import decode_value, encode_value
 from kreplica.transactions.states import EXHAUSTED_EPOCH, NO_IDENTITY, Identity, S
 
@@ -17,7 +17,7 @@ COMMIT, ABORT = True, False
 
 
 def decide(known, claimed, is_commit, *, grows, new_producer_id=None):
-    return end(known, Ending(claimed, is_commit, grows), new_producer_id, NOW)
+    return end(known, EndRequest(claimed, is_commit, grows), new_producer_id, NOW)
 
 
 def outcome(decision):

@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 
 from kreplica.cluster.plans.cluster_state import ClusterState
+from kreplica.cluster.plans.draft import Draft, draft
 from kreplica.cluster.plans.eta import seconds_expected, seconds_left
-from kreplica.cluster.plans.making import Draft, draft
 from kreplica.cluster.plans.plan import (
     Action,
     Plan,

@@ -9,7 +9,7 @@ import test_groups_classic_deaths as deaths
 import test_groups_classic_rebalance as rebalance
 import test_groups_classic_static as static
 
-from kreplica.groups.classic import guards
+from kreplica.groups.classic import fencing
 
 GUARDS: dict[str, Callable[[], None]] = {
     "is_current_generation": deaths.test_coordinator_dies_between_two_generations,
@@ -20,7 +20,7 @@ GUARDS: dict[str, Callable[[], None]] = {
 
 def test_all_are_here() -> None:
     """No rule is left out."""
-    functions = [name for name, found in vars(guards).items() if getattr(found, "__module__", "") == guards.__name__]
+    functions = [name for name, found in vars(fencing).items() if getattr(found, "__module__", "") == fencing.__name__]
     assert sorted(functions) == sorted(GUARDS)
 
 
@@ -28,6 +28,6 @@ def test_all_are_here() -> None:
 def test_a_story_misses_it(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the rule, what members are told is another story."""
     GUARDS[guard]()
-    monkeypatch.setattr(guards, guard, lambda *_: True)
+    monkeypatch.setattr(fencing, guard, lambda *_: True)
     with pytest.raises((AssertionError, RuntimeError)):
         GUARDS[guard]()

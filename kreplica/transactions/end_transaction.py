@@ -61,7 +61,7 @@ transaction, which it may abort without knowing whether anything of it has arriv
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class EndRequest:
     """What an EndTxn asks for.
 
     :param epoch_grows: the producer takes a new epoch from the answer (EndTxn 5).
@@ -72,7 +72,7 @@ class Ending:
     epoch_grows: bool
 
 
-def end(transaction: Transaction | None, asked: Ending, new_producer_id: int | None, now_ms: int) -> Decision:
+def end(transaction: Transaction | None, asked: EndRequest, new_producer_id: int | None, now_ms: int) -> Decision:
     """Decide about an EndTxn.
 
     :param new_producer_id: where one was asked for.
@@ -132,13 +132,15 @@ def forgotten(transaction: Transaction) -> Transaction:
     return transaction.moved(TransactionState.DEAD)
 
 
-def _outcome(transaction: Transaction, asked: Ending, is_repeated: bool) -> Outcome:
+def _outcome(transaction: Transaction, asked: EndRequest, is_repeated: bool) -> Outcome:
     if asked.epoch_grows and not is_repeated:
         return GROWING_OUTCOMES[transaction.state, asked.is_commit]
     return OUTCOMES[transaction.state, asked.is_commit]
 
 
-def _prepared(transaction: Transaction, asked: Ending, new_producer_id: int | None, now_ms: int) -> Transaction | None:
+def _prepared(
+    transaction: Transaction, asked: EndRequest, new_producer_id: int | None, now_ms: int
+) -> Transaction | None:
     """The decision as it goes to the log; None where a producer id is needed."""
     current = transaction.client_identity
     after = following(current, new_producer_id) if asked.epoch_grows else current

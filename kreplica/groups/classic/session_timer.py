@@ -9,7 +9,7 @@ from twisted.internet.interfaces import IDelayedCall
 from kreplica.runtime import Reactor
 
 
-class Session:
+class SessionTimer:
     """The time by which a member has to be heard of.
 
     A heartbeat only moves a number: the timer itself is started once, and starts anew for what is left when it fires.

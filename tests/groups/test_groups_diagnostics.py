@@ -5,11 +5,11 @@ from __future__ import annotations
 from classic_scene import ClassicScene, Story
 from consumer_scene import Transcript
 
-from kreplica.groups.waits import What, silences_of, waits_of
+from kreplica.groups.diagnostics import PendingStep, pending_members, session_deadlines
 
 
 def waits(group):
-    return [(wait.what, wait.member_id.split("-")[0], round(wait.left_s)) for wait in waits_of(group)]
+    return [(wait.what, wait.member_id.split("-")[0], round(wait.left_s)) for wait in pending_members(group)]
 
 
 def classic(script, **config):
@@ -22,9 +22,9 @@ def classic(script, **config):
 def test_a_group_that_gathers_waits_for_whoever_comes():
     """A group that was empty waits for more members than the one that has come."""
     scene = classic("> a joins version=0", initial_rebalance_delay_ms=3000)
-    assert waits(scene.group) == [(What.COME, "", 3)]
+    assert waits(scene.group) == [(PendingStep.COME, "", 3)]
     scene.advance(4)
-    assert [what for what, _, _ in waits(scene.group)] == [What.SYNC]
+    assert [what for what, _, _ in waits(scene.group)] == [PendingStep.SYNC]
 
 
 def test_a_rebalance_waits_for_who_has_not_joined_anew():
@@ -37,7 +37,7 @@ def test_a_rebalance_waits_for_who_has_not_joined_anew():
 > b joins version=0
 """)
     ((what, member, left_s),) = waits(scene.group)
-    assert (what, member) == (What.JOIN, next(iter(scene.group.roster.members)).split("-")[0])
+    assert (what, member) == (PendingStep.JOIN, next(iter(scene.group.roster.members)).split("-")[0])
     assert 0 < left_s <= 60
 
 
@@ -50,8 +50,8 @@ def test_a_stable_group_waits_for_nobody():
 > commit
 > wait 2
 """)
-    assert waits_of(scene.group) == []
-    (silence,) = silences_of(scene.group)
+    assert pending_members(scene.group) == []
+    (silence,) = session_deadlines(scene.group)
     assert silence.left_s == silence.session_s - 2
 
 
@@ -66,9 +66,9 @@ def test_a_kip_848_group_waits_for_who_has_partitions_to_give_up():
     """Until a member has given up what another is to have that member is waited for, no longer than its time-out."""
     scene = consumers("a joins t timeout=30", "a holds on", "b joins t", "a beats", "wait 4")
     ((what, member, left_s),) = waits(scene.group)
-    assert (what, member) == (What.REVOKE, "a")
+    assert (what, member) == (PendingStep.REVOKE, "a")
     assert left_s == 26
-    lefts = {each.member_id: each.session_s - each.left_s for each in silences_of(scene.group)}
+    lefts = {each.member_id: each.session_s - each.left_s for each in session_deadlines(scene.group)}
     assert set(lefts) == {"a", "b"}
     assert lefts["a"] == 4
 
@@ -76,4 +76,4 @@ def test_a_kip_848_group_waits_for_who_has_partitions_to_give_up():
 def test_a_kip_848_group_that_is_stable_waits_for_nobody():
     """When everybody has what it is to have nobody is waited for."""
     scene = consumers("a joins t")
-    assert waits_of(scene.group) == []
+    assert pending_members(scene.group) == []

@@ -53,7 +53,7 @@ class Holdings(Protocol):
         """Do it."""
 
 
-def even_out(holdings: Holdings, total_cost_max: int) -> None:
+def balance_counts(holdings: Holdings, total_cost_max: int) -> None:
     """Move items until the counts are as even as can be, and no cheaper way leads there.
 
     :param total_cost_max: more than all moves together may cost: one step of evenness is worth more than that.

@@ -42,7 +42,7 @@ class WeighedHoldings(Protocol):
         """Do it."""
 
 
-def even_out_weights(holdings: WeighedHoldings, weights: Sequence[int]) -> None:
+def balance_weights(holdings: WeighedHoldings, weights: Sequence[int]) -> None:
     """Move items until brokers hold about the same weight.
 
     :param weights: by item; 0 or more.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kreplica.groups.consumer.members import JOINING, Subscription
 from kreplica.groups.consumer.requests import Heartbeat
 from kreplica.groups.consumer.state import GroupState, Resolved, changed_members
-from kreplica.groups.memory import MEMBER_OVERHEAD_BYTES, GroupAccount, texts_size
+from kreplica.groups.memory_limits import MEMBER_OVERHEAD_BYTES, GroupAccount, texts_size
 
 MATCH_BYTES = 8
 """Charged for each topic that an expression matches: the name itself is the cluster's."""
@@ -46,9 +46,7 @@ def charge(account: GroupAccount, old: GroupState, new: GroupState) -> None:
 
 
 def _charge_matches(account: GroupAccount, old: GroupState, new: GroupState) -> None:
-    hosts = {
-        member.subscription.regular_expression: member.subscription.client_host for member in new.members.values()
-    }
+    hosts = {member.subscription.regular_expression: member.subscription.client_host for member in new.members.values()}
     for expression, resolved in new.resolved.items():
         if old.resolved.get(expression) is not resolved:
             account.set(_key(expression), hosts.get(expression, ""), _matches_size(expression, resolved))

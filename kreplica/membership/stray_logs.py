@@ -143,7 +143,7 @@ async def remove_strays(
     await _remove(reactor, await _find_in(directories, client, broker_id, last_epoch), directories.delete)
 
 
-async def remove_strays_anew(
+async def remove_strays_after_reregistration(
     reactor: Reactor,
     client: ZooKeeperClient,
     directories: LogDirectories,

@@ -9,7 +9,7 @@ import pytest
 
 from kreplica.cluster import documents, znodes
 from kreplica.membership.registration import create_persistent_paths
-from kreplica.membership.strays import Topic, find_strays, remove_strays, why_stray
+from kreplica.membership.stray_logs import Topic, find_strays, remove_strays, why_stray
 from kreplica.model import NO_BROKER_EPOCH, ZERO_UUID, TopicAssignment, TopicPartition
 from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.storage.log.log_config import LogConfig

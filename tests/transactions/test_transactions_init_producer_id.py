@@ -4,7 +4,7 @@ import pytest
 from transactions_scene import ID, P0, transaction
 
 from kreplica.errors import ErrorCode
-from kreplica.transactions.beginnings import Beginning, begin
+from kreplica.transactions.init_producer_id import InitRequest, begin
 from kreplica.transactions.states import NEVER_MS, NO_IDENTITY, Identity, S
 
 NOW = 5000
@@ -12,7 +12,7 @@ CURRENT = Identity(7, 3)
 
 
 def decide(known, claimed=NO_IDENTITY, new_producer_id=None, **more):
-    return begin(ID, known, Beginning(30_000, claimed, **more), new_producer_id, NOW)
+    return begin(ID, known, InitRequest(30_000, claimed, **more), new_producer_id, NOW)
 
 
 def told(decision):
