@@ -49,7 +49,7 @@ def makeService(options: Options) -> IService:
     def build(reactor: Any, failed: Callable[[str], None]) -> Startable:
         # Imported late: each command loads only what it runs.
         if options.subCommand == "standalone":
-            from kreplica.service.standalone.standalone import standalone_from_options
+            from kreplica.service.standalone.startup import standalone_from_options
 
             return standalone_from_options(reactor, chosen, failed)
         if options.subCommand == "broker":

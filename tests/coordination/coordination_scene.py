@@ -10,7 +10,7 @@ from kreplica.coordination import Shards, StateLog, StateLogConfig
 from kreplica.errors import ErrorCode, KafkaError, ProtocolError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
-from kreplica.service.broker.broker import Broker
+from kreplica.service.composition.broker import Broker
 from kreplica.testing.cluster.cluster import SimulatedCluster, broker_settings
 from kreplica.wire.batches import BatchHeader
 

@@ -9,7 +9,7 @@ import pytest
 from kreplica.cluster import documents
 from kreplica.errors import SettingsError
 from kreplica.runtime import real_runtime
-from kreplica.service.broker.broker import Broker
+from kreplica.service.composition.broker import Broker
 from kreplica.settings import BrokerSettings
 from kreplica.wire.messages import INCREMENTAL_ALTER_CONFIGS
 from tests.support.broker_scene import Scene, on_broker

@@ -15,7 +15,7 @@ from zope.interface import implementer
 from kreplica.client.connection import Connection, connect
 from kreplica.model import ZERO_UUID as NO_ID
 from kreplica.runtime import real_runtime
-from kreplica.service.broker.broker import Broker
+from kreplica.service.composition.broker import Broker
 from kreplica.service.standalone.standalone import Standalone, StandaloneConfig
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.messages import CREATE_TOPICS, FETCH, METADATA, PRODUCE, Api

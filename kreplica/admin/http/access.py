@@ -15,7 +15,9 @@ from urllib.parse import urlsplit
 from twisted.web.server import Request
 
 from kreplica.admin.http.problems import Problem
-from kreplica.admin.resources.health import PREFIX as HEALTH
+
+HEALTH = "/health/"
+"""Prefix of the health checks. They need no token, since they do not reveal the cluster's contents."""
 
 OPEN_PATHS = ("/",)
 OPEN_PREFIXES = (HEALTH, "/dashboard/")

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kreplica import __version__
+from kreplica.admin.http.access import HEALTH
 from kreplica.admin.http.api import Answer, Call, Parameter, Route, Schema
 from kreplica.admin.http.calls import path_parameters, query_parameters
 from kreplica.admin.http.schemas import STRING, listing, record
-from kreplica.admin.resources.health import PREFIX as HEALTH
 
 Row = dict[str, Any]
 

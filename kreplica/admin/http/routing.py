@@ -16,13 +16,13 @@ from twisted.python.failure import Failure
 from twisted.web.server import Request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
+from kreplica.admin.http.access import HEALTH
 from kreplica.admin.http.api import Answer, EventStream, Page, Reply, Route
 from kreplica.admin.http.calls import CallReader
 from kreplica.admin.http.event_streams import SentEvents
 from kreplica.admin.http.failures import problem_of
 from kreplica.admin.http.json_stream import dumped, json_pieces
 from kreplica.admin.http.problems import Problem
-from kreplica.admin.resources.health import PREFIX as HEALTH
 from kreplica.runtime import Runtime
 
 log = Logger()

@@ -10,8 +10,6 @@ from kreplica.admin.http.schemas import STRING, listing, record
 
 LIVE = "/health/live"
 READY = "/health/ready"
-PREFIX = "/health/"
-"""What needs no token: it says nothing of what the cluster holds."""
 
 
 class Readiness(Protocol):

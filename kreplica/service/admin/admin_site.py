@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kreplica.admin.cluster_state.counts import Counted
 from kreplica.admin.http.api import Resource
@@ -20,17 +20,30 @@ from kreplica.admin.resources.health import Health
 from kreplica.admin.resources.metrics import Metrics
 from kreplica.admin.resources.partitions import Partitions
 from kreplica.admin.resources.topics import Topics
+from kreplica.server.handlers.topics.topic_admin import TopicAdmin
 from kreplica.service.admin.access import admin_access, admin_tls, admin_trust
-from kreplica.service.admin.data_resources import data_resources
-from kreplica.service.admin.operations_resources import operating_resources
-from kreplica.service.metrics.broker_metrics import BrokerFigures
+from kreplica.service.admin.data_resources import DataParts, data_resources
+from kreplica.service.admin.operations_resources import OperationsParts, operating_resources
+from kreplica.service.metrics.broker_metrics import BrokerFigures, MetricsParts
+from kreplica.settings.broker_settings import BrokerSettings
 
 if TYPE_CHECKING:
     from kreplica.runtime.stalls import StallWatch
-    from kreplica.service.broker.broker import Broker
 
 
-def admin_site(broker: Broker, stalls: StallWatch, listener: tuple[str, int]) -> AdminSite:
+class AdminParts(DataParts, OperationsParts, MetricsParts, Protocol):
+    """Parts of a broker that the admin API uses."""
+
+    @property
+    def topic_admin(self) -> TopicAdmin: ...
+
+    @property
+    def settings(self) -> BrokerSettings: ...
+
+    def not_ready(self) -> list[str]: ...
+
+
+def admin_site(broker: AdminParts, stalls: StallWatch, listener: tuple[str, int]) -> AdminSite:
     """Not started yet.
 
     :param listener: the host and the port to listen on.
@@ -50,7 +63,7 @@ def admin_site(broker: Broker, stalls: StallWatch, listener: tuple[str, int]) ->
     return AdminSite(reactor, root, host=host, port=port, tls=tls, closing=forwarding.close)
 
 
-def resources(broker: Broker, registrations: RegistrationsRead) -> Sequence[Resource]:
+def resources(broker: AdminParts, registrations: RegistrationsRead) -> Sequence[Resource]:
     """Those that a broker answers by itself, but for the metrics."""
     return (
         *_basic(broker, registrations),
@@ -59,7 +72,7 @@ def resources(broker: Broker, registrations: RegistrationsRead) -> Sequence[Reso
     )
 
 
-def _basic(broker: Broker, registrations: RegistrationsRead) -> Sequence[Resource]:
+def _basic(broker: AdminParts, registrations: RegistrationsRead) -> Sequence[Resource]:
     """The cluster, its brokers, its topics, and their settings."""
     reactor, client, published, dynamic = (
         broker.runtime.reactor,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kreplica.admin.groups.asking import GroupCoordinators
 from kreplica.admin.http.api import Resource
@@ -11,14 +11,33 @@ from kreplica.admin.peers.forwarding import OtherBrokers
 from kreplica.admin.peers.leaders import Leaders
 from kreplica.admin.resources.groups import Groups
 from kreplica.admin.resources.messages import Messages
-from kreplica.admin.resources.standalone import StandaloneResource
+from kreplica.admin.resources.standalone import StandaloneBrokers, StandaloneResource
+from kreplica.runtime import Runtime
+from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.service.admin.group_documents import GroupDocuments
-
-if TYPE_CHECKING:
-    from kreplica.service.broker.broker import Broker
+from kreplica.service.broker.coordinators import Coordinators
 
 
-def data_resources(broker: Broker, others: OtherBrokers) -> Sequence[Resource]:
+class DataParts(Protocol):
+    """Parts of a broker that the resources of records and groups use."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def coordinators(self) -> Coordinators: ...
+
+    @property
+    def metadata(self) -> MetadataCache: ...
+
+    @property
+    def standalone(self) -> StandaloneBrokers | None: ...
+
+
+def data_resources(broker: DataParts, others: OtherBrokers) -> Sequence[Resource]:
     """Records of topics, groups; and the brokers of the process, where there are several."""
     runtime, connections = broker.runtime, broker.coordinators.data_connections
     leaders = Leaders(broker.metadata, connections)

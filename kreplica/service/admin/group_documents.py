@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS
 from kreplica.coordination import partition_of
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.lag_tracking import PartitionLag
 from kreplica.model import TopicPartition
-
-if TYPE_CHECKING:
-    from kreplica.service.broker.coordinators import Coordinators
+from kreplica.service.broker.coordinators import Coordinators
 
 Document = dict[str, Any]
 

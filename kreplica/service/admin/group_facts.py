@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from kreplica.admin.why.groups import GroupFacts, GroupPartition, GroupWait
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS
@@ -14,17 +14,16 @@ from kreplica.groups.diagnostics import pending_members, session_deadlines
 from kreplica.groups.group import Group
 from kreplica.groups.lag_tracking import PartitionLag
 from kreplica.model import TopicPartition
-
-if TYPE_CHECKING:
-    from kreplica.service.broker.broker import Broker
+from kreplica.service.broker.coordinators import Coordinators
 
 
 class LocalGroupFacts:
     """See ``admin.resources.why.GroupsSeen``."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._coordinators = broker.coordinators
+    def __init__(self, broker_id: int, coordinators: Coordinators, wall_clock_ms: Callable[[], int]) -> None:
+        self._broker_id = broker_id
+        self._coordinators = coordinators
+        self._wall_clock_ms = wall_clock_ms
 
     def home_of(self, group: str) -> tuple[TopicPartition, int | None]:
         view = self._coordinators.view
@@ -39,7 +38,7 @@ class LocalGroupFacts:
         found = self._coordinators.groups.shards.current_shard_of(group).group(group)
         if found is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, group)
-        now_ms = self._broker.runtime.wall_clock_ms()
+        now_ms = self._wall_clock_ms()
         waits = [
             GroupWait(
                 wait.what.value,
@@ -52,7 +51,7 @@ class LocalGroupFacts:
             group,
             found.type_name,
             found.state_name,
-            self._broker.broker_id,
+            self._broker_id,
             _members_count(found),
             waits,
             self._silent(found, now_ms),

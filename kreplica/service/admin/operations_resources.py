@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kreplica.admin.http.api import Resource
 from kreplica.admin.peers.forwarding import OtherBrokers
@@ -16,16 +16,38 @@ from kreplica.admin.resources.timeline import Timeline
 from kreplica.admin.resources.why import Known, Sources, Why
 from kreplica.admin.why.partition_facts import PartitionFactsRead, Rules
 from kreplica.controller.history.audit_events import KINDS
+from kreplica.membership.dynamic_settings import DynamicSettings
+from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.service.admin.group_facts import LocalGroupFacts
-from kreplica.service.metrics.live_metrics import LiveFigures
+from kreplica.service.broker.coordinators import Coordinators
+from kreplica.service.metrics.live_metrics import LiveFigures, LiveMetricsParts
+from kreplica.zookeeper import ZooKeeperClient
 
 if TYPE_CHECKING:
     from kreplica.runtime.stalls import StallWatch
-    from kreplica.service.broker.broker import Broker
+
+
+class OperationsParts(LiveMetricsParts, Protocol):
+    """Parts of a broker that the resources for operators use."""
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def client(self) -> ZooKeeperClient: ...
+
+    @property
+    def coordinators(self) -> Coordinators: ...
+
+    @property
+    def dynamic_settings(self) -> DynamicSettings: ...
+
+    @property
+    def metadata(self) -> MetadataCache: ...
 
 
 def operating_resources(
-    broker: Broker, stalls: StallWatch, registrations: Registrations, others: OtherBrokers
+    broker: OperationsParts, stalls: StallWatch, registrations: Registrations, others: OtherBrokers
 ) -> Sequence[Resource]:
     """Plans, what happened and happens, why things are as they are, figures for charts."""
     runtime, broker_id = broker.runtime, broker.broker_id
@@ -38,7 +60,7 @@ def operating_resources(
     )
 
 
-def _why(broker: Broker, stalls: StallWatch, registrations: Registrations, others: OtherBrokers) -> Why:
+def _why(broker: OperationsParts, stalls: StallWatch, registrations: Registrations, others: OtherBrokers) -> Why:
     client, connections, dynamic = broker.client, broker.coordinators.connections, broker.dynamic_settings
     memory = broker.controller.memory
     plans, sizes = PlansRead(client), ReplicaSizes(broker.runtime.reactor.seconds, connections)
@@ -47,5 +69,6 @@ def _why(broker: Broker, stalls: StallWatch, registrations: Registrations, other
         return Rules(dynamic.min_insync_replicas(topic), dynamic.unclean_election_allowed(topic))
 
     partitions = PartitionFactsRead(client, broker.metadata, registrations, connections, sizes, plans, rules)
-    known = Known(broker.broker_id, memory, memory.chronicle, LocalGroupFacts(broker), stalls)
+    group_facts = LocalGroupFacts(broker.broker_id, broker.coordinators, broker.runtime.wall_clock_ms)
+    known = Known(broker.broker_id, memory, memory.chronicle, group_facts, stalls)
     return Why(broker.runtime, known, Sources(client, registrations, connections, partitions, plans, sizes), others)

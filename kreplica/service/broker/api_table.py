@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
+from kreplica.controller.controller import Controller
 from kreplica.controller.events.events import ElectionAsked, ElectionType, MovesAsked, ReassignmentAsked, ShutdownAsked
+from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.membership.follower_incarnations import FollowerIncarnations
 from kreplica.model import TopicPartition
+from kreplica.replication import ControlFence
 from kreplica.replication.leader.replica_selection import SELECTORS
 from kreplica.server.authorization.authorized_operations import AuthorizedOperations
 from kreplica.server.fetch.handler import Fetch
 from kreplica.server.fetch.partition_reads import PartitionReads
+from kreplica.server.fetch.sessions import FetchSessions
 from kreplica.server.handlers.cluster import client_quotas, security
 from kreplica.server.handlers.cluster.alter_configs import AlterConfigs, IncrementalAlterConfigs
 from kreplica.server.handlers.cluster.alter_replica_log_dirs import AlterReplicaLogDirs
@@ -39,15 +43,16 @@ from kreplica.server.metadata.handler import Metadata
 from kreplica.server.produce.batch_validation import BatchValidation
 from kreplica.server.produce.handler import Produce
 from kreplica.server.produce.interception import InterceptedProduce
+from kreplica.server.protocol.control_admission import ControlAdmission
 from kreplica.server.protocol.request import Handler, HandlerEntry, HandlerTable
 from kreplica.server.protocol.responses import once_known
-from kreplica.service.broker.group_apis import group_handlers
-from kreplica.service.broker.transaction_apis import transaction_handlers
+from kreplica.service.broker.group_apis import GroupApiParts, group_handlers
+from kreplica.service.broker.replication import Replication
+from kreplica.service.broker.transaction_apis import TransactionApiParts, transaction_handlers
+from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
-
-if TYPE_CHECKING:
-    from kreplica.service.broker.broker import Broker
+from kreplica.zookeeper import ZooKeeperClient
 
 LOWEST = {
     # Versions below are of message formats that are not served (KIP-896 took them out of Kafka too).
@@ -94,7 +99,38 @@ WITHOUT_SECURITY: Sequence[tuple[Api, Handler]] = (
 """APIs that are answered as a broker without authentication, ACLs and quotas answers them."""
 
 
-def _reads(broker: Broker) -> PartitionReads:
+class ApiParts(GroupApiParts, TransactionApiParts, Protocol):
+    """Parts of a broker that the API handlers use."""
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def control_admission(self) -> ControlAdmission: ...
+
+    @property
+    def dynamic_settings(self) -> DynamicSettings: ...
+
+    @property
+    def fence(self) -> ControlFence: ...
+
+    @property
+    def fetch_sessions(self) -> FetchSessions: ...
+
+    @property
+    def client(self) -> ZooKeeperClient: ...
+
+    @property
+    def controller(self) -> Controller: ...
+
+    @property
+    def replication(self) -> Replication: ...
+
+    @property
+    def directories(self) -> LogDirectories: ...
+
+
+def _reads(broker: ApiParts) -> PartitionReads:
     def rack_of(broker_id: int) -> str | None:
         live = broker.metadata.brokers.get(broker_id)
         return live.rack if live is not None else None
@@ -109,7 +145,7 @@ def _reads(broker: Broker) -> PartitionReads:
     )
 
 
-def _produce(broker: Broker) -> Produce:
+def _produce(broker: ApiParts) -> Produce:
     runtime, interception = broker.runtime, broker.plugins.interception
     arguments = (
         runtime.reactor,
@@ -124,7 +160,7 @@ def _produce(broker: Broker) -> Produce:
     return Produce(*arguments) if interception is None else InterceptedProduce(*arguments, interception)
 
 
-def _fetch(broker: Broker) -> Fetch:
+def _fetch(broker: ApiParts) -> Fetch:
     gate = broker.plugins.gate
     return Fetch(
         broker.runtime.reactor,
@@ -138,7 +174,7 @@ def _fetch(broker: Broker) -> Fetch:
     )
 
 
-def _metadata(broker: Broker, topics: TopicAdmin, operations: AuthorizedOperations) -> Metadata:
+def _metadata(broker: ApiParts, topics: TopicAdmin, operations: AuthorizedOperations) -> Metadata:
     settings = broker.settings
     return Metadata(
         broker.metadata,
@@ -149,7 +185,7 @@ def _metadata(broker: Broker, topics: TopicAdmin, operations: AuthorizedOperatio
     )
 
 
-def _controller_handlers(broker: Broker) -> list[tuple[Api, Handler]]:
+def _controller_handlers(broker: ApiParts) -> list[tuple[Api, Handler]]:
     """What the controller itself is asked."""
 
     def ask_shutdown(broker_id: int, broker_epoch: int) -> Deferred[Any]:
@@ -172,7 +208,7 @@ def _controller_handlers(broker: Broker) -> list[tuple[Api, Handler]]:
     ]
 
 
-def handler_table(broker: Broker, topics: TopicAdmin) -> HandlerTable:
+def handler_table(broker: ApiParts, topics: TopicAdmin) -> HandlerTable:
     """Every API of a broker with its handler."""
     reactor = broker.runtime.reactor
     settings = broker.settings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kreplica.coordination import BrokerConnections, LogEnds, Shards, StateLog, StateLogConfig
@@ -13,10 +13,18 @@ from kreplica.groups.lag_tracking import LagConfig, LagTracker
 from kreplica.groups.memory_limits import GroupMemory
 from kreplica.groups.offsets import Offsets
 from kreplica.groups.shard import GroupShard
+from kreplica.membership.dynamic_settings import DynamicSettings
+from kreplica.membership.producer_ids import ProducerIds
 from kreplica.model import TopicPartition
+from kreplica.replication import Partitions
+from kreplica.runtime import Runtime
 from kreplica.server.metadata.internal_topics import InternalTopic, InternalTopics
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.server.transport.flush_scope import Turn
 from kreplica.service.broker.cluster_view import PublishedCluster
+from kreplica.service.broker.peers import Neighbours
 from kreplica.service.broker.settings_maps import admin_listener, groups_config, transactions_config
+from kreplica.service.plugins import Plugins
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.transactions import Markers, TransactionCoordinator
 from kreplica.transactions.admission import Admission
@@ -25,7 +33,40 @@ from kreplica.transactions.verification import Verifier
 
 if TYPE_CHECKING:
     from kreplica.server.handlers.topics.topic_admin import TopicAdmin
-    from kreplica.service.broker.broker import Broker
+
+
+class CoordinatorParts(Protocol):
+    """Parts of a broker that the coordinators use."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    @property
+    def settings(self) -> BrokerSettings: ...
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def dynamic_settings(self) -> DynamicSettings: ...
+
+    @property
+    def metadata(self) -> MetadataCache: ...
+
+    @property
+    def neighbours(self) -> Neighbours: ...
+
+    @property
+    def partitions(self) -> Partitions: ...
+
+    @property
+    def producer_ids(self) -> ProducerIds: ...
+
+    @property
+    def turn(self) -> Turn: ...
+
+    @property
+    def plugins(self) -> Plugins: ...
 
 
 class Coordinators:
@@ -41,7 +82,7 @@ class Coordinators:
     :ivar transactions: the coordinator of transactions.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: CoordinatorParts) -> None:
         self._broker = broker
         self.view = PublishedCluster(broker.metadata)
         runtime, endpoint_of = broker.runtime, broker.neighbours.endpoint_of

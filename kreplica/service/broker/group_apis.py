@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from kreplica.runtime import Runtime
 from kreplica.server.authorization.authorized_operations import AuthorizedOperations
 from kreplica.server.handlers.groups.consumer_group_describe import ConsumerGroupDescribe
 from kreplica.server.handlers.groups.consumer_group_heartbeat import ConsumerGroupHeartbeat
@@ -18,14 +19,30 @@ from kreplica.server.handlers.groups.offset_delete import OffsetDelete
 from kreplica.server.handlers.groups.offset_fetch import OffsetFetch
 from kreplica.server.handlers.groups.sync_group import SyncGroup
 from kreplica.server.protocol.request import Handler
+from kreplica.service.broker.coordinators import Coordinators
+from kreplica.service.plugins import Plugins
+from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
 
-if TYPE_CHECKING:
-    from kreplica.service.broker.broker import Broker
+
+class GroupApiParts(Protocol):
+    """Parts of a broker that the handlers of consumer groups use."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    @property
+    def settings(self) -> BrokerSettings: ...
+
+    @property
+    def coordinators(self) -> Coordinators: ...
+
+    @property
+    def plugins(self) -> Plugins: ...
 
 
-def group_handlers(broker: Broker) -> list[tuple[Api, Handler]]:
+def group_handlers(broker: GroupApiParts) -> list[tuple[Api, Handler]]:
     """What a broker that may coordinate groups serves."""
     groups, view = broker.coordinators.groups, broker.coordinators.view
     consumer_groups = broker.coordinators.consumer_groups

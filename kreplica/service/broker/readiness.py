@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from twisted.logger import Logger
 
 from kreplica.cluster import znodes
+from kreplica.membership.session import Membership
 from kreplica.model import TopicPartition
+from kreplica.replication import Partitions
+from kreplica.runtime import Runtime
 from kreplica.runtime.pause import pause
-from kreplica.zookeeper import ClientClosed, SessionState, ZooKeeperError
-
-if TYPE_CHECKING:
-    from kreplica.service.broker.broker import Broker
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.storage.directories.log_directories import LogDirectories
+from kreplica.zookeeper import ClientClosed, SessionState, ZooKeeperClient, ZooKeeperError
 
 log = Logger()
 
@@ -24,7 +26,35 @@ RETRY_SECONDS = 1.0
 NAMED_MAX = 10
 
 
-def not_ready(broker: Broker) -> list[str]:
+class ReadinessParts(Protocol):
+    """Parts of a broker that the readiness checks use."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def client(self) -> ZooKeeperClient: ...
+
+    @property
+    def directories(self) -> LogDirectories: ...
+
+    @property
+    def membership(self) -> Membership: ...
+
+    @property
+    def metadata(self) -> MetadataCache: ...
+
+    @property
+    def partitions(self) -> Partitions: ...
+
+    @property
+    def stopping(self) -> bool: ...
+
+
+def not_ready(broker: ReadinessParts) -> list[str]:
     """Why clients cannot be served just now, as sentences; none where they can."""
     reasons = []
     if broker.stopping:
@@ -41,7 +71,7 @@ def not_ready(broker: Broker) -> list[str]:
     return reasons
 
 
-async def wait_until_served(broker: Broker, timeout_s: float) -> None:
+async def wait_until_served(broker: ReadinessParts, timeout_s: float) -> None:
     """Wait until clients find what they had before: this broker, every topic, and who leads what is here.
 
     Whatever does not come in time is told in the log, and the broker goes on: a cluster without a controller has its
@@ -67,7 +97,7 @@ async def wait_until_served(broker: Broker, timeout_s: float) -> None:
         )
 
 
-async def _topics_that_stay(broker: Broker) -> set[str]:
+async def _topics_that_stay(broker: ReadinessParts) -> set[str]:
     """The topics that are in ZooKeeper now, but for those that are being deleted: who starts has to know them."""
     while True:
         try:
@@ -81,10 +111,10 @@ async def _topics_that_stay(broker: Broker) -> set[str]:
             await pause(broker.runtime.reactor, RETRY_SECONDS)
 
 
-def _is_served(broker: Broker) -> bool:
+def _is_served(broker: ReadinessParts) -> bool:
     return broker.broker_id in broker.metadata.brokers
 
 
-def _without_role(broker: Broker) -> list[TopicPartition]:
+def _without_role(broker: ReadinessParts) -> list[TopicPartition]:
     """The logs on disk of which no controller has told this broker anything yet."""
     return [key for key in broker.directories.logs if broker.partitions.get(key) is None]

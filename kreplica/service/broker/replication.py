@@ -4,20 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.model import TopicPartition
-from kreplica.replication import Partitions, Wakeups
+from kreplica.replication import ControlFence, Partitions, Wakeups
 from kreplica.replication.follower.fetchers import Fetchers
 from kreplica.replication.leader.isr_notifications import IsrNotifications
 from kreplica.replication.leader.isr_writes import IsrWrites
 from kreplica.replication.leader.lag_watch import LagWatch
+from kreplica.runtime import Runtime
 from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.service.broker.peers import Neighbours
 from kreplica.service.broker.settings_maps import fetcher_config, replication_throttle
-from kreplica.zookeeper import SessionState
+from kreplica.service.broker.watches import Watches
+from kreplica.settings.broker_settings import BrokerSettings
+from kreplica.storage.directories.log_directories import LogDirectories
+from kreplica.zookeeper import SessionState, ZooKeeperClient
 
-if TYPE_CHECKING:
-    from kreplica.service.broker.broker import Broker
+
+class ReplicationParts(Protocol):
+    """Parts of a broker that replication uses."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    @property
+    def settings(self) -> BrokerSettings: ...
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def client(self) -> ZooKeeperClient: ...
+
+    @property
+    def directories(self) -> LogDirectories: ...
+
+    @property
+    def dynamic_settings(self) -> DynamicSettings: ...
+
+    @property
+    def fence(self) -> ControlFence: ...
+
+    @property
+    def metadata(self) -> MetadataCache: ...
+
+    @property
+    def neighbours(self) -> Neighbours: ...
+
+    @property
+    def watches(self) -> Watches: ...
 
 
 class Replication:
@@ -26,7 +63,7 @@ class Replication:
     :param wakeups: of those who wait for records or acknowledgements.
     """
 
-    def __init__(self, broker: Broker, wakeups: Wakeups) -> None:
+    def __init__(self, broker: ReplicationParts, wakeups: Wakeups) -> None:
         reactor, client, settings = broker.runtime.reactor, broker.client, broker.settings
         lag_s_max = settings["replica.lag.time.max.ms"] / 1000
         plans = broker.watches.plan_throttle

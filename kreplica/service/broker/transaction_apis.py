@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from kreplica.membership.producer_ids import ProducerIds
+from kreplica.replication import Partitions
+from kreplica.runtime import Runtime
 from kreplica.server.handlers.transactions.add_offsets_to_txn import AddOffsetsToTxn
 from kreplica.server.handlers.transactions.add_partitions_to_txn import AddPartitionsToTxn
 from kreplica.server.handlers.transactions.describe_producers import DescribeProducers
@@ -14,15 +17,37 @@ from kreplica.server.handlers.transactions.list_transactions import ListTransact
 from kreplica.server.handlers.transactions.txn_offset_commit import TxnOffsetCommit
 from kreplica.server.handlers.transactions.write_txn_markers import WriteTxnMarkers
 from kreplica.server.metadata.internal_topics import InternalTopics
+from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.request import Handler
+from kreplica.service.broker.coordinators import Coordinators
+from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
 
-if TYPE_CHECKING:
-    from kreplica.service.broker.broker import Broker
+
+class TransactionApiParts(Protocol):
+    """Parts of a broker that the handlers of transactions use."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    @property
+    def settings(self) -> BrokerSettings: ...
+
+    @property
+    def coordinators(self) -> Coordinators: ...
+
+    @property
+    def partitions(self) -> Partitions: ...
+
+    @property
+    def metadata(self) -> MetadataCache: ...
+
+    @property
+    def producer_ids(self) -> ProducerIds: ...
 
 
-def transaction_handlers(broker: Broker, internal_topics: InternalTopics) -> list[tuple[Api, Handler]]:
+def transaction_handlers(broker: TransactionApiParts, internal_topics: InternalTopics) -> list[tuple[Api, Handler]]:
     """What a broker serves that may coordinate transactions, and that leads partitions they write to."""
     coordinators, partitions, metadata = broker.coordinators, broker.partitions, broker.metadata
     transactions, groups, view = coordinators.transactions, coordinators.groups, coordinators.view

@@ -6,23 +6,26 @@ Names are those of Kafka's JMX exporter and of kafka_exporter where these have o
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from kreplica.controller.controller import Controller
 from kreplica.interfaces import Family, Histogram, Sample
 from kreplica.interfaces import MetricKind as Kind
-from kreplica.replication import Partition, Role
+from kreplica.replication import Partition, Partitions, Role
+from kreplica.runtime import Runtime
 from kreplica.runtime.stalls import BOUNDS_S, StallWatch
 from kreplica.runtime.turns import Turns
+from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.metrics import ApiMetrics
+from kreplica.service.broker.replication import Replication
 from kreplica.service.metrics.controller_metrics import controller_families
 from kreplica.service.metrics.families import by_api, counter, gauge, histogram
 from kreplica.service.metrics.group_metrics import group_families
 from kreplica.service.metrics.machine_metrics import directory_families, process_families
-from kreplica.service.metrics.memory_metrics import memory_families
+from kreplica.service.metrics.memory_metrics import MemoryParts, memory_families
+from kreplica.service.plugins import Plugins
+from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.wire.messages import APIS, FETCH, PRODUCE
-
-if TYPE_CHECKING:
-    from kreplica.service.broker.broker import Broker
 
 PARTITION_LABELS = ("topic", "partition")
 
@@ -63,10 +66,35 @@ LED: Sequence[Row] = (
 _NEVER_ASKED = ApiMetrics()
 
 
+class MetricsParts(MemoryParts, Protocol):
+    """Parts of a broker that the metrics read."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    @property
+    def metadata(self) -> MetadataCache: ...
+
+    @property
+    def partitions(self) -> Partitions: ...
+
+    @property
+    def plugins(self) -> Plugins: ...
+
+    @property
+    def replication(self) -> Replication: ...
+
+    @property
+    def controller(self) -> Controller: ...
+
+    @property
+    def directories(self) -> LogDirectories: ...
+
+
 class BrokerFigures:
     """Reads what there is; counts nothing itself."""
 
-    def __init__(self, broker: Broker, stalls: StallWatch) -> None:
+    def __init__(self, broker: MetricsParts, stalls: StallWatch) -> None:
         self._broker = broker
         self._stalls = stalls
 
@@ -74,11 +102,13 @@ class BrokerFigures:
         """See ``admin.metrics.Figures``."""
         for family in (*self._cluster(), *self._server(), *self._replication()):
             yield family
-        for each in (*memory_families(self._broker), *controller_families(self._broker)):
+        for family in memory_families(self._broker):
+            yield family
+        for each in controller_families(self._broker.controller, self._broker.metadata):
             yield each
         for each in (*process_families(), *self._plugins()):
             yield each
-        for family in await directory_families(self._broker):
+        for family in await directory_families(self._broker.runtime, self._broker.directories.directories):
             yield family
         partitions = list(self._broker.partitions)
         led = [partition for partition in partitions if partition.is_leader]
@@ -92,7 +122,7 @@ class BrokerFigures:
                     if turns.is_over:
                         await turns.next()
                 yield Family(name, Kind.GAUGE, text, PARTITION_LABELS, samples)
-        async for family in group_families(self._broker):
+        async for family in group_families(self._broker.runtime.reactor, self._broker.coordinators.lag):
             yield family
         yield histogram(
             "kreplica_reactor_delay_seconds",

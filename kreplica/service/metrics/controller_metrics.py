@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from kreplica.controller.controller import Controller
 from kreplica.controller.state.context import ControllerContext
 from kreplica.interfaces import Family, Histogram, Sample
 from kreplica.interfaces import MetricKind as Kind
-from kreplica.server.metadata.metadata_cache import PartitionMetadata
+from kreplica.server.metadata.metadata_cache import MetadataCache, PartitionMetadata
 from kreplica.service.metrics.families import counter, gauge, histogram
 
-if TYPE_CHECKING:
-    from kreplica.service.broker.broker import Broker
 
-
-def controller_families(broker: Broker) -> Iterator[Family | Histogram]:
+def controller_families(controller: Controller, metadata: MetadataCache) -> Iterator[Family | Histogram]:
     """Of the controller; most of them only where it is in office."""
-    controller = broker.controller
     name = "kafka_controller_kafkacontroller"
     context = controller.context if controller.active else None
     yield gauge(f"{name}_activecontrollercount", "1 on the broker that is the controller.", controller.active)
@@ -42,7 +38,7 @@ def controller_families(broker: Broker) -> Iterator[Family | Histogram]:
     if context is None:
         return
     yield from _plans(context)
-    published = [p for topic in broker.metadata.topics.values() for p in topic.partitions.values()]
+    published = [p for topic in metadata.topics.values() for p in topic.partitions.values()]
     yield gauge(f"{name}_activebrokercount", "Brokers that live.", len(context.brokers))
     yield gauge(f"{name}_globaltopiccount", "Topics.", len(context.topics))
     yield gauge(f"{name}_globalpartitioncount", "Partitions.", len(published))
@@ -61,9 +57,7 @@ def _plans(context: ControllerContext) -> Iterator[Family]:
         for plan_id, progress in plans
         for state in ("waiting", "moving", "finished", "failed", "cancelled")
     ]
-    yield Family(
-        "kreplica_plan_moves", Kind.GAUGE, "Moves of plans that have not ended.", ("plan", "state"), moves
-    )
+    yield Family("kreplica_plan_moves", Kind.GAUGE, "Moves of plans that have not ended.", ("plan", "state"), moves)
     for name, text, figures in (
         ("bytes", "Bytes that a plan copies.", [(p, progress.bytes) for p, progress in plans]),
         ("bytes_done", "Bytes that its finished moves copied.", [(p, progress.bytes_done) for p, progress in plans]),

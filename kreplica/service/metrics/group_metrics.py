@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
 
+from kreplica.groups.lag_tracking import LagTracker
 from kreplica.interfaces import Family, Sample
 from kreplica.interfaces import MetricKind as Kind
+from kreplica.runtime import Reactor
 from kreplica.runtime.turns import Turns
-
-if TYPE_CHECKING:
-    from kreplica.service.broker.broker import Broker
 
 LABELS = ("consumergroup", "topic", "partition")
 
 
-async def group_families(broker: Broker) -> AsyncIterator[Family]:
+async def group_families(reactor: Reactor, tracker: LagTracker) -> AsyncIterator[Family]:
     """Of each partition that a group has committed; asked of all brokers, each group comes once."""
-    turns = Turns(broker.runtime.reactor)
+    turns = Turns(reactor)
     offsets: list[Sample] = []
     lags: list[Sample] = []
     sums: dict[str, int] = {}
-    for key, offset, lag in broker.coordinators.lag.committed():
+    for key, offset, lag in tracker.committed():
         labels = (key.group_id, key.topic, str(key.partition))
         offsets.append(Sample(labels, float(offset)))
         if lag is not None:

@@ -5,27 +5,47 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from kreplica.controller.controller import Controller
 from kreplica.model import TopicPartition
-from kreplica.replication import Partition, Role
+from kreplica.replication import Partition, Partitions, Role
+from kreplica.runtime import Runtime
 from kreplica.runtime.stalls import BOUNDS_S, StallWatch
 from kreplica.runtime.turns import Turns
 from kreplica.server.protocol.metrics import ApiMetrics, ServerMetrics
+from kreplica.server.transport.listeners import Server
+from kreplica.service.broker.replication import Replication
 from kreplica.wire.messages import FETCH, PRODUCE, Api
-
-if TYPE_CHECKING:
-    from kreplica.service.broker.broker import Broker
 
 PERCENTILE = 0.99
 RECENT_SECONDS, LOOK_SECONDS = 10.0, 1.0
 FRESH_SECONDS = 0.5
 
 
+class LiveMetricsParts(Protocol):
+    """Parts of a broker that the live charts read."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    @property
+    def controller(self) -> Controller: ...
+
+    @property
+    def partitions(self) -> Partitions: ...
+
+    @property
+    def replication(self) -> Replication: ...
+
+    @property
+    def server(self) -> Server | None: ...
+
+
 class LiveFigures:
     """See ``admin.resources.figures.LocalFigures``."""
 
-    def __init__(self, broker: Broker, stalls: StallWatch) -> None:
+    def __init__(self, broker: LiveMetricsParts, stalls: StallWatch) -> None:
         self._broker = broker
         self._delays = RecentDelays(broker.runtime.reactor.seconds, stalls)
         self._messages = CountedMessages()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from kreplica.interfaces import Family, Sample
 from kreplica.interfaces import MetricKind as Kind
+from kreplica.runtime import Runtime
+from kreplica.runtime.disk import Disk
 from kreplica.runtime.process_figures import process_figures
 from kreplica.service.metrics.families import counter, gauge
-
-if TYPE_CHECKING:
-    from kreplica.service.broker.broker import Broker
+from kreplica.storage.directories.log_directory import LogDirectory
 
 
 def process_families() -> Iterator[Family]:
@@ -23,11 +22,10 @@ def process_families() -> Iterator[Family]:
         yield gauge("process_open_fds", "Open file descriptors.", figures.open_files)
 
 
-async def directory_families(broker: Broker) -> list[Family]:
+async def directory_families(runtime: Runtime, directories: Sequence[LogDirectory]) -> list[Family]:
     """How much room there is in each log directory, and whether it works."""
-    directories = broker.directories.directories
     online = [directory.path for directory in directories if directory.offline is None]
-    room = await broker.runtime.offload.run(_room, broker, online)
+    room = await runtime.offload.run(_room, runtime.disk, online)
     rows = (
         ("online", "1 where a log directory works.", [(each.path, each.path in online) for each in directories]),
         ("total_bytes", "Size of a log directory's disk.", [(path, total) for path, (total, _) in room.items()]),
@@ -45,11 +43,11 @@ async def directory_families(broker: Broker) -> list[Family]:
     ]
 
 
-def _room(broker: Broker, paths: list[str]) -> dict[str, tuple[int, int]]:
+def _room(disk: Disk, paths: list[str]) -> dict[str, tuple[int, int]]:
     found = {}
     for path in paths:
         try:
-            found[path] = broker.runtime.disk.usage(path)
+            found[path] = disk.usage(path)
         except OSError:
             continue  # the log directories find out for themselves
     return found

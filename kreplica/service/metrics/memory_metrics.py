@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kreplica.interfaces import Family, Sample
 from kreplica.interfaces import MetricKind as Kind
-from kreplica.server.fetch.sessions import SESSION_PARTITION_BYTES
+from kreplica.server.fetch.sessions import SESSION_PARTITION_BYTES, FetchSessions
+from kreplica.server.transport.listeners import Server
+from kreplica.service.broker.coordinators import Coordinators
 
 if TYPE_CHECKING:
-    from kreplica.service.broker.broker import Broker
+    from kreplica.admin.http.site import AdminSite
 
 
-def memory_families(broker: Broker) -> Iterator[Family]:
+class MemoryParts(Protocol):
+    """Parts of a broker that the metrics of memory read."""
+
+    @property
+    def coordinators(self) -> Coordinators: ...
+
+    @property
+    def fetch_sessions(self) -> FetchSessions: ...
+
+    @property
+    def server(self) -> Server | None: ...
+
+    @property
+    def admin(self) -> AdminSite | None: ...
+
+
+def memory_families(broker: MemoryParts) -> Iterator[Family]:
     """Yield what each kind of buffer holds, and how often its bound refused something."""
     held, refused = _rows(broker)
     yield Family(
@@ -32,7 +50,7 @@ def memory_families(broker: Broker) -> Iterator[Family]:
     )
 
 
-def _rows(broker: Broker) -> tuple[dict[str, int], dict[str, int]]:
+def _rows(broker: MemoryParts) -> tuple[dict[str, int], dict[str, int]]:
     groups = broker.coordinators.group_memory
     sessions = broker.fetch_sessions
     held = {"groups": groups.held_bytes, "fetch_sessions": sessions.partition_count * SESSION_PARTITION_BYTES}

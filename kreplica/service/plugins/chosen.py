@@ -28,14 +28,13 @@ from kreplica.service.plugins.containment import Containment
 from kreplica.service.plugins.discovery import find
 from kreplica.service.plugins.led_partitions import Roles
 from kreplica.service.plugins.running import Listener, Listening, Reporter, Reporting
-from kreplica.service.plugins.view import PluginBroker
+from kreplica.service.plugins.view import PluginBroker, PluginParts
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.settings.names import PLUGIN_PREFIX
 
 if TYPE_CHECKING:
     from kreplica.admin.resources.metrics import Figures
     from kreplica.server.authorization import Gate
-    from kreplica.service.broker.broker import Broker
 
 PLACEMENT, ELECTION, AUTHORIZER = "kreplica.placement", "kreplica.leader.election", "kreplica.authorizer"
 INTERCEPTORS, REPORTERS = "kreplica.produce.interceptors", "kreplica.metrics.reporters"
@@ -56,7 +55,7 @@ class Plugins:
     :raise SettingsError: a plugin does not exist, or does not like its settings.
     """
 
-    def __init__(self, broker: Broker, runtime: Runtime, settings: BrokerSettings) -> None:
+    def __init__(self, broker: PluginParts, runtime: Runtime, settings: BrokerSettings) -> None:
         self._broker = broker
         self._runtime = runtime
         self._settings = settings
@@ -76,9 +75,7 @@ class Plugins:
         reporters = [Reporter(*each) for each in self._all(REPORTERS, IMetricsReporter)]
         self.has_reporters = bool(reporters)
         self._reporting = Reporting(runtime.reactor, reporters, interval_s)
-        self._listening = Listening(
-            runtime.reactor, [Listener(*each) for each in self._all(LISTENERS, IExtraListener)]
-        )
+        self._listening = Listening(runtime.reactor, [Listener(*each) for each in self._all(LISTENERS, IExtraListener)])
         self._check_settings()
 
     def errors(self) -> Mapping[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -14,20 +14,28 @@ from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.interfaces import LogBatch, LogRecord
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
+from kreplica.runtime import Runtime
 from kreplica.runtime.disk import FileRange
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.batches import BatchHeader, iter_headers
 from kreplica.wire.notes import parse_notes
 from kreplica.wire.records import Record, iter_records
 
-if TYPE_CHECKING:
-    from kreplica.service.broker.broker import Broker
-
 log = Logger()
 
 PIECE_BYTES = 1024 * 1024
 
 Leads = Callable[[TopicPartition, bool], None]
+
+
+class LedParts(Protocol):
+    """Parts of a broker that a plugin uses to read and write partitions that the broker leads."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    @property
+    def partitions(self) -> Partitions: ...
 
 
 @dataclass(slots=True)
@@ -81,7 +89,7 @@ class LedView:
     :param name: the plugin's: only its own notes are shown to it.
     """
 
-    def __init__(self, broker: Broker, roles: Roles, name: str) -> None:
+    def __init__(self, broker: LedParts, roles: Roles, name: str) -> None:
         self._broker = broker
         self._roles = roles
         self._name = name

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
 from kreplica.client.errors import ClientError
+from kreplica.coordination import BrokerConnections
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.interfaces import Headers
+from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
-from kreplica.service.plugins.led_partitions import LedView, Roles
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.service.plugins.led_partitions import LedParts, LedView, Roles
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.messages import PRODUCE
 from kreplica.wire.records import Record
-
-if TYPE_CHECKING:
-    from kreplica.service.broker.broker import Broker
 
 TRIES_MAX = 20
 BACKOFF_S = 0.1
@@ -33,10 +33,28 @@ _ELSEWHERE = (
 """Nothing was appended, and soon something may be."""
 
 
+class PluginParts(LedParts, Protocol):
+    """Parts of a broker that plugins see."""
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def dynamic_settings(self) -> DynamicSettings: ...
+
+    @property
+    def metadata(self) -> MetadataCache: ...
+
+    @property
+    def connections(self) -> BrokerConnections: ...
+
+    def not_ready(self) -> list[str]: ...
+
+
 class PluginBroker:
     """One plugin's view of its broker."""
 
-    def __init__(self, broker: Broker, roles: Roles, name: str) -> None:
+    def __init__(self, broker: PluginParts, roles: Roles, name: str) -> None:
         self.broker_id = broker.broker_id
         self.led = LedView(broker, roles, name)
         self._broker = broker
@@ -89,7 +107,7 @@ class PluginBroker:
                 {"name": key.topic, "partition_data": [{"index": key.partition, "records": batch}]},
             ],
         }
-        connections = self._broker.coordinators.connections
+        connections = self._broker.connections
         try:
             answer = await connections.request(leader, PRODUCE, body, timeout_s=TIMEOUT_S + 1)
         except ClientError as error:

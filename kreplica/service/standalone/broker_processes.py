@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from kreplica.runtime import Runtime
 from kreplica.runtime.together import together
-from kreplica.service.broker.stopping import stop_all
+from kreplica.service.composition.stopping import stop_all
 from kreplica.service.process.broker_process import Serving
 from kreplica.service.process.log_output import relay
 from kreplica.service.standalone.standalone import Standalone, StandaloneConfig

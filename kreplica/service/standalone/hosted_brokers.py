@@ -16,8 +16,8 @@ from kreplica.runtime.hosts.loopback import Loopback
 from kreplica.runtime.hosts.machine import Equipment, KilledWhileStarting, Machine, real_equipment
 from kreplica.runtime.pause import pause
 from kreplica.runtime.together import together
-from kreplica.service.broker.broker import Broker
-from kreplica.service.broker.stopping import stop_all
+from kreplica.service.composition.broker import Broker
+from kreplica.service.composition.stopping import stop_all
 
 log = Logger()
 

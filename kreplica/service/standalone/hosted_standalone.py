@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from kreplica.admin.http.site import AdminSite
 from kreplica.runtime import Runtime
 from kreplica.service.admin.access import admin_access, admin_tls
-from kreplica.service.broker.broker import Broker
-from kreplica.service.broker.stopping import stop_all
+from kreplica.service.composition.broker import Broker
+from kreplica.service.composition.stopping import stop_all
 from kreplica.service.standalone.hosted_brokers import HostedBrokers
 from kreplica.service.standalone.standalone import HOST, Standalone, StandaloneConfig
 from kreplica.service.standalone.standalone_admin import ProcessRoot

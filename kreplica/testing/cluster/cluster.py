@@ -21,8 +21,8 @@ from twisted.internet.defer import Deferred
 
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
-from kreplica.service.broker.broker import Broker
 from kreplica.service.broker.coordinators import coordinator_settings
+from kreplica.service.composition.broker import Broker
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.testing.clients.leader_client import LeaderClient
 from kreplica.testing.clients.wire_client import WireClient

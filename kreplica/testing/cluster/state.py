@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 from kreplica.cluster import documents, znodes
 from kreplica.model import LeaderAndIsr, TopicAssignment, TopicPartition
 from kreplica.replication import READ_COMMITTED, Partition, Role
-from kreplica.service.broker.broker import Broker
+from kreplica.service.composition.broker import Broker
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 from kreplica.zookeeper.embedded.znode import Znode
 

@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 
 from kreplica.errors import KreplicaError
 from kreplica.model import TopicPartition
-from kreplica.service.broker.broker import Broker
+from kreplica.service.composition.broker import Broker
 from kreplica.settings.definitions.replication import RACK_AWARE_SELECTOR
 from kreplica.storage.log.segment import LOG_SUFFIX
 from kreplica.testing.anomalies import report

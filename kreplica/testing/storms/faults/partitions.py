@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 
 from kreplica.cluster import znodes
 from kreplica.cluster.partition_requests import encode_addition, encode_removal
-from kreplica.service.broker.broker import Broker
+from kreplica.service.composition.broker import Broker
 from kreplica.testing.clients.wire_client import sleep
 from kreplica.testing.cluster.state import assignment_of
 from kreplica.testing.storms.clients.side_topics import ADMINISTRATOR, SideTopic

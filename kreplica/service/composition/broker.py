@@ -1,7 +1,6 @@
-"""One broker, built from its parts: the composition root.
+"""Builds one broker from its parts, starts it and stops it.
 
-Everything that is not deterministic comes from the ``Runtime``: the same code builds the broker of a real process and
-of a simulation.
+The clock, randomness, disk and network come from the ``Runtime``, so the same code runs in production and simulation.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from twisted.python.failure import Failure
 
 from kreplica.controller.dependencies import Surroundings
 from kreplica.controller.journal.journaled_controller import journaled
+from kreplica.coordination import BrokerConnections
 from kreplica.membership.controlled_shutdown import ControlledShutdown
 from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.membership.elected_controller import read_elected_controller
@@ -53,9 +53,9 @@ from kreplica.service.broker.settings_maps import (
     journal_settings,
     storage_config,
 )
-from kreplica.service.broker.start_timings import StartTimings
-from kreplica.service.broker.stopping import stop_all
 from kreplica.service.broker.watches import Watches
+from kreplica.service.composition.start_timings import StartTimings
+from kreplica.service.composition.stopping import stop_all
 from kreplica.service.metrics.broker_metrics import BrokerFigures
 from kreplica.service.plugins import Plugins
 from kreplica.settings.broker_settings import BrokerSettings
@@ -70,16 +70,14 @@ log = Logger()
 
 
 class Broker:
-    """Started once, stopped once.
+    """A broker; started once and stopped once.
 
-    :param settings: Kafka's ``server.properties``, checked.
-    :param failed: told, with one line, when the broker cannot go on; it stops itself where nobody is told.
-    :ivar standalone: the brokers of the same process, where they can be killed alone; set before the start.
+    :param settings: the validated ``server.properties``.
+    :param failed: called with a one-line reason when the broker cannot continue; by default the broker stops itself.
+    :ivar standalone: the brokers of this process, if each can be killed separately; set before the start.
     """
 
-    def __init__(
-        self, runtime: Runtime, settings: BrokerSettings, failed: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, runtime: Runtime, settings: BrokerSettings, failed: Callable[[str], None] | None = None) -> None:
         self.runtime = runtime
         self.settings = settings
         self._failed = failed or self._stop_alone
@@ -108,29 +106,14 @@ class Broker:
         self.incarnations = Incarnations(runtime, self.directories)
         self.log_dir_events = LogDirEvents(runtime.reactor, self.client, self.broker_id)
         self.directories.on_offline(lambda _: self.log_dir_events.directory_failed())
-        self.membership = Membership(
-            runtime.reactor,
-            runtime.random,
-            self.client,
-            self._joined,
-            lambda: self.incarnations.intact_since,
-            self._replaced,
-        )
+        self.membership = self._make_membership()
         config = controller_config(settings, self.dynamic_settings, self.plugins.preference)
         self.controller, self._close_journal = journaled(
             Surroundings.real(runtime, self.client, config), journal_settings(settings)
         )
         self.turn = Turn(runtime.reactor)
         self.metadata = MetadataCache(runtime.reactor)
-        self.topic_admin = TopicAdmin(
-            runtime,
-            self.client,
-            self.metadata,
-            self._topic_defaults,
-            self.dynamic_settings.check_topic,
-            self.plugins.place,
-            lambda: self.watches.cordoned.brokers,
-        )
+        self.topic_admin = self._make_topic_admin()
         self.neighbours = Neighbours(self.broker_id, self.metadata, settings.inter_broker_listener)
         self.replication = Replication(self, Wakeups(self.turn.at_end))
         self.partitions = self.replication.partitions
@@ -146,32 +129,51 @@ class Broker:
         self.stopping = False
         self._joined_once = False
         self._reading_session = 0
-        """The ZooKeeper session that the settings and watches were read with."""
+        """ID of the ZooKeeper session in which the settings and watches were read."""
         self._removing_strays: Deferred[None] = succeed(None)
 
     def _connection_timeout_ms(self) -> int:
         chosen: int | None = self.settings["zookeeper.connection.timeout.ms"]
         return self.settings["zookeeper.session.timeout.ms"] if chosen is None else chosen
 
+    def _make_membership(self) -> Membership:
+        reactor, random = self.runtime.reactor, self.runtime.random
+        incarnations = self.incarnations
+        return Membership(
+            reactor, random, self.client, self._joined, lambda: incarnations.intact_since, self._replaced
+        )
+
+    def _make_topic_admin(self) -> TopicAdmin:
+        settings = self.settings
+        return TopicAdmin(
+            self.runtime,
+            self.client,
+            self.metadata,
+            lambda: TopicDefaults(settings["num.partitions"], settings["default.replication.factor"]),
+            self.dynamic_settings.check_topic,
+            self.plugins.place,
+            lambda: self.watches.cordoned.brokers,
+        )
+
     # --- start -------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Open the logs, listen, register; returns when clients can be served.
+        """Open the logs, listen and register; return when the broker can serve clients.
 
-        :raise KreplicaError: with what is wrong and what to do: a port or directory in use, another cluster's data,
-            a broker id that is taken, ZooKeeper out of reach.
+        :raise KreplicaError: a port or directory is in use, the data belongs to another cluster, the broker ID is
+            taken, or ZooKeeper is unreachable. The message says what to do.
         """
         for warning in self.settings.warnings:
             log.warn("{warning}", warning=warning)
         connect = self.settings["zookeeper.connect"]
-        # Whoever holds the directories is this broker: only then may an earlier one's session be closed.
+        # The lock proves that the previous process has ended, so its session may be closed.
         self.directories.lock()
         timings = StartTimings(self.runtime.reactor.seconds)
         steps = StartSteps(self.runtime, self.client)
         await steps.connect(connect)
         timings.done("session")
         timeout_ms = self._connection_timeout_ms()
-        ended = end_previous_session(self.runtime, self._session_directory, connect, timeout_ms=timeout_ms)
+        ended = end_previous_session(self.runtime, self.settings.log_dirs[0], connect, timeout_ms=timeout_ms)
         await steps.reported("the end of the previous session with ZooKeeper", ended)
         timings.done("previous session")
         cluster_id = await self._read_cluster(steps)
@@ -205,7 +207,7 @@ class Broker:
         await self._start_plugins()
 
     async def _read_cluster(self, steps: StartSteps) -> str:
-        """Make what every broker makes, and read what concerns all brokers; return the cluster's id."""
+        """Create the persistent znodes, read the cluster-wide state and return the cluster ID."""
         client, random = self.client, self.runtime.random
         await steps.run("the persistent znodes of the cluster", lambda: create_persistent_paths(client))
         cluster_id = await steps.run("the cluster's id", lambda: read_or_make_cluster_id(client, random))
@@ -221,7 +223,7 @@ class Broker:
         )
 
     async def _register(self, registration: BrokerRegistration) -> None:
-        self._remember_session()  # first, so that a broker killed right after its registration has left a note
+        self._remember_session()  # first: the broker may be killed right after its registration
         await self.membership.join(registration)
 
     async def _start_plugins(self) -> None:
@@ -236,23 +238,20 @@ class Broker:
         unreadable = self.directories.unreadable
         return Server(self.runtime, table, bounds(self.settings), turn=self.turn, unreadable=unreadable)
 
-    def _topic_defaults(self) -> TopicDefaults:
-        return TopicDefaults(self.settings["num.partitions"], self.settings["default.replication.factor"])
-
     def _listen(self, server: Server) -> tuple[Endpoint, ...]:
-        """Bind the listeners, and say what to announce of them."""
-        asked = {endpoint.listener: endpoint for endpoint in self.settings.listeners}
-        for endpoint in asked.values():
+        """Bind the listeners and return the endpoints to advertise."""
+        bound = {endpoint.listener: endpoint for endpoint in self.settings.listeners}
+        for endpoint in bound.values():
             self._ports[endpoint.listener] = server.listen(endpoint)
         return tuple(
-            advertised(told, asked[told.listener], self._ports[told.listener], socket.gethostname())
-            for told in self.settings.advertised_listeners
+            advertised(endpoint, bound[endpoint.listener], self._ports[endpoint.listener], socket.gethostname())
+            for endpoint in self.settings.advertised_listeners
         )
 
     def _start_admin(self) -> None:
         listener = admin_listener(self.settings)
         if listener is not None:
-            # Its web framework takes a sixth of the time in which a broker starts: not where nobody asks for it.
+            # Imported here because the web framework takes a sixth of a broker's start-up time.
             from kreplica.service.admin.admin_site import admin_site
 
             self.admin = admin_site(self, self.stalls, listener)
@@ -268,22 +267,22 @@ class Broker:
         )
 
     @property
+    def connections(self) -> BrokerConnections:
+        return self.coordinators.connections
+
+    @property
     def port(self) -> int:
         """The port of the first listener."""
         return self._ports[self.settings.listeners[0].listener]
 
     def _remember_session(self) -> None:
         connect = self.settings["zookeeper.connect"]
-        remember_session(self.runtime.disk, self._session_directory, self.client, connect)
+        remember_session(self.runtime.disk, self.settings.log_dirs[0], self.client, connect)
 
-    @property
-    def _session_directory(self) -> str:
-        return self.settings.log_dirs[0]
-
-    # --- what happens ------------------------------------------------------------------------------------------------
+    # --- events ------------------------------------------------------------------------------------------------------
 
     def _joined(self, registration: BrokerRegistration) -> None:
-        """We are registered, for the first time or after the session was lost."""
+        """Handle the first registration, and each one after a lost session."""
         last_epoch = self.fence.broker_epoch
         self.fence.broker_epoch = registration.epoch
         self.incarnations.registered(registration)
@@ -305,8 +304,8 @@ class Broker:
         self._joined_once = True
 
     def _remove_strays(self, last_epoch: int) -> None:
-        """Nobody told this broker of what went while it had no session."""
-        self._removing_strays.cancel()  # of the session before: this one looks at everything
+        """Remove logs that were unassigned while this broker had no session."""
+        self._removing_strays.cancel()  # a scan of the previous session; the new one covers everything
         self._removing_strays = Deferred.fromCoroutine(
             remove_strays_after_reregistration(
                 self.runtime.reactor,
@@ -318,18 +317,18 @@ class Broker:
                 lambda key: self.partitions.stop_replica(key, leader_epoch=DELETE_WHATEVER_EPOCH, delete=True),
             )
         )
-        self._removing_strays.addErrback(_strays_stay)
+        self._removing_strays.addErrback(_log_stray_failure)
 
     def _topic_settings_changed(self, topic: str) -> None:
         self.partitions.settings_changed(topic)
         self.controller.topic_settings_changed()
 
     def not_ready(self) -> list[str]:
-        """Why clients cannot be served just now, as sentences; none where they can."""
+        """Return the reasons why this broker cannot serve clients, as sentences; empty if it can."""
         return not_ready(self)
 
     def _replaced(self, message: str) -> None:
-        """Another broker took our id while we had no session: one of the two has to go, and that one is registered."""
+        """Stop, because another broker registered with this ID while this one had no session."""
         log.critical("stopping: {message}", message=message)
         self._failed(message)
 
@@ -340,7 +339,7 @@ class Broker:
     # --- stop --------------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Stop in order: no new requests, what is in flight is answered, everything is flushed and marked as clean."""
+        """Stop accepting requests, answer those in flight, flush the logs and mark them as cleanly closed."""
         if self.stopping:
             return
         self.stopping = True
@@ -358,7 +357,7 @@ class Broker:
         )
 
     async def _hand_over(self) -> None:
-        """Have others lead what this broker leads, while everything here still works."""
+        """Move leadership to other brokers while this one still serves."""
         config = controlled_shutdown_config(self.settings)
         if config is not None and self.membership.registered:
             epoch = self.fence.broker_epoch
@@ -387,14 +386,15 @@ class Broker:
         self.log_dir_events.stop()
         await self.client.close()
         if self._opened:
-            forget_session(self.runtime.disk, self._session_directory)
+            forget_session(self.runtime.disk, self.settings.log_dirs[0])
 
 
-def _strays_stay(failure: Failure) -> None:
-    """They are looked for again at the next registration, and at the next start."""
+def _log_stray_failure(failure: Failure) -> None:
+    """Log the failure; the next registration or start looks for strays again."""
     if failure.check(CancelledError) is not None:
         return
     if failure.check(ZooKeeperError) is not None:
-        log.info("logs that are no replicas any more are looked for later: {error}", error=failure.getErrorMessage())
+        reason = failure.getErrorMessage()
+        log.info("cannot look for stray logs now, retried at the next registration: {reason}", reason=reason)
     else:
-        log.failure("looking for logs that are no replicas any more", failure)
+        log.failure("looking for stray logs failed", failure)
