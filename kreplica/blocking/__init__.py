@@ -1,19 +1,18 @@
-"""A blocking client over ``kreplica.wire`` on plain sockets, for scripts, the command line and Spark's workers.
+"""A blocking client on plain sockets, for scripts, the command line and Spark's workers.
 
-It imports no Twisted, starts no thread, and works against any Kafka-compatible cluster.  Nothing here is safe for use
-by several threads at once: give each thread its own ``Cluster`` and what is made of it.  Nothing happens between calls.
+It imports no Twisted, starts no thread, and works with any Kafka-compatible cluster.  Objects are not thread-safe: each
+thread needs its own ``Cluster``.  Nothing happens between calls.
 
-* ``cluster``: ``Cluster``, where all begins: brokers, leaders and coordinators, and what is tried again
-* ``connection`` one connection to one broker; ``connections`` those of one owner
-* ``patience`` how long one operation goes on trying
-* ``runtime`` the seams: clocks, sleep, randomness, sockets
-* ``producer``: ``Producer``, records in; ``producer_options`` how; ``sending`` its requests; ``transactions`` a
-  transaction's talk with its coordinator
-* ``reader``: ``Reader``, records out
-* ``offsets`` offsets by time, and those that groups committed
-* ``admin`` topics, settings, sizes
+* ``cluster``: ``Cluster``, the entry point; ``coroutines``: runs the client core without an event loop
+* ``connection``: a connection to one broker; ``connections``: all connections of one owner
+* ``blocking_runtime``: clocks, sleep, randomness and sockets
+* ``producer``: ``Producer``; ``producer_options``: its options; ``sender``: Produce requests
+* ``transactions``: transactions of offsets, and the end of prepared transactions
+* ``reader``: ``Reader``, consumes partitions without a group
+* ``offsets``: offsets by time, and committed offsets
+* ``admin``: topics, configurations, replica sizes
 
-What needs no socket is in ``kreplica.client_core``: errors, views, batches, and what is on its way to a partition.
+Routing, retries, transaction phases and the effect of responses are in ``kreplica.client_core``.
 """
 
 from kreplica.blocking.blocking_runtime import BlockingRuntime, default_runtime

@@ -1,4 +1,4 @@
-"""The seams: all that is not deterministic enters the client through one ``BlockingRuntime``."""
+"""Clocks, sleep, randomness and sockets of a blocking client."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 SocketMaker: TypeAlias = Callable[[str, int, float], socket.socket]
-"""Connects to a host and port within so many seconds, or raises ``OSError``."""
+"""Connects to a host and port within a timeout in seconds, or raises ``OSError``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockingRuntime:
-    """What a client may not make for itself.
+    """Everything non-deterministic that a client uses.
 
-    :param clock: monotonic seconds; only differences mean anything.
-    :param wall_clock_ms: milliseconds since 1970: stamps records, measures nothing.
-    :param sleep: lets so many seconds pass.
-    :param random: for jitter, and for records without a key.
-    :param connect: makes sockets; ``tls_sockets`` gives one for TLS.
-    :param wait_readable: waits until one of some sockets has something to read, at most so many seconds; gives those.
+    :param clock: monotonic time in seconds; only differences are used.
+    :param wall_clock_ms: milliseconds since 1970, for timestamps of records.
+    :param sleep: waits for a number of seconds.
+    :param random: for jitter and partitioning.
+    :param connect: opens sockets; ``tls_sockets`` returns one for TLS.
+    :param wait_readable: waits until a socket is readable, with a timeout in seconds; returns the readable ones.
     """
 
     clock: Callable[[], float]
@@ -36,9 +36,9 @@ class BlockingRuntime:
 
 
 def default_runtime(*, connect: SocketMaker | None = None) -> BlockingRuntime:
-    """The machine's own.
+    """Return the runtime of the process.
 
-    :param connect: makes sockets; plain TCP unless given.
+    :param connect: opens sockets; plain TCP by default.
     """
     return BlockingRuntime(
         clock=time.monotonic,
@@ -51,7 +51,7 @@ def default_runtime(*, connect: SocketMaker | None = None) -> BlockingRuntime:
 
 
 def tcp_socket(host: str, port: int, timeout_s: float) -> socket.socket:
-    """A connected socket that sends at once what it is given."""
+    """Return a connected socket without Nagle's algorithm."""
     made = socket.create_connection((host, port), timeout_s)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -59,7 +59,7 @@ def tcp_socket(host: str, port: int, timeout_s: float) -> socket.socket:
 
 
 def tls_sockets(context: ssl.SSLContext) -> SocketMaker:
-    """Makes sockets that speak TLS, and check the host's name as the context says."""
+    """Return a maker of TLS sockets that verify the host name as the context says."""
 
     def connect(host: str, port: int, timeout_s: float) -> socket.socket:
         plain = tcp_socket(host, port, timeout_s)
@@ -73,9 +73,9 @@ def tls_sockets(context: ssl.SSLContext) -> SocketMaker:
 
 
 def wait_readable(sockets: Sequence[socket.socket], timeout_s: float) -> list[socket.socket]:
-    """Those that have something to read, or have ended; waits for the first at most so long.
+    """Wait until a socket is readable or closed, and return the readable ones.
 
-    What TLS has decrypted already counts: no more bytes may ever arrive for it.
+    Data that TLS has already decrypted counts, because the socket itself may never become readable.
     """
     ready: list[socket.socket] = [each for each in sockets if isinstance(each, ssl.SSLSocket) and each.pending()]
     if ready:

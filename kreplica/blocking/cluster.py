@@ -75,7 +75,7 @@ class BlockingCore(ClusterCore[Connection]):
 class Cluster:
     """Metadata of one cluster and connections to its brokers; use it as a context manager, or call ``close``.
 
-    Nothing is requested before it is needed.  What each method does is documented at ``core``'s method of that name.
+    Nothing is requested before it is needed.  ``ClusterCore`` documents the methods of the same name.
 
     :param bootstrap: first brokers, ``"kafka-1:9092,kafka-2:9092"`` or pairs of host and port.
     :raise ValueError: ``bootstrap`` is malformed.
@@ -158,11 +158,8 @@ class Cluster:
 
     def leader(self, partition: TopicPartition) -> int:
         """Return the broker id of a partition's leader."""
-        if self.core.known_topic(partition.topic) is not None:
-            leader = self.core.known_leader(partition)
-            if leader is not None:
-                return leader
-        return run(self.core.leader(partition))
+        leader = self.core.fresh_leader(partition)
+        return run(self.core.leader(partition)) if leader is None else leader
 
     def at_controller(self, attempt: Callable[[Connection], T], timeout_s: float | None = None) -> T:
         """Return the result of an attempt at the controller, retried also when the controller moves."""

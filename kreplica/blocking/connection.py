@@ -1,4 +1,4 @@
-"""One connection to one broker: versions, correlation, time-outs, frames of bounded size."""
+"""A connection to one broker: versions, correlation ids, timeouts, frames of bounded size."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from kreplica.client_core.options import ClientOptions
 from kreplica.errors import KafkaError, ProtocolError
 from kreplica.wire.framing import FrameReader
 from kreplica.wire.headers import build_request_header, parse_response_header
-from kreplica.wire.messages import Api
+from kreplica.wire.messages import API_VERSIONS, Api
 
 RECEIVED_SIZE_MAX = 1 << 20
-"""Bytes that are taken from the socket at once."""
+"""Maximum number of bytes per socket read."""
 
 THROTTLE_S_MAX = 30.0
-"""A broker that asks for more silence than this gets this much."""
+"""Maximum throttle time that is obeyed."""
 
 CORRELATION_ID_END = 1 << 31
 
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """A request whose answer is waited for.
+    """A request without a response yet.
 
-    :ivar answer: the body, once it came.
+    :ivar answer: the body of the response, once received.
     """
 
     api: Api
@@ -51,10 +51,10 @@ class Pending:
 
 
 class Connection:
-    """Open from the start, until ``close`` or an error, which closes it.
+    """Open until ``close`` or an error.
 
     :param plain: the connected socket, plain or TLS.
-    :param peer: the broker, for texts.
+    :param peer: the broker's address, for error texts.
     """
 
     def __init__(self, plain: socket.socket, peer: str, options: ClientOptions, runtime: BlockingRuntime) -> None:
@@ -64,6 +64,7 @@ class Connection:
         self._options = options
         self._runtime = runtime
         self.versions: Mapping[int, VersionRange] = {}
+        self._chosen: dict[tuple[int, int | None], int] = {}
         self._correlation_id = 0
         self._pending: deque[Pending] = deque()
         self._frames = FrameReader(options.answer_size_max)
@@ -71,9 +72,9 @@ class Connection:
 
     @classmethod
     def open(cls, address: Address, options: ClientOptions, runtime: BlockingRuntime) -> Connection:
-        """Connect, and ask which versions the broker speaks.
+        """Connect, and negotiate API versions.
 
-        :raise ConnectionFailed: no connection came about.
+        :raise ConnectionFailed: the connection could not be opened.
         """
         try:
             made = runtime.connect(address.host, address.port, options.connect_timeout_s)
@@ -109,30 +110,34 @@ class Connection:
         :param at_most: highest version to use.
         :raise UnsupportedVersion: there is none.
         """
-        return common_version(api, self.versions.get(api.key), at_most, self.peer)
+        found = self._chosen.get((api.key, at_most))
+        if found is None:
+            found = common_version(api, self.versions.get(api.key), at_most, self.peer)
+            self._chosen[api.key, at_most] = found
+        return found
 
     @property
     def pending(self) -> int:
-        """How many requests wait for an answer."""
+        """Number of requests without a response."""
         return len(self._pending)
 
     @property
     def deadline_s(self) -> float | None:
-        """When the first of them has waited long enough, or None."""
+        """Deadline of the first pending request, or None."""
         return self._pending[0].deadline_s if self._pending else None
 
     @property
     def silence_s(self) -> float:
-        """For so long the broker wants to hear nothing (KIP-219); 0 as a rule."""
+        """Remaining throttle time in seconds (KIP-219), normally 0."""
         return max(0.0, self._silent_until_s - self._runtime.clock())
 
     def request(
         self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float | None = None
     ) -> dict[str, Any]:
-        """Ask, and wait for the answer; not while others are pending.
+        """Send a request and wait for its response; not allowed while other requests are pending.
 
-        :param timeout_s: how long the broker may take; the options' unless given.
-        :raise ClientError: no answer came; the connection is closed then, unless nothing was sent.
+        :param timeout_s: time until the response; ``request_timeout_s`` of the options by default.
+        :raise ClientError: no response was received; the connection is then closed, unless nothing was sent.
         """
         patience_s = self._options.request_timeout_s if timeout_s is None else timeout_s
         return self.exchange(api, self.version(api, at_most), body, patience_s)
@@ -143,7 +148,7 @@ class Connection:
         :raise ClientError: no response was received; the connection is then closed.
         """
         if self._pending:
-            raise ValueError(f"{self.peer}: {len(self._pending)} answers are outstanding")
+            raise ValueError(f"{self.peer}: {len(self._pending)} requests are pending")
         if self.silence_s:
             self._runtime.sleep(self.silence_s)
         try:
@@ -151,16 +156,16 @@ class Connection:
             while sent.answer is None:
                 self.receive(timeout_s)
         except BaseException:
-            self.close()  # also after an interrupt: the next answer would be another's
+            self.close()  # also after an interrupt: the next response would belong to this request
             raise
         return sent.answer
 
     def send(self, api: Api, body: dict[str, Any], *, version: int, timeout_s: float, answered: bool = True) -> Pending:
-        """Send a request; its answer comes by ``receive``.
+        """Send a request; ``receive`` returns its response.
 
-        :param version: one of those that ``version`` gives.
-        :param answered: False where the broker does not answer at all.
-        :raise ConnectionLost: it could not be sent.
+        :param version: a version that ``version`` returned.
+        :param answered: False if the broker sends no response.
+        :raise ConnectionLost: the request could not be sent.
         """
         if self.closed:
             raise ConnectionLost(f"{self.peer}: the connection is closed")
@@ -181,11 +186,11 @@ class Connection:
         return sent
 
     def receive(self, timeout_s: float) -> list[Pending]:
-        """Wait for bytes, at most so long, and give the requests that they answer: none, one or several.
+        """Wait for bytes, at most ``timeout_s``, and return the requests that they answer.
 
-        :raise ConnectionLost: it ended.
-        :raise RequestTimedOut: the first of the pending ones has waited long enough.
-        :raise MalformedAnswer: the bytes are no answer to what was asked.
+        :raise ConnectionLost: the connection was closed.
+        :raise RequestTimedOut: the first pending request timed out.
+        :raise MalformedAnswer: the bytes are not a response to it.
         """
         if self.closed:
             raise ConnectionLost(f"{self.peer}: the connection is closed")
@@ -205,14 +210,14 @@ class Connection:
         return answered
 
     def check_time(self) -> None:
-        """:raise RequestTimedOut: the first of the pending ones has waited long enough; the connection is closed."""
+        """:raise RequestTimedOut: the first pending request timed out; the connection is closed."""
         if self._pending and self._runtime.clock() >= self._pending[0].deadline_s:
             name = self._pending[0].api.name
             self.close()
             raise RequestTimedOut(f"{self.peer}: no answer to {name} in time")
 
     def _take(self) -> list[memoryview]:
-        """The frames that end with what has come; the rest of a long one is received where it stays."""
+        """Return the frames that are complete; a long frame is received in place."""
         room = self._frames.room
         try:
             self.socket.settimeout(self._options.request_timeout_s)
@@ -229,13 +234,16 @@ class Connection:
 
     def _answered(self, frame: memoryview) -> Pending:
         if not self._pending:
-            raise ProtocolError("frame", "an answer that nobody asked for")
+            raise ProtocolError("frame", "a response without a request")
         first = self._pending[0]
         api, version = first.api, first.version
         correlation_id, position = parse_response_header(api.response_header_version(version), frame)
         if correlation_id != first.correlation_id:
-            raise ProtocolError("frame", f"answer {correlation_id} where {first.correlation_id} comes next")
-        first.answer = parse_answer(api, version, frame, position)
+            raise ProtocolError("frame", f"response {correlation_id} instead of {first.correlation_id}")
+        if api is API_VERSIONS:
+            first.answer = parse_answer(api, version, frame, position)
+        else:  # saves a call per response
+            first.answer = api.response.parse(version, frame, position)
         throttle_s = first.answer.get("throttle_time_ms", 0) / 1000
         if throttle_s > 0:
             self._silent_until_s = self._runtime.clock() + min(throttle_s, THROTTLE_S_MAX)
@@ -246,7 +254,7 @@ class Connection:
         return ConnectionLost(f"{self.peer}: {reason}")
 
     def close(self) -> None:
-        """Close it; again does nothing."""
+        """Close the connection; may be repeated."""
         self.closed = True
         self._pending.clear()
         self.socket.close()

@@ -1,6 +1,6 @@
-"""The connections of one owner, one to each broker, opened when first asked for and again after a loss.
+"""Connections of one owner, one per broker, opened on first use and after a loss.
 
-Who waits long on a broker, as readers do, has connections of its own: answers come in the order of the questions.
+Owners of long requests have their own connections, because responses arrive in request order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kreplica.client_core.addresses import Address
 
 
 class Connections:
-    """Lives as long as its owner, which closes it.
+    """Connections of one owner, which closes them.
 
     :param open_connection: connects to an address.
     """
@@ -22,9 +22,9 @@ class Connections:
         self._made: dict[Address, Connection] = {}
 
     def to(self, address: Address) -> Connection:
-        """The connection to an address.
+        """Return the connection to an address; open it if there is none.
 
-        :raise ClientError: none comes about.
+        :raise ClientError: the connection could not be opened.
         """
         connection = self._made.get(address)
         if connection is None or connection.closed:
@@ -32,16 +32,16 @@ class Connections:
         return connection
 
     def to_open(self, address: Address) -> Connection | None:
-        """The connection to an address where there is one that is open."""
+        """Return the open connection to an address, or None."""
         connection = self._made.get(address)
         return None if connection is None or connection.closed else connection
 
     def __iter__(self) -> Iterator[Connection]:
-        """Those that are open."""
+        """Iterate over the open connections."""
         return iter([connection for connection in self._made.values() if not connection.closed])
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all connections."""
         for connection in self._made.values():
             connection.close()
         self._made.clear()

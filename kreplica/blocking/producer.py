@@ -1,4 +1,4 @@
-"""``Producer``: records in, in batches, with retries that write nothing twice."""
+"""``Producer``: writes records in batches."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from kreplica.wire.partitioning import partition_of_key
 from kreplica.wire.records import Headers
 
 RECORD_OVERHEAD = 40
-"""Bytes that a record takes at most besides key, value and headers."""
+"""Maximum bytes of a record in addition to key, value and headers."""
 
 HEADER_OVERHEAD = 10
 UTF8_SIZE_MAX = 4
 
 
 class Producer:
-    """Writes records; use it as a context manager, or ``flush`` and ``close`` it.
+    """Writes records; use it as a context manager, or call ``flush`` and ``close``.
 
-    Records of one partition are written in the order in which they were sent, as long as none fails.  Leaving its
-    context by an error does not wait for what is on its way, and aborts an open transaction.
+    Records of one partition are written in the order of ``send``, as long as none fails.  If an error leaves the
+    context, pending records are not waited for, and an open transaction is aborted.
 
-    :ivar written: how many records were acknowledged.
+    :ivar written: number of acknowledged records.
     """
 
     def __init__(self, cluster: Cluster, options: ProducerOptions | None = None) -> None:
@@ -90,14 +90,14 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Give a record to the producer; waits only while its memory is full.
+        """Send a record; blocks only while the memory is full.
 
-        :param partition: chosen by the key, or any for a while where there is no key, unless given.
-        :param timestamp_ms: now, unless given.
-        :return: what becomes of it, later.
-        :raise RecordTooLarge: it never fits into the producer's memory.
-        :raise ClientError: the topic or the partition is not there, or the transaction has failed.  The record was not
-            taken; whatever happens to one that was, its ``Delivery`` and ``flush`` tell.
+        :param partition: chosen by key, or a sticky partition without a key, by default.
+        :param timestamp_ms: the current time by default.
+        :return: the outcome, set later.
+        :raise RecordTooLarge: the record exceeds the producer's memory.
+        :raise ClientError: the topic or partition does not exist, or the transaction failed.  The record was not
+            accepted; the errors of accepted records are in their ``Delivery`` and raised by ``flush``.
         """
         if self._unusable is not None or self._transactions is not None:
             self._check_usable()
@@ -128,13 +128,13 @@ class Producer:
         return delivery
 
     def send_batch(self, partition: TopicPartition, data: bytearray, count: int) -> Delivery:
-        """Give a whole batch to the producer, for who makes them otherwise; waits only while its memory is full.
+        """Send an encoded batch; blocks only while the memory is full.
 
-        :param data: a record batch without a producer's numbers, which are stamped into it; transactional where this
-            producer is.  It is the producer's from now on.
-        :param count: of its records.
-        :return: what becomes of it; its offset is that of the first record.
-        :raise RecordTooLarge: it never fits into the producer's memory.
+        :param data: a record batch without a producer id, which is stamped into it; transactional if this producer is.
+            The producer owns it from now on.
+        :param count: number of records.
+        :return: the outcome; its offset is that of the first record.
+        :raise RecordTooLarge: the batch exceeds the producer's memory.
         :raise ClientError: as ``send``.
         """
         if self._unusable is not None or self._transactions is not None:
@@ -154,14 +154,14 @@ class Producer:
         return Delivery(batch.outcome, 0)
 
     def poll(self, timeout_s: float = 0.0) -> None:
-        """Send what has waited long enough, and take answers; waits for some at most so long."""
+        """Send due batches and process responses; wait for responses at most ``timeout_s``."""
         self._close_due()
         self._sender.step(timeout_s)
 
     def flush(self) -> None:
-        """Wait until each record that was sent has an outcome.
+        """Wait until each record has an outcome.
 
-        :raise DeliveryFailed: some since the last flush were not written.
+        :raise DeliveryFailed: records sent since the last flush were not written.
         """
         self._check_usable(idle=True)
         for queue in self._queues.values():
@@ -174,9 +174,9 @@ class Producer:
             raise DeliveryFailed(count, first) from first
 
     def close(self, *, flush: bool = True) -> None:
-        """Flush, and close the connections; again does nothing.
+        """Flush, and close the connections; may be repeated.
 
-        :param flush: False: what is on its way stays without an outcome.  An open transaction is aborted in any case.
+        :param flush: False: pending records remain without an outcome.  An open transaction is aborted in any case.
         :raise DeliveryFailed: as ``flush``.
         """
         if isinstance(self._unusable, _Closed):
@@ -238,7 +238,7 @@ class Producer:
 
         Parameters and errors are those of ``commit``.
 
-        :return: the identity with which the transaction is ended.
+        :return: the identity for ``end_transaction``.
         """
         with self._ending() as transactions:
             self._complete(transactions, offsets, group, metadata)
@@ -392,4 +392,4 @@ class Producer:
 
 
 class _Closed(ProducerUnusable):
-    """By its owner."""
+    """The owner closed the producer."""

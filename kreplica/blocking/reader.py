@@ -1,4 +1,4 @@
-"""``Reader``: records out, of partitions from offsets on, without a group."""
+"""``Reader``: consumes partitions from given offsets, without a group."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IDLE_S_MAX = 1.0
 
 
 class OutOfRange(Enum):
-    """What a reader does at an offset that a partition does not have (any more)."""
+    """Reaction of a reader to an offset outside the log."""
 
     FAIL = "fail"
     EARLIEST = "earliest"
@@ -36,11 +36,11 @@ class OutOfRange(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderOptions:
-    """How a reader reads; what it holds is bounded by ``fetch_size_max`` for each leader, once fetched and once opened.
+    """Options of a reader; its memory is bounded by ``fetch_size_max`` per leader, encoded and decoded.
 
-    :param fetch_wait_s: so long a broker waits for ``fetch_size_min`` bytes.
-    :param fetch_size_max: bytes of one answer; ``partition_size_max`` of one partition in it.
-    :param patience_s: a partition that cannot be read for so long fails; None: the cluster's ``operation_timeout_s``.
+    :param fetch_wait_s: time for which a broker waits for ``fetch_size_min`` bytes.
+    :param fetch_size_max: size of one response; ``partition_size_max``: of one partition in it.
+    :param patience_s: a partition that cannot be fetched for this time fails; None: ``operation_timeout_s``.
     """
 
     isolation: Isolation = Isolation.READ_UNCOMMITTED
@@ -53,7 +53,7 @@ class ReaderOptions:
 
 
 class ReadRecord(NamedTuple):
-    """A record with all that is known of it."""
+    """A record with its metadata."""
 
     topic: str
     partition: int
@@ -67,11 +67,11 @@ class ReadRecord(NamedTuple):
 
 @dataclass(slots=True)
 class _Progress:
-    """Of one partition.
+    """Progress of one partition.
 
-    :ivar position: the next offset that the caller has not been given; right behind gaps and markers.
-    :ivar fetch_offset: the next offset to ask for.
-    :ivar retry_at_s: not before, after ``failures`` tries that failed, the first at ``failing_since_s``.
+    :ivar position: offset of the next record for the caller; after gaps and markers.
+    :ivar fetch_offset: next offset to fetch.
+    :ivar retry_at_s: earliest next attempt, after ``failures`` in a row, the first at ``failing_since_s``.
     """
 
     position: int
@@ -88,20 +88,20 @@ class _Progress:
 
 @dataclass(slots=True)
 class _Asked:
-    """A fetch under way."""
+    """A Fetch request in flight."""
 
     sent: Pending
     positions: dict[TopicPartition, int]
 
 
 class Reader:
-    """Reads some partitions; the next request to each leader is under way while an answer is opened.
+    """Consumes partitions; the next request to each leader is in flight while a response is decoded.
 
-    Leaders are served as their answers come, each has one request under way, and in each request the partitions that
-    were served last come last: none starves.
+    Leaders are served in the order of their responses, with one request in flight each.  In a request, the partitions
+    served last come last, so that none starves.
 
-    :param start: where to begin in each partition: offsets, ``offsets.EARLIEST`` or ``LATEST``.
-    :param ends: where to end; a partition without one goes on for ever.
+    :param start: start of each partition: offsets, ``offsets.EARLIEST`` or ``LATEST``.
+    :param ends: end of each partition; one without an end is consumed without limit.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Reader:
         self._fetched: deque[FetchedRecords] = deque()
         given = ends or {}
         starts = self._resolve(start)
-        # In the order in which they are to be served.
+        # In the order of service.
         self._progress = {each: _Progress(starts[each], given.get(each), starts[each]) for each in start}
 
     def _resolve(self, start: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -130,29 +130,29 @@ class Reader:
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """The next offset of each partition: all before it was given, or holds nothing for this reader.
+        """Offset of the next record of each partition.
 
-        What ``read`` and ``batches`` give counts as soon as they give it, and what ``records`` gives, batch by batch.
+        Batches count when ``read`` and ``batches`` return them; ``records`` counts whole batches.
         """
         return {partition: progress.position for partition, progress in self._progress.items()}
 
     @property
     def is_done(self) -> bool:
-        """Whether every partition has an end, and has reached it."""
+        """True if every partition has reached its end."""
         return all(each.end is not None and each.position >= each.end for each in self._progress.values())
 
     def read(self, timeout_s: float = 1.0) -> list[ReadBatch]:
-        """The next records: what one answer has for one partition.
+        """Return the next records: one partition's part of one response.
 
-        :param timeout_s: how long to wait for some.
-        :return: nothing, where none came in time or ``is_done``.
-        :raise OffsetOutOfRange: as the options say.
-        :raise ClientError: a partition cannot be read.
+        :param timeout_s: time to wait for records.
+        :return: empty at the timeout, or if ``is_done``.
+        :raise OffsetOutOfRange: an offset is outside the log, and the options say FAIL.
+        :raise ClientError: a partition cannot be fetched.
         """
         return list(self._give(*self._next(timeout_s)))
 
     def _next(self, timeout_s: float) -> tuple[list[ReadBatch], FetchedRecords | None]:
-        """What one answer has for one partition, opened but not given yet."""
+        """Return one partition's part of one response, decoded but not delivered."""
         deadline_s = self._runtime.clock() + timeout_s
         while True:
             while self._fetched:
@@ -169,7 +169,7 @@ class Reader:
                 return [], None
 
     def _give(self, batches: list[ReadBatch], fetched: FetchedRecords | None) -> Iterator[ReadBatch]:
-        """Give what was opened; what the caller does not take is fetched again."""
+        """Deliver decoded batches; those that the caller does not take are fetched again."""
         if fetched is None:
             return
         progress = self._progress[fetched.partition]
@@ -183,21 +183,21 @@ class Reader:
                 progress.fetch_offset = progress.position
 
     def batches(self) -> Iterator[ReadBatch]:
-        """All that comes, until every partition is at its end; for ever where one has none."""
+        """Yield all batches until every partition has reached its end."""
         while not self.is_done:
             yield from self._give(*self._next(IDLE_S_MAX))
 
     def records(self) -> Iterator[ReadRecord]:
-        """As ``batches``, record by record."""
+        """Yield the records of ``batches``."""
         for (topic, partition), timestamp_type, records, _ in self.batches():
             for offset, timestamp_ms, key, value, headers in records:
                 yield ReadRecord(topic, partition, offset, timestamp_ms, timestamp_type, key, value, headers)
 
     def open_fetched(self, fetched: FetchedRecords, end: int | None) -> list[ReadBatch]:
-        """What ``read`` and ``batches`` are to give of an answer; who opens records otherwise has a subclass.
+        """Decode a response; subclasses may decode in another way.
 
-        :param end: records from this offset on are not wanted.
-        :raise CorruptBatch: something is not what was written.
+        :param end: first offset that is not requested.
+        :raise CorruptBatch: a batch is damaged.
         """
         return open_batches(fetched, end)
 
@@ -217,15 +217,16 @@ class Reader:
     # --- asking ---
 
     def _ask(self) -> None:
-        """Let each leader that owes no answer have a request for what it leads and nobody waits for."""
-        now_s = self._runtime.clock()
+        """Send a Fetch request to each leader without one."""
+        now_s, core = self._runtime.clock(), self._cluster.core
         busy = {partition for asked in self._asked.values() for partition in asked.positions}
         wanted: dict[Address, list[TopicPartition]] = {}
         for partition, progress in list(self._progress.items()):
             if partition in busy or progress.is_done or progress.retry_at_s > now_s:
                 continue
             try:
-                address = self._cluster.address(self._cluster.leader(partition))
+                leader = core.fresh_leader(partition)
+                address = core.address(self._cluster.leader(partition) if leader is None else leader)
                 wanted.setdefault(address, []).append(partition)
             except ClientError as error:
                 self._failed(partition, error)
@@ -258,7 +259,7 @@ class Reader:
     # --- answers ---
 
     def _receive(self, timeout_s: float) -> None:
-        """Wait for answers, at most so long, or until there is something else to do."""
+        """Wait for responses, or until there is something else to do."""
         if not self._asked:
             self._runtime.sleep(min(timeout_s, self._idle_s()))
             return
@@ -272,10 +273,10 @@ class Reader:
             except ClientError as error:
                 self._lost(connection, error)
         if self._fetched:
-            self._ask()  # the next answers come while these are opened
+            self._ask()  # in flight while these responses are decoded
 
     def _idle_s(self) -> float:
-        """Until a partition may be tried again, a broker may be asked again, or an answer is late; at most a second."""
+        """Return the time until the next retry, end of throttling or timeout, at most a second."""
         now_s = self._runtime.clock()
         times = [each.retry_at_s for each in self._progress.values() if each.retry_at_s > now_s and not each.is_done]
         times += [asked.sent.deadline_s for asked in self._asked.values()]
@@ -305,7 +306,7 @@ class Reader:
     def _take(self, fetched: FetchedRecords) -> None:
         progress = self._progress[fetched.partition]
         if progress.fetch_offset != fetched.position:
-            return  # an answer of before something went wrong
+            return  # an outdated response
         progress.fetch_offset = fetched.next_offset
         if len(fetched.data):
             self._fetched.append(fetched)
@@ -316,7 +317,7 @@ class Reader:
     def _open(self, fetched: FetchedRecords) -> list[ReadBatch]:
         progress = self._progress[fetched.partition]
         if fetched.position != progress.position:
-            progress.fetch_offset = progress.position  # what was before it has to be fetched again
+            progress.fetch_offset = progress.position  # earlier records must be fetched again
             return []
         try:
             batches = self.open_fetched(fetched, progress.end)
@@ -339,13 +340,13 @@ class Reader:
             self._failed(partition, error)
 
     def _failed(self, partition: TopicPartition, error: ClientError) -> None:
-        """Let a partition wait before it is tried again.
+        """Delay a partition after a failure.
 
-        :raise ClientError: that makes no sense, or it has failed for too long.
+        :raise ClientError: the error is final, or the partition failed for too long.
         """
         progress = self._progress[partition]
         if isinstance(error, OffsetOutOfRange) and self._options.out_of_range is not OutOfRange.FAIL:
-            self._start_anew(partition, progress)
+            self._reset(partition, progress)
             return
         if not error.retriable:
             raise error
@@ -360,7 +361,7 @@ class Reader:
         wait_s = backoff_s(self._runtime.random, progress.failures, options.backoff_s, options.backoff_s_max)
         progress.retry_at_s = now_s + wait_s
 
-    def _start_anew(self, partition: TopicPartition, progress: _Progress) -> None:
+    def _reset(self, partition: TopicPartition, progress: _Progress) -> None:
         time = EARLIEST if self._options.out_of_range is OutOfRange.EARLIEST else LATEST
         found = offsets_by_time(self._cluster, {partition: time}, self._options.isolation)
         progress.position = progress.fetch_offset = found[partition].offset

@@ -28,13 +28,13 @@ WAIT_S_MAX = 1.0
 
 @dataclass(frozen=True, slots=True)
 class SendingRules:
-    """What a sender has to know of its producer.
+    """The producer's part of sending.
 
     :param acks: -1, 0 or 1.
-    :param identity: gives the producer's id and epoch, asking for them at first; None where batches have no numbers.
-    :param join: is told of partitions before anything is sent to them, as transactions want it.
-    :param settled: is told of each batch whose outcome is set.
-    :param broken: why nothing more may be sent, as in a transaction of which a part is missing; None as a rule.
+    :param identity: returns the producer id and epoch, requested if necessary; None if batches are not numbered.
+    :param join: called with partitions before records are sent to them, to add them to the transaction.
+    :param settled: called with each batch that has an outcome.
+    :param broken: returns the error that prevents sending, as in a failed transaction; None normally.
     """
 
     acks: int
@@ -71,20 +71,20 @@ class Sender:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no closed batch is without an outcome."""
+        """True if all closed batches have an outcome."""
         return not self._active
 
     @property
     def in_flight(self) -> bool:
-        """Whether an answer is waited for."""
+        """True if a response is pending."""
         return bool(self._requests)
 
     def add(self, queue: PartitionQueue[OutgoingBatch]) -> None:
-        """A queue has a closed batch."""
+        """Look at a queue that has a closed batch."""
         self._active[queue.partition] = queue
 
     def step(self, timeout_s: float = 0.0) -> None:
-        """Send what can be sent, and take the answers that come; waits at most so long where there is nothing to do."""
+        """Send waiting batches and process responses; wait at most ``timeout_s`` while idle."""
         now_s = self._runtime.clock()
         for queue in self._active.values():
             self._outcomes.expire(queue, now_s)
@@ -98,9 +98,9 @@ class Sender:
             del self._active[partition]
 
     def drop(self, error: ClientError) -> bool:
-        """Give up all that waits, as if it never was; what is under way is waited for.
+        """Fail all waiting batches, and wait for those in flight.
 
-        :return: whether some of it may have been written.
+        :return: True if one of them may have been written.
         """
         doubtful = False
         while self._active:
@@ -109,41 +109,43 @@ class Sender:
             if self._requests:
                 self._receive(WAIT_S_MAX)
             else:
-                doubtful = self._forget_in_flight(error) or doubtful
+                doubtful = self._fail_in_flight(error) or doubtful
         return doubtful
 
-    def _forget_in_flight(self, error: ClientError) -> bool:
-        """What an interrupt left under way without a request that would be answered.
+    def _fail_in_flight(self, error: ClientError) -> bool:
+        """Fail batches whose requests an interrupt has lost.
 
-        :return: whether there was any.
+        :return: True if there were any.
         """
         forgotten = [self._outcomes.fail_in_flight(queue, error) for queue in self._active.values()]
         self._active.clear()
         return any(forgotten)
 
     def _drop_waiting(self, error: ClientError) -> bool:
-        """:return: whether some of it had its numbers already."""
+        """:return: True if one of them had sequence numbers."""
         numbered = [self._outcomes.drop_waiting(queue, error) for queue in self._active.values()]
         return any(numbered)
 
     def close(self) -> None:
-        """Close the connections; what is under way stays without an outcome."""
+        """Close the connections; pending batches remain without an outcome."""
         self._requests.clear()
         self._connections.close()
 
     # --- sending ---
 
     def _send_ready(self) -> bool:
-        """Send one request to each leader that something waits for; whether there was any."""
+        """Send one request per leader with waiting batches; return True if there was one."""
         now_s = self._runtime.clock()
         wanted: dict[Address, list[QueuedBatch[OutgoingBatch]]] = {}
+        core = self._cluster.core
         for queue in self._active.values():
             self._outcomes.fail_unrecognizable(queue)
             batch = queue.sendable(now_s)
             if batch is None:
                 continue
             try:
-                address = self._cluster.address(self._cluster.leader(queue.partition))
+                leader = core.fresh_leader(queue.partition)
+                address = core.address(self._cluster.leader(queue.partition) if leader is None else leader)
             except ClientError as error:
                 self._outcomes.delay(queue, error, now_s)
             else:
@@ -167,7 +169,7 @@ class Sender:
         return True
 
     def _fit_request(self, batches: list[QueuedBatch[OutgoingBatch]]) -> list[QueuedBatch[OutgoingBatch]]:
-        """Those that one request holds, with their numbers."""
+        """Return the batches for one request, with their numbers."""
         fitting = fit_request(batches)
         self._rules.join(queue.partition for queue, _ in fitting)
         if self._rules.identity is not None:
@@ -184,10 +186,10 @@ class Sender:
         for queue, batch in batches:
             queue.sent(batch)
         try:
-            # The broker has its own time-out, after which it answers so: this side waits a little longer.
+            # The broker has its own timeout, so the client waits longer.
             sent = connection.send(PRODUCE, body, version=version, timeout_s=2 * timeout_s, answered=answered)
         except KeyboardInterrupt:
-            connection.close()  # part of a request may have gone
+            connection.close()  # a part of the request may have been sent
             raise
         except ClientError as error:
             self._lost(connection, error)
@@ -216,7 +218,7 @@ class Sender:
                 self._lost(connection, error)
 
     def _idle_s(self) -> float:
-        """Until a batch may be tried again, a broker be written to again, or something is late; at most a second."""
+        """Return the time until the next retry, end of throttling or timeout, at most a second."""
         now_s = self._runtime.clock()
         times = [queue.retry_at_s for queue in self._active.values() if queue.waiting and queue.retry_at_s > now_s]
         times += [connection.deadline_s or now_s for connection in self._requests]
@@ -240,7 +242,7 @@ class Sender:
             del self._requests[connection]
 
     def _lost(self, connection: Connection, error: ClientError) -> None:
-        """The connection is gone: what came of its requests is not known, but for those that were answered before."""
+        """Process a lost connection: requests without a response have an unknown outcome."""
         if connection not in self._requests:
             return
         self._take_answers(connection)

@@ -1,14 +1,12 @@
-"""Speaking to brokers on Twisted: what fetchers, the controller and client programs stand on.
+"""Kafka client on Twisted, for applications, and for requests between brokers.
 
-* ``cluster``: where a client begins: brokers, leaders, coordinators, and trying again
-* ``consumer``: records out; ``group``: a consumer's place in its group
-* ``admin``: all that can be asked of a cluster besides records
-* ``producer``: writes records, in transactions or not
-* ``connections``: one connection to each broker, opened again after a loss
-* ``connection``: one pipelined connection to one broker
-* ``negotiation``: which version of an API to speak with it
-* ``runtime``: reactor, clock, randomness and network, which a client is given
-* ``errors``: what can go wrong on the way
+* ``cluster``: ``Cluster``, the entry point; runs the client core on a reactor
+* ``consumer``: consumes records; ``group``: membership in a consumer group
+* ``producer``: writes records, also in transactions
+* ``admin``: administration
+* ``connections``: one connection per broker; ``connection``: a pipelined connection
+* ``client_runtime``: reactor, clock, randomness and endpoints
+* ``errors``: exceptions
 """
 
 from importlib import import_module
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
     from kreplica.model import TopicPartition
     from kreplica.wire.compression import Codec
 
-# Imported when they are asked for: a broker speaks with others by connections alone, and starts sooner.
+# Imported on first use, because brokers need connections only and start faster.
 _MODULES = {
     "Admin": "kreplica.client.admin",
     "Cluster": "kreplica.client.cluster",

@@ -1,4 +1,4 @@
-"""Receiving what is long where it is to lie, without a copy: what Twisted's transports have no call for."""
+"""Receives directly into a buffer, without a copy, which Twisted's transports do not support."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
 
 
-def receive_in_place(transport: Any, room: Callable[[], memoryview | None], filled: Callable[[int], None]) -> None:
-    """Let a transport receive into a buffer whenever there is one; anything but plain TCP stays as it is.
+def receive_in_place(
+    transport: Any, next_buffer: Callable[[], memoryview | None], filled: Callable[[int], None]
+) -> None:
+    """Let a plain TCP transport receive into a buffer while there is one; other transports are unchanged.
 
-    :param room: gives the buffer, not empty; None: what comes goes to the protocol, as ever.
-    :param filled: is told how many bytes were put into it.
+    :param next_buffer: returns a buffer with free space; None: received data goes to the protocol.
+    :param filled: called with the number of bytes received into it.
     """
     if not isinstance(transport, tcp.Connection) or transport.TLS:
         return
     otherwise = transport.doRead
 
     def receive() -> ConnectionLost | ConnectionDone | None:
-        buffer = room()
+        buffer = next_buffer()
         if buffer is None:
             return otherwise()
         try:

@@ -1,4 +1,4 @@
-"""The seams: all that is not deterministic enters the client library through one ``ClientRuntime``."""
+"""Reactor, randomness, clock and endpoints of a client."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from twisted.internet.interfaces import IStreamClientEndpoint
 from kreplica.runtime import Reactor, Runtime
 
 EndpointMaker: TypeAlias = Callable[[Reactor, str, int, float], IStreamClientEndpoint]
-"""Makes the way to a host and port, which gives up connecting after so many seconds."""
+"""Creates the endpoint of a host and port, with a connect timeout in seconds."""
 
 
 def tcp_endpoint(reactor: Reactor, host: str, port: int, timeout_s: float) -> IStreamClientEndpoint:
-    """Plain TCP to an address, or to a name that has an IPv4 address."""
+    """Plain TCP to an address, or to a name with an IPv4 address."""
     return TCP4ClientEndpoint(reactor, host, port, timeout_s)
 
 
 def named_endpoint(reactor: Reactor, host: str, port: int, timeout_s: float) -> IStreamClientEndpoint:
-    """Plain TCP to a name, by whichever of its IPv6 and IPv4 addresses answers first."""
+    """Plain TCP to a name, at the IPv6 or IPv4 address that responds first."""
     return HostnameEndpoint(reactor, host, port, timeout_s)
 
 
 def tls_endpoints(**options: Any) -> EndpointMaker:
-    """Ways that speak TLS, and check the host's name.
+    """Return a maker of TLS endpoints that verify the host name.
 
-    :param options: as ``twisted.internet.ssl.optionsForClientTLS`` takes them: ``trustRoot``, ``clientCertificate``.
+    :param options: arguments of ``twisted.internet.ssl.optionsForClientTLS``, such as ``trustRoot`` and
+        ``clientCertificate``.
     """
 
     from twisted.internet.ssl import optionsForClientTLS
@@ -44,12 +45,12 @@ def tls_endpoints(**options: Any) -> EndpointMaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientRuntime:
-    """What a client may not make for itself.
+    """Everything non-deterministic that a client uses.
 
-    :param reactor: connections, and monotonic time.
-    :param random: for jitter, and for records without a key.
-    :param wall_clock_ms: milliseconds since 1970: stamps records, measures nothing.
-    :param endpoint: makes the way to a broker.
+    :param reactor: connections and monotonic time.
+    :param random: for jitter and partitioning.
+    :param wall_clock_ms: milliseconds since 1970, for timestamps of records.
+    :param endpoint: creates endpoints of brokers.
     """
 
     reactor: Reactor
@@ -59,10 +60,10 @@ class ClientRuntime:
 
 
 def default_runtime(reactor: Any = None, *, endpoint: EndpointMaker = named_endpoint) -> ClientRuntime:
-    """The process's own.
+    """Return the runtime of the process.
 
-    :param reactor: Twisted's, unless given.
-    :param endpoint: plain TCP; ``tls_endpoints`` gives one for TLS.
+    :param reactor: Twisted's installed reactor by default.
+    :param endpoint: plain TCP by default; ``tls_endpoints`` returns one for TLS.
     """
     if reactor is None:
         from twisted.internet import reactor as installed
@@ -77,5 +78,5 @@ def default_runtime(reactor: Any = None, *, endpoint: EndpointMaker = named_endp
 
 
 def runtime_of(runtime: Runtime) -> ClientRuntime:
-    """Those of a program that has a ``Runtime``: a broker's, or a simulated host's."""
+    """Return the client runtime of a broker's or simulated host's ``Runtime``."""
     return ClientRuntime(reactor=runtime.reactor, random=runtime.random, wall_clock_ms=runtime.wall_clock_ms)

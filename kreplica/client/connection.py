@@ -1,6 +1,6 @@
-"""One connection to one broker: requests go out as they are made, answers come back in the same order.
+"""A pipelined connection to one broker: responses arrive in the order of the requests.
 
-It neither connects again nor sends again: whoever owns it knows what its requests mean, and does.
+It neither reconnects nor retries; its owner does.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from kreplica.wire.messages import Api
 OUTSTANDING_MAX = 1000
 LEFT_TO_THE_SYSTEM = -1
 SILENCE_S_MAX = 30.0
-"""A broker's wish to hear nothing for a while (KIP-219) is granted for so long at most."""
+"""Maximum throttle time that is obeyed (KIP-219)."""
 
 CLOSE_TIMEOUT_S = 5.0
-"""How long a connection that is closed may take to write what was given to it."""
+"""Maximum time to write pending data when closing."""
 
 _CORRELATION_ID_MASK = 0x7FFF_FFFF
 
@@ -61,12 +61,12 @@ def connect(
 ) -> Deferred[Connection]:
     """Connect to a broker.
 
-    :param client_id: by which the broker knows the client in its logs and quotas.
-    :param frame_size_max: bytes of the largest answer taken.
-    :param outstanding_max: requests that may be without an answer at a time.
-    :param receive_buffer_bytes: of the socket; -1 leaves it to the operating system, which adapts it.
-    :param endpoint: makes the way to the broker.
-    :return: fires with the connection, or fails with ``ConnectionFailed``; cancelling it gives the attempt up.
+    :param client_id: name of the client in the broker's logs and quotas.
+    :param frame_size_max: size of the largest response.
+    :param outstanding_max: maximum number of requests in flight.
+    :param receive_buffer_bytes: of the socket; -1 leaves it to the operating system.
+    :param endpoint: creates the broker's endpoint.
+    :return: fires with the connection, or fails with ``ConnectionFailed``; may be cancelled.
     """
     connection = Connection(reactor, f"{host}:{port}", client_id, frame_size_max, outstanding_max)
     way = endpoint(reactor, host, port, connect_timeout_s)
@@ -92,7 +92,7 @@ async def _connect(connection: Connection, endpoint: IStreamClientEndpoint, rece
 
 
 class _Outstanding:
-    """A request that was sent; ``answered`` is None once nobody waits for it."""
+    """A request in flight; ``answered`` is None once its caller cancelled it."""
 
     __slots__ = ("answered", "api", "correlation_id", "timeout_s", "timer", "version")
 
@@ -105,7 +105,7 @@ class _Outstanding:
         self.timer: IDelayedCall | None = None
 
     def taken(self) -> Deferred[dict[str, Any]] | None:
-        """End the wait, and give the Deferred that is to be fired."""
+        """Stop the timer, and return the Deferred to fire."""
         answered, self.answered = self.answered, None
         if self.timer is not None and self.timer.active():
             self.timer.cancel()
@@ -117,12 +117,12 @@ class _Outstanding:
 
 @implementer(IPushProducer)
 class Connection(Protocol):
-    """A pipelined connection, made by ``connect`` and owned by its caller, who closes it.
+    """Pipelined connection, created by ``connect`` and closed by its owner.
 
-    Once ``closed`` it stays so, and every request that was under way has failed.  An answer that cannot be understood
-    ends the connection, because nothing behind it in the stream can be trusted.
+    Once ``closed``, all requests in flight have failed.  A malformed response closes the connection, because later
+    responses could not be attributed.
 
-    :param peer: the broker's address, for the text of errors.
+    :param peer: the broker's address, for error texts.
     """
 
     transport: Any
@@ -140,7 +140,7 @@ class Connection(Protocol):
         self._outstanding: deque[_Outstanding] = deque()
         self._next_correlation_id = 0
         self._congested = False
-        self._silence: IDelayedCall | None = None
+        self._muted: IDelayedCall | None = None
         self._held: list[tuple[bytes, _Outstanding | None]] = []
         self._unwritten: list[Deferred[dict[str, Any]]] = []
         self._closing: list[Deferred[None]] = []
@@ -150,19 +150,19 @@ class Connection(Protocol):
     def request(
         self, api: Api, version: int, body: dict[str, Any] | bytes, *, timeout_s: float = 30.0, answered: bool = True
     ) -> Deferred[dict[str, Any]]:
-        """Send a request behind those that are under way; while the broker wants to hear nothing (KIP-219), later.
+        """Send a request after those in flight, or after the throttle time of the broker (KIP-219).
 
-        :param body: as ``Schema.build`` takes it, or as it gives it.
-        :param timeout_s: without an answer for so long after it was sent the connection is closed.
-        :param answered: False where the broker sends no answer (Produce with acks=0).
-        :return: fires with the answer's body, with ``{}`` when a request without answer may leave; fails with a
-            ``ClientError``.  Cancelling it leaves the requests behind it as they are.
-        :raise ProtocolError: the body does not fit the message, and nothing was sent.
+        :param body: fields for ``Schema.build``, or encoded bytes.
+        :param timeout_s: time until the response, after which the connection is closed.
+        :param answered: False if the broker sends no response (Produce with acks=0).
+        :return: fires with the response's body, or with ``{}`` when a request without response may be sent; fails
+            with a ``ClientError``.  Cancelling it does not affect other requests.
+        :raise ProtocolError: the body does not fit the message; nothing was sent.
         """
         if self.closed:
             return fail(ConnectionLost(f"{self.peer}: the connection is closed"))
         if len(self._outstanding) + len(self._unwritten) >= self._outstanding_max:
-            return fail(TooManyRequests(f"{self.peer}: {self._outstanding_max} requests are under way"))
+            return fail(TooManyRequests(f"{self.peer}: {self._outstanding_max} requests are in flight"))
         correlation_id = self._next_correlation_id
         header_version = api.request_header_version(version)
         header = build_request_header(header_version, api.key, version, correlation_id, self._client_id)
@@ -174,7 +174,7 @@ class Connection(Protocol):
         request = _Outstanding(api, version, correlation_id, timeout_s) if answered else None
         if request is not None:
             self._outstanding.append(request)
-        if self._silence is None:
+        if self._muted is None:
             self._send(data, request)
         else:
             self._held.append((data, request))
@@ -184,26 +184,26 @@ class Connection(Protocol):
         return request.answered
 
     def negotiate(self, timeout_s: float = 30.0) -> Deferred[dict[int, VersionRange]]:
-        """Ask the broker which versions of which APIs it speaks (KIP-35); ``version`` chooses among them from then on.
+        """Request the broker's API versions (KIP-35), among which ``version`` chooses.
 
-        :param timeout_s: without an answer for so long the connection is closed.
-        :return: fires with (lowest, highest) by API key; fails with a ``ClientError``, or with ``KafkaError`` where the
-            broker refuses even the oldest version of the question.
+        :param timeout_s: time until the response, after which the connection is closed.
+        :return: fires with API key -> (lowest, highest); fails with a ``ClientError``, or with ``KafkaError`` if the
+            broker refused the request.
         """
         return Deferred.fromCoroutine(self._negotiate(timeout_s))
 
     def version(self, api: Api, at_most: int | None = None) -> int:
-        """The highest version of an API that both sides speak.
+        """Return the highest version of an API that client and broker support.
 
-        :param at_most: the highest that the caller wants, or None.
-        :raise UnsupportedVersion: there is none, or nothing was negotiated.
+        :param at_most: highest version to use.
+        :raise UnsupportedVersion: there is none, or versions were not negotiated.
         """
         return common_version(api, self.versions.get(api.key), at_most, self.peer)
 
     def close(self) -> Deferred[None]:
-        """Close the connection once what was given to it is written; what is under way fails with ``ConnectionLost``.
+        """Close the connection after pending data is written; requests in flight fail with ``ConnectionLost``.
 
-        :return: fires when the connection is gone, at the latest after ``CLOSE_TIMEOUT_S``; may be called repeatedly.
+        :return: fires when the connection is closed, at the latest after ``CLOSE_TIMEOUT_S``; may be repeated.
         """
         if self._lost:
             return succeed(None)
@@ -213,20 +213,20 @@ class Connection(Protocol):
             self._abort_timer = self._reactor.callLater(CLOSE_TIMEOUT_S, self.transport.abortConnection)
             failed = self._give_up()
             self.transport.loseConnection()
-            self._fail(failed, f"{self.peer}: closed from this side")
+            self._fail(failed, f"{self.peer}: closed by the client")
         return closed
 
     def abort(self) -> None:
-        """End the connection at once, whatever was given to it; what is under way fails with ``ConnectionLost``."""
+        """Close the connection at once; requests in flight fail with ``ConnectionLost``."""
         if not self.closed:
             failed = self._give_up()
             self.transport.abortConnection()
-            self._fail(failed, f"{self.peer}: given up from this side")
+            self._fail(failed, f"{self.peer}: aborted by the client")
 
     # --- called by the transport ---
 
     def connectionMade(self) -> None:
-        """Send each request at once, and learn from the transport when its buffer is full."""
+        """Configure the socket, and register for back-pressure."""
         if ITCPTransport.providedBy(self.transport):
             self.transport.setTcpNoDelay(True)
             self.transport.setTcpKeepAlive(True)
@@ -234,13 +234,13 @@ class Connection(Protocol):
         receive_in_place(self.transport, lambda: self._frames.room, self._filled)
 
     def _filled(self, size: int) -> None:
-        """A part of an answer was received in its place."""
+        """Process bytes received in place."""
         whole = self._frames.fill(size)
         if whole is not None and not self.closed:
             self._take([whole])
 
     def dataReceived(self, data: bytes) -> None:
-        """Give each answer to the oldest request."""
+        """Process received frames."""
         if not self.closed:
             self._take(self._frames.feed(data))
 
@@ -254,7 +254,7 @@ class Connection(Protocol):
             self._break(MalformedAnswer(f"{self.peer}: {error}"))
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Fail what is under way, and tell those who closed."""
+        """Fail requests in flight, and fire the Deferreds of ``close``."""
         self._lost = True
         if self._abort_timer is not None and self._abort_timer.active():
             self._abort_timer.cancel()
@@ -266,16 +266,16 @@ class Connection(Protocol):
                 closed.callback(None)
 
     def pauseProducing(self) -> None:
-        """The transport's buffer is full: requests without answer wait."""
+        """Delay requests without response, because the transport's buffer is full."""
         self._congested = True
 
     def resumeProducing(self) -> None:
-        """The transport's buffer is empty again."""
+        """Continue with requests without response."""
         self._congested = False
-        self._tell_written()
+        self._fire_written()
 
     def stopProducing(self) -> None:
-        """The transport is gone: ``connectionLost`` says so too."""
+        """Do nothing: ``connectionLost`` follows."""
 
     # --- internals ---
 
@@ -288,17 +288,17 @@ class Connection(Protocol):
             request.timer = self._reactor.callLater(request.timeout_s, self._timed_out, request)
         self.transport.write(data)
 
-    def _be_silent(self, seconds: float) -> None:
-        """Hold back what comes now, until the time is over, or the one that was given before."""
+    def _mute(self, seconds: float) -> None:
+        """Hold requests back for the throttle time."""
         seconds = min(seconds, SILENCE_S_MAX)
-        if self._silence is None:
-            self._silence = self._reactor.callLater(seconds, self._speak)
-        elif self._silence.getTime() < self._reactor.seconds() + seconds:
-            self._silence.reset(seconds)
+        if self._muted is None:
+            self._muted = self._reactor.callLater(seconds, self._unmute)
+        elif self._muted.getTime() < self._reactor.seconds() + seconds:
+            self._muted.reset(seconds)
 
-    def _speak(self) -> None:
-        """Send what was held back, save for what nobody waits for any more."""
-        self._silence = None
+    def _unmute(self) -> None:
+        """Send the requests held back, except cancelled ones."""
+        self._muted = None
         held, self._held = self._held, []
         for data, request in held:
             if request is not None and request.answered is None:
@@ -306,26 +306,26 @@ class Connection(Protocol):
             else:
                 self._send(data, request)
         if not self._congested:
-            self._tell_written()
+            self._fire_written()
 
     def _when_written(self) -> Deferred[dict[str, Any]]:
-        if not self._congested and self._silence is None:
+        if not self._congested and self._muted is None:
             return succeed({})
         written: Deferred[dict[str, Any]] = Deferred()
         self._unwritten.append(written)
         return written
 
-    def _tell_written(self) -> None:
-        """Tell who sent requests without answer; those behind a silence wait on."""
-        if self._silence is None:
+    def _fire_written(self) -> None:
+        """Fire the Deferreds of requests without response."""
+        if self._muted is None:
             written, self._unwritten = self._unwritten, []
             for request in written:
-                if not request.called:  # what one hears may have it cancel another
+                if not request.called:  # a callback may cancel another request
                     request.callback({})
 
     def _answer(self, frame: memoryview) -> None:
         if not self._outstanding:
-            raise ProtocolError("ResponseHeader", "an answer that nobody asked for")
+            raise ProtocolError("ResponseHeader", "a response without a request")
         request = self._outstanding[0]
         header_version = request.api.response_header_version(request.version)
         correlation_id, position = parse_response_header(header_version, frame)
@@ -336,18 +336,18 @@ class Connection(Protocol):
             body = parse_answer(request.api, request.version, frame, position)
             throttle_ms = body.get("throttle_time_ms", 0)
             if throttle_ms > 0:
-                self._be_silent(throttle_ms / 1000)
+                self._mute(throttle_ms / 1000)
         self._outstanding.popleft()
         answered = request.taken()
         if answered is not None and body is not None:
             answered.callback(body)
 
     def _timed_out(self, request: _Outstanding) -> None:
-        text = f"{self.peer}: no answer to {request.api.name} within {request.timeout_s:g} s"
+        text = f"{self.peer}: no response to {request.api.name} within {request.timeout_s:g} s"
         self._break(RequestTimedOut(text), request)
 
     def _break(self, error: ClientError, request: _Outstanding | None = None) -> None:
-        """End a connection that cannot go on: the request that is to blame is told why (by default the oldest)."""
+        """Close the connection after an error of one request, by default the oldest."""
         if request is None and self._outstanding:
             request = self._outstanding[0]
         blamed = None if request is None else request.taken()
@@ -358,11 +358,11 @@ class Connection(Protocol):
         self._fail(failed, str(error))
 
     def _give_up(self) -> list[Deferred[dict[str, Any]]]:
-        """Take no more, and give the Deferreds that are to be failed."""
+        """Stop accepting requests, and return the Deferreds to fail."""
         self.closed = True
-        if self._silence is not None:
-            self._silence.cancel()
-            self._silence = None
+        if self._muted is not None:
+            self._muted.cancel()
+            self._muted = None
         self._held.clear()
         self.transport.unregisterProducer()
         taken = [request.taken() for request in self._outstanding]
@@ -373,5 +373,5 @@ class Connection(Protocol):
 
     def _fail(self, requests: list[Deferred[dict[str, Any]]], reason: str) -> None:
         for request in requests:
-            if not request.called:  # what one hears may have it cancel another
+            if not request.called:  # a callback may cancel another request
                 request.errback(ConnectionLost(reason))

@@ -1,4 +1,4 @@
-"""The connections of one owner, one to each broker: opened when first asked for, and again after a loss."""
+"""Connections of one owner, one per broker, opened on first use and after a loss."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from kreplica.runtime.together import together
 log = Logger()
 
 
-class _Way:
-    """To one address.
+class _Slot:
+    """Connection to one address.
 
-    :ivar failures: in a row; the next try is not before ``retry_at_s``, and until then ``last_error`` is why.
+    :ivar failures: consecutive failures; no attempt before ``retry_at_s``, until then callers get ``last_error``.
     """
 
     __slots__ = ("connecting", "connection", "failures", "last_error", "retry_at_s")
@@ -38,28 +38,28 @@ class _Way:
 
 
 class Connections:
-    """Lives as long as its owner, which closes it.
+    """Connections of one owner, which closes them.
 
-    Who waits long on a broker, as consumers do, has connections of its own: answers come in the order of the questions.
+    Owners of long requests, like consumers, have their own connections, because responses arrive in request order.
     """
 
     def __init__(self, runtime: ClientRuntime, options: ClientOptions) -> None:
         self._runtime = runtime
         self._options = options
-        self._ways: dict[Address, _Way] = {}
+        self._ways: dict[Address, _Slot] = {}
         self._closed = False
 
     async def to(self, address: Address) -> Connection:
-        """The connection to an address, whose versions are negotiated.
+        """Return the connection to an address, with negotiated versions; open it if there is none.
 
-        After a try that failed the next one waits, longer each time; whoever asks meanwhile is told at once.
+        After a failed attempt, callers get its error at once until a backoff delay is over.
 
-        :raise ClientClosed: these are closed, or were while the connection was being made.
-        :raise ClientError: none comes about.
+        :raise ClientClosed: the connections were closed.
+        :raise ClientError: the connection could not be opened.
         """
         if self._closed:
             raise ClientClosed(f"{address}: the client is closed")
-        way = self._ways.setdefault(address, _Way())
+        way = self._ways.setdefault(address, _Slot())
         if way.connection is not None and not way.connection.closed:
             return way.connection
         connecting = way.connecting
@@ -75,32 +75,32 @@ class Connections:
             if self._closed:
                 raise ClientClosed(f"{address}: the client was closed") from None
             if self._ways.get(address) is not way:
-                raise ConnectionFailed(f"{address}: nobody is expected there any more") from None
+                raise ConnectionFailed(f"{address}: the address is no longer in use") from None
             raise
 
     def to_open(self, address: Address) -> Connection | None:
-        """The connection to an address where there is one that is open."""
+        """Return the open connection to an address, or None."""
         way = self._ways.get(address)
         if way is None or way.connection is None or way.connection.closed:
             return None
         return way.connection
 
     def __iter__(self) -> Iterator[Connection]:
-        """Those that are open."""
+        """Iterate over the open connections."""
         made = [way.connection for way in self._ways.values()]
         return iter([connection for connection in made if connection is not None and not connection.closed])
 
     def forget(self, address: Address) -> None:
-        """Close the connection to an address where nobody is expected any more; what is under way fails."""
+        """Close the connection to an address that is no longer in use; its requests fail."""
         way = self._ways.pop(address, None)
         if way is not None:
             if way.connecting is not None:
                 way.connecting.cancel()
             if way.connection is not None:
-                way.connection.close().addErrback(lambda failure: log.failure("closing a connection", failure))
+                way.connection.close().addErrback(lambda failure: log.failure("cannot close a connection", failure))
 
     async def close(self) -> None:
-        """Close them all; what is under way fails with ``ConnectionLost``, who waits for one with ``ClientClosed``."""
+        """Close all connections; requests fail with ``ConnectionLost``, callers of ``to`` with ``ClientClosed``."""
         self._closed = True
         open_ones, ways = list(self), list(self._ways.values())
         self._ways.clear()
@@ -108,9 +108,9 @@ class Connections:
             if way.connecting is not None:
                 way.connecting.cancel()
         await together([_closed(connection) for connection in open_ones])
-        await pause(self._runtime.reactor, 0)  # what was given up has a turn to be gone
+        await pause(self._runtime.reactor, 0)  # cancelled work ends in this iteration
 
-    async def _connect(self, address: Address, way: _Way) -> Connection:
+    async def _connect(self, address: Address, way: _Slot) -> Connection:
         runtime, options = self._runtime, self._options
         try:
             way.connection = await self._open(address)
@@ -138,7 +138,7 @@ class Connections:
         try:
             await connection.negotiate(options.connect_timeout_s)
         except BaseException as error:
-            connection.abort()  # nothing that was written matters
+            connection.abort()  # pending data is irrelevant
             if isinstance(error, KafkaError) and not isinstance(error, ClientError):
                 raise ConnectionFailed(f"{address}: {error}") from error
             raise

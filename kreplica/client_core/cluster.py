@@ -301,6 +301,12 @@ class ClusterCore(ABC, Generic[ConnectionT]):
             return None
         return found.leader
 
+    def fresh_leader(self, partition: TopicPartition) -> int | None:
+        """Return a partition's leader if the metadata is neither doubtful nor old; None if it has none."""
+        if self._doubts_answered < self._doubts or self.now_s() - self._refreshed_s > self.options.metadata_age_s_max:
+            return None
+        return self.known_leader(partition)
+
     # --- controller and coordinators ---
 
     async def at_controller(self, attempt: Callable[[ConnectionT], Awaitable[T]], timeout_s: float | None = None) -> T:

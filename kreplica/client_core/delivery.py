@@ -14,7 +14,7 @@ class Outcome:
 
     :ivar base_offset: offset of the first record, once all records are written.
     :ivar log_append_time_ms: the broker's timestamp if the topic uses LogAppendTime, otherwise -1.
-    :ivar error: the error with which all records failed; after ``OutcomeUnknown`` they may have been written.
+    :ivar error: the error of all records; after ``OutcomeUnknown`` they may have been written.
     """
 
     __slots__ = ("base_offset", "error", "is_settled", "log_append_time_ms", "partition")
@@ -48,7 +48,7 @@ class Delivery:
 
     @property
     def error(self) -> ClientError | None:
-        """The error with which the record failed; None if it was written or is pending."""
+        """The error of the record; None if it was written or is pending."""
         return self._outcome.error
 
     @property

@@ -18,7 +18,7 @@ from kreplica.wire.batch_building import BatchBuilder
 from kreplica.wire.batches import NO_SEQUENCE, SEQUENCE_MASK, stamp_producer
 
 IN_FLIGHT_MAX = 5
-"""Maximum number of batches in flight per partition; leaders recognize retries of so many (KIP-98)."""
+"""Maximum number of batches in flight per partition; leaders recognize retries of the last five batches (KIP-98)."""
 
 EPOCH_MAX = 32767
 

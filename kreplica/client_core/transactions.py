@@ -51,7 +51,7 @@ class TransactionCore(TransactionCoordinatorClient):
 
     @property
     def error(self) -> ClientError | None:
-        """The error with which sending fails; None normally."""
+        """The error that prevents sending; None normally."""
         return self.unusable or self.broken
 
     def check(self) -> None:
@@ -88,7 +88,7 @@ class TransactionCore(TransactionCoordinatorClient):
     async def begin(self) -> ProducerIdentity | None:
         """Begin a transaction.
 
-        :return: the identity with which all partitions restart their sequences; None if they continue.
+        :return: the identity if all partitions must restart their sequences; otherwise None.
         """
         self.expect(Phase.IDLE)
         self.phase = Phase.BEGINNING
@@ -136,7 +136,7 @@ class TransactionCore(TransactionCoordinatorClient):
         """Abort the transaction; no request of it may be in flight.
 
         :param doubtful: the outcome of a produce request is unknown.
-        :return: the identity with which all partitions restart their sequences; None if they continue.
+        :return: the identity if all partitions must restart their sequences; otherwise None.
         """
         doubtful = doubtful or self.is_doubtful
         try:

@@ -95,10 +95,10 @@ def test_a_late_answer_closes_the_connection(peer: Peer, connection: Connection)
     peer.reactor.advance(2.4)
     assert not connection.closed
     peer.reactor.advance(0.2)
-    with pytest.raises(RequestTimedOut, match=r"no answer to Heartbeat within 2.5 s") as raised:
+    with pytest.raises(RequestTimedOut, match=r"no response to Heartbeat within 2.5 s") as raised:
         result_of(hasty)
     assert raised.value.retriable
-    with pytest.raises(ConnectionLost, match=r"no answer to Heartbeat within 2.5 s"):
+    with pytest.raises(ConnectionLost, match=r"no response to Heartbeat within 2.5 s"):
         result_of(patient)
     assert (connection.closed, peer.transport.disconnected) == (True, True)
     assert peer.reactor.getDelayedCalls() == []
@@ -237,7 +237,7 @@ def test_closing_waits_for_the_transport(peer: Peer, connection: Connection) -> 
     answer = heartbeat(connection)
     closed = [connection.close(), connection.close()]
     assert (peer.transport.disconnecting, peer.transport.disconnected, peer.transport.producer) == (True, False, None)
-    with pytest.raises(ConnectionLost, match="closed from this side"):
+    with pytest.raises(ConnectionLost, match="closed by the client"):
         result_of(answer)
     assert [deferred.called for deferred in closed] == [False, False]
     peer.lose()
@@ -252,7 +252,7 @@ def test_closing_from_within_an_answer(peer: Peer, connection: Connection) -> No
     first.addCallback(lambda _: connection.close())
     peer.protocol.dataReceived(heartbeat_answer(0) + heartbeat_answer(1))
     assert (peer.transport.disconnecting, peer.transport.disconnected) == (True, False)
-    with pytest.raises(ConnectionLost, match="closed from this side"):
+    with pytest.raises(ConnectionLost, match="closed by the client"):
         result_of(second)
     peer.lose()
     assert result_of(first) is None

@@ -30,19 +30,19 @@ def scene() -> Iterator[Scene]:
 
 
 def test_memory_is_bounded(scene: Scene) -> None:
-    """What is in stock stays below the bound, however much there is to read."""
+    """Buffered data stays below the bound, independent of the amount of data in the log."""
     consumer = scene.consumer(buffer_size_max=60_000, partition_size_max=25_000, fetch_size_max=50_000)
     scene.run_until(consumer.assign(keys("t", 4)))
     seen = 0
     while seen < 80:
         scene.run(1)
-        stocked = sum(reading.stock.size for reading in consumer._flow.readings.values())
+        stocked = sum(reading.buffer.size for reading in consumer._flow.readings.values())
         assert stocked <= 60_000 + 2 * SIZE
         seen += len(scene.read(consumer, 1))
 
 
 def test_paused_partitions_make_room(scene: Scene) -> None:
-    """What they have in stock does not keep others from being read; it is fetched again."""
+    """Paused partitions do not keep others from being read; their buffers are fetched again."""
     consumer = scene.consumer(buffer_size_max=40_000, partition_size_max=20_000)
     scene.run_until(consumer.assign(keys("t", 1)))
     scene.read(consumer, 1)
@@ -63,7 +63,7 @@ def test_partitions_take_turns(scene: Scene) -> None:
 
 
 def test_quiet_partitions_are_heard_while_others_are_full(scene: Scene) -> None:
-    """A record in a quiet partition is there soon, though nobody takes what is in stock of others."""
+    """A record of a quiet partition arrives soon, although buffered records of other partitions are not consumed."""
     consumer = scene.consumer(partition_size_max=20_000)
     scene.run_until(consumer.assign(keys("t", 4)))
     scene.read(consumer, 1)

@@ -10,8 +10,8 @@ from twisted.internet.defer import Deferred
 from kreplica.client.client_runtime import runtime_of
 from kreplica.client.cluster import Cluster
 from kreplica.client.consumer import ConsumerOptions
-from kreplica.client.consumer.position_validation import Settler
-from kreplica.client.consumer.positions import Reading
+from kreplica.client.consumer.position_validation import PositionValidator
+from kreplica.client.consumer.positions import PartitionState
 from kreplica.client_core.addresses import Address
 from kreplica.client_core.errors import ClientError, LeaderUnknown
 from kreplica.client_core.metadata import BrokerView, ClusterView, PartitionView, TopicView
@@ -39,18 +39,18 @@ def test_a_leader_of_an_epoch_before_the_positions_is_not_asked(known_epoch: int
 
     cluster.connection = nobody  # type: ignore[method-assign]
     cluster.known_topic = lambda name: topic  # type: ignore[method-assign, assignment]
-    settler = Settler(
+    validator = PositionValidator(
         cluster,
         ConsumerOptions(),
         committed=nobody,
         on_failed=lambda _, error: failed.append(error),
-        on_settled=lambda: None,
+        on_validated=lambda: None,
     )
-    reading = Reading(KEY)
+    reading = PartitionState(KEY)
     reading.begin_at(56, 14)
-    settler.settle([reading])
+    validator.validate([reading])
     assert reading.position == 56
     assert [type(each) for each in failed] == ([] if is_asked else [LeaderUnknown])
     assert bool(asked) == is_asked
     assert all(error.retriable for error in failed)
-    settler.close()
+    validator.close()

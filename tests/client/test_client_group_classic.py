@@ -9,7 +9,7 @@ from group_readers import ALL, KINDS, Owners, Reader, begin, new_brokers, settle
 from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.client.group import GroupOptions
-from kreplica.client.group.error_actions import Verdict, verdict
+from kreplica.client.group.error_actions import ErrorAction, error_action
 from kreplica.client_core.errors import BrokerRefused, ConnectionLost, MalformedAnswer, UnsupportedVersion
 from kreplica.client_core.offsets import CommittedOffset
 from kreplica.errors import ErrorCode
@@ -184,14 +184,14 @@ def test_who_is_cancelled_leaves_nothing_behind(brokers: SimulatedCluster) -> No
 
 def test_what_errors_mean() -> None:
     """What is not known is final only if no other broker can do better."""
-    codes = {code: verdict(BrokerRefused(code, "x")) for code in ErrorCode if code is not ErrorCode.NONE}
-    assert codes[ErrorCode.REBALANCE_IN_PROGRESS] is Verdict.REJOIN
-    assert codes[ErrorCode.NOT_COORDINATOR] is Verdict.ELSEWHERE
-    assert codes[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] is Verdict.WAIT
-    assert codes[ErrorCode.GROUP_AUTHORIZATION_FAILED] is Verdict.FINAL
-    assert verdict(ConnectionLost("x")) is Verdict.ELSEWHERE
-    assert verdict(UnsupportedVersion("x")) is Verdict.FINAL
-    assert verdict(MalformedAnswer("x")) is Verdict.FINAL
+    codes = {code: error_action(BrokerRefused(code, "x")) for code in ErrorCode if code is not ErrorCode.NONE}
+    assert codes[ErrorCode.REBALANCE_IN_PROGRESS] is ErrorAction.REJOIN
+    assert codes[ErrorCode.NOT_COORDINATOR] is ErrorAction.ELSEWHERE
+    assert codes[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] is ErrorAction.WAIT
+    assert codes[ErrorCode.GROUP_AUTHORIZATION_FAILED] is ErrorAction.FINAL
+    assert error_action(ConnectionLost("x")) is ErrorAction.ELSEWHERE
+    assert error_action(UnsupportedVersion("x")) is ErrorAction.FINAL
+    assert error_action(MalformedAnswer("x")) is ErrorAction.FINAL
 
 
 def test_options_that_contradict_themselves() -> None:

@@ -9,7 +9,7 @@ import pytest
 from group_readers import ALL, KINDS, OVERRIDES, Owners, Reader, begin, new_brokers, settle, waiting
 
 from kreplica.client.group import GroupOptions
-from kreplica.client.group.member_state import JOINING, Standing
+from kreplica.client.group.member_state import JOINING, MemberState
 from kreplica.client_core.errors import BrokerRefused
 from kreplica.client_core.metadata import TopicView
 from kreplica.client_core.offsets import CommittedOffset
@@ -210,51 +210,51 @@ def answer(epoch: int, *partitions: tuple[UUID, int], told: bool = True) -> dict
 
 def test_a_member_says_what_is_new() -> None:
     """All at first, then what has changed; all again where an answer was missed."""
-    standing = Standing(OPTIONS, "m", ["t"])
-    question = standing.question()
-    assert question == {
+    state = MemberState(OPTIONS, "m", ["t"])
+    request_body = state.request_body()
+    assert request_body == {
         "group_id": "g", "member_id": "m", "member_epoch": JOINING, "instance_id": None, "rack_id": "A",
         "rebalance_timeout_ms": 300_000, "subscribed_topic_names": ["t"], "server_assignor": None,
         "topic_partitions": [],
     }  # fmt: skip
-    assert standing.answered(question, answer(1, (T, 0)))
-    assert (standing.epoch, standing.interval_s) == (1, 2.0)
-    quiet = standing.question()
+    assert state.answered(request_body, answer(1, (T, 0)))
+    assert (state.epoch, state.interval_s) == (1, 2.0)
+    quiet = state.request_body()
     assert quiet == {"group_id": "g", "member_id": "m", "member_epoch": 1, "instance_id": None}
-    assert not standing.answered(quiet, answer(1, told=False))
-    assert not standing.answered(quiet, answer(1, (T, 0)))
-    standing.takes({TopicPartition("t", 0): T})
-    standing.topics = ["t", "u"]
-    news = standing.question()
+    assert not state.answered(quiet, answer(1, told=False))
+    assert not state.answered(quiet, answer(1, (T, 0)))
+    state.acquired({TopicPartition("t", 0): T})
+    state.topics = ["t", "u"]
+    news = state.request_body()
     assert news["topic_partitions"] == [{"topic_id": T, "partitions": [0]}]
     assert news["subscribed_topic_names"] == ["t", "u"]
     assert "rack_id" not in news
-    standing.answered(news, answer(2, told=False))
-    standing.not_answered()
-    assert standing.question().keys() == question.keys()
-    standing.lost()
-    assert (standing.epoch, standing.target, standing.owned) == (JOINING, None, {})
+    state.answered(news, answer(2, told=False))
+    state.not_answered()
+    assert state.request_body().keys() == request_body.keys()
+    state.lost()
+    assert (state.epoch, state.target, state.owned) == (JOINING, None, {})
 
 
 def test_a_topic_that_was_made_again_is_another_one() -> None:
     """A partition of the same name is given up before it is taken; what is not known by its id is left out."""
-    standing = Standing(OPTIONS, "m", ["t"])
+    state = MemberState(OPTIONS, "m", ["t"])
     zero = TopicPartition("t", 0)
-    standing.answered(standing.question(), answer(1, (T, 0)))
-    assert standing.wanted({}) == ({}, False)
+    state.answered(state.request_body(), answer(1, (T, 0)))
+    assert state.wanted({}) == ({}, False)
     views = {"t": TopicView("t", (), T)}
-    assert standing.wanted(views) == ({zero: T}, True)
-    standing.takes({zero: T})
-    standing.answered(standing.question(), answer(2, (U, 0)))
-    wanted, is_complete = standing.wanted({"t": TopicView("t", (), U)})
+    assert state.wanted(views) == ({zero: T}, True)
+    state.acquired({zero: T})
+    state.answered(state.request_body(), answer(2, (U, 0)))
+    wanted, is_complete = state.wanted({"t": TopicView("t", (), U)})
     assert (wanted, is_complete) == ({zero: U}, True)
-    assert standing.surplus(wanted) == {zero}
-    standing.gave_up([zero])
-    assert standing.surplus(wanted) == frozenset()
+    assert state.to_release(wanted) == {zero}
+    state.released([zero])
+    assert state.to_release(wanted) == frozenset()
 
 
 def test_last_words() -> None:
     """A static member is expected back, others are not."""
-    assert Standing(OPTIONS, "m", ()).last_words()["member_epoch"] == -1
+    assert MemberState(OPTIONS, "m", ()).leave_body()["member_epoch"] == -1
     static = GroupOptions(group_id="g", instance_id="i")
-    assert Standing(static, "m", ()).last_words()["member_epoch"] == -2
+    assert MemberState(static, "m", ()).leave_body()["member_epoch"] == -2

@@ -10,7 +10,7 @@ from producer_scene import Scene
 from twisted.internet.defer import Deferred
 
 from kreplica.client.producer import Producer
-from kreplica.client.producer.leader_routes import Route
+from kreplica.client.producer.leader_routes import LeaderRoute
 from kreplica.client_core.errors import BufferFull, GaveUp, OutcomeUnknown
 
 
@@ -150,11 +150,11 @@ def test_closing_while_nobody_answers(scene: Scene) -> None:
 
 def test_a_broker_that_wants_silence(scene: Scene) -> None:
     """Nothing goes to it for so long (KIP-219)."""
-    freed: list[Route] = []
-    route = Route(1, scene.host.reactor, freed.append)
-    route.be_silent(0.0)
+    freed: list[LeaderRoute] = []
+    route = LeaderRoute(1, scene.host.reactor, freed.append)
+    route.mute(0.0)
     assert route.is_free
-    route.be_silent(2.0)
+    route.mute(2.0)
     scene.brokers.run(1.9)
     assert (route.is_free, freed) == (False, [])
     scene.brokers.run(0.2)

@@ -11,22 +11,22 @@ from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from kreplica.client.producer import Written
-from kreplica.client.producer.completion_counter import Countdown
-from kreplica.client.producer.record_deferreds import Promise, break_promise, keep_promises
+from kreplica.client.producer.completion_counter import CompletionCounter
+from kreplica.client.producer.record_deferreds import RecordDeferred, complete_records, fail_record
 from kreplica.client_core.errors import ClientError, RecordTooLarge, TransactionFailed
 from kreplica.model import TopicPartition
 
 WRITTEN = Written(TopicPartition("t", 0), 5, 7)
 
 
-def keep(*promises: Promise | Countdown) -> None:
-    keep_promises(promises, [WRITTEN] * len(promises))
+def keep(*promises: RecordDeferred | CompletionCounter) -> None:
+    complete_records(promises, [WRITTEN] * len(promises))
 
 
 @pytest.mark.parametrize("early", [True, False])
 def test_callbacks(early: bool) -> None:
     """They are called, whether they were there before or come later, and only once."""
-    promise, seen = Promise(), []
+    promise, seen = RecordDeferred(), []
     if not early:
         keep(promise)
     promise.addCallback(seen.append)
@@ -41,7 +41,7 @@ def test_callbacks(early: bool) -> None:
 @pytest.mark.parametrize("early", [True, False])
 def test_whoever_awaits(early: bool) -> None:
     """Gets what was written; so do those who gather, chain, or return it from a callback."""
-    promises = [Promise() for _ in range(5)]
+    promises = [RecordDeferred() for _ in range(5)]
     if not early:
         keep(*promises)
 
@@ -67,11 +67,11 @@ def test_whoever_awaits(early: bool) -> None:
 
 def test_cancelling() -> None:
     """What becomes of the record then is of no interest any more."""
-    promise, failed = Promise(), []
+    promise, failed = RecordDeferred(), []
     promise.addErrback(failed.append)
     promise.cancel()
     assert failed[0].check(CancelledError)
-    quiet = Promise()
+    quiet = RecordDeferred()
     quiet.cancel()
     keep(promise, quiet)
     quiet.addErrback(lambda failure: failed.append(failure))
@@ -80,7 +80,7 @@ def test_cancelling() -> None:
 
 def test_two_promises_share_nothing() -> None:
     """Callbacks of one are not those of another."""
-    first, second, seen = Promise(), Promise(), []
+    first, second, seen = RecordDeferred(), RecordDeferred(), []
     first.addCallback(seen.append)
     keep(second)
     assert seen == []
@@ -90,11 +90,11 @@ def test_two_promises_share_nothing() -> None:
 
 def test_counting() -> None:
     """Whoever counts is told once for each record."""
-    countdown = Countdown()
+    countdown = CompletionCounter()
     countdown.pending = 3
     done, seen = countdown.wait(), []
     done.addCallback(seen.append)
-    keep(countdown, Promise(), countdown)
+    keep(countdown, RecordDeferred(), countdown)
     assert seen == []
     keep(countdown)
     assert seen == [None]
@@ -109,7 +109,7 @@ class UnhandledTests(SynchronousTestCase):
 
     def test_an_error_is_logged(self) -> None:
         """As that of any Deferred."""
-        Promise().errback(ValueError("nobody looks"))
+        RecordDeferred().errback(ValueError("nobody looks"))
         gc.collect()
         (failure,) = self.flushLoggedErrors(ValueError)
         assert "nobody looks" in str(failure.value)
@@ -125,10 +125,10 @@ def test_of_an_aborted_transaction_dropped_deferreds_say_nothing(error: ClientEr
         logged.append(event)
 
     gc.collect()  # what other tests have left is not listened to
-    before, after = Promise(), Promise()
+    before, after = RecordDeferred(), RecordDeferred()
     before.addErrback(lambda failure: told.append(failure.value))
-    for promise in (before, after, Promise()):
-        break_promise(promise, error)
+    for promise in (before, after, RecordDeferred()):
+        fail_record(promise, error)
     after.addErrback(lambda failure: told.append(failure.value))
     globalLogPublisher.addObserver(note)
     del promise

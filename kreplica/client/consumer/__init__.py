@@ -1,14 +1,12 @@
-"""Records out of a cluster.
+"""Consumes records.
 
-* ``consumer``: ``Consumer``, what applications use
-* ``options``, ``records``: what they say, and what they get
-* ``flow``: all partitions that are read, and the parts that keep records coming:
-  ``settling`` (where to read, and whether that is right), ``fetcher`` (asking for records), ``outlet`` (handing out)
-* ``positions``, ``stock``: of one partition: how far it was read, and what was fetched and not handed out
-* ``subscription``, ``committing``: what a group gives, and what is committed for it
-* ``running``: handlers, and how many at the same time
-* ``questions``: what is asked besides records
-* ``changes``: waiting for something to change
+* ``consumer``: ``Consumer``; ``options``, ``records``: its options and results
+* ``consume_flow``: all assigned partitions, and the parts that fetch and deliver their records:
+  ``position_validation`` (start offsets, and checks after leader changes), ``fetcher`` (Fetch requests), ``delivery``
+* ``positions``, ``fetch_buffer``: position and fetched records of one partition
+* ``subscription``, ``committing``: assignment by a group, and commits
+* ``handler_run``: handlers, and their concurrency
+* ``waiters``: wakes coroutines that wait for a change
 """
 
 from kreplica.client.consumer.consumer import Consumer

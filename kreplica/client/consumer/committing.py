@@ -1,4 +1,4 @@
-"""Commits: when they are asked for, and by themselves."""
+"""Commits of a consumer, explicit and automatic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from kreplica.client.cluster import Cluster
-from kreplica.client.consumer.consume_flow import Flow
+from kreplica.client.consumer.consume_flow import ConsumeFlow
 from kreplica.client.consumer.options import ConsumerOptions
 from kreplica.client.group.membership import Membership
 from kreplica.client_core.errors import ClientError
@@ -21,30 +21,30 @@ from kreplica.model import TopicPartition
 log = Logger()
 
 
-class Commits:
-    """Of one consumer, for its group; by its membership, where there is one.
+class OffsetCommits:
+    """Commits of one consumer for its group, through its membership if there is one.
 
-    :ivar membership: None where partitions were assigned.
+    :ivar membership: None if partitions were assigned explicitly.
     """
 
-    def __init__(self, cluster: Cluster, options: ConsumerOptions, flow: Flow) -> None:
+    def __init__(self, cluster: Cluster, options: ConsumerOptions, flow: ConsumeFlow) -> None:
         self.membership: Membership | None = None
         self._cluster = cluster
         self._options = options
         self._flow = flow
         self._reactor = cluster.runtime.reactor
         self._assigned_to: GroupIdentity | None = None
-        self._told: dict[TopicPartition, CommittedOffset] = {}
+        self._committed_offsets: dict[TopicPartition, CommittedOffset] = {}
         self._timer: IDelayedCall | None = None
         self._committing: Deferred[None] | None = None
         self._closed = False
 
     @property
     def identity(self) -> GroupIdentity:
-        """As what the consumer acts.
+        """The identity for commits.
 
-        For records of partitions that were lost meanwhile it acts as whom they were given to: a transaction that goes
-        on with them is refused, also when this member is in the group again by then.
+        While records of lost partitions are processed, it is the identity under which they were assigned: a transaction
+        with them is refused, even if this member has joined again.
         """
         if self.membership is not None:
             return self._assigned_to if self._flow.is_behind and self._assigned_to else self.membership.identity
@@ -57,18 +57,18 @@ class Commits:
         return self._options.group_id
 
     async def committed(self, keys: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
-        """What the group committed."""
+        """Return the group's committed offsets."""
         if self.membership is not None:
             return await self.membership.committed(keys)
         return await committed_offsets(self._cluster, self._group_id, keys)
 
     async def commit(self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None) -> None:
-        """Commit these, or all that was handed out."""
+        """Commit these offsets, or those of all delivered records."""
         if offsets is None:
             readings = self._flow.readings.values()
             for reading in readings:
-                reading.gone_past()
-            self._flow.progressed.fire()
+                reading.mark_processed()
+            self._flow.progressed.notify()
             given = self._committable(self._flow.readings)
         else:
             given = {
@@ -84,10 +84,10 @@ class Commits:
             await self.membership.commit(offsets)
         else:
             await commit_offsets(self._cluster, self._group_id, offsets)
-        self._told.update(offsets)
+        self._committed_offsets.update(offsets)
 
     def assigned(self) -> None:
-        """The membership gives partitions."""
+        """Record the identity under which partitions are assigned."""
         if self.membership is not None and not self._flow.is_behind:
             self._assigned_to = self.membership.identity
 
@@ -98,12 +98,12 @@ class Commits:
         return self._options.group is not None and self._options.auto_commit_s is not None
 
     def begin(self) -> None:
-        """Commit from time to time, where the options want that."""
+        """Start automatic commits, if enabled."""
         if self.is_automatic and self._timer is None and not self._closed:
             self._timer = self._reactor.callLater(self._options.auto_commit_s or 0.0, self._tick)
 
     def close(self) -> None:
-        """Commit no more."""
+        """Stop automatic commits."""
         self._closed = True
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
@@ -120,27 +120,27 @@ class Commits:
     def _ended(self, result: Failure | None) -> None:
         self._committing = None
         if result is not None and not (self._closed and result.check(CancelledError)):
-            log.failure("commits by themselves", result)
+            log.failure("automatic commit failed", result)
 
     async def last(self) -> None:
-        """Before the end."""
+        """Commit before the end."""
         await self.of(self._flow.readings)
 
     async def of(self, keys: Iterable[TopicPartition]) -> None:
-        """Commit what was gone past since the last time; an error is logged: there is a next time."""
+        """Commit records processed since the last commit; errors are logged, because a later commit follows."""
         if not self.is_automatic:
             return
         offsets = self._committable(keys)
-        new = {key: offset for key, offset in offsets.items() if self._told.get(key) != offset}
+        new = {key: offset for key, offset in offsets.items() if self._committed_offsets.get(key) != offset}
         try:
             await self._commit(new)
         except ClientError as error:
-            log.warn("offsets are not committed: {error}", error=error)
+            log.warn("cannot commit offsets: {error}", error=error)
 
     def forget(self, keys: Iterable[TopicPartition]) -> None:
-        """Of partitions that are read no more nothing is known."""
+        """Forget the commits of revoked partitions."""
         for key in keys:
-            self._told.pop(key, None)
+            self._committed_offsets.pop(key, None)
 
     def _committable(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         readings = [self._flow.readings[key] for key in keys if key in self._flow.readings]

@@ -1,4 +1,4 @@
-"""All partitions that a consumer reads, and what keeps records coming."""
+"""All assigned partitions of a consumer, and the flow of their records."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
 from kreplica.client.cluster import Cluster
-from kreplica.client.consumer.delivery import Outlet
+from kreplica.client.consumer.delivery import DeliveryQueue
 from kreplica.client.consumer.fetcher import Fetcher
 from kreplica.client.consumer.options import ConsumerOptions, OffsetReset
-from kreplica.client.consumer.position_validation import Settler
-from kreplica.client.consumer.positions import Reading
-from kreplica.client.consumer.waiters import Changes
+from kreplica.client.consumer.position_validation import PositionValidator
+from kreplica.client.consumer.positions import PartitionState
+from kreplica.client.consumer.waiters import Waiters
 from kreplica.client_core.errors import ClientError, ConsumerClosed, OffsetOutOfRange
 from kreplica.client_core.offsets import CommittedOffset
 from kreplica.model import TopicPartition
@@ -21,16 +21,16 @@ from kreplica.runtime.turns import Turns
 T = TypeVar("T")
 
 
-class Flow:
-    """Wires settler, fetcher and outlet together.
+class ConsumeFlow:
+    """Connects position validation, fetching and delivery.
 
-    :ivar readings: in the order in which they are served.
-    :ivar changed: fires when there may be something to hand out, or when that has ended.
-    :ivar progressed: fires when what was handed out was gone past.
-    :ivar is_behind: what was handed out last is of partitions that were taken away before it was gone past.
-    :ivar turns: of whoever takes as fast as it can.
-    :ivar error: why it has ended for good.
-    :ivar closing: nobody asks for more.
+    :ivar readings: assigned partitions, in the order of service.
+    :ivar changed: notified when records may be available, or the flow ended.
+    :ivar progressed: notified when delivered records were processed.
+    :ivar is_behind: delivered records of revoked partitions are still being processed.
+    :ivar turns: limits the time that a consumer keeps the reactor.
+    :ivar error: the final error.
+    :ivar closing: the consumer is closing.
     """
 
     def __init__(
@@ -41,97 +41,102 @@ class Flow:
     ) -> None:
         self._options = options
         self.reactor = cluster.runtime.reactor
-        self.readings: dict[TopicPartition, Reading] = {}
-        self.changed = Changes(self.reactor)
-        self.progressed = Changes(self.reactor)
+        self.readings: dict[TopicPartition, PartitionState] = {}
+        self.changed = Waiters(self.reactor)
+        self.progressed = Waiters(self.reactor)
         self.error: Exception | None = None
         self.closing = self.closed = self.is_behind = False
-        self._later: list[Reading] = []
-        self.outlet = Outlet(self.pump, self._failed)
-        self._settler = Settler(cluster, options, committed=committed, on_failed=self._failed, on_settled=self._settled)
+        self._later: list[PartitionState] = []
+        self.delivery = DeliveryQueue(self.pump, self._failed)
+        self._validator = PositionValidator(
+            cluster, options, committed=committed, on_failed=self._failed, on_validated=self._validated
+        )
         self._fetcher = Fetcher(
             cluster,
             options,
             self.readings,
-            self._settler,
-            on_arrived=self.outlet.arrived,
+            self._validator,
+            on_arrived=self.delivery.arrived,
             on_failed=self._failed,
-            on_changed=self.changed.fire,
+            on_changed=self.changed.notify,
         )
         self.turns = Turns(self.reactor)
 
     async def close(self) -> None:
-        """End it; who waits for records learns that."""
+        """End the flow; waiters are notified."""
         self.closed = True
         self.drop(list(self.readings))
-        self._settler.close()
+        self._validator.close()
         await self._fetcher.close()
-        self.changed.fire()
-        self.progressed.fire()
+        self.changed.notify()
+        self.progressed.notify()
 
     def pump(self) -> None:
-        """Look for what may be asked for."""
+        """Send Fetch requests."""
         self._fetcher.pump()
 
     # --- partitions ---
 
-    def add(self, readings: Iterable[Reading]) -> None:
-        """Read partitions, besides those that there are."""
+    def add(self, readings: Iterable[PartitionState]) -> None:
+        """Add partitions."""
         for reading in readings:
             self.readings[reading.key] = reading
             if self.is_behind:
-                # A transaction that goes on with what was handed out before may yet decide where to begin.
-                reading.is_settling = True
+                # A transaction with records delivered before may still commit the start offset.
+                reading.is_validating = True
                 self._later.append(reading)
         self.pump()
 
     def drop(self, keys: Iterable[TopicPartition]) -> None:
-        """Read partitions no more, and hand out nothing more of them."""
+        """Remove partitions."""
         for key in keys:
             reading = self.readings.pop(key, None)
             if reading is not None:
                 self.is_behind = self.is_behind or reading.is_outstanding
                 reading.put_back()
-                reading.stock.clear()
+                reading.buffer.clear()
                 reading.is_over = True
         self.pump()
 
     def pause(self, keys: Iterable[TopicPartition]) -> None:
-        """Hand nothing out of partitions that are read, and ask for nothing more."""
+        """Stop to deliver and fetch records of partitions."""
         for reading in self._find(keys):
             reading.put_back()
             reading.is_paused = True
 
     def resume(self, keys: Iterable[TopicPartition]) -> None:
-        """The other way round."""
+        """Deliver records of paused partitions again."""
         for reading in self._find(keys):
             reading.is_paused = False
-            if not reading.stock.is_empty or reading.error is not None:
-                self.outlet.arrived(reading)
+            if not reading.buffer.is_empty or reading.error is not None:
+                self.delivery.arrived(reading)
         self.pump()
-        self.changed.fire()
+        self.changed.notify()
 
     def hold(self, keys: Iterable[TopicPartition]) -> None:
-        """Hand nothing out of partitions that are about to be given up."""
+        """Stop to deliver records of partitions that are being revoked."""
         for reading in self._find(keys):
             reading.put_back()
             reading.is_held = True
 
     def is_outstanding(self, key: TopicPartition) -> bool:
-        """Whether something of a partition was handed out that is not done with."""
+        """Return True if delivered records of a partition are not processed yet."""
         reading = self.readings.get(key)
         return reading is not None and reading.is_outstanding
 
     def begin_at(self, key: TopicPartition, offset: int) -> None:
-        """Read on elsewhere; what was fetched is forgotten."""
+        """Reset a partition to an offset."""
         self.find(key).begin_at(offset)
         self.pump()
 
-    def find(self, key: TopicPartition) -> Reading:
-        """:raise ValueError: it is not assigned."""
+    def find(self, key: TopicPartition) -> PartitionState:
+        """Return an assigned partition.
+
+        :raise ValueError: it is not assigned.
+        """
         return self._find([key])[0]
 
-    def _find(self, keys: Iterable[TopicPartition]) -> list[Reading]:
+    def _find(self, keys: Iterable[TopicPartition]) -> list[PartitionState]:
         try:
             return [self.readings[key] for key in keys]
         except KeyError as error:
@@ -140,14 +145,14 @@ class Flow:
     # --- handing out ---
 
     async def take(self, take: Callable[[], T | None], timeout_s: float | None = None) -> T | None:
-        """What there is next; None when the time is over, or the consumer is closed.
+        """Return the next result; None at the timeout, or if the consumer is closed.
 
-        :param timeout_s: None: as long as it takes.
-        :raise Exception: the consumer, or one of its partitions, cannot go on.
+        :param timeout_s: None: no timeout.
+        :raise Exception: the consumer or a partition failed.
         """
-        self.gone_past()
+        self.mark_processed()
         if self.turns.is_over:
-            await self.turns.next()  # whoever takes as fast as it can lets others have their turn
+            await self.turns.next()  # lets other work of the reactor run
         deadline_s = None if timeout_s is None else self.reactor.seconds() + timeout_s
         while not self.closed:
             found = self.take_now(take)
@@ -161,51 +166,51 @@ class Flow:
         return None
 
     def take_now(self, take: Callable[[], T | None]) -> T | None:
-        """What there is."""
+        """Return a result that is available."""
         if self.error is not None:
             raise self.error
         return take()
 
-    def gone_past(self) -> None:
-        """What was handed out is done with."""
-        self.outlet.gone_past()
-        self.caught_up()
-        self.progressed.fire()
+    def mark_processed(self) -> None:
+        """Mark delivered records as processed."""
+        self.delivery.mark_processed()
+        self.revoked_processed()
+        self.progressed.notify()
 
-    def caught_up(self) -> None:
-        """Nobody works any more on what was handed out of partitions that were taken away."""
+    def revoked_processed(self) -> None:
+        """Delivered records of revoked partitions are processed."""
         if self.is_behind:
             self.is_behind = False
             later, self._later = self._later, []
             for reading in later:
-                reading.is_settling = False
+                reading.is_validating = False
             self.pump()
 
     def check_open(self) -> None:
-        """:raise ConsumerClosed: it is."""
+        """:raise ConsumerClosed: the consumer is closed."""
         if self.closed:
             raise ConsumerClosed("the consumer is closed")
 
-    # --- what goes wrong ---
+    # --- failures ---
 
     def fail(self, error: Exception) -> None:
-        """Let whoever asks for more be told that nothing comes."""
+        """Fail the consumer."""
         self.error = error
-        self.changed.fire()
+        self.changed.notify()
 
-    def _settled(self) -> None:
+    def _validated(self) -> None:
         self.pump()
-        self.changed.fire()
+        self.changed.notify()
 
-    def _failed(self, reading: Reading, error: ClientError) -> None:
+    def _failed(self, reading: PartitionState, error: ClientError) -> None:
         if isinstance(error, OffsetOutOfRange) and self._options.offset_reset is not OffsetReset.FAIL:
-            if reading.stock.is_empty and reading.handed is None and not reading.is_busy:
-                self._settler.reset(reading, error)
+            if reading.buffer.is_empty and reading.handed is None and not reading.is_busy:
+                self._validator.reset(reading, error)
             else:
-                self._fetcher.wait_longer(reading, error)  # what was fetched before is handed out first
+                self._fetcher.back_off(reading, error)  # records fetched before are delivered first
             return
         if not error.retriable:
             reading.error = error
-        self._fetcher.wait_longer(reading, error)
+        self._fetcher.back_off(reading, error)
         if reading.error is not None:
-            self.outlet.arrived(reading)
+            self.delivery.arrived(reading)

@@ -1,4 +1,4 @@
-"""``Consumer``: records out of a cluster."""
+"""``Consumer``: consumes records."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from types import TracebackType
 from typing import Literal, Self
 
 from kreplica.client.cluster import Cluster
-from kreplica.client.consumer.committing import Commits
-from kreplica.client.consumer.consume_flow import Flow
-from kreplica.client.consumer.handler_run import BatchHandler, RecordHandler, Run
+from kreplica.client.consumer.committing import OffsetCommits
+from kreplica.client.consumer.consume_flow import ConsumeFlow
+from kreplica.client.consumer.handler_run import BatchHandler, HandlerRun, RecordHandler
 from kreplica.client.consumer.options import Concurrency, ConsumerOptions, OffsetReset
 from kreplica.client.consumer.position_validation import RESET_TIMES
-from kreplica.client.consumer.positions import Reading
+from kreplica.client.consumer.positions import PartitionState
 from kreplica.client.consumer.records import ConsumedBatch, ConsumedRecord
 from kreplica.client.consumer.subscription import Subscription
 from kreplica.client.group.membership import AssignmentListener
@@ -24,17 +24,17 @@ from kreplica.model import TopicPartition
 Offsets = Mapping[TopicPartition, int | CommittedOffset]
 
 RECORDS_MAX = 1000
-"""That ``poll`` gives unless it is told otherwise."""
+"""Default maximum number of records of ``poll``."""
 
 
 class Consumer:
-    """Reads partitions, those it is told (``assign``) or those that its group gives it (``subscribe``).
+    """Consumes partitions that are assigned explicitly (``assign``) or by its group (``subscribe``).
 
-    An asynchronous context manager, or ``close`` it.  Records come by iteration (``async for record in consumer``), by
-    batches (``async for batch in consumer.batches()``), by ``poll``, or go to a handler (``run``); one of these at a
-    time.  What was handed out counts as done when the next is asked for: that is what is committed by itself.
+    An asynchronous context manager, or call ``close``.  Records are delivered by iteration (``async for record in
+    consumer``), by batches (``async for batch in consumer.batches()``), by ``poll``, or to a handler (``run``); use one
+    of these at a time.  Delivered records count as processed, for automatic commits, when the next ones are requested.
 
-    :param topics: to subscribe to, names or a pattern; without a group all their partitions are read.
+    :param topics: topics to subscribe to, names or a pattern; without a group all their partitions are assigned.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class Consumer:
         self._cluster = cluster
         self._options = options or ConsumerOptions()
         self._topics = topics if topics is None or isinstance(topics, re.Pattern) else list(topics)
-        self._flow = Flow(cluster, self._options, self._committed)
-        self._commits = Commits(cluster, self._options, self._flow)
+        self._flow = ConsumeFlow(cluster, self._options, self._committed)
+        self._commits = OffsetCommits(cluster, self._options, self._flow)
         self._subscription: Subscription | None = None
-        self._run: Run | None = None
+        self._run: HandlerRun | None = None
 
     async def __aenter__(self) -> Self:
         await self._begin()
@@ -63,7 +63,7 @@ class Consumer:
             await self.close()
 
     async def _begin(self) -> None:
-        """Read the topics that were given when this was made."""
+        """Apply the topics of the constructor."""
         topics, self._topics = self._topics, None
         if topics is None:
             return
@@ -76,11 +76,11 @@ class Consumer:
             await self.assign(TopicPartition(view.name, each.partition) for view in views for each in view.partitions)
 
     async def close(self) -> None:
-        """Let handlers finish with what they have, commit what was gone past, leave the group, and end all."""
+        """Let handlers complete, commit processed records, leave the group and close the connections."""
         if self._flow.closing:
             return
         self._flow.closing = True
-        self._flow.changed.fire()
+        self._flow.changed.notify()
         try:
             if self._run is not None:
                 await self._run.ended(self._options.close_timeout_s)
@@ -89,7 +89,7 @@ class Consumer:
             else:
                 await self._commits.last()
         except GeneratorExit:
-            raise  # dropped with its host: nothing more can be waited for
+            raise  # nothing can be awaited any longer
         except BaseException:
             await self._end()
             raise
@@ -99,18 +99,18 @@ class Consumer:
         self._commits.close()
         await self._flow.close()
 
-    # --- what is read ---
+    # --- assignment ---
 
     async def assign(self, partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition]) -> None:
-        """Read these partitions, and no others, from these offsets on; those that are read already go on otherwise.
+        """Assign partitions; others are removed, and those already assigned keep their position.
 
-        :param partitions: offsets, or ``EARLIEST`` or ``LATEST``; without an offset it is where the group committed, or
-            what ``offset_reset`` says.
-        :raise ClientError: an offset is not found in time, or there is no such partition; nothing has changed then.
+        :param partitions: start offsets, or ``EARLIEST`` or ``LATEST``; partitions without one start at the committed
+            offset, or by ``offset_reset``.
+        :raise ClientError: an offset was not found in time, or a partition does not exist; nothing has changed then.
         """
         self._flow.check_open()
         if self._subscription is not None:
-            raise ValueError("the group says what is read")
+            raise ValueError("the group assigns the partitions of this consumer")
         given = partitions if isinstance(partitions, Mapping) else {}
         keys = list(partitions)
         begins = await self._begins({key: given[key] for key in keys if key in given})
@@ -131,23 +131,22 @@ class Consumer:
         time = RESET_TIMES.get(OffsetReset(self._options.offset_reset))
         rest = [key for key in keys if key not in committed]
         if rest and time is None:
-            raise ValueError(f"where to begin in {rest[0]} is not known, and offset_reset is to fail")
+            raise ValueError(f"{rest[0]} has no committed offset, and offset_reset is FAIL")
         return {**committed, **await self._begins(dict.fromkeys(rest, time or 0))}
 
     async def subscribe(
         self, topics: Iterable[str] | re.Pattern[str], *, listener: AssignmentListener | None = None
     ) -> None:
-        """Read what the group gives this member of some topics; returns when it has joined.
+        """Subscribe to topics; return when the member has joined its group.
 
-        :param topics: names, or a pattern that whole names match; topics that are made later are found.  They replace
-            what was subscribed to before.
-        :param listener: is told of what is given and taken, after this consumer has seen to it.
-        :raise ValueError: there is no group, or partitions were assigned.
-        :raise ClientError: the group refuses this member for good.
+        :param topics: names, or a pattern for whole names, which also finds new topics.  They replace earlier topics.
+        :param listener: called about assigned and revoked partitions, after this consumer.
+        :raise ValueError: there is no group, or partitions were assigned explicitly.
+        :raise ClientError: the group refuses this member.
         """
         self._flow.check_open()
         if self._options.group is None:
-            raise ValueError("to subscribe, a group_id is needed")
+            raise ValueError("subscribe needs a group_id")
         if self._subscription is None:
             if self._flow.readings:
                 raise ValueError("partitions were assigned already")
@@ -156,12 +155,12 @@ class Consumer:
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are read now."""
+        """The assigned partitions."""
         return frozenset(self._flow.readings)
 
     @property
     def identity(self) -> GroupIdentity:
-        """As what it acts for its group: for ``Producer.send_offsets``.
+        """The identity in its group, for ``Producer.send_offsets``.
 
         :raise ValueError: there is no group.
         """
@@ -170,38 +169,38 @@ class Consumer:
     # --- records ---
 
     async def __aiter__(self) -> AsyncIterator[ConsumedRecord]:
-        """All records, one by one, until the consumer is closed; what is there comes without a suspension.
+        """Yield all records until the consumer is closed; available records are yielded without suspension.
 
-        :raise ClientError: a partition cannot go on; whoever iterates again has it tried again.
+        :raise ClientError: a partition failed; a new iteration retries it.
         """
         await self._begin()
         flow = self._flow
-        while (handed := await flow.take(flow.outlet.handed)) is not None:
+        while (handed := await flow.take(flow.delivery.handed)) is not None:
             for record in handed.rest:
                 yield record
 
     async def batches(self) -> AsyncIterator[ConsumedBatch]:
-        """All records, batch by batch, until the consumer is closed.
+        """Yield all records by batch, until the consumer is closed.
 
-        :raise ClientError: as by iteration.
+        :raise ClientError: a partition failed; a new iteration retries it.
         """
         await self._begin()
         flow = self._flow
-        while (batch := await flow.take(flow.outlet.batch)) is not None:
+        while (batch := await flow.take(flow.delivery.batch)) is not None:
             yield batch
 
     async def poll(self, timeout_s: float = 1.0, records_max: int = RECORDS_MAX) -> list[ConsumedBatch]:
-        """What there is, of several partitions maybe.
+        """Return available records, possibly of several partitions.
 
-        :param timeout_s: how long to wait for some.
-        :param records_max: at most so many records.
-        :return: nothing, where none came in time.
-        :raise ConsumerClosed: it is closed.
-        :raise ClientError: a partition cannot go on; the next call has it tried again.
+        :param timeout_s: time to wait for records.
+        :param records_max: maximum number of records.
+        :return: empty at the timeout.
+        :raise ConsumerClosed: the consumer is closed.
+        :raise ClientError: a partition failed; the next call retries it.
         """
         await self._begin()
         self._flow.check_open()
-        batch = self._flow.outlet.batch
+        batch = self._flow.delivery.batch
         found = await self._flow.take(lambda: batch(records_max), timeout_s)
         if found is None:
             self._flow.check_open()
@@ -219,52 +218,51 @@ class Consumer:
         concurrency: Concurrency | int = Concurrency.PARTITION,
         by: Literal["record", "batch"] = "record",
     ) -> None:
-        """Give all records to a handler, until ``stop`` or ``close``; then it finishes with what it has.
+        """Call a handler with all records, until ``stop`` or ``close``; then let it complete.
 
-        Each partition's records are given in order, the next when the handler is done with the one before; partitions
-        are worked on at the same time.  What the handler was done with may be committed.
+        Records of one partition are processed in order; partitions are processed concurrently.  Completed records may
+        be committed.
 
-        :param handler: is awaited with a record, or with a batch.
-        :param concurrency: how many partitions at the same time.
-        :raise ValueError: another run is under way.
-        :raise Exception: what a handler raised, after the others have finished with what they have; that record was not
-            gone past, and is handed out again.
+        :param handler: awaited with a record or a batch.
+        :param concurrency: maximum number of partitions processed concurrently.
+        :raise ValueError: another run is in progress.
+        :raise Exception: a handler failed; raised after the others have completed.  Its record is delivered again.
         """
         await self._begin()
         self._flow.check_open()
         if self._run is not None:
-            raise ValueError("the consumer runs already")
-        run = self._run = Run(self._flow, handler, concurrency, by)
+            raise ValueError("another run is in progress")
+        run = self._run = HandlerRun(self._flow, handler, concurrency, by)
         try:
             await run.run()
         finally:
             self._run = None
 
     def stop(self) -> None:
-        """Let ``run`` end; may be called by a handler."""
+        """End ``run``; may be called by a handler."""
         if self._run is not None:
             self._run.stop()
 
     # --- positions ---
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out nothing more of these partitions until ``resume``; what was fetched is kept while there is room.
+        """Stop to deliver records of partitions until ``resume``; fetched records stay in memory while they fit.
 
-        :raise ValueError: one is not assigned; the same holds for what follows.
+        :raise ValueError: a partition is not assigned; also raised by the following methods.
         """
         self._flow.pause(partitions)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out records of these partitions again."""
+        """Deliver records of partitions again."""
         self._flow.resume(partitions)
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that are paused."""
+        """The paused partitions."""
         return frozenset(key for key, reading in self._flow.readings.items() if reading.is_paused)
 
     async def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on from elsewhere.
+        """Move the position of a partition.
 
         :param offset: or ``EARLIEST`` or ``LATEST``.
         """
@@ -278,35 +276,35 @@ class Consumer:
         self._flow.begin_at(partition, begin.offset)
 
     def position(self, partition: TopicPartition) -> int | None:
-        """The offset of the next record that is handed out; None where the group has to be asked yet."""
+        """Return the offset of the next record; None until the committed offset is known."""
         return self._flow.find(partition).position
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """The positions that are known."""
+        """The known positions."""
         positions = {key: reading.position for key, reading in self._flow.readings.items()}
         return {key: position for key, position in positions.items() if position is not None}
 
     async def lag(self) -> dict[TopicPartition, int]:
-        """How many offsets lie between the positions and the ends, of partitions whose positions are known."""
+        """Return the number of offsets between position and end, of partitions with a known position."""
         ends = await self.end_offsets(self.positions)
         return {key: max(0, end - self.positions[key]) for key, end in ends.items() if key in self.positions}
 
     async def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, TimedOffset | None]:
-        """The first record of each partition that is not older than a time; None where none is that young.
+        """Return each partition's first record that is not older than a time; None if there is none.
 
         :param times: milliseconds since 1970.
-        :raise ClientError: some leader does not answer, or there is no such partition; also of what follows.
+        :raise ClientError: a leader did not respond, or a partition does not exist; also for the methods below.
         """
         found = await offsets_by_time(self._cluster, times, self._options.isolation)
         return {key: timed if timed.offset >= 0 else None for key, timed in found.items()}
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where logs begin."""
+        """Return the log start offsets."""
         return await self._offsets(partitions, EARLIEST)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where what may be read ends; with ``READ_COMMITTED`` before the first transaction that is open."""
+        """Return the high watermarks; with ``READ_COMMITTED``, the last stable offsets."""
         return await self._offsets(partitions, LATEST)
 
     async def _offsets(self, partitions: Iterable[TopicPartition], time: int) -> dict[TopicPartition, int]:
@@ -316,23 +314,23 @@ class Consumer:
     # --- commits ---
 
     async def commit(self, offsets: Offsets | None = None) -> None:
-        """Commit how far partitions were read.
+        """Commit positions.
 
-        :param offsets: of the next records to read; None: all that was handed out counts as done.
-        :raise CommitFailed: this member does not own the partitions any more.
-        :raise ClientError: the coordinator does not answer, or refuses.
+        :param offsets: offsets of the next records; None: all delivered records count as processed.
+        :raise CommitFailed: this member no longer owns the partitions.
+        :raise ClientError: the coordinator did not respond, or refused.
         """
         await self._commits.commit(offsets)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
-        """What the group committed; without partitions for which it did not."""
+        """Return the group's committed offsets; partitions without one are missing."""
         return dict(await self._committed(list(partitions)))
 
     async def _committed(self, keys: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
         return await self._commits.committed(keys)
 
 
-def _reading(key: TopicPartition, begin: CommittedOffset) -> Reading:
-    reading = Reading(key)
+def _reading(key: TopicPartition, begin: CommittedOffset) -> PartitionState:
+    reading = PartitionState(key)
     reading.begin_at(begin.offset, begin.leader_epoch)
     return reading

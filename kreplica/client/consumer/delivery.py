@@ -1,45 +1,45 @@
-"""Handing out what was fetched: in fair rotation, a batch at a time, and never of a partition that is paused."""
+"""Delivers fetched records batch by batch, in fair rotation, and never of paused partitions."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
 
-from kreplica.client.consumer.positions import Handed, Reading
+from kreplica.client.consumer.positions import PartitionState, RecordCursor
 from kreplica.client.consumer.records import ConsumedBatch
 from kreplica.client_core.errors import ClientError
 
 
-class Outlet:
-    """What was handed out counts as gone past when the next is asked for.
+class DeliveryQueue:
+    """Delivered records count as processed when the next ones are requested.
 
-    :param on_room: called when a partition has less in stock than before: more may be asked for.
-    :param on_failed: called with a partition of which something cannot be opened.
+    :param on_room: called when a partition's buffer shrinks, so that more may be fetched.
+    :param on_failed: called with a partition whose records cannot be decoded.
     """
 
-    def __init__(self, on_room: Callable[[], None], on_failed: Callable[[Reading, ClientError], None]) -> None:
+    def __init__(self, on_room: Callable[[], None], on_failed: Callable[[PartitionState, ClientError], None]) -> None:
         self._on_room = on_room
         self._on_failed = on_failed
-        self._ready: deque[Reading] = deque()
-        self._lent: list[Reading] = []
+        self._ready: deque[PartitionState] = deque()
+        self._lent: list[PartitionState] = []
 
-    def arrived(self, reading: Reading) -> None:
-        """A partition has something in stock that it had not, or may be handed out again."""
+    def arrived(self, reading: PartitionState) -> None:
+        """A partition has new records, or may be delivered again."""
         if not (reading.is_paused or reading.is_held or reading.is_busy) and reading not in self._ready:
             self._ready.append(reading)
 
-    def gone_past(self) -> None:
-        """What was handed out is done with."""
+    def mark_processed(self) -> None:
+        """Mark all delivered records as processed."""
         lent = self._lent
         for reading in lent:
             if not reading.is_over:
-                reading.gone_past()
+                reading.mark_processed()
         self._lent = [reading for reading in lent if reading.handed is not None]
 
-    def handed(self) -> Handed | None:
-        """The next batch, for somebody who takes record by record.
+    def handed(self) -> RecordCursor | None:
+        """Return the next batch for a consumer that takes records one by one.
 
-        :raise ClientError: of a partition that cannot go on, and of which all was handed out.
+        :raise ClientError: a partition failed, after all its records were delivered.
         """
         for reading in self._lent:
             if reading.handed is not None and not reading.is_over:
@@ -50,11 +50,11 @@ class Outlet:
         return self._lent[-1].lend(batch)
 
     def batch(self, records_max: int | None = None, *, may_fail: bool = True) -> ConsumedBatch | None:
-        """The next batch.
+        """Return the next batch.
 
-        :param records_max: at most so many records of it.
-        :param may_fail: an error is raised, and not left for the next time.
-        :raise ClientError: of a partition that cannot go on, and of which all was handed out.
+        :param records_max: maximum number of records.
+        :param may_fail: False: leave an error for the next call.
+        :raise ClientError: a partition failed, after all its records were delivered.
         """
         for reading in self._lent:
             if reading.handed is not None:
@@ -66,15 +66,15 @@ class Outlet:
         reading = self._lent[-1]
         if records_max is not None and len(batch) > records_max:
             batch, left = batch.split(records_max)
-            reading.stock.put_back(left)
+            reading.buffer.put_back(left)
             self.arrived(reading)
         reading.move(batch.next_offset, batch.leader_epoch)
         return batch
 
-    def work(self) -> tuple[Reading, ConsumedBatch] | None:
-        """The next batch, for a handler: nothing else of that partition comes until it is not busy any more.
+    def work(self) -> tuple[PartitionState, ConsumedBatch] | None:
+        """Return the next batch for a handler; the partition is busy until the handler is done.
 
-        :raise ClientError: of a partition that cannot go on, and of which all was handed out.
+        :raise ClientError: a partition failed, after all its records were delivered.
         """
         batch = self._take()
         if batch is None:
@@ -85,39 +85,39 @@ class Outlet:
         return reading, batch
 
     def _take(self, *, may_fail: bool = True) -> ConsumedBatch | None:
-        """What is next; its reading is the last of those that are lent to."""
+        """Return the next batch; its partition is the last of ``_lent``."""
         while self._ready:
             reading = self._ready.popleft()
             if reading.is_over or reading.is_paused or reading.is_held or reading.is_busy:
-                continue  # comes back when that has changed
-            if reading.stock.is_empty:
+                continue  # arrives again when that changes
+            if reading.buffer.is_empty:
                 if reading.error is not None:
                     if not may_fail:
                         self._ready.append(reading)
                         return None
-                    error, reading.error = reading.error, None  # whoever goes on nevertheless has it tried again
+                    error, reading.error = reading.error, None  # a caller that continues retries the partition
                     self._on_room()
                     raise error
                 continue
             batch = self._open(reading)
-            if not reading.stock.is_empty or reading.error is not None:
+            if not reading.buffer.is_empty or reading.error is not None:
                 self._ready.append(reading)
             if batch is not None:
                 self._lent.append(reading)
                 return batch
         return None
 
-    def _open(self, reading: Reading) -> ConsumedBatch | None:
-        answers, position = len(reading.stock), reading.position
+    def _open(self, reading: PartitionState) -> ConsumedBatch | None:
+        answers, position = len(reading.buffer), reading.position
         assert position is not None
         try:
-            batch, behind = reading.stock.take(position)
+            batch, behind = reading.buffer.take(position)
         except ClientError as error:
-            reading.fetch_again()
+            reading.refetch()
             self._on_failed(reading, error)
             return None
         if batch is None:
             reading.skip(behind)
-        if len(reading.stock) < answers:
+        if len(reading.buffer) < answers:
             self._on_room()
         return batch

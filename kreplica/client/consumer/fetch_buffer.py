@@ -1,6 +1,6 @@
-"""What was fetched of a partition and not handed out yet; opened a batch or a few at a time, when they are wanted.
+"""Fetched records of one partition that were not delivered yet; decoded in small parts when needed.
 
-Pure: neither reactor nor clock.  Opening those takes about a millisecond at most; a whole answer might take a second.
+Decoding a part takes about a millisecond at most; a whole response might take a second.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _TIMESTAMP_TYPES = {0: TimestampType.CREATE_TIME, LOG_APPEND_TIME_BIT: Timestamp
 
 RECORDS_ENOUGH = 256
 BYTES_ENOUGH = 1 << 16
-"""Batches that follow each other are handed out together, until there are so many records, or bytes of records."""
+"""Consecutive batches are delivered together up to this number of records, or bytes of records."""
 
 
-class Stock:
-    """Of one partition, in order: records that were opened already, then answers that were not.
+class FetchBuffer:
+    """Buffer of one partition, in order: decoded records, then responses that are not decoded.
 
-    :ivar size: bytes of the answers.
+    :ivar size: bytes of the responses.
     """
 
     __slots__ = ("_batches", "_fetched", "_opened", "size")
@@ -42,7 +42,7 @@ class Stock:
         self._batches: Iterator[ConsumedBatch] | None = None
 
     def __len__(self) -> int:
-        """How many answers there are."""
+        """Return the number of responses."""
         return len(self._fetched)
 
     @property
@@ -50,26 +50,26 @@ class Stock:
         return not self._fetched and self._opened is None
 
     def add(self, fetched: FetchedRecords) -> None:
-        """Put an answer behind those that there are."""
+        """Append a response."""
         self._fetched.append(fetched)
         self.size += len(fetched.data)
 
     def put_back(self, batch: ConsumedBatch) -> None:
-        """Put records before all others: they were opened, but not handed out."""
+        """Insert decoded records that were not delivered, before all others."""
         assert self._opened is None
         self._opened = batch
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove everything."""
         self.size, self._opened, self._batches = 0, None, None
         self._fetched.clear()
 
     def take(self, position: int) -> tuple[ConsumedBatch | None, int]:
-        """The next records, of a batch or a few small ones, and the position behind them.
+        """Return the next records, from one batch or several small ones, and the position after them.
 
-        :param position: records before it are not wanted.
-        :return: no records, where there are none up to that position: gaps, markers, and what was aborted.
-        :raise CorruptBatch: something is not what was written; nothing behind it can be trusted, and all is forgotten.
+        :param position: earlier records are skipped.
+        :return: None instead of records if there are none up to that position: gaps, markers and aborted transactions.
+        :raise CorruptBatch: a batch is damaged; the buffer is cleared.
         """
         opened, self._opened = self._opened, None
         if opened is not None:
@@ -90,9 +90,9 @@ class Stock:
 
 
 def _open(fetched: FetchedRecords, position: int) -> Iterator[ConsumedBatch]:
-    """The records of an answer from a position on; small batches that one leader took are put together.
+    """Yield the records of a response from a position; consecutive small batches of one leader are merged.
 
-    :raise CorruptBatch: something is not what was written; what is before it was given.
+    :raise CorruptBatch: a batch is damaged; the records before it were yielded.
     """
     key, records = fetched.partition, list[ConsumedRecord]()
     size, behind, epoch = 0, position, NO_EPOCH
@@ -114,7 +114,7 @@ def _open(fetched: FetchedRecords, position: int) -> Iterator[ConsumedBatch]:
             yield ConsumedBatch(key, records, behind, epoch)
         if isinstance(error, CorruptBatch):
             raise
-        raise CorruptBatch(f"{key} from offset {behind} on: {error}") from error
+        raise CorruptBatch(f"{key} from offset {behind}: {error}") from error
     if records:
         yield ConsumedBatch(key, records, behind, epoch)
 

@@ -1,4 +1,4 @@
-"""Asking for records: one request is under way to each broker, while what came before is handed out."""
+"""Fetches records: one request in flight per broker, while earlier records are delivered."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from twisted.logger import Logger
 
 from kreplica.client.cluster import Cluster
 from kreplica.client.consumer.options import ConsumerOptions
-from kreplica.client.consumer.position_validation import Settler
-from kreplica.client.consumer.positions import NO_BROKER, Reading
+from kreplica.client.consumer.position_validation import PositionValidator
+from kreplica.client.consumer.positions import NO_BROKER, PartitionState
 from kreplica.client_core.backoff import backoff_s
 from kreplica.client_core.errors import ClientError, GaveUp, LeaderUnknown
 from kreplica.client_core.fetch_requests import BY_NAME_MAX, FetchLimits, fetch_body, grouped_by_topic, iter_fetched
@@ -24,16 +24,16 @@ from kreplica.wire.messages import FETCH
 log = Logger()
 
 ANSWERS_MAX = 2
-"""Of one partition in stock; the next is asked for when there are fewer."""
+"""Maximum number of buffered responses per partition."""
 
 SHORT_WAIT_MS = 10
-"""So long a broker waits for quiet partitions, while there is no room for what others have."""
+"""Wait of a broker for idle partitions while the buffers of others are full."""
 
 
-class _Lane:
-    """To one broker.
+class _BrokerFetch:
+    """Fetch request to one broker.
 
-    :ivar size: bytes that the answer under way may have.
+    :ivar size: maximum size of the response in flight.
     """
 
     __slots__ = ("asking", "last_s", "size")
@@ -45,41 +45,41 @@ class _Lane:
 
 
 class Fetcher:
-    """Fills the stock of readings, as far as there is room.
+    """Fills the buffers of partitions within the memory limit.
 
-    :param readings: those that there are, in the order in which they are to be served.
-    :param settler: is told of readings whose position is not known, or may be wrong.
-    :param on_arrived: called with a partition that has something in stock that it had not.
-    :param on_failed: called with a partition, the error, and the broker that gave it.
-    :param on_changed: called after an answer was taken in.
+    :param readings: assigned partitions, in the order of service.
+    :param validator: finds and validates positions.
+    :param on_arrived: called with a partition that has new records.
+    :param on_failed: called with a partition and its error.
+    :param on_changed: called after a response.
     """
 
     def __init__(
         self,
         cluster: Cluster,
         options: ConsumerOptions,
-        readings: dict[TopicPartition, Reading],
-        settler: Settler,
+        readings: dict[TopicPartition, PartitionState],
+        validator: PositionValidator,
         *,
-        on_arrived: Callable[[Reading], None],
-        on_failed: Callable[[Reading, ClientError], None],
+        on_arrived: Callable[[PartitionState], None],
+        on_failed: Callable[[PartitionState, ClientError], None],
         on_changed: Callable[[], None],
     ) -> None:
         self._cluster = cluster
         self._options = options
         self._readings = readings
-        self._settler = settler
+        self._validator = validator
         self._on_arrived = on_arrived
         self._on_failed = on_failed
         self._on_changed = on_changed
         self._reactor = cluster.runtime.reactor
         self._connections = cluster.new_connections()
-        self._lanes: dict[int, _Lane] = {}
+        self._lanes: dict[int, _BrokerFetch] = {}
         self._timer: IDelayedCall | None = None
         self._pumping = self._again = self._closed = False
 
     async def close(self) -> None:
-        """Ask for nothing more, and close the connections."""
+        """Send no further requests, and close the connections."""
         self._closed = True
         self._set_timer(None)
         for lane in list(self._lanes.values()):
@@ -90,9 +90,9 @@ class Fetcher:
     # --- asking ---
 
     def pump(self) -> None:
-        """Let each broker that owes no answer have a request for what is wanted of it, where there is room."""
+        """Send a Fetch request to each broker without one, for partitions with free buffer space."""
         if self._pumping:
-            self._again = True  # called by something that it called
+            self._again = True  # a reentrant call
             return
         self._pumping = self._again = True
         try:
@@ -104,35 +104,35 @@ class Fetcher:
 
     def _pump(self) -> None:
         now_s = self._reactor.seconds()
-        wanted: dict[int, list[Reading]] = {}
-        unsettled: list[Reading] = []
+        wanted: dict[int, list[PartitionState]] = {}
+        unvalidated: list[PartitionState] = []
         full: set[int] = set()
         wake_s = float("inf")
         for reading in self._readings.values():
             if reading.retry_at_s > now_s:
                 wake_s = min(wake_s, reading.retry_at_s)
-            elif reading.is_asked or reading.is_settling or reading.error is not None:
+            elif reading.is_asked or reading.is_validating or reading.error is not None:
                 continue
-            elif not self._settler.is_settled(reading):
-                unsettled.append(reading)
+            elif not self._validator.is_valid(reading):
+                unvalidated.append(reading)
             elif not reading.is_paused and not reading.is_held:
                 broker = self._broker_of(reading, now_s)
-                if len(reading.stock) >= ANSWERS_MAX:
+                if len(reading.buffer) >= ANSWERS_MAX:
                     full.add(broker)
                 else:
                     wanted.setdefault(broker, []).append(reading)
         busy = {broker for broker, lane in self._lanes.items() if lane.asking is not None}
         share = max(1, self._options.buffer_size_max // max(1, len(busy | wanted.keys())))
         for broker, readings in wanted.items():
-            lane = self._lanes.setdefault(broker, _Lane())
+            lane = self._lanes.setdefault(broker, _BrokerFetch())
             if lane.asking is not None:
                 continue
             due_s = lane.last_s + self._options.fetch_wait_s
             if broker in full and due_s > now_s:
-                wake_s = min(wake_s, due_s)  # all at once, when there is room for the others
+                wake_s = min(wake_s, due_s)  # later, together with the others
                 continue
             self._ask(broker, lane, readings, share, is_short=broker in full)
-        self._settler.settle(unsettled)
+        self._validator.validate(unvalidated)
         self._set_timer(None if wake_s == float("inf") else wake_s - now_s)
 
     def _set_timer(self, delay_s: float | None) -> None:
@@ -140,8 +140,8 @@ class Fetcher:
             self._timer.cancel()
         self._timer = None if delay_s is None else self._reactor.callLater(delay_s, self.pump)
 
-    def _broker_of(self, reading: Reading, now_s: float) -> int:
-        """From whom to read: the leader, or a replica that it named."""
+    def _broker_of(self, reading: PartitionState, now_s: float) -> int:
+        """Return the broker to fetch from: the leader, or a replica that it named."""
         view = self._cluster.view
         if reading.preferred != NO_BROKER:
             if reading.preferred in view.brokers and now_s < reading.preferred_until_s:
@@ -151,8 +151,10 @@ class Fetcher:
         assert found is not None
         return found.leader
 
-    def _ask(self, broker: int, lane: _Lane, readings: list[Reading], share: int, *, is_short: bool) -> None:
-        """:param share: of the room, which is no more than one broker's: one with no news holds what it may have."""
+    def _ask(
+        self, broker: int, lane: _BrokerFetch, readings: list[PartitionState], share: int, *, is_short: bool
+    ) -> None:
+        """:param share: this request's share of the memory, so that an idle broker cannot hold all of it."""
         options = self._options
         size = min(options.fetch_size_max, share, self._room(), len(readings) * options.partition_size_max)
         if size <= 0:
@@ -174,17 +176,17 @@ class Fetcher:
         asking.addBoth(self._ended, lane, readings)
 
     def _room(self) -> int:
-        """Bytes that may be asked for; what is paused makes room, for it can be asked for again."""
+        """Return the bytes that may be requested; buffers of paused partitions are cleared if necessary."""
         whole = self._options.buffer_size_max - sum(lane.size for lane in self._lanes.values())
-        room = whole - sum(reading.stock.size for reading in self._readings.values())
+        room = whole - sum(reading.buffer.size for reading in self._readings.values())
         if room <= 0:
             for reading in self._readings.values():
-                if reading.is_paused and reading.stock.size:
-                    room += reading.stock.size
-                    reading.fetch_again()
+                if reading.is_paused and reading.buffer.size:
+                    room += reading.buffer.size
+                    reading.refetch()
         return room
 
-    async def _fetch(self, broker: int, readings: list[Reading], limits: FetchLimits) -> None:
+    async def _fetch(self, broker: int, readings: list[PartitionState], limits: FetchLimits) -> None:
         connection = await self._connections.to(self._cluster.address(broker))
         version = connection.version(FETCH, BY_NAME_MAX)
         asked = {
@@ -201,7 +203,7 @@ class Fetcher:
         answer = await connection.request(FETCH, version, body, timeout_s=timeout_s)
         await self._take_in(answer, positions, asked, broker)
 
-    def _ended(self, result: Any, lane: _Lane, readings: list[Reading]) -> None:
+    def _ended(self, result: Any, lane: _BrokerFetch, readings: list[PartitionState]) -> None:
         lane.asking, lane.size, lane.last_s = None, 0, self._reactor.seconds()
         for reading in readings:
             reading.is_asked = False
@@ -210,9 +212,9 @@ class Fetcher:
                 for reading in readings:
                     self._fail(reading, result.value)
             elif not (self._closed and result.check(CancelledError)):
-                log.failure("a fetch went wrong", result)
+                log.failure("a fetch failed", result)
                 for reading in readings:
-                    self._fail(reading, ClientError(f"a fetch went wrong: {result.getErrorMessage()}"))
+                    self._fail(reading, ClientError(f"a fetch failed: {result.getErrorMessage()}"))
         self.pump()
         self._on_changed()
 
@@ -222,14 +224,14 @@ class Fetcher:
         self,
         answer: dict[str, Any],
         positions: dict[TopicPartition, int],
-        asked: dict[TopicPartition, Reading],
+        asked: dict[TopicPartition, PartitionState],
         broker: int,
     ) -> None:
         turns = Turns(self._reactor)
         for key, result in iter_fetched(answer, positions):
             reading = asked[key]
             if reading.is_over or reading.fetch_offset != positions[key]:
-                continue  # sought elsewhere, or given up
+                continue  # reset or revoked meanwhile
             if isinstance(result, FetchedRecords):
                 self._take(reading, result)
             else:
@@ -237,38 +239,38 @@ class Fetcher:
             if turns.is_over:
                 await turns.next()
 
-    def _take(self, reading: Reading, fetched: FetchedRecords) -> None:
+    def _take(self, reading: PartitionState, fetched: FetchedRecords) -> None:
         if fetched.preferred_replica != NO_BROKER:
             self._prefer(reading, fetched.preferred_replica)
             return
         reading.succeeded()
         if len(fetched.data):
-            reading.stock.add(fetched)
+            reading.buffer.add(fetched)
             reading.fetch_offset = fetched.next_offset
-            self._readings[reading.key] = self._readings.pop(reading.key)  # the last to be served next time
+            self._readings[reading.key] = self._readings.pop(reading.key)  # served last next time
             self._on_arrived(reading)
 
-    def _prefer(self, reading: Reading, replica: int) -> None:
-        """Read from the replica that the leader has named, instead of giving records (KIP-392)."""
+    def _prefer(self, reading: PartitionState, replica: int) -> None:
+        """Fetch from the replica that the leader named (KIP-392)."""
         if replica in self._cluster.view.brokers:
             reading.preferred = replica
             reading.preferred_until_s = self._reactor.seconds() + self._cluster.options.metadata_age_s_max
-        else:  # it came up after the cluster was asked how it looks
-            self.wait_longer(reading, LeaderUnknown(f"replica {replica} of {reading.key} is not known yet"))
+        else:  # the replica is newer than the metadata
+            self.back_off(reading, LeaderUnknown(f"replica {replica} of {reading.key} is not known yet"))
 
     # --- failures ---
 
-    def _fail(self, reading: Reading, error: ClientError) -> None:
+    def _fail(self, reading: PartitionState, error: ClientError) -> None:
         if reading.is_over:
             return
         if reading.preferred != NO_BROKER:
-            reading.preferred = NO_BROKER  # the leader knows better
-            self.wait_longer(reading, error)
+            reading.preferred = NO_BROKER  # return to the leader
+            self.back_off(reading, error)
         else:
             self._on_failed(reading, error)
 
-    def wait_longer(self, reading: Reading, error: ClientError) -> None:
-        """Let a partition wait before it is tried again; it fails where it has waited long enough."""
+    def back_off(self, reading: PartitionState, error: ClientError) -> None:
+        """Delay a partition after a failure; it fails after ``patience_s``."""
         now_s, options = self._reactor.seconds(), self._cluster.options
         if not reading.failures:
             reading.failing_since_s = now_s

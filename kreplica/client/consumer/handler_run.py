@@ -1,4 +1,4 @@
-"""Handlers: each partition's records one after the other, several partitions at the same time."""
+"""Calls handlers: records of one partition in order, several partitions concurrently."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from kreplica.client.consumer.consume_flow import Flow
+from kreplica.client.consumer.consume_flow import ConsumeFlow
 from kreplica.client.consumer.options import Concurrency
-from kreplica.client.consumer.positions import Reading
+from kreplica.client.consumer.positions import PartitionState
 from kreplica.client.consumer.records import ConsumedBatch, ConsumedRecord
 
 RecordHandler = Callable[[ConsumedRecord], Awaitable[None]]
@@ -18,49 +18,48 @@ BatchHandler = Callable[[ConsumedBatch], Awaitable[None]]
 
 
 def partitions_max(concurrency: Concurrency | int) -> float:
-    """How many partitions are worked on at the same time.
+    """Return the maximum number of partitions processed concurrently.
 
-    :raise ValueError: none.
+    :raise ValueError: the number is not positive.
     """
     if isinstance(concurrency, Concurrency):
         return 1 if concurrency is Concurrency.SERIAL else float("inf")
     if concurrency < 1:
-        raise ValueError(f"{concurrency} partitions at the same time are too few")
+        raise ValueError(f"concurrency must be at least 1, not {concurrency}")
     return concurrency
 
 
-class Run:
-    """One run of a handler; it ends when the consumer is closed, ``stop`` is called, or a handler fails.
+class HandlerRun:
+    """One run of a handler; ends when the consumer closes, ``stop`` is called, or a handler fails.
 
-    A record that a handler has not finished with goes back, and is handed out again: to the next run, or to whoever
-    reads the partition then.
+    Records that a handler did not complete are delivered again.
 
-    :param by: ``record`` or ``batch``: what the handler is given.
+    :param by: ``record`` or ``batch``: the handler's argument.
     """
 
     def __init__(
-        self, flow: Flow, handler: RecordHandler | BatchHandler, concurrency: Concurrency | int, by: str
+        self, flow: ConsumeFlow, handler: RecordHandler | BatchHandler, concurrency: Concurrency | int, by: str
     ) -> None:
         self._flow = flow
         self._handler: Callable[[Any], Awaitable[None]] = handler
         self._by_batch = {"record": False, "batch": True}[by]
         self._partitions_max = partitions_max(concurrency)
-        self._working: dict[Reading, Deferred[None]] = {}
+        self._working: dict[PartitionState, Deferred[None]] = {}
         self._error: BaseException | None = None
         self._stopping = False
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is begun."""
+        """True if the run is ending."""
         return self._stopping or self._flow.closing or self._error is not None
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Stop to deliver records."""
         self._stopping = True
-        self._flow.changed.fire()
+        self._flow.changed.notify()
 
     async def ended(self, timeout_s: float) -> None:
-        """Begin nothing more, and wait for what is under way; when the time is over, cancel it."""
+        """Stop to deliver records, and wait for handlers; cancel them after the timeout."""
         self.stop()
         deadline_s = self._flow.reactor.seconds() + timeout_s
         while self._working and (left_s := deadline_s - self._flow.reactor.seconds()) > 0:
@@ -68,17 +67,17 @@ class Run:
         self.cancel()
 
     def cancel(self) -> None:
-        """Cancel what is under way."""
+        """Cancel the handlers."""
         for working in list(self._working.values()):
             working.cancel()
 
     async def run(self) -> None:
-        """Work until the end.
+        """Run until the end.
 
-        :raise BaseException: what the first handler raised that failed, once the others have finished what they do.
+        :raise BaseException: the first handler's exception, after the other handlers have completed.
         """
         flow = self._flow
-        flow.gone_past()
+        flow.mark_processed()
         try:
             while not self.is_over:
                 if len(self._working) >= self._partitions_max or not self._begin():
@@ -97,9 +96,9 @@ class Run:
             raise self._error
 
     def _begin(self) -> bool:
-        """Begin to work on a partition that has something."""
+        """Start to process a partition that has records."""
         flow = self._flow
-        found = flow.take_now(flow.outlet.work)
+        found = flow.take_now(flow.delivery.work)
         if found is None:
             return False
         reading, batch = found
@@ -107,38 +106,38 @@ class Run:
         working.addBoth(self._worked, reading)
         return True
 
-    def _worked(self, result: Failure | None, reading: Reading) -> None:
+    def _worked(self, result: Failure | None, reading: PartitionState) -> None:
         self._working.pop(reading, None)
         if result is not None and self._error is None and not self._stopping:
             self._error = result.value
         reading.is_busy = False
         if not any(each.is_over for each in self._working):
-            self._flow.caught_up()
-        if not reading.is_over and not reading.stock.is_empty:
-            self._flow.outlet.arrived(reading)
+            self._flow.revoked_processed()
+        if not reading.is_over and not reading.buffer.is_empty:
+            self._flow.delivery.arrived(reading)
         self._flow.pump()
-        self._flow.progressed.fire()
-        self._flow.changed.fire()
+        self._flow.progressed.notify()
+        self._flow.changed.notify()
 
-    async def _work(self, reading: Reading, batch: ConsumedBatch) -> None:
+    async def _work(self, reading: PartitionState, batch: ConsumedBatch) -> None:
         if self._by_batch:
             await self._work_on_batch(reading, batch)
         else:
             await self._work_on_records(reading, batch)
 
-    async def _work_on_batch(self, reading: Reading, batch: ConsumedBatch) -> None:
+    async def _work_on_batch(self, reading: PartitionState, batch: ConsumedBatch) -> None:
         turn = reading.turn
         try:
             await self._handler(batch)
         except BaseException:
             if turn == reading.turn and not reading.is_over:
-                reading.give_back(batch)
+                reading.redeliver(batch)
             raise
         if turn == reading.turn:
-            reading.gone_past_to(batch.next_offset, batch.leader_epoch)
+            reading.mark_processed_to(batch.next_offset, batch.leader_epoch)
 
-    async def _work_on_records(self, reading: Reading, batch: ConsumedBatch) -> None:
-        """One by one, as long as the partition is this consumer's, nobody has sought elsewhere, and it is to go on."""
+    async def _work_on_records(self, reading: PartitionState, batch: ConsumedBatch) -> None:
+        """Process records until the partition is paused, revoked or reset, or the run ends."""
         turn, done = reading.turn, 0
         records, last = batch.records, len(batch.records) - 1
         try:
@@ -150,7 +149,7 @@ class Run:
                     return
                 done = index + 1
                 following = batch.next_offset if index == last else records[done].offset
-                reading.gone_past_to(following, batch.leader_epoch)
+                reading.mark_processed_to(following, batch.leader_epoch)
         finally:
             if done <= last and turn == reading.turn and not reading.is_over:
-                reading.give_back(batch.split(done)[1] if done else batch)
+                reading.redeliver(batch.split(done)[1] if done else batch)

@@ -1,4 +1,4 @@
-"""How a consumer reads."""
+"""Options of a consumer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kreplica.client_core.fetched_batches import Isolation
 
 
 class OffsetReset(Enum):
-    """Where to read on in a partition for which the group has no offset, or of which the offset is gone."""
+    """Start position if the group has no committed offset, or the offset is out of range."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -18,31 +18,31 @@ class OffsetReset(Enum):
 
 
 class Concurrency(Enum):
-    """How many partitions ``Consumer.run`` works on at the same time; a number may be given as well."""
+    """Number of partitions that ``Consumer.run`` processes concurrently; a number may be given instead."""
 
     SERIAL = "serial"
-    """One."""
+    """One partition."""
 
     PARTITION = "partition"
-    """All that there are."""
+    """All partitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerOptions:
-    """How a consumer reads; seconds and bytes.
+    """Options of a consumer; times in seconds, sizes in bytes.
 
-    :param group_id: of whom it reads, where its offsets are kept; ``group`` says more of how it takes part.
-    :param rack_id: where the consumer is: it reads from a replica nearby, where the leader names one (KIP-392).
-    :param offset_reset: where to read on without an offset, and where an offset is out of range or its log was cut.
-    :param auto_commit_s: so often the offsets of what was gone past are committed, where there is a group; None: never.
-    :param fetch_wait_s: so long a broker waits for ``fetch_size_min`` bytes.
-    :param fetch_size_max: of one answer; ``partition_size_max`` of one partition in it.  A batch that is larger comes
-        nevertheless.
-    :param buffer_size_max: of all that was fetched, and of what was asked for, together; decompressed it may be more.
-    :param patience_s: a partition that cannot be read for so long fails; None: it is tried for ever.
-    :param pattern_refresh_s: so often the cluster is asked for topics that match a pattern.
-    :param close_timeout_s: so long ``close`` waits for handlers that are under way; then they are cancelled.
-    :raise ValueError: the options contradict themselves.
+    :param group_id: group that keeps the offsets; ``group`` has more options of the membership.
+    :param rack_id: rack of the consumer, to fetch from a near replica if the leader names one (KIP-392).
+    :param offset_reset: start position without a committed offset, or after an offset out of range or a log truncation.
+    :param auto_commit_s: interval of automatic commits of processed records, with a group; None: never.
+    :param fetch_wait_s: time for which a broker waits for ``fetch_size_min`` bytes.
+    :param fetch_size_max: size of one response; ``partition_size_max``: of one partition in it.  A larger batch
+        is returned alone.
+    :param buffer_size_max: size of all fetched and requested data; it may be larger decompressed.
+    :param patience_s: a partition that cannot be fetched for this time fails; None: retried without limit.
+    :param pattern_refresh_s: interval of lookups of topics that match a pattern.
+    :param close_timeout_s: time for which ``close`` waits for handlers before it cancels them.
+    :raise ValueError: options contradict each other.
     """
 
     group_id: str | None = None
@@ -67,12 +67,12 @@ class ConsumerOptions:
             group = GroupOptions(group_id=self.group_id)
         if group is not None:
             if self.group_id not in (None, group.group_id):
-                raise ValueError(f"two groups: {self.group_id!r} and {group.group_id!r}")
+                raise ValueError(f"group_id contradicts group: {self.group_id!r} and {group.group_id!r}")
             if self.rack_id and group.rack is None:
                 group = replace(group, rack=self.rack_id)
             object.__setattr__(self, "group", group)
             object.__setattr__(self, "group_id", group.group_id)
         if self.auto_commit_s is not None and self.auto_commit_s <= 0:
-            raise ValueError("auto_commit_s is more than 0, or None")
+            raise ValueError("auto_commit_s must be greater than 0 or None")
         if min(self.fetch_size_max, self.partition_size_max, self.buffer_size_max) <= 0:
-            raise ValueError("sizes are more than 0")
+            raise ValueError("sizes must be greater than 0")

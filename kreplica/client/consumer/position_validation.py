@@ -1,4 +1,4 @@
-"""Finding where to read, and whether that is still right: what the fetcher has to know before it asks for records."""
+"""Finds and validates the positions of partitions before records are fetched."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from twisted.logger import Logger
 
 from kreplica.client.cluster import Cluster
 from kreplica.client.consumer.options import ConsumerOptions, OffsetReset
-from kreplica.client.consumer.positions import Reading
+from kreplica.client.consumer.positions import PartitionState
 from kreplica.client_core.errors import BrokerRefused, ClientError, LeaderUnknown, LogTruncated, OffsetOutOfRange
 from kreplica.client_core.metadata import PartitionView, TopicView
 from kreplica.client_core.offset_queries import ask_epoch_ends, ask_offsets
@@ -23,12 +23,12 @@ log = Logger()
 RESET_TIMES = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST}
 
 
-class Settler:
-    """Works on all readings that need it at the same time, and on one such lot after the other.
+class PositionValidator:
+    """Works on all partitions of one call concurrently, one call at a time.
 
-    :param committed: asks for what the group committed.
-    :param on_failed: called with a reading that cannot be settled at the moment.
-    :param on_settled: called when something was settled, or failed.
+    :param committed: returns the group's committed offsets.
+    :param on_failed: called with a partition and its error.
+    :param on_validated: called after each call.
     """
 
     def __init__(
@@ -37,25 +37,25 @@ class Settler:
         options: ConsumerOptions,
         *,
         committed: Callable[[Iterable[TopicPartition]], Awaitable[Mapping[TopicPartition, CommittedOffset]]],
-        on_failed: Callable[[Reading, ClientError], None],
-        on_settled: Callable[[], None],
+        on_failed: Callable[[PartitionState, ClientError], None],
+        on_validated: Callable[[], None],
     ) -> None:
         self._cluster = cluster
         self._options = options
         self._committed = committed
         self._on_failed = on_failed
-        self._on_settled = on_settled
+        self._on_settled = on_validated
         self._working: Deferred[None] | None = None
         self._closed = False
 
     def close(self) -> None:
-        """Settle nothing more."""
+        """Stop."""
         self._closed = True
         if self._working is not None:
             self._working.cancel()
 
-    def is_settled(self, reading: Reading) -> bool:
-        """Whether records of a partition may be asked for."""
+    def is_valid(self, reading: PartitionState) -> bool:
+        """Return True if records of a partition may be fetched."""
         if reading.position is None:
             return False
         topic = self._cluster.known_topic(reading.key.topic)
@@ -64,39 +64,39 @@ class Settler:
             return False
         return found.leader_epoch == reading.checked_epoch and topic.topic_id == reading.topic_id
 
-    def settle(self, readings: list[Reading]) -> None:
-        """Begin to, unless it is under way already: ``on_settled`` is called at its end."""
+    def validate(self, readings: list[PartitionState]) -> None:
+        """Start, unless a call is in progress."""
         if self._working is not None or self._closed or not readings:
             return
         for reading in readings:
-            reading.is_settling = True
-        working = self._working = Deferred.fromCoroutine(self._settle(readings))
+            reading.is_validating = True
+        working = self._working = Deferred.fromCoroutine(self._validate(readings))
         working.addBoth(self._ended, readings)
 
-    def _ended(self, result: Any, readings: list[Reading]) -> None:
+    def _ended(self, result: Any, readings: list[PartitionState]) -> None:
         self._working = None
         for reading in readings:
-            reading.is_settling = False
+            reading.is_validating = False
         if result is not None:
             error = result.value
             if not isinstance(error, ClientError):
                 if not (self._closed and isinstance(error, CancelledError)):
-                    log.failure("positions could not be found", result)
-                error = ClientError(f"positions could not be found: {result.getErrorMessage()}")
+                    log.failure("cannot validate positions", result)
+                error = ClientError(f"cannot validate positions: {result.getErrorMessage()}")
             for reading in readings:
                 self._fail(reading, error)
         self._on_settled()
 
-    def _fail(self, reading: Reading, error: ClientError) -> None:
+    def _fail(self, reading: PartitionState, error: ClientError) -> None:
         if not reading.is_over:
             self._on_failed(reading, error)
 
-    async def _settle(self, readings: list[Reading]) -> None:
+    async def _validate(self, readings: list[PartitionState]) -> None:
         topics = sorted({reading.key.topic for reading in readings})
         if any(self._cluster.known_topic(topic) is None for topic in topics):
             await self._cluster.refresh(topics)
-        to_find: list[Reading] = []
-        to_check: dict[TopicPartition, tuple[Reading, PartitionView]] = {}
+        to_find: list[PartitionState] = []
+        to_check: dict[TopicPartition, tuple[PartitionState, PartitionView]] = {}
         for reading in readings:
             topic = self._cluster.view.topics.get(reading.key.topic)
             found = None if topic is None else topic.partition(reading.key.partition)
@@ -104,14 +104,14 @@ class Settler:
                 code = self._cluster.view.problems.get(reading.key.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 self._fail(reading, BrokerRefused(code, f"partition {reading.key}"))
             elif found.leader == NO_LEADER:
-                self._fail(reading, LeaderUnknown(f"nobody leads {reading.key} at the moment"))
+                self._fail(reading, LeaderUnknown(f"{reading.key} has no leader at the moment"))
             elif not self._is_another(reading, topic):
                 if reading.position is None:
                     to_find.append(reading)
                 elif NO_EPOCH < found.leader_epoch < reading.epoch:
-                    # Who led then may not know that it leads no more, and would deny what was written since.
+                    # A former leader that does not know of its successor would report a truncation.
                     text = (
-                        f"{reading.key}: its leader of epoch {found.leader_epoch} is no more, {reading.epoch} was seen"
+                        f"{reading.key}: leader epoch {found.leader_epoch} is older than consumed {reading.epoch}"
                     )
                     self._fail(reading, LeaderUnknown(text))
                 elif found.leader_epoch != reading.checked_epoch:
@@ -119,18 +119,18 @@ class Settler:
         await self._find(to_find)
         await self._check(to_check)
 
-    def _is_another(self, reading: Reading, topic: TopicView) -> bool:
-        """Whether the topic was deleted and made anew: then offsets mean nothing any more."""
+    def _is_another(self, reading: PartitionState, topic: TopicView) -> bool:
+        """Return True if the topic was deleted and recreated, so that its offsets have no meaning."""
         before, reading.topic_id = reading.topic_id, topic.topic_id
         if ZERO_UUID in (before, topic.topic_id) or before == topic.topic_id or reading.position is None:
             return False
-        log.warn("{key}: the topic was made anew, what was read of it is gone", key=reading.key)
+        log.warn("{key}: the topic was recreated; consumed records are gone", key=reading.key)
         self.reset(reading, LogTruncated(reading.key, reading.fetch_offset, 0))
         return True
 
     # --- positions that are not known ---
 
-    async def _find(self, readings: list[Reading]) -> None:
+    async def _find(self, readings: list[PartitionState]) -> None:
         turns = {reading: reading.turn for reading in readings}
         by_group = [reading for reading in readings if reading.wanted_time is None]
         if by_group:
@@ -147,51 +147,51 @@ class Settler:
         times = {reading.key: reading.wanted_time for reading in readings if reading.wanted_time is not None}
         if not times:
             return
-        told = await ask_offsets(self._cluster, times, self._options.isolation)
+        results = await ask_offsets(self._cluster, times, self._options.isolation)
         for reading in readings:
             if reading.is_over or reading.turn != turns[reading] or reading.key not in times:
                 continue
-            answer = told[reading.key]
+            answer = results[reading.key]
             if isinstance(answer, ClientError):
                 self._fail(reading, answer)
             else:
                 reading.begin_at(answer.offset)
 
-    def reset(self, reading: Reading, error: ClientError) -> None:
-        """Let a partition begin where the options say, or fail."""
+    def reset(self, reading: PartitionState, error: ClientError) -> None:
+        """Reset a partition by the options' ``offset_reset``, or fail it."""
         time = RESET_TIMES.get(OffsetReset(self._options.offset_reset))
         if time is None:
             self._fail(reading, error)
         else:
-            log.info("{error}: reading begins at the {reset} offset", error=error, reset=self._options.offset_reset)
-            reading.begin_anew(time)
+            log.info("{error}: reset to the {reset} offset", error=error, reset=self._options.offset_reset)
+            reading.reset_to(time)
 
     # --- positions that may be wrong ---
 
-    async def _check(self, to_check: dict[TopicPartition, tuple[Reading, PartitionView]]) -> None:
+    async def _check(self, to_check: dict[TopicPartition, tuple[PartitionState, PartitionView]]) -> None:
         asked: dict[TopicPartition, tuple[int, int]] = {}
         turns: dict[TopicPartition, int] = {}
         for key, (reading, found) in to_check.items():
             if reading.is_over:
                 continue
             if reading.epoch == NO_EPOCH or found.leader_epoch == NO_EPOCH:
-                reading.checked_epoch = found.leader_epoch  # there is nothing to compare
+                reading.checked_epoch = found.leader_epoch  # epochs are unknown
                 continue
-            reading.fetch_again()
+            reading.refetch()
             asked[key], turns[key] = (found.leader_epoch, reading.epoch), reading.turn
         if not asked:
             return
-        for key, told in (await ask_epoch_ends(self._cluster, asked)).items():
+        for key, results in (await ask_epoch_ends(self._cluster, asked)).items():
             reading = to_check[key][0]
             if reading.is_over or reading.turn != turns[key]:
                 continue
-            if isinstance(told, ClientError):
-                self._fail(reading, told)
+            if isinstance(results, ClientError):
+                self._fail(reading, results)
             else:
-                self._compare(reading, asked[key][0], *told)
+                self._compare(reading, asked[key][0], *results)
 
-    def _compare(self, reading: Reading, leader_epoch: int, epoch: int, end_offset: int) -> None:
-        """What the leader's log has of the epoch under which the last record was read, against the position."""
+    def _compare(self, reading: PartitionState, leader_epoch: int, epoch: int, end_offset: int) -> None:
+        """Compare the position with the end of its leader epoch in the leader's log."""
         position = reading.position
         assert position is not None
         if epoch >= 0 and end_offset >= position:
@@ -201,6 +201,6 @@ class Settler:
         if end_offset < 0 or self._options.offset_reset is OffsetReset.FAIL:
             self.reset(reading, truncated)
         else:
-            log.warn("{error}: reading goes on from there", error=truncated)
+            log.warn("{error}: the position is reset to that offset", error=truncated)
             reading.begin_at(end_offset, epoch)
             reading.checked_epoch = leader_epoch

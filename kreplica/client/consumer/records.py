@@ -1,4 +1,4 @@
-"""What a consumer gives: records, alone or as they came together."""
+"""Consumed records and batches."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kreplica.wire.records import Headers
 
 
 class ConsumedRecord(NamedTuple):
-    """A record, with all that is known of it.
+    """A record with its metadata.
 
-    :param timestamp_ms: when it was made, or appended, as ``timestamp_type`` says; -1 where its producer said nothing.
-    :param leader_epoch: of the leader that took it.
+    :param timestamp_ms: creation or append time, by ``timestamp_type``; -1 if the producer set none.
+    :param leader_epoch: epoch of the leader that appended the record.
     """
 
     topic: str
@@ -30,17 +30,17 @@ class ConsumedRecord(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Where it lies."""
+        """The record's partition."""
         return TopicPartition(self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumedBatch:
-    """Records of one partition that came together; may be iterated over.
+    """Consecutive records of one partition; iterable.
 
-    :param records: in the order of their offsets, which may have gaps; never empty.
-    :param next_offset: right behind them: what to commit when all are done.
-    :param leader_epoch: of the leader that took them.
+    :param records: ascending by offset, possibly with gaps; never empty.
+    :param next_offset: the offset after the records, to commit when all are processed.
+    :param leader_epoch: epoch of the leader that appended them.
     """
 
     partition: TopicPartition
@@ -55,7 +55,7 @@ class ConsumedBatch:
         return len(self.records)
 
     def split(self, count: int) -> tuple[ConsumedBatch, ConsumedBatch]:
-        """The first so many records, and the others."""
+        """Return the first ``count`` records, and the others."""
         first, others = self.records[:count], self.records[count:]
         return (
             ConsumedBatch(self.partition, first, others[0].offset, self.leader_epoch),

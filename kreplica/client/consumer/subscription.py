@@ -1,4 +1,4 @@
-"""What a group gives a consumer to read, and how it is given up."""
+"""Subscription of a consumer: applies the assignments of its group."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from kreplica.client.cluster import Cluster
-from kreplica.client.consumer.committing import Commits
-from kreplica.client.consumer.consume_flow import Flow
+from kreplica.client.consumer.committing import OffsetCommits
+from kreplica.client.consumer.consume_flow import ConsumeFlow
 from kreplica.client.consumer.options import ConsumerOptions
-from kreplica.client.consumer.positions import Reading
+from kreplica.client.consumer.positions import PartitionState
 from kreplica.client.group.membership import AssignmentListener
 from kreplica.client_core.errors import ClientError
 from kreplica.model import TopicPartition
@@ -23,9 +23,9 @@ log = Logger()
 
 
 class Subscription:
-    """A membership's listener: it lets records of partitions flow, and commits before they are given up."""
+    """Listener of a membership: starts and stops the flow of records, and commits before partitions are revoked."""
 
-    def __init__(self, cluster: Cluster, options: ConsumerOptions, flow: Flow, commits: Commits) -> None:
+    def __init__(self, cluster: Cluster, options: ConsumerOptions, flow: ConsumeFlow, commits: OffsetCommits) -> None:
         self._cluster = cluster
         self._options = options
         self._flow = flow
@@ -37,7 +37,7 @@ class Subscription:
         self._stopping = False
 
     async def begin(self, topics: Iterable[str] | re.Pattern[str], listener: AssignmentListener | None) -> None:
-        """Subscribe to topics, instead of others."""
+        """Subscribe to topics, replacing earlier ones."""
         self._listener = listener
         if isinstance(topics, re.Pattern):
             self._pattern = topics
@@ -52,7 +52,7 @@ class Subscription:
         if membership is not None:
             membership.subscribe(names)
             return
-        from kreplica.client.group import new_membership  # it knows of consumers' options
+        from kreplica.client.group import new_membership  # avoids an import cycle
 
         assert self._options.group is not None
         membership = self._commits.membership = new_membership(self._cluster, self._options.group, names, self)
@@ -60,7 +60,7 @@ class Subscription:
         self._commits.begin()
 
     async def stop(self) -> None:
-        """Give all up, and leave."""
+        """Release all partitions and leave the group."""
         self._stopping = True
         if self._looking is not None:
             self._looking.cancel()
@@ -79,13 +79,13 @@ class Subscription:
         )
 
     async def _look(self) -> None:
-        """From time to time look for topics that match."""
+        """Look up matching topics periodically."""
         while not self._stopping:
             await pause(self._cluster.runtime.reactor, self._options.pattern_refresh_s)
             try:
                 names = await self._matching()
             except ClientError as error:
-                log.warn("topics could not be looked for: {error}", error=error)
+                log.warn("cannot look up topics: {error}", error=error)
                 continue
             if self._pattern is not None and names != self._topics and self._commits.membership is not None:
                 self._topics = names
@@ -93,20 +93,20 @@ class Subscription:
 
     def _failed(self, failure: Failure) -> None:
         if not failure.check(CancelledError):
-            log.failure("looking for topics", failure)
-            self._flow.fail(ClientError(f"topics cannot be looked for: {failure.getErrorMessage()}"))
+            log.failure("cannot look up topics", failure)
+            self._flow.fail(ClientError(f"cannot look up topics: {failure.getErrorMessage()}"))
 
     # --- called by the membership ---
 
     async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
-        """Read them, from where the group committed."""
+        """Consume partitions from their committed offsets."""
         self._commits.assigned()
-        self._flow.add([Reading(key) for key in sorted(partitions)])
+        self._flow.add([PartitionState(key) for key in sorted(partitions)])
         if self._listener is not None:
             await self._listener.on_assigned(partitions)
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        """Hand out no more, wait until all that was handed out is gone past, and commit."""
+        """Stop delivery, wait until all delivered records are processed, and commit."""
         keys = sorted(partitions)
         held = [key for key in keys if key in self._flow.readings]
         self._flow.hold(held)
@@ -118,13 +118,13 @@ class Subscription:
         self._forget(keys)
 
     def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
-        """Forget them."""
+        """Drop partitions."""
         self._forget(sorted(partitions))
         if self._listener is not None:
             self._listener.on_lost(partitions)
 
     def on_ended(self, error: Exception) -> None:
-        """Whoever reads is told."""
+        """Fail the consumer."""
         self._flow.fail(error)
         if self._listener is not None:
             self._listener.on_ended(error)

@@ -1,4 +1,4 @@
-"""Waiting for something to change."""
+"""Wakes coroutines that wait for a change."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from twisted.internet.defer import Deferred
 from kreplica.runtime import Reactor
 
 
-class Changes:
-    """Wakes all who wait at that moment; each looks for itself what has changed."""
+class Waiters:
+    """Wakes all current waiters; each checks its own condition."""
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
         self._waiting: dict[Deferred[None], None] = {}
 
     def wait(self, timeout_s: float | None = None) -> Deferred[None]:
-        """Fires at the next ``fire``, or when so many seconds are over; cancelling it leaves nothing behind."""
+        """Return a Deferred that fires at the next ``notify`` or after a timeout; it may be cancelled."""
         waiter: Deferred[None] = Deferred(self._left)
         self._waiting[waiter] = None
         if timeout_s is not None:
@@ -29,8 +29,8 @@ class Changes:
             waiter.addBoth(over)
         return waiter
 
-    def fire(self) -> None:
-        """Wake all; they run before this returns."""
+    def notify(self) -> None:
+        """Wake all waiters; they run before this returns."""
         for waiter in list(self._waiting):
             self._wake(waiter)
 

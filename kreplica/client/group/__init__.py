@@ -1,13 +1,13 @@
-"""A consumer's place in its group.
+"""A consumer's membership in its group.
 
-* ``membership`` what a consumer and its membership expect of each other; ``options`` how it takes part; ``joining``
-  makes one
-* ``member`` what members have in common; ``classic`` those of classic groups; ``consumer`` those of KIP-848, and
-  ``standing`` what one of these knows and says
-* ``assignors/`` how a classic group's leader shares partitions out; ``leading`` when it does; ``subscription`` what
-  members tell each other
-* ``link`` the ways to the coordinator; ``verdicts`` what its errors mean; ``session`` how long a member may believe in
-  itself; ``handover`` tells who reads; ``offsets`` commits; ``bell`` wakes a coroutine
+* ``membership``: interface between a consumer and its membership; ``options``: options of a member
+* ``joining``: creates a membership; ``member``: base of all members
+* ``classic``: member of a classic group; ``group_leader``: assignment by its leader; ``subscription``: encoding of
+  subscriptions and assignments; ``assignors/``: assignment strategies
+* ``consumer``: member of a KIP-848 group; ``member_state``: its state and heartbeats
+* ``coordinator_connection``: connections to the coordinator; ``error_actions``: reactions to its errors
+* ``session_timer``: detects an expired session; ``listener_calls``: calls of the listener; ``offsets``: commits
+* ``notifier``: wakes a coroutine
 """
 
 from kreplica.client.group.joining import new_membership

@@ -1,7 +1,7 @@
-"""A member of a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+"""Member of a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Eager members give everything up before they join.  Cooperative ones (KIP-429) keep what they have, say what that is,
-give up what they are not given again, and then join once more, so that others can have it.
+Eager members release all partitions before they join.  Cooperative members (KIP-429) keep theirs, release those that
+are assigned to other members, and then join again.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from twisted.internet.defer import Deferred
 
 from kreplica.client.cluster import Cluster
 from kreplica.client.group.assignors import by_names
-from kreplica.client.group.error_actions import Verdict, verdict
-from kreplica.client.group.group_leader import Leading
+from kreplica.client.group.error_actions import ErrorAction, error_action
+from kreplica.client.group.group_leader import GroupLeader
 from kreplica.client.group.member import GroupMember
 from kreplica.client.group.membership import AssignmentListener
 from kreplica.client.group.options import GroupOptions
@@ -34,11 +34,11 @@ from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
 from kreplica.wire.messages import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 
-NOBODY = ""
+NO_MEMBER_ID = ""
 
 
 class ClassicMember(GroupMember):
-    """A ``Membership``."""
+    """A ``Membership`` of a classic group."""
 
     def __init__(
         self, cluster: Cluster, options: GroupOptions, topics: Iterable[str], listener: AssignmentListener
@@ -46,7 +46,7 @@ class ClassicMember(GroupMember):
         super().__init__(cluster, options, topics, listener)
         self._assignors = by_names(options.assignors)
         self._is_cooperative = all(each.is_cooperative for each in self._assignors)
-        self._leading = Leading(cluster, self._assignors, options.heartbeat_interval_s, self._rejoin)
+        self._group_leader = GroupLeader(cluster, self._assignors, options.heartbeat_interval_s, self._rejoin)
         self._why_rejoin: str | None = None
         self._is_joining = False
         self._last: tuple[frozenset[TopicPartition], int] = frozenset(), NO_GENERATION
@@ -57,51 +57,51 @@ class ClassicMember(GroupMember):
         wanted = frozenset(topics)
         if wanted != self._topics:
             self._topics = wanted
-            self._rejoin("other topics are read")
+            self._rejoin("the subscription changed")
 
     async def refused(self, error: BrokerRefused, said: GroupIdentity) -> ClientError:
         """See ``Committer``."""
-        found = verdict(error)
-        if found is Verdict.REJOIN:
+        found = error_action(error)
+        if found is ErrorAction.REJOIN:
             return RebalanceUnderWay(str(error))
-        if found in (Verdict.OUTDATED, Verdict.UNKNOWN) or error.code is ErrorCode.FENCED_INSTANCE_ID:
+        if found in (ErrorAction.OUTDATED, ErrorAction.UNKNOWN) or error.code is ErrorCode.FENCED_INSTANCE_ID:
             if self._is_joining or said is not self._identity:
                 return RebalanceUnderWay(str(error))
-            self._beat_now.ring()  # the next heartbeat is told the same, and acts on it
+            self._heartbeat_due.notify()  # the next heartbeat gets the same error and handles it
             return CommitFailed(str(error))
         return error
 
     # --- living through rebalances ---
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         while not self._is_stopping:
             wanted = self._topics
             kept = frozenset(each for each in self._assignment if self._is_cooperative and each.topic in wanted)
             await self._give_up(self._assignment - kept, self._settled_s + self._options.rebalance_timeout_s)
-            assigned = await self._enter()
+            assigned = await self._join_group()
             if assigned is not None:
                 await self._settle(assigned)
                 self._ready()
             while not (self._is_stopping or self._why_rejoin):
-                await self._todo.wait()
+                await self._changed.wait()
         await self._give_up(self._assignment, self._settled_s + self._options.rebalance_timeout_s)
         await self._leave()
 
     async def _settle(self, assigned: frozenset[TopicPartition]) -> None:
-        """Come from what it has to what it is given."""
+        """Change from the current to the new assignment."""
         gone, identity = self._assignment - assigned, self._identity
         if gone:
             await self._give_up(gone, self._settled_s + self._options.rebalance_timeout_s)
         if identity is self._identity:
             await self._take(assigned)
             if gone:
-                self._rejoin("partitions were given up")
+                self._rejoin("partitions were released")
 
-    async def _enter(self) -> frozenset[TopicPartition] | None:
-        """Join, however often that takes.
+    async def _join_group(self) -> frozenset[TopicPartition] | None:
+        """Join the group, with retries.
 
-        :return: what it is given; None where the membership is to end.
-        :raise ClientError: the group refuses this member.
+        :return: the assignment; None if the membership is stopping.
+        :raise ClientError: the group refuses the member.
         """
         attempts = 0
         self._is_joining = True
@@ -122,31 +122,31 @@ class ClassicMember(GroupMember):
         return None
 
     def _not_joined(self, error: ClientError, attempts: int) -> float:
-        """Take in why it could not join.
+        """Process an error while joining.
 
-        :return: how long to wait before the next try.
-        :raise ClientError: there is no use in one.
+        :return: delay before the next attempt, in seconds.
+        :raise ClientError: the error is final.
         """
-        found = verdict(error)
-        if found is Verdict.FINAL:
+        found = error_action(error)
+        if found is ErrorAction.FINAL:
             raise error
-        self._link.failed(error)
-        if found is Verdict.UNKNOWN:
-            self._identity = self._identity._replace(member_id=NOBODY)
-        if found in (Verdict.UNKNOWN, Verdict.OUTDATED):
+        self._coordinator.failed(error)
+        if found is ErrorAction.UNKNOWN:
+            self._identity = self._identity._replace(member_id=NO_MEMBER_ID)
+        if found in (ErrorAction.UNKNOWN, ErrorAction.OUTDATED):
             self._lose(str(error))
         options = self._cluster.options
-        if attempts == 0 and found in (Verdict.UNKNOWN, Verdict.OUTDATED, Verdict.REJOIN):
+        if attempts == 0 and found in (ErrorAction.UNKNOWN, ErrorAction.OUTDATED, ErrorAction.REJOIN):
             return 0.0
         return backoff_s(self._cluster.runtime.random, attempts + 1, options.backoff_s, options.backoff_s_max)
 
     async def _join_once(self) -> frozenset[TopicPartition]:
         reason, self._why_rejoin = self._why_rejoin, None
-        self._leading.end()
-        joined = await self._join(reason or "this member is new")
+        self._group_leader.end()
+        joined = await self._join(reason or "new member")
         if joined["error_code"] == ErrorCode.MEMBER_ID_REQUIRED:
             self._identity = self._identity._replace(member_id=joined["member_id"])
-            joined = await self._join("this member has an id now")
+            joined = await self._join("member id assigned")
         check(joined, f"joining group {self._group}")
         self._identity = self._identity._replace(member_id=joined["member_id"], generation=joined["generation_id"])
         return await self._sync(joined)
@@ -164,11 +164,11 @@ class ClassicMember(GroupMember):
             "protocols": protocols(self._assignors, self._topics, owned, self._last, options.rack),
             "reason": reason,
         }
-        return await self._link.ask_long(JOIN_GROUP, body, timeout_s=self._long_s)
+        return await self._coordinator.ask_long(JOIN_GROUP, body, timeout_s=self._long_s)
 
     async def _sync(self, joined: dict[str, Any]) -> frozenset[TopicPartition]:
         identity = self._identity
-        rows = await self._leading.begin(joined) if joined["leader"] == identity.member_id else []
+        rows = await self._group_leader.begin(joined) if joined["leader"] == identity.member_id else []
         body = {
             **self._as_member(),
             "protocol_type": PROTOCOL_TYPE,
@@ -176,10 +176,10 @@ class ClassicMember(GroupMember):
             "assignments": rows,
         }
         asked_s = self._reactor.seconds()
-        answer = await self._link.ask_long(SYNC_GROUP, body, timeout_s=self._long_s)
+        answer = await self._coordinator.ask_long(SYNC_GROUP, body, timeout_s=self._long_s)
         check(answer, f"assignment in group {self._group}")
         if self._session.is_stale(asked_s):
-            raise RequestTimedOut(f"group {self._group}: an assignment came after the session's end")
+            raise RequestTimedOut(f"group {self._group}: an assignment arrived after the session's end")
         assigned = parse_assignment(bytes(answer["assignment"]))
         self._last = assigned, identity.generation
         self._heard(asked_s)
@@ -187,44 +187,44 @@ class ClassicMember(GroupMember):
 
     async def _leave(self) -> None:
         identity = self._identity
-        if identity.member_id == NOBODY or identity.instance_id is not None:
+        if identity.member_id == NO_MEMBER_ID or identity.instance_id is not None:
             return
         member = {"member_id": identity.member_id, "group_instance_id": None, "reason": "the consumer is closed"}
-        await self._say_goodbye(LEAVE_GROUP, {"group_id": self._group, **member, "members": [member]})
+        await self._send_leave(LEAVE_GROUP, {"group_id": self._group, **member, "members": [member]})
 
     @property
     def _long_s(self) -> float:
-        """How long a rebalance may take, and its answer."""
+        """Maximum duration of a rebalance and its response."""
         return self._options.rebalance_timeout_s + self._cluster.options.request_timeout_s
 
     def _rejoin(self, why: str) -> None:
         self._why_rejoin = self._why_rejoin or why
-        self._todo.ring()
+        self._changed.notify()
 
     def _interrupt(self) -> None:
         if self._is_joining:
-            self._link.hang_up()
+            self._coordinator.abort_joining()
 
     def _forget(self) -> None:
         self._identity = self._identity._replace(generation=NO_GENERATION)
-        self._leading.end()
-        self._rejoin("this member was not in the group any more")
+        self._group_leader.end()
+        self._rejoin("the member was removed from the group")
 
     # --- heartbeats ---
 
     def _beside(self) -> list[Coroutine[Deferred[Any], Any, None]]:
-        return [self._beat(), self._leading.watch()]
+        return [self._send_heartbeats(), self._group_leader.watch()]
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         wait_s, failures = self._options.heartbeat_interval_s, 0
         while True:
-            await self._beat_now.wait(wait_s)
+            await self._heartbeat_due.wait(wait_s)
             wait_s = self._options.heartbeat_interval_s
             try:
                 if self._identity.generation != NO_GENERATION:
                     await self._heartbeat()
                 elif self._is_joining:
-                    await self._link.look()
+                    await self._coordinator.look()
             except ClientError:
                 failures += 1
                 options = self._cluster.options
@@ -236,41 +236,41 @@ class ClassicMember(GroupMember):
                 failures = 0
 
     async def _heartbeat(self) -> None:
-        """Say that it lives, and take in what it is told.
+        """Send a heartbeat and process its response.
 
-        :raise ClientError: nothing was told.
+        :raise ClientError: no response was received.
         """
         identity, asked_s = self._identity, self._reactor.seconds()
         try:
-            await self._link.ask(HEARTBEAT, self._as_member(), timeout_s=self._options.session_timeout_s / 2)
+            await self._coordinator.ask(HEARTBEAT, self._as_member(), timeout_s=self._options.session_timeout_s / 2)
         except ClientError as error:
             if identity is self._identity and not self._is_over:
-                self._told(error, asked_s)
+                self._handle_error(error, asked_s)
             return
         if identity is self._identity:
             self._heard(asked_s)
 
-    def _told(self, error: ClientError, asked_s: float) -> None:
-        found = verdict(error)
-        if found is Verdict.REJOIN:
+    def _handle_error(self, error: ClientError, asked_s: float) -> None:
+        found = error_action(error)
+        if found is ErrorAction.REJOIN:
             self._session.heard(asked_s)
             if not self._is_joining:
                 self._rejoin("the group rebalances")
-                self._handover.limit(self._settled_s + self._options.rebalance_timeout_s)
-        elif found is Verdict.OUTDATED:
-            if not self._is_joining:  # if it is, this is about to be answered
+                self._listener_calls.limit(self._settled_s + self._options.rebalance_timeout_s)
+        elif found is ErrorAction.OUTDATED:
+            if not self._is_joining:  # otherwise JoinGroup returns the error
                 self._lose(str(error))
-        elif found is Verdict.UNKNOWN:
-            self._identity = self._identity._replace(member_id=NOBODY)
+        elif found is ErrorAction.UNKNOWN:
+            self._identity = self._identity._replace(member_id=NO_MEMBER_ID)
             self._interrupt()
             self._lose(str(error))
-        elif found is Verdict.FINAL:
+        elif found is ErrorAction.FINAL:
             self._fail(error)
         else:
             raise error
 
     def _heard(self, asked_s: float) -> None:
-        """At that time the group had not begun another rebalance."""
+        """Record that no rebalance had begun at a time."""
         self._settled_s = asked_s
         self._session.heard(asked_s)
 

@@ -1,6 +1,6 @@
-"""A member of a group of KIP-848: the coordinator says what it may own, and it comes to that step by step.
+"""Member of a KIP-848 group: the coordinator sends a target assignment, and the member moves towards it.
 
-Heartbeats carry everything: what it reads, what it owns, and what it is to own.
+Heartbeats carry the subscription, the owned partitions and the target assignment.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from uuid import UUID
 from twisted.internet.defer import Deferred
 
 from kreplica.client.cluster import Cluster
-from kreplica.client.group.error_actions import Verdict, verdict
+from kreplica.client.group.error_actions import ErrorAction, error_action
 from kreplica.client.group.member import GroupMember
-from kreplica.client.group.member_state import JOINING, Standing
+from kreplica.client.group.member_state import JOINING, MemberState
 from kreplica.client.group.membership import AssignmentListener
 from kreplica.client.group.options import GroupOptions
 from kreplica.client_core.backoff import backoff_s
@@ -24,14 +24,14 @@ from kreplica.errors import ErrorCode
 from kreplica.wire.messages import CONSUMER_GROUP_HEARTBEAT
 
 UNKNOWN_TOPIC_WAIT_S = 0.5
-"""Until the cluster is asked again for a topic that it did not know by its id."""
+"""Delay before metadata of an unknown topic id is requested again."""
 
 ANSWERS_MIN = 2
-"""After so many answers without another epoch there is none that would be on its way."""
+"""Number of responses without a new epoch after which no new epoch is expected."""
 
 
 class ConsumerMember(GroupMember):
-    """A ``Membership``."""
+    """A ``Membership`` of a KIP-848 group."""
 
     has_epoch = True
 
@@ -40,7 +40,7 @@ class ConsumerMember(GroupMember):
     ) -> None:
         super().__init__(cluster, options, topics, listener)
         member_id = str(UUID(int=cluster.runtime.random.getrandbits(128), version=4))
-        self._standing = Standing(options, member_id, self._topics)
+        self._state = MemberState(options, member_id, self._topics)
         self._identity = self._identity._replace(member_id=member_id)
         self._target_s = 0.0
         self._answers_count = 0
@@ -50,56 +50,57 @@ class ConsumerMember(GroupMember):
     def subscribe(self, topics: Iterable[str]) -> None:
         """See ``Membership``."""
         self._topics = frozenset(topics)
-        self._standing.topics = sorted(self._topics)
-        self._beat_now.ring()
+        self._state.topics = sorted(self._topics)
+        self._heartbeat_due.notify()
 
     async def refused(self, error: BrokerRefused, said: GroupIdentity) -> ClientError:
         """See ``Committer``."""
-        if error.code is not ErrorCode.STALE_MEMBER_EPOCH and verdict(error) not in (Verdict.OUTDATED, Verdict.UNKNOWN):
+        is_removed = error_action(error) in (ErrorAction.OUTDATED, ErrorAction.UNKNOWN)
+        if error.code is not ErrorCode.STALE_MEMBER_EPOCH and not is_removed:
             return error
-        self._beat_now.ring()
+        self._heartbeat_due.notify()
         if said is not self._identity:
             return RebalanceUnderWay(str(error))
         if error.code is ErrorCode.STALE_MEMBER_EPOCH:
             if self._stale is None or self._stale[0] is not said:
                 self._stale = said, self._answers_count
             if self._answers_count < self._stale[1] + ANSWERS_MIN:
-                return RebalanceUnderWay(str(error))  # the answer with the new epoch is on its way
+                return RebalanceUnderWay(str(error))  # the response with the new epoch is still to arrive
         return CommitFailed(str(error))
 
-    # --- coming to what it is to own ---
+    # --- reconciliation ---
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         at_most_s: float | None = None
         while not self._is_stopping:
-            await self._todo.wait(at_most_s)
+            await self._changed.wait(at_most_s)
             if not self._is_stopping:
                 at_most_s = None if await self._reconcile() else UNKNOWN_TOPIC_WAIT_S
         await self._give_up(self._assignment, self._reactor.seconds() + self._options.rebalance_timeout_s)
         await self._leave()
 
     async def _reconcile(self) -> bool:
-        """Give up what it is not to own, and take what it is to own.
+        """Release partitions that are not in the target, and acquire those that are.
 
-        :return: whether it came as far as it may for now.
+        :return: True if the assignment is as close to the target as possible.
         """
-        standing, target = self._standing, self._standing.target
+        state, target = self._state, self._state.target
         if target is None:
             return True
-        wanted, is_complete = standing.wanted(self._cluster.view.topics)
+        wanted, is_complete = state.wanted(self._cluster.view.topics)
         if not is_complete:
             wanted, is_complete = await self._ask_names()
-        surplus = standing.surplus(wanted)
-        if surplus and standing.target is target:
-            await self._give_up(surplus, self._target_s + self._options.rebalance_timeout_s)
-            standing.gave_up(surplus - self._assignment)
-            self._beat_now.ring()
-        if standing.target is not target:  # there is more to do, or all was lost
-            self._todo.ring()
+        to_release = state.to_release(wanted)
+        if to_release and state.target is target:
+            await self._give_up(to_release, self._target_s + self._options.rebalance_timeout_s)
+            state.released(to_release - self._assignment)
+            self._heartbeat_due.notify()
+        if state.target is not target:  # the target changed or was lost meanwhile
+            self._changed.notify()
             return True
-        if wanted.keys() - standing.owned.keys():
-            standing.takes(wanted)
-            self._beat_now.ring()
+        if wanted.keys() - state.owned.keys():
+            state.acquired(wanted)
+            self._heartbeat_due.notify()
             await self._take(frozenset(wanted))
         self._ready()
         return is_complete
@@ -108,32 +109,32 @@ class ConsumerMember(GroupMember):
         try:
             await self._cluster.refresh(self._topics)
         except ClientError:
-            pass  # it is asked again
-        return self._standing.wanted(self._cluster.view.topics)
+            pass  # retried later
+        return self._state.wanted(self._cluster.view.topics)
 
     async def _leave(self) -> None:
         self._is_leaving = True
-        if self._standing.epoch != JOINING or self._answers_count > 0:
-            await self._say_goodbye(CONSUMER_GROUP_HEARTBEAT, self._standing.last_words())
+        if self._state.epoch != JOINING or self._answers_count > 0:
+            await self._send_leave(CONSUMER_GROUP_HEARTBEAT, self._state.leave_body())
 
     def _interrupt(self) -> None:
-        """Nothing waits long."""
+        """Do nothing: there are no long requests."""
 
     def _forget(self) -> None:
-        self._standing.lost()
+        self._state.lost()
         self._identity = self._identity._replace(generation=NO_GENERATION)
-        self._beat_now.ring()
+        self._heartbeat_due.notify()
 
     # --- heartbeats ---
 
     def _beside(self) -> list[Coroutine[Deferred[Any], Any, None]]:
-        return [self._beat()]
+        return [self._send_heartbeats()]
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         wait_s, failures = 0.0, 0
         while not self._is_leaving:
-            await self._beat_now.wait(wait_s)
-            if self._is_stopping and self._standing.epoch == JOINING:
+            await self._heartbeat_due.wait(wait_s)
+            if self._is_stopping and self._state.epoch == JOINING:
                 return
             asked_s = self._reactor.seconds()
             try:
@@ -149,51 +150,51 @@ class ConsumerMember(GroupMember):
                 except ClientError as final:
                     self._fail(final)
             else:
-                wait_s, failures = self._standing.interval_s, 0
+                wait_s, failures = self._state.interval_s, 0
 
     async def _heartbeat(self) -> None:
-        """Say what there is to say, and take in what it is told.
+        """Send a heartbeat and process its response.
 
-        :raise ClientError: nothing was told.
+        :raise ClientError: no response was received.
         """
-        standing, identity, asked_s = self._standing, self._identity, self._reactor.seconds()
-        question = standing.question()
+        state, identity, asked_s = self._state, self._identity, self._reactor.seconds()
+        request_body = state.request_body()
         try:
-            answer = await self._link.ask(
-                CONSUMER_GROUP_HEARTBEAT, question, timeout_s=self._options.session_timeout_s / 2
+            answer = await self._coordinator.ask(
+                CONSUMER_GROUP_HEARTBEAT, request_body, timeout_s=self._options.session_timeout_s / 2
             )
         except ClientError as error:
             if identity is self._identity and not self._is_leaving:
-                standing.not_answered()
-                self._told(error)
+                state.not_answered()
+                self._handle_error(error)
             return
         if identity is not self._identity or self._is_leaving:
             return
         if self._session.is_stale(asked_s):
-            standing.not_answered()
-            raise RequestTimedOut(f"group {self._group}: an answer came after the session's end")
+            state.not_answered()
+            raise RequestTimedOut(f"group {self._group}: a response arrived after the session's end")
         self._answers_count += 1
         self._session.heard(asked_s)
-        has_target = standing.answered(question, answer)
-        now = (standing.member_id, standing.epoch)
+        has_target = state.answered(request_body, answer)
+        now = (state.member_id, state.epoch)
         if now != (identity.member_id, identity.generation):
-            self._identity = identity._replace(member_id=standing.member_id, generation=standing.epoch)
+            self._identity = identity._replace(member_id=state.member_id, generation=state.epoch)
         if has_target:
             self._target_s = asked_s
-            self._todo.ring()
-            self._handover.limit(asked_s + self._options.rebalance_timeout_s)
+            self._changed.notify()
+            self._listener_calls.limit(asked_s + self._options.rebalance_timeout_s)
 
-    def _told(self, error: ClientError) -> None:
-        found = verdict(error)
-        is_new = self._standing.epoch == JOINING
+    def _handle_error(self, error: ClientError) -> None:
+        found = error_action(error)
+        is_new = self._state.epoch == JOINING
         code = error.code if isinstance(error, BrokerRefused) else None
         if code is ErrorCode.GROUP_ID_NOT_FOUND and not is_new:
-            found = Verdict.UNKNOWN
+            found = ErrorAction.UNKNOWN
         if code is ErrorCode.UNRELEASED_INSTANCE_ID and not self._has_begun:
-            found = Verdict.WAIT  # the one before died, and will be taken for dead
-        if found is Verdict.FINAL:
+            found = ErrorAction.WAIT  # the previous instance died, and its session will expire
+        if found is ErrorAction.FINAL:
             self._fail(error)
-        elif found in (Verdict.OUTDATED, Verdict.UNKNOWN) and not is_new:
+        elif found in (ErrorAction.OUTDATED, ErrorAction.UNKNOWN) and not is_new:
             self._lose(str(error))
         else:
             raise error

@@ -1,4 +1,4 @@
-"""A member's ways to its group's coordinator, which nobody else uses."""
+"""Connections of a member to its group's coordinator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from twisted.logger import Logger
 from kreplica.client.cluster import Cluster
 from kreplica.client.connection import Connection
 from kreplica.client.connections import Connections
-from kreplica.client.group.error_actions import Verdict, verdict
+from kreplica.client.group.error_actions import ErrorAction, error_action
 from kreplica.client_core.addresses import Address
 from kreplica.client_core.errors import ClientClosed, ClientError, ConnectionLost, check
 from kreplica.client_core.metadata import CoordinatorKind
@@ -19,10 +19,10 @@ from kreplica.wire.messages import Api
 log = Logger()
 
 
-class CoordinatorLink:
-    """Two connections: answers come in the order of the questions, and to join takes as long as all others take.
+class CoordinatorConnection:
+    """Two connections, because JoinGroup and SyncGroup block responses behind them until the rebalance completes.
 
-    Lives as long as the membership, which closes it.
+    The membership closes them.
     """
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
@@ -36,9 +36,9 @@ class CoordinatorLink:
     async def ask(
         self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float | None = None
     ) -> dict[str, Any]:
-        """Ask the coordinator what it answers at once.
+        """Send a request that is answered at once.
 
-        :raise ClientError: no answer came, or it is an error.
+        :raise ClientError: no response was received, or it is an error.
         """
         connection = await self.connection()
         try:
@@ -51,10 +51,10 @@ class CoordinatorLink:
         return answer
 
     async def ask_long(self, api: Api, body: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
-        """Ask the coordinator what it answers when others have come too.
+        """Send a request that is answered when the rebalance makes progress.
 
-        :return: also where it is an error: to join tells a newcomer's id by one.
-        :raise ClientError: no answer came.
+        :return: the response, also if it is an error, because MEMBER_ID_REQUIRED carries the member id.
+        :raise ClientError: no response was received.
         """
         address = self._patient_address = await self._address()
         patient = self._patient
@@ -64,7 +64,7 @@ class CoordinatorLink:
         except ClientClosed as error:
             if patient is self._patient:
                 raise
-            raise ConnectionLost(f"{address}: nobody waits for {api.name} any more") from error
+            raise ConnectionLost(f"{address}: {api.name} was aborted") from error
         except ClientError as error:
             self.failed(error)
             raise
@@ -72,13 +72,13 @@ class CoordinatorLink:
             self._patient_address = None
 
     async def connection(self) -> Connection:
-        """The connection for what is answered at once.
+        """Return the connection for requests that are answered at once.
 
-        :raise ClientError: none comes about.
+        :raise ClientError: it could not be opened.
         """
         address = await self._address()
         if self._patient_address not in (None, address):
-            self.hang_up()
+            self.abort_joining()
         try:
             return await self._prompt.to(address)
         except ClientError as error:
@@ -86,23 +86,23 @@ class CoordinatorLink:
             raise
 
     async def look(self) -> None:
-        """Where somebody else is the coordinator now, end what waits for the one before.
+        """Look up the coordinator; abort requests to the previous one if it changed.
 
-        :raise ClientError: nobody tells.
+        :raise ClientError: no broker knows the coordinator.
         """
         self._doubt()
         address = await self._address()
         if self._patient_address not in (None, address):
-            self.hang_up()
+            self.abort_joining()
 
-    def hang_up(self) -> None:
-        """End what waits long: it fails with ``ConnectionLost``."""
+    def abort_joining(self) -> None:
+        """Close the connection of long requests; they fail with ``ConnectionLost``."""
         before, self._patient = self._patient, self._cluster.new_connections()
         self._close(before)
 
     def failed(self, error: ClientError) -> None:
-        """An error came that may mean that somebody else is the coordinator."""
-        if verdict(error) is Verdict.ELSEWHERE:
+        """Process an error that may mean that the coordinator moved."""
+        if error_action(error) is ErrorAction.ELSEWHERE:
             self._doubt()
 
     def _doubt(self) -> None:
@@ -125,5 +125,5 @@ class CoordinatorLink:
         def closed(outcome: object) -> None:
             self._closing.pop(closing, None)
 
-        closing.addErrback(lambda failure: log.failure("closing a connection", failure))
+        closing.addErrback(lambda failure: log.failure("cannot close a connection", failure))
         closing.addBoth(closed)

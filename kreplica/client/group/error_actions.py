@@ -1,4 +1,4 @@
-"""What an error means for a member of a group: pure."""
+"""Reactions of a group member to errors of its coordinator."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ from kreplica.client_core.errors import BrokerRefused, ClientError
 from kreplica.errors import ErrorCode
 
 
-class Verdict(Enum):
-    """What is to be done."""
+class ErrorAction(Enum):
+    """Reaction to an error."""
 
     REJOIN = auto()
     """The group rebalances: join again."""
 
     OUTDATED = auto()
-    """The group has gone on without this member, which is not in its generation: it has nothing, and joins again."""
+    """The member is not in the group's generation: drop all partitions and join again."""
 
     UNKNOWN = auto()
-    """The group does not know this member: it has nothing, and joins as a new one."""
+    """The group does not know the member: drop all partitions and join as a new member."""
 
     ELSEWHERE = auto()
-    """Nothing is known but that this broker cannot help: look for the coordinator, and try again."""
+    """The broker cannot help: look up the coordinator and retry."""
 
     WAIT = auto()
-    """Try again, later."""
+    """Retry later."""
 
     FINAL = auto()
-    """This member cannot be in the group."""
+    """The member cannot be in the group."""
 
 
 _VERDICTS = {
-    ErrorCode.REBALANCE_IN_PROGRESS: Verdict.REJOIN,
-    ErrorCode.ILLEGAL_GENERATION: Verdict.OUTDATED,
-    ErrorCode.FENCED_MEMBER_EPOCH: Verdict.OUTDATED,
-    ErrorCode.UNKNOWN_MEMBER_ID: Verdict.UNKNOWN,
-    ErrorCode.NOT_COORDINATOR: Verdict.ELSEWHERE,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: Verdict.ELSEWHERE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Verdict.WAIT,
-    ErrorCode.UNKNOWN_SERVER_ERROR: Verdict.WAIT,
+    ErrorCode.REBALANCE_IN_PROGRESS: ErrorAction.REJOIN,
+    ErrorCode.ILLEGAL_GENERATION: ErrorAction.OUTDATED,
+    ErrorCode.FENCED_MEMBER_EPOCH: ErrorAction.OUTDATED,
+    ErrorCode.UNKNOWN_MEMBER_ID: ErrorAction.UNKNOWN,
+    ErrorCode.NOT_COORDINATOR: ErrorAction.ELSEWHERE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorAction.ELSEWHERE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorAction.WAIT,
+    ErrorCode.UNKNOWN_SERVER_ERROR: ErrorAction.WAIT,
 }
 
 
-def verdict(error: ClientError) -> Verdict:
-    """What an error of a request means that a member sent."""
+def error_action(error: ClientError) -> ErrorAction:
+    """Return the reaction to the error of a member's request."""
     if isinstance(error, BrokerRefused):
         found = _VERDICTS.get(error.code)
         if found is None:
-            found = Verdict.WAIT if error.retriable else Verdict.FINAL
+            found = ErrorAction.WAIT if error.retriable else ErrorAction.FINAL
         return found
-    return Verdict.ELSEWHERE if error.retriable else Verdict.FINAL
+    return ErrorAction.ELSEWHERE if error.retriable else ErrorAction.FINAL

@@ -1,4 +1,4 @@
-"""What the leader of a classic group does besides: it shares partitions out, and looks whether there are others."""
+"""Tasks of a classic group's leader: assigns partitions and watches their number."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kreplica.errors import ErrorCode
 from kreplica.runtime.pause import pause
 
 Numbers: TypeAlias = Mapping[str, tuple[int, ...]]
-"""Topics, each with its partitions' numbers."""
+"""Topic -> numbers of its partitions."""
 
 
-class Leading:
-    """Of one member, also while it does not lead.
+class GroupLeader:
+    """Leader tasks of one member, idle while it does not lead.
 
-    :param interval_s: so often it looks.
-    :param changed: is told why the partitions have to be shared out anew.
+    :param interval_s: interval between checks of the topics.
+    :param changed: called with the reason when a rebalance is needed.
     """
 
     def __init__(
@@ -35,11 +35,11 @@ class Leading:
         self._shared_out: Numbers | None = None
 
     async def begin(self, joined: dict[str, Any]) -> list[dict[str, Any]]:
-        """Share out the partitions of all topics that members are subscribed to.
+        """Assign the partitions of all subscribed topics.
 
-        :param joined: the leader's answer to JoinGroup.
-        :return: what each member gets, for SyncGroup; nothing where all stays as it is (KIP-814).
-        :raise ClientError: nobody says what partitions there are.
+        :param joined: the leader's JoinGroup response.
+        :return: assignments for SyncGroup; none if the coordinator keeps the current ones (KIP-814).
+        :raise ClientError: the metadata could not be requested.
         """
         members = parse_members(joined["members"])
         self._topics = tuple(sorted({topic for member in members for topic in member.topics}))
@@ -54,11 +54,11 @@ class Leading:
         ]
 
     def end(self) -> None:
-        """It leads no more."""
+        """Stop to lead."""
         self._shared_out = None
 
     async def watch(self) -> None:
-        """Look, now and then, until this is cancelled."""
+        """Check the topics periodically, until cancelled."""
         while True:
             await pause(self._cluster.runtime.reactor, self._interval_s)
             shared_out = self._shared_out
@@ -71,11 +71,11 @@ class Leading:
                     continue
             if shared_out is self._shared_out and differ(self._cluster.view, shared_out, self._topics):
                 self._shared_out = None
-                self._changed("topics have other partitions than before")
+                self._changed("the partitions of subscribed topics changed")
 
 
 def topics_of(view: ClusterView, topics: Iterable[str]) -> Topics:
-    """Those that there are, as assignors want them."""
+    """Return the existing topics, as assignors take them."""
     racks = {broker_id: broker.rack for broker_id, broker in view.brokers.items()}
     return {
         name: {
@@ -88,13 +88,13 @@ def topics_of(view: ClusterView, topics: Iterable[str]) -> Topics:
 
 
 def numbers(view: ClusterView, topics: Iterable[str]) -> Numbers:
-    """The partitions that there are."""
+    """Return the existing partitions."""
     found = {name: view.topics[name] for name in topics if name in view.topics}
     return {name: tuple(each.partition for each in topic.partitions) for name, topic in found.items()}
 
 
 def differ(view: ClusterView, before: Numbers, topics: Iterable[str]) -> bool:
-    """Whether there are other partitions than before; a topic of which nobody could tell is as it was."""
+    """Return True if the partitions changed; topics without metadata count as unchanged."""
     now = numbers(view, topics)
     gone = [name for name in before if name not in now]
     return any(view.problems.get(name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for name in gone) or any(

@@ -1,4 +1,4 @@
-"""How a consumer comes into its group."""
+"""Creates memberships."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ _MAKERS: dict[GroupProtocol, type[GroupMember]] = {
 }
 
 CHANGES_MAX = 3
-"""So often may a group have become one of the other kind while it was joined."""
+"""Maximum number of protocol changes while joining."""
 
 
 def new_membership(
     cluster: Cluster, options: GroupOptions, topics: Iterable[str], listener: AssignmentListener
 ) -> Membership:
-    """A membership that has not begun yet: ``start`` it, and ``stop`` it.
+    """Return a membership; call ``start`` and ``stop``.
 
-    :param topics: to read at first.
-    :param listener: who reads.
-    :raise ValueError: an assignor is not known.
+    :param topics: initially subscribed topics.
+    :param listener: receives the assignment.
+    :raise ValueError: an assignor is unknown.
     """
     by_names(options.assignors)
     protocol = GroupProtocol(options.protocol)
     if protocol is GroupProtocol.AUTO:
-        return FittingMember(cluster, options, topics, listener)
+        return AutoProtocolMember(cluster, options, topics, listener)
     return _MAKERS[protocol](cluster, options, topics, listener)
 
 
-class FittingMember:
-    """A ``Membership`` of the kind that the group is of, or may be of: that of KIP-848 where there is a choice.
+class AutoProtocolMember:
+    """A ``Membership`` that uses the group's protocol, or KIP-848 if it can choose.
 
-    The group may become one of the other kind as long as nobody is in it; then the member follows.
+    An empty group may change its protocol; the member then follows.
     """
 
     def __init__(
@@ -63,17 +63,17 @@ class FittingMember:
 
     @property
     def identity(self) -> GroupIdentity:
-        """As what the member acts now."""
+        """The member's current identity."""
         return self._member.identity
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """What it may read now."""
+        """The partitions that the member may consume."""
         return self._member.assignment
 
     @property
     def error(self) -> Exception | None:
-        """Why the membership ended by itself, for good."""
+        """The final error of the membership."""
         return self._error
 
     async def start(self) -> None:
@@ -119,7 +119,7 @@ class FittingMember:
         return _MAKERS[self._kind](self._cluster, self._options, self._topics, self)
 
     async def _change(self) -> None:
-        """Be a member of the other kind, which is still to be started."""
+        """Replace the member by one of the other protocol, not started yet."""
         await self._member.stop()
         self._kind = GroupProtocol.CLASSIC if self._kind is GroupProtocol.CONSUMER else GroupProtocol.CONSUMER
         self._member = self._new()
@@ -158,7 +158,7 @@ class FittingMember:
 
 
 def is_of_other_kind(error: ClientError, kind: GroupProtocol) -> bool:
-    """Whether a group was not joined since it is not of that kind, or the broker has no such groups."""
+    """Return True if joining failed because the group uses the other protocol, or the broker lacks this one."""
     if kind is GroupProtocol.CLASSIC:
         return isinstance(error, BrokerRefused) and error.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if isinstance(error, UnsupportedVersion):

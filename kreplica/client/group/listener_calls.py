@@ -1,4 +1,4 @@
-"""Telling who reads what changes, one thing after the other, and not for longer than the group waits."""
+"""Calls an assignment listener, one call at a time and within the group's time limits."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ log = Logger()
 Partitions = frozenset[TopicPartition]
 
 
-class Handover:
-    """Of a membership's partitions to its listener, and back.
+class ListenerCalls:
+    """Calls of one membership's listener.
 
-    What a listener raises is logged: the group goes on.
+    Exceptions of the listener are logged; the membership continues.
     """
 
     def __init__(self, listener: AssignmentListener, reactor: Reactor) -> None:
@@ -32,22 +32,22 @@ class Handover:
         self._is_over = False
 
     async def revoked(self, partitions: Partitions, until_s: float) -> bool:
-        """Let the listener give partitions up.
+        """Call ``on_revoked``.
 
-        :param until_s: the time of the reactor when the group waits no more.
-        :return: whether it did; if not, the time was over, or they are lost.
+        :param until_s: reactor time at which the group stops waiting.
+        :return: True if the listener returned in time; False after the limit or a loss of the partitions.
         """
         return await self._run(self._listener.on_revoked(partitions), until_s)
 
     async def assigned(self, partitions: Partitions) -> bool:
-        """Let the listener begin to read partitions.
+        """Call ``on_assigned``.
 
-        :return: whether it did; if not, they are lost, or the time was over that ``limit`` said.
+        :return: True if the listener returned in time; False after the limit or a loss of the partitions.
         """
         return await self._run(self._listener.on_assigned(partitions))
 
     def lost(self, partitions: Partitions) -> None:
-        """End what is under way, and tell that partitions are lost."""
+        """Cancel the call in progress, and call ``on_lost``."""
         call, self._call = self._call, None
         if call is not None:
             call.cancel()
@@ -55,21 +55,21 @@ class Handover:
             try:
                 self._listener.on_lost(partitions)
             except Exception:
-                log.failure("a listener that was told of lost partitions")
+                log.failure("the listener failed in on_lost")
 
     def close(self) -> None:
-        """The membership is about to be cancelled, and whatever it waits for."""
+        """Prepare for the cancellation of the membership and its calls."""
         self._is_over = True
 
     def ended(self, error: Exception) -> None:
-        """Tell that there will be nothing any more."""
+        """Call ``on_ended``."""
         try:
             self._listener.on_ended(error)
         except Exception:
-            log.failure("a listener that was told of the end")
+            log.failure("the listener failed in on_ended")
 
     def limit(self, until_s: float) -> None:
-        """The group waits for what the listener was told of, no longer than until then."""
+        """Limit the call in progress to a reactor time, after which the group stops waiting."""
         call = self._call
         if call is not None and self._timer is None:
             self._timer = self._reactor.callLater(max(until_s - self._reactor.seconds(), 0.0), self._give_up, call)
@@ -84,9 +84,9 @@ class Handover:
             if self._is_over:
                 raise  # the membership itself was cancelled
             if self._call is call:
-                log.warn("a listener that was told of its partitions cancelled itself")
+                log.warn("the listener cancelled its own call")
         except Exception:
-            log.failure("a listener that was told of its partitions")
+            log.failure("the listener failed")
         finally:
             timer, self._timer = self._timer, None
             if timer is not None and timer.active():

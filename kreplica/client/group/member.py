@@ -1,4 +1,4 @@
-"""What members have in common, whichever protocol their group has: how they begin, lose what they have, and end."""
+"""Base of group members: start, loss of partitions, and end of a membership."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
 from kreplica.client.cluster import Cluster
-from kreplica.client.group.coordinator_connection import CoordinatorLink
-from kreplica.client.group.listener_calls import Handover
+from kreplica.client.group.coordinator_connection import CoordinatorConnection
+from kreplica.client.group.listener_calls import ListenerCalls
 from kreplica.client.group.membership import AssignmentListener
-from kreplica.client.group.notifier import Bell
-from kreplica.client.group.offsets import GroupOffsets
+from kreplica.client.group.notifier import Notifier
+from kreplica.client.group.offsets import MemberOffsets
 from kreplica.client.group.options import GroupOptions
-from kreplica.client.group.session_timer import Session
+from kreplica.client.group.session_timer import SessionTimer
 from kreplica.client_core.errors import BrokerRefused, ClientError, GaveUp
 from kreplica.client_core.offsets import CommittedOffset, GroupIdentity
 from kreplica.model import TopicPartition
@@ -26,15 +26,15 @@ from kreplica.wire.messages import Api
 log = Logger()
 
 LEAVE_TIMEOUT_S = 5.0
-NOT_IN_TIME = "partitions were not given up in the time that a rebalance may take"
+NOT_IN_TIME = "partitions were not released within the rebalance timeout"
 
 
 class GroupMember(ABC):
-    """A ``Membership``; two coroutines are what it does: one lives through rebalances, one sends heartbeats.
+    """A ``Membership`` that consists of two coroutines: one follows rebalances, one sends heartbeats.
 
-    What they learn meets in ``_lose`` and ``_fail``, which do their work at once.
+    Both report to ``_lose`` and ``_fail``, which act at once.
 
-    :cvar has_epoch: it is known by its member epoch, also where it asks for offsets.
+    :cvar has_epoch: OffsetFetch requests carry the member epoch.
     """
 
     has_epoch = False
@@ -50,14 +50,14 @@ class GroupMember(ABC):
         self._identity = GroupIdentity(options.group_id, instance_id=options.instance_id)
         self._assignment: frozenset[TopicPartition] = frozenset()
         self._error: Exception | None = None
-        self._link = CoordinatorLink(cluster, options.group_id)
-        self._handover = Handover(listener, reactor)
-        self._offsets = GroupOffsets(cluster, self._link, self)
-        self._session = Session(reactor, options.patience_s, self._session_over)
+        self._coordinator = CoordinatorConnection(cluster, options.group_id)
+        self._listener_calls = ListenerCalls(listener, reactor)
+        self._offsets = MemberOffsets(cluster, self._coordinator, self)
+        self._session = SessionTimer(reactor, options.patience_s, self._session_over)
         self._works: list[Deferred[None]] = []
-        self._begun = Bell(reactor)
-        self._todo = Bell(reactor)
-        self._beat_now = Bell(reactor)
+        self._joined = Notifier(reactor)
+        self._changed = Notifier(reactor)
+        self._heartbeat_due = Notifier(reactor)
         self._has_begun = False
         self._is_stopping = False
         self._is_over = False
@@ -67,30 +67,30 @@ class GroupMember(ABC):
 
     @property
     def identity(self) -> GroupIdentity:
-        """As what the member acts now."""
+        """The member's current identity."""
         return self._identity
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """What it may read now."""
+        """The partitions that the member may consume."""
         return self._assignment
 
     @property
     def error(self) -> Exception | None:
-        """Why the membership ended by itself, for good."""
+        """The final error of the membership."""
         return self._error
 
     async def start(self) -> None:
         """See ``Membership``; may be called once.
 
-        :raise GaveUp: no coordinator took part in that for the time of an operation.
+        :raise GaveUp: the coordinator was unreachable for the operation timeout.
         """
         assert not self._works, "a membership is started once"
         self._since_s = self._reactor.seconds()
-        for work in (self._live(), *self._beside()):
+        for work in (self._run(), *self._beside()):
             self._works.append(Deferred.fromCoroutine(self._guarded(work)))
         try:
-            await self._begun.wait()
+            await self._joined.wait()
         except CancelledError:
             self._halt()
             raise
@@ -98,20 +98,20 @@ class GroupMember(ABC):
             raise self._error
 
     async def stop(self) -> None:
-        """See ``Membership``; also where it did not begin, or has ended."""
+        """See ``Membership``; also allowed before ``start`` and after the end."""
         if self._works and not self._is_over:
             self._is_stopping = True
-            self._todo.ring()
+            self._changed.notify()
             self._interrupt()
-            self._handover.limit(self._reactor.seconds() + self._options.rebalance_timeout_s)
+            self._listener_calls.limit(self._reactor.seconds() + self._options.rebalance_timeout_s)
             try:
                 await _end_of(self._works[0])
-                await pause(self._reactor, 0)  # what ended it may be at work still, and is cancelled
+                await pause(self._reactor, 0)  # lets the caller of the last step return before it is cancelled
             except CancelledError:
                 self._halt()
                 raise
             self._halt()
-        await self._link.close()
+        await self._coordinator.close()
 
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """See ``Membership``."""
@@ -132,51 +132,51 @@ class GroupMember(ABC):
         """See ``Committer``."""
 
     @abstractmethod
-    async def _live(self) -> None:
-        """Be a member until ``_is_stopping``, then give everything up, and leave.
+    async def _run(self) -> None:
+        """Follow rebalances until ``_is_stopping``, then release all partitions and leave.
 
-        :raise ClientError: the group refuses this member.
+        :raise ClientError: the group refuses the member.
         """
 
     @abstractmethod
     def _beside(self) -> list[Coroutine[Deferred[Any], Any, None]]:
-        """What goes on beside that, until it is cancelled: heartbeats."""
+        """Return the other coroutines of the member, which run until cancelled."""
 
     @abstractmethod
     def _interrupt(self) -> None:
-        """End what waits long on the coordinator."""
+        """Abort long requests to the coordinator."""
 
     @abstractmethod
     def _forget(self) -> None:
-        """It is not in the group any more, as far as it knows: nothing that it says is to be in its old name."""
+        """Reset the identity, because the member is no longer in the group."""
 
     # --- for protocols ---
 
     def _ready(self) -> None:
-        """The first assignment was given to the listener."""
+        """The listener has received the first assignment."""
         self._has_begun = True
-        self._begun.ring()
+        self._joined.notify()
 
     async def _give_up(self, partitions: frozenset[TopicPartition], until_s: float) -> None:
-        """Let the listener give partitions up; if it does not in time, all is lost."""
+        """Let the listener release partitions; if it exceeds the limit, all partitions are lost."""
         if not partitions:
             return
-        if await self._handover.revoked(partitions, until_s):
+        if await self._listener_calls.revoked(partitions, until_s):
             self._assignment -= partitions
         elif self._assignment:
             self._lose(NOT_IN_TIME)
 
     async def _take(self, partitions: frozenset[TopicPartition]) -> None:
-        """Give partitions to the listener, besides those that it has."""
+        """Assign more partitions to the listener."""
         added = partitions - self._assignment
         self._assignment |= added
-        if added and not await self._handover.assigned(added) and self._assignment:
+        if added and not await self._listener_calls.assigned(added) and self._assignment:
             self._lose(NOT_IN_TIME)
 
-    async def _say_goodbye(self, api: Api, body: dict[str, Any]) -> None:
-        """Leave, where the coordinator can be reached soon; else the session will end by itself."""
+    async def _send_leave(self, api: Api, body: dict[str, Any]) -> None:
+        """Leave the group if the coordinator is reachable; otherwise the session expires."""
         self._session.end()
-        leaving = Deferred.fromCoroutine(self._link.ask(api, body))
+        leaving = Deferred.fromCoroutine(self._coordinator.ask(api, body))
         timer = self._reactor.callLater(LEAVE_TIMEOUT_S, leaving.cancel)
         try:
             await leaving
@@ -190,39 +190,39 @@ class GroupMember(ABC):
                 timer.cancel()
 
     def _lose(self, why: str) -> None:
-        """Somebody else may read its partitions."""
+        """Drop all partitions, because other members may consume them."""
         lost, self._assignment = self._assignment, frozenset()
         self._session.end()
         self._forget()
         if lost:
-            log.warn("group {group}: {count} partitions are lost: {why}", group=self._group, count=len(lost), why=why)
-        self._handover.lost(lost)
+            log.warn("group {group}: lost {count} partitions: {why}", group=self._group, count=len(lost), why=why)
+        self._listener_calls.lost(lost)
 
     def _fail(self, error: Exception) -> None:
-        """The membership is over, for good."""
+        """End the membership with a final error."""
         if self._error is not None or self._is_over:
             return
         self._error = error
         self._lose(str(error))
-        # One of those that are cancelled may be the one that calls this, and whoever is told may stop this member.
+        # Deferred, because the caller may be one of the cancelled coroutines, and the listener may call stop.
         self._reactor.callLater(0, self._end, error)
 
     def _end(self, error: Exception) -> None:
         if self._has_begun and not self._is_over:
-            self._handover.ended(error)
+            self._listener_calls.ended(error)
         self._halt()
 
     def _check_patience(self, error: ClientError, asked_s: float) -> None:
-        """Of a first assignment, which does not come for an error.
+        """Limit the time until the first assignment.
 
-        :param asked_s: when that was asked for which the error came: long ago where others were waited for.
-        :raise GaveUp: there were errors for long enough.
+        :param asked_s: time of the failed request; a request that waited long for other members restarts the limit.
+        :raise GaveUp: requests failed for the operation timeout.
         """
         options, now_s = self._cluster.options, self._reactor.seconds()
         if now_s - asked_s > options.connect_timeout_s * 1.5:
             self._since_s = now_s
         if not self._has_begun and now_s - self._since_s > options.operation_timeout_s:
-            text = f"group {self._group} could not be joined in {options.operation_timeout_s:g} s: {error}"
+            text = f"group {self._group} could not be joined within {options.operation_timeout_s:g} s: {error}"
             raise GaveUp(text) from error
 
     @property
@@ -231,8 +231,8 @@ class GroupMember(ABC):
 
     def _session_over(self) -> None:
         self._interrupt()
-        self._lose("no heartbeat was answered for as long as the group waits")
-        self._todo.ring()
+        self._lose("the session expired: no heartbeat was answered")
+        self._changed.notify()
 
     async def _guarded(self, work: Coroutine[Deferred[Any], Any, None]) -> None:
         try:
@@ -242,27 +242,27 @@ class GroupMember(ABC):
         except ClientError as error:
             self._fail(error)
         except Exception as error:
-            log.failure("a member of group {group}", group=self._group)
+            log.failure("a member of group {group} failed", group=self._group)
             self._fail(error)
 
     def _halt(self) -> None:
-        """End at once."""
+        """End the membership at once."""
         if self._is_over:
             return
         self._is_over = True
         self._session.end()
         if self._assignment:
-            self._lose("the membership was ended before they were given up")
-        self._handover.close()
+            self._lose("the membership ended before they were released")
+        self._listener_calls.close()
         for work in self._works:
             work.cancel()
-        self._begun.ring()
-        closing = Deferred.fromCoroutine(self._link.close())
-        closing.addErrback(lambda failure: log.failure("closing a membership", failure))
+        self._joined.notify()
+        closing = Deferred.fromCoroutine(self._coordinator.close())
+        closing.addErrback(lambda failure: log.failure("cannot close a membership", failure))
 
 
 def _end_of(work: Deferred[None]) -> Deferred[None]:
-    """Fires when some work ends; cancelling it leaves the work as it is."""
+    """Return a Deferred that fires when a coroutine ends; cancelling it does not cancel the coroutine."""
     waiting: Deferred[None] = Deferred()
 
     def ended(_: None) -> None:

@@ -1,4 +1,4 @@
-"""What a member of a group of KIP-848 knows, and what it says in its heartbeats: pure."""
+"""State of a KIP-848 member, and its heartbeats."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from kreplica.model import TopicPartition
 JOINING = 0
 LEAVING = -1
 LEAVING_FOR_A_WHILE = -2
-"""Of a static member."""
+"""Member epoch of a static member that leaves temporarily."""
 
 IdPartition: TypeAlias = tuple[UUID, int]
 
 Owned: TypeAlias = Mapping[TopicPartition, UUID]
-"""Partitions, each with the id of its topic: one that was deleted and made again is another one."""
+"""Partitions with their topic ids; a recreated topic has another id."""
 
 
-class Standing:
-    """A member says only what the coordinator has not taken in yet, and all of it after an answer was missed.
+class MemberState:
+    """State of a member; its heartbeats contain only what the coordinator does not know yet.
 
-    :param member_id: chosen by the member itself (KIP-1082).
-    :ivar epoch: what it was told last; ``JOINING`` while it is no member.
-    :ivar interval_s: how often it is to be heard.
-    :ivar target: what it may own, as the coordinator said last; None while it has said nothing yet.
+    After an error a heartbeat contains everything again.
+
+    :param member_id: chosen by the member (KIP-1082).
+    :ivar epoch: last received member epoch; ``JOINING`` while not in the group.
+    :ivar interval_s: heartbeat interval.
+    :ivar target: partitions of the last received target assignment; None before the first one.
     """
 
     def __init__(self, options: GroupOptions, member_id: str, topics: Iterable[str]) -> None:
@@ -42,13 +44,13 @@ class Standing:
 
     @property
     def owned(self) -> Owned:
-        """What it owns now."""
+        """The partitions owned now."""
         return self._owned
 
     # --- heartbeats ---
 
-    def question(self) -> dict[str, Any]:
-        """The next heartbeat, of which ``answered`` is told."""
+    def request_body(self) -> dict[str, Any]:
+        """Return the body of the next heartbeat."""
         options = self._options
         said = {
             "rack_id": options.rack,
@@ -62,12 +64,12 @@ class Standing:
         }
         return {**self._member(self.epoch), **new}
 
-    def answered(self, question: dict[str, Any], answer: dict[str, Any]) -> bool:
-        """Take an answer in.
+    def answered(self, request_body: dict[str, Any], answer: dict[str, Any]) -> bool:
+        """Process a heartbeat's response.
 
-        :return: whether the target has changed.
+        :return: True if the target assignment changed.
         """
-        self._taken_in.update({name: value for name, value in question.items() if name in _CHANGING})
+        self._taken_in.update({name: value for name, value in request_body.items() if name in _CHANGING})
         self.member_id = answer["member_id"] or self.member_id
         self.epoch = answer["member_epoch"]
         self.interval_s = answer["heartbeat_interval_ms"] / 1000 or self.interval_s
@@ -82,15 +84,15 @@ class Standing:
         return True
 
     def not_answered(self) -> None:
-        """What was said may be known to the coordinator, or not."""
+        """Send everything in the next heartbeat, because the coordinator may not know it."""
         self._taken_in = {}
 
-    def last_words(self) -> dict[str, Any]:
-        """The heartbeat that says that it goes; a static member is expected back."""
+    def leave_body(self) -> dict[str, Any]:
+        """Return the heartbeat that leaves the group; a static member leaves temporarily."""
         return self._member(LEAVING if self._options.instance_id is None else LEAVING_FOR_A_WHILE)
 
     def lost(self) -> None:
-        """It is no member any more, as far as it knows: it has nothing, and joins again."""
+        """Reset the state, because the member is no longer in the group."""
         self.epoch, self.target, self._owned = JOINING, None, {}
         self._taken_in = {}
 
@@ -105,10 +107,10 @@ class Standing:
     # --- reconciliation ---
 
     def wanted(self, topics: Mapping[str, TopicView]) -> tuple[Owned, bool]:
-        """The target by the names of its topics.
+        """Return the target assignment by topic name.
 
-        :param topics: as far as they are known.
-        :return: also, whether all are known; partitions of others are left out.
+        :param topics: known topics.
+        :return: also True if all topics of the target are known; partitions of other topics are missing.
         """
         names = {topic.topic_id: name for name, topic in topics.items()}
         names.update({topic_id: partition.topic for partition, topic_id in self._owned.items()})
@@ -116,17 +118,17 @@ class Standing:
         known = {TopicPartition(names[each], number): each for each, number in sorted(target) if each in names}
         return known, len(known) == len(target)
 
-    def surplus(self, wanted: Owned) -> frozenset[TopicPartition]:
-        """What it owns, and is to give up."""
+    def to_release(self, wanted: Owned) -> frozenset[TopicPartition]:
+        """Return the owned partitions that are not in the target."""
         return frozenset(each for each, topic_id in self._owned.items() if wanted.get(each) != topic_id)
 
-    def gave_up(self, partitions: Iterable[TopicPartition]) -> None:
-        """It owns these no more."""
+    def released(self, partitions: Iterable[TopicPartition]) -> None:
+        """Remove partitions from the owned ones."""
         gone = frozenset(partitions)
         self._owned = {each: topic_id for each, topic_id in self._owned.items() if each not in gone}
 
-    def takes(self, wanted: Owned) -> None:
-        """It owns these too."""
+    def acquired(self, wanted: Owned) -> None:
+        """Add partitions to the owned ones."""
         self._owned = {**self._owned, **wanted}
 
 

@@ -1,4 +1,4 @@
-"""What a consumer and its membership in a group expect of each other, whichever protocol the group has."""
+"""Interface between a consumer and its membership, for all group protocols."""
 
 from __future__ import annotations
 
@@ -10,68 +10,66 @@ from kreplica.model import TopicPartition
 
 
 class AssignmentListener(Protocol):
-    """Who reads what a membership gives; each is called once the one before has returned."""
+    """Receives a member's assignment; each call starts after the previous one has returned."""
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        """Give partitions up: finish with what was handed out of them, and commit; the group waits for that.
+        """Release partitions: finish the processing of delivered records and commit; the group waits for this.
 
-        It waits no longer than the rebalance takes: when the time is over, this is cancelled, and ``on_lost`` comes.
+        The call is cancelled, followed by ``on_lost``, when the rebalance timeout is over.
         """
 
     async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
-        """Begin to read partitions, besides those that there were."""
+        """Start to consume partitions, in addition to the current ones."""
 
     def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
-        """Forget partitions at once: somebody else may read them already; nothing can be committed for them.
+        """Drop partitions at once: other members may consume them, and nothing can be committed for them.
 
-        One of the calls above that is under way is cancelled before.
+        A call of the other methods in progress is cancelled before.
         """
 
     def on_ended(self, error: Exception) -> None:
-        """The membership has ended by itself, for good; ``on_lost`` came before where there was anything to lose.
+        """The membership ended with a final error, after ``on_lost`` if there were partitions.
 
-        This is not called where ``start`` raises.
+        Not called if ``start`` raises.
         """
 
 
 class Membership(Protocol):
-    """One consumer's place in its group.
+    """A consumer's membership in its group.
 
-    Heartbeats go on by timers of the reactor, whatever the application awaits meanwhile.
+    Heartbeats are sent by timers, independent of the application.
     """
 
     @property
     def identity(self) -> GroupIdentity:
-        """As what the member acts now."""
+        """The member's current identity."""
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """What it may read now."""
+        """The partitions that the member may consume."""
 
     async def start(self) -> None:
-        """Join; returns when the first assignment was given to the listener, be it empty.
+        """Join the group; return when the listener has received the first assignment, possibly an empty one.
 
-        :raise ClientError: the group refuses this member for good.
+        :raise ClientError: the group refuses the member.
         """
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Read other topics than before; the group rebalances where that changes something."""
+        """Replace the subscribed topics; the group rebalances if that changes the assignment."""
 
     async def stop(self) -> None:
-        """Give everything up in order, and leave; a static member does not leave, but is expected back."""
+        """Release all partitions and leave; a static member keeps its place."""
 
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Commit how far partitions were read.
+        """Commit offsets; wait for a rebalance in progress if necessary.
 
-        While a rebalance is under way, it waits for that where it must.
-
-        :raise CommitFailed: this member does not own the partitions any more, so nothing was committed.
-        :raise ClientError: the coordinator did not answer within the time, or refuses.
+        :raise CommitFailed: the member no longer owns the partitions; nothing was committed.
+        :raise ClientError: the coordinator did not respond in time, or refused.
         """
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
-        """What the group committed, once no transaction is to decide that (KIP-447); without those that have none."""
+        """Return the group's committed offsets, after open transactions (KIP-447), for partitions that have one."""
 
     @property
     def error(self) -> Exception | None:
-        """Why the membership ended by itself, for good; None while it goes on."""
+        """The final error of the membership; None while it is active."""

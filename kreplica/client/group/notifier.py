@@ -1,4 +1,4 @@
-"""Telling a coroutine that there is something to do."""
+"""Wakes a waiting coroutine."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from twisted.internet.defer import Deferred
 from kreplica.runtime import Reactor
 
 
-class Bell:
-    """Rings for one who waits; where it rang before, the next wait is over at once."""
+class Notifier:
+    """Wakes one waiter; a notification before the wait ends the wait at once."""
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
-        self._has_rung = False
+        self._is_notified = False
         self._waiting: Deferred[None] | None = None
 
-    def ring(self) -> None:
-        """Wake who waits, or who will."""
-        self._has_rung = True
+    def notify(self) -> None:
+        """Wake the waiter, or the next one."""
+        self._is_notified = True
         self._wake()
 
     async def wait(self, at_most_s: float | None = None) -> bool:
-        """Until it rings, or the time is over; may be cancelled, and leaves nothing behind.
+        """Wait for a notification or a timeout; may be cancelled.
 
-        :return: whether it rang.
+        :return: True if notified.
         """
-        if not self._has_rung:
+        if not self._is_notified:
             waiting = self._waiting = Deferred(self._left)
             timer = None if at_most_s is None else self._reactor.callLater(at_most_s, self._wake)
             try:
@@ -33,8 +33,8 @@ class Bell:
             finally:
                 if timer is not None and timer.active():
                     timer.cancel()
-        has_rung, self._has_rung = self._has_rung, False
-        return has_rung
+        is_notified, self._is_notified = self._is_notified, False
+        return is_notified
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, None

@@ -1,4 +1,4 @@
-"""The offsets that a member commits for its group, and those that the group has."""
+"""Committed offsets of a group, through one of its members."""
 
 from __future__ import annotations
 
@@ -8,53 +8,61 @@ from typing import Any, Protocol
 from twisted.internet.defer import DeferredLock
 
 from kreplica.client.cluster import Cluster
-from kreplica.client.group.coordinator_connection import CoordinatorLink
+from kreplica.client.group.coordinator_connection import CoordinatorConnection
 from kreplica.client_core.errors import BrokerRefused, ClientError, CommitFailed, check
-from kreplica.client_core.offsets import NO_GENERATION, CommittedOffset, GroupIdentity, parse_committed, topic_rows
+from kreplica.client_core.offsets import (
+    NO_GENERATION,
+    CommittedOffset,
+    GroupIdentity,
+    check_committed,
+    offset_rows,
+    parse_committed,
+    topic_rows,
+)
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.wire.messages import OFFSET_COMMIT, OFFSET_FETCH
 
 BY_NAME_MAX = 9
-"""Later versions of OffsetCommit and OffsetFetch name topics by their ids."""
+"""Last version of OffsetCommit and OffsetFetch that identifies topics by name."""
 
 UNKNOWN_TOPIC_PATIENCE_S = 5.0
-"""A coordinator may not know a topic yet; one that was deleted it will never know again."""
+"""Time for which an unknown topic is retried, because the coordinator may not know a new topic yet."""
 
 
 class Committer(Protocol):
-    """Who commits: a member, whichever protocol its group has."""
+    """The member that commits."""
 
     @property
     def identity(self) -> GroupIdentity:
-        """As what it acts now."""
+        """The member's current identity."""
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """What it may read now."""
+        """The partitions that the member may consume."""
 
     @property
     def has_epoch(self) -> bool:
-        """Whether it is known by its epoch, also where it asks for offsets."""
+        """True if OffsetFetch carries the member epoch."""
 
     async def refused(self, error: BrokerRefused, said: GroupIdentity) -> ClientError:
-        """What it means that the coordinator refused it.
+        """Return the error for the application after the coordinator refused a request.
 
-        :param said: as what it acted.
+        :param said: the identity in the request.
         """
 
 
-class GroupOffsets:
-    """Of one member; it ends with the membership."""
+class MemberOffsets:
+    """Commits and lookups of one member."""
 
-    def __init__(self, cluster: Cluster, link: CoordinatorLink, member: Committer) -> None:
+    def __init__(self, cluster: Cluster, link: CoordinatorConnection, member: Committer) -> None:
         self._cluster = cluster
-        self._link = link
+        self._coordinator = link
         self._member = member
         self._turn = DeferredLock()
 
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """See ``Membership``; one after the other: a commit that is tried again comes behind none that began later."""
+        """See ``Membership``; commits run one at a time, so that a retry does not overwrite a later commit."""
         if not offsets:
             return
         await self._turn.acquire()
@@ -89,22 +97,20 @@ class GroupOffsets:
         strange = sorted(offsets.keys() - member.assignment)
         if strange:
             names = ", ".join(map(str, strange))
-            raise CommitFailed(f"group {member.identity.group_id} has not given this member {names}, or not any more")
+            raise CommitFailed(f"group {member.identity.group_id} does not assign {names} to this member")
         said = member.identity
         body = {
             "group_id": said.group_id,
             "generation_id_or_member_epoch": said.generation,
             "member_id": said.member_id,
             "group_instance_id": said.instance_id,
-            "topics": commit_rows(offsets),
+            "topics": offset_rows(offsets),
         }
         try:
-            answer = await self._link.ask(OFFSET_COMMIT, body, at_most=BY_NAME_MAX)
-            for topic in answer["topics"]:
-                for row in topic["partitions"]:
-                    check(row, f"commit of {topic['name']}-{row['partition_index']} by group {said.group_id}")
+            answer = await self._coordinator.ask(OFFSET_COMMIT, body, at_most=BY_NAME_MAX)
+            check_committed(answer, f"group {said.group_id}")
         except BrokerRefused as error:
-            self._link.failed(error)
+            self._coordinator.failed(error)
             raise await member.refused(error, said) from error
 
     async def _committed(self, wanted: list[dict[str, Any]]) -> dict[TopicPartition, CommittedOffset]:
@@ -119,26 +125,11 @@ class GroupOffsets:
             "require_stable": True,
         }
         try:
-            answer = await self._link.ask(OFFSET_FETCH, body, at_most=BY_NAME_MAX)
+            answer = await self._coordinator.ask(OFFSET_FETCH, body, at_most=BY_NAME_MAX)
             row = answer["groups"][0] if "groups" in answer else answer
             if "error_code" in row:
                 check(row, f"offsets of group {said.group_id}")
             return dict(parse_committed(row["topics"], said.group_id))
         except BrokerRefused as error:
-            self._link.failed(error)
+            self._coordinator.failed(error)
             raise await self._member.refused(error, said) from error
-
-
-def commit_rows(offsets: Mapping[TopicPartition, CommittedOffset]) -> list[dict[str, Any]]:
-    """Offsets as OffsetCommit and TxnOffsetCommit name them."""
-
-    def row(partition: TopicPartition) -> dict[str, Any]:
-        committed = offsets[partition]
-        return {
-            "partition_index": partition.partition,
-            "committed_offset": committed.offset,
-            "committed_leader_epoch": committed.leader_epoch,
-            "committed_metadata": committed.metadata,
-        }
-
-    return topic_rows(offsets, row, "partitions")

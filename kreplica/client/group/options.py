@@ -1,4 +1,4 @@
-"""How a consumer takes part in its group."""
+"""Options of a group member."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from enum import StrEnum
 
 
 class GroupProtocol(StrEnum):
-    """How members and their coordinator agree on who reads what."""
+    """Group protocol."""
 
     AUTO = "auto"
-    """That of KIP-848 where the broker offers it and the group is not a classic one; else the classic one."""
+    """KIP-848 if the broker supports it and the group is not a classic one, otherwise classic."""
 
     CLASSIC = "classic"
-    """The members' leader shares partitions out (JoinGroup, SyncGroup)."""
+    """The group's leader assigns partitions (JoinGroup, SyncGroup)."""
 
     CONSUMER = "consumer"
-    """The coordinator shares partitions out (KIP-848)."""
+    """The coordinator assigns partitions (KIP-848)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOptions:
-    """A member's options; seconds.
+    """Options of a group member; times in seconds.
 
-    :param group_id: whose member it is.
-    :param instance_id: makes a static member (KIP-345): whoever comes back under it within the session has what it had.
+    :param group_id: the group.
+    :param instance_id: makes a static member (KIP-345), which keeps its assignment if it returns within its session.
     :param protocol: ``auto``, ``classic`` or ``consumer``.
-    :param assignors: of the classic protocol, the preferred one first: ``range``, ``roundrobin``, ``sticky``,
-        ``cooperative-sticky``.  Where all are cooperative, partitions are given up only when they move (KIP-429).
-    :param remote_assignor: of the consumer protocol, ``uniform`` or ``range``; None: the coordinator chooses.
-    :param session_timeout_s: a member that was not heard of for so long is taken for dead.  In the consumer protocol
-        brokers have their own; this should not be longer.
-    :param heartbeat_interval_s: in the consumer protocol brokers say another one.
-    :param rebalance_timeout_s: so long may it take to give partitions up.
-    :param rack: where this member is, for assignors that look at that, and for reading nearby.
-    :raise ValueError: the options contradict themselves.
+    :param assignors: assignors of the classic protocol in order of preference: ``range``, ``roundrobin``, ``sticky``,
+        ``cooperative-sticky``.  If all are cooperative, only partitions that move are revoked (KIP-429).
+    :param remote_assignor: assignor of the consumer protocol, ``uniform`` or ``range``; None: the default.
+    :param session_timeout_s: a member without heartbeats for this time is removed.  In the consumer protocol the broker
+        has its own timeout; this one must not be longer.
+    :param heartbeat_interval_s: interval in the classic protocol; the consumer protocol's is set by the broker.
+    :param rebalance_timeout_s: maximum time to release partitions.
+    :param rack: rack of the member, for rack-aware assignors and for fetching from a near replica.
+    :raise ValueError: options contradict each other.
     """
 
     group_id: str
@@ -49,19 +49,19 @@ class GroupOptions:
 
     def __post_init__(self) -> None:
         if not self.group_id:
-            raise ValueError("a group needs an id")
+            raise ValueError("group_id must not be empty")
         if self.instance_id == "":
-            raise ValueError("an instance id is not empty")
+            raise ValueError("instance_id must not be empty")
         GroupProtocol(self.protocol)
         if not 0 < self.heartbeat_interval_s < self.session_timeout_s:
-            raise ValueError("heartbeats come more than once in a session")
+            raise ValueError("heartbeat_interval_s must be positive and less than session_timeout_s")
         if self.rebalance_timeout_s <= 0:
-            raise ValueError("a rebalance takes some time")
+            raise ValueError("a rebalance acquired some time")
 
     @property
     def patience_s(self) -> float:
-        """How long after the last heartbeat that was answered partitions are this member's for sure.
+        """Time after the last acknowledged heartbeat for which the partitions certainly belong to this member.
 
-        The group waits a session for who is silent, and in a rebalance no longer than that may take.
+        The group removes a silent member after its session, or after the rebalance timeout during a rebalance.
         """
         return min(self.session_timeout_s, self.rebalance_timeout_s)

@@ -1,4 +1,4 @@
-"""For how long a member may believe that it is one."""
+"""Timer of a member's session."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from twisted.internet.interfaces import IDelayedCall
 from kreplica.runtime import Reactor
 
 
-class Session:
-    """Lasts from one answer to the next; when none came for too long, it is over, once.
+class SessionTimer:
+    """Expires once if the coordinator has not responded for too long.
 
-    :param limit_s: after what was answered was asked, the group may take the member for dead.
-    :param over: is called then.
+    :param limit_s: time after a request was sent at which the coordinator may remove the member.
+    :param over: called when the session expires.
     """
 
     def __init__(self, reactor: Reactor, limit_s: float, over: Callable[[], None]) -> None:
@@ -25,25 +25,25 @@ class Session:
 
     @property
     def is_on(self) -> bool:
-        """Whether it has begun, and is not over."""
+        """True if the timer runs."""
         return self._timer is not None
 
     def is_stale(self, asked_s: float) -> bool:
-        """Whether an answer to what was asked then comes too late: nothing was heard for so long that it is over.
+        """Return True if a response to a request of that time arrives after the session's end.
 
-        A process that stood still finds such answers when it goes on, and its timers only after them.
+        A process that was suspended receives such responses before its timers fire.
         """
         return self._reactor.seconds() >= max(asked_s, self._heard_s) + self._limit_s
 
     def heard(self, asked_s: float) -> None:
-        """The coordinator answered what it was asked then: it takes the member for one since that time at least."""
+        """Restart the timer, because the coordinator responded to a request of that time."""
         self.end()
         self._heard_s = max(asked_s, self._heard_s)
         left_s = asked_s + self._limit_s - self._reactor.seconds()
         self._timer = self._reactor.callLater(max(left_s, 0.0), self._is_over)
 
     def end(self) -> None:
-        """Nothing is waited for."""
+        """Stop the timer."""
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()

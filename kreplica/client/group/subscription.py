@@ -1,4 +1,4 @@
-"""What members of a classic group tell each other, through a coordinator that does not look at it."""
+"""Encoding of subscriptions and assignments in a classic group; the coordinator does not read them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROTOCOL_TYPE = "consumer"
 
 SUBSCRIPTION_VERSION = 3
 ASSIGNMENT_VERSION = 0
-"""No version says more, and all clients read this one."""
+"""All clients read this version, and later ones add nothing."""
 
 
 def protocols(
@@ -26,10 +26,10 @@ def protocols(
     last: tuple[frozenset[TopicPartition], int],
     rack: str | None,
 ) -> list[dict[str, Any]]:
-    """What a member says when it joins: for each assignor that it has, what that one is to know of it.
+    """Return a member's subscription for each of its assignors, as JoinGroup carries it.
 
-    :param owned: what it has in this moment.
-    :param last: what it got last, and in which generation.
+    :param owned: partitions that the member owns now.
+    :param last: last assignment and its generation.
     """
     wanted = sorted(topics)
     rows = topic_rows(owned, lambda each: each.partition, "partitions")
@@ -51,9 +51,9 @@ def protocols(
 
 
 def parse_members(rows: Sequence[dict[str, Any]]) -> list[Member]:
-    """The members of a group, as its leader is told of them.
+    """Parse the members of a group from the leader's JoinGroup response.
 
-    :raise MalformedAnswer: one says what cannot be understood.
+    :raise MalformedAnswer: a subscription is malformed.
     """
     return [_member(row) for row in rows]
 
@@ -63,7 +63,7 @@ def _member(row: dict[str, Any]) -> Member:
     try:
         _, fields = parse_versioned(SUBSCRIPTION, row["metadata"])
     except ProtocolError as error:
-        raise MalformedAnswer(f"what member {member_id!r} says of itself: {error}") from error
+        raise MalformedAnswer(f"subscription of member {member_id!r}: {error}") from error
     return Member(
         member_id,
         frozenset(fields["topics"]),
@@ -80,16 +80,16 @@ def _member(row: dict[str, Any]) -> Member:
 
 
 def build_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """What a leader gives a member."""
+    """Encode a member's assignment."""
     rows = topic_rows(partitions, lambda each: each.partition, "partitions")
     assigned = [{"topic": row["name"], "partitions": row["partitions"]} for row in rows]
     return build_versioned(ASSIGNMENT, ASSIGNMENT_VERSION, {"assigned_partitions": assigned})
 
 
 def parse_assignment(data: bytes) -> frozenset[TopicPartition]:
-    """What a member was given.
+    """Parse a member's assignment.
 
-    :raise MalformedAnswer: it cannot be understood.
+    :raise MalformedAnswer: it is malformed.
     """
     if not data:
         return frozenset()

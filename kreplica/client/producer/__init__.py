@@ -1,10 +1,10 @@
-"""A producer: records in, batches out, with retries that write nothing twice.
+"""Produces records in batches; an idempotent producer's retries write no duplicates.
 
-* ``producer`` the ``Producer``; ``options`` how it writes
-* ``gathering`` records become batches; ``newcomers`` those whose topic is not known yet; ``records`` what both delay;
-  ``promises``, ``written`` and ``countdown``: what becomes of them
-* ``sending`` batches go to leaders, over ``routes``
-* ``identity`` who an idempotent producer is; ``transactions`` the same, and more, of a transactional one
+* ``producer``: ``Producer``; ``options``: its options; ``written``: the result of one record
+* ``accumulator``: collects records in batches; ``pending_metadata``: records of topics without metadata;
+  ``record_batch``: records and batches; ``record_deferreds``, ``completion_counter``: notification of outcomes
+* ``sender``: sends batches to leaders; ``leader_routes``: requests in flight per leader
+* ``producer_id``: identity of an idempotent producer; ``transactions``: of a transactional one
 """
 
 from kreplica.client.producer.options import ProducerOptions

@@ -1,4 +1,4 @@
-"""Records become batches: each goes to its partition's queue, as long as there is memory, and batches close in time."""
+"""Collects records in batches per partition, within the memory limit and the linger time."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 
 from kreplica.client.cluster import Cluster
-from kreplica.client.producer.completion_counter import Countdown
+from kreplica.client.producer.completion_counter import CompletionCounter
 from kreplica.client.producer.options import ProducerOptions
-from kreplica.client.producer.pending_metadata import Newcomer, Newcomers
+from kreplica.client.producer.pending_metadata import PendingRecord, PendingRecords
 from kreplica.client.producer.record_batch import (
     LARGE,
     LARGE_OVERHEAD,
@@ -22,7 +22,7 @@ from kreplica.client.producer.record_batch import (
     as_bytes,
     checked_headers,
 )
-from kreplica.client.producer.record_deferreds import break_promise
+from kreplica.client.producer.record_deferreds import fail_record
 from kreplica.client_core.errors import BufferFull, ClientError, RecordTooLarge
 from kreplica.client_core.metadata import TopicView
 from kreplica.client_core.partition_queue import IN_FLIGHT_MAX, ORDERS_BETWEEN, PartitionQueue
@@ -33,11 +33,11 @@ from kreplica.wire.records import Headers
 OutgoingQueue: TypeAlias = PartitionQueue[GatheredBatch]
 
 ROOM = 8
-"""There is room again once one part in so many of the memory is free."""
+"""Fraction of the memory that must be free before waiting senders continue."""
 
 
 class _Topic:
-    """:ivar view: as it was when a batch was last begun; ``queues`` are by partition number."""
+    """:ivar view: metadata when a batch was last opened; ``queues``: by partition number."""
 
     __slots__ = ("name", "queues", "view")
 
@@ -47,11 +47,11 @@ class _Topic:
         self.queues: dict[int, OutgoingQueue] = {}
 
 
-class Gathering:
-    """Owned by a producer; its closed batches are the sender's.
+class Accumulator:
+    """Collects records; owned by a producer.  Closed batches belong to the sender.
 
-    :param wake: is called with a queue that may have something to send.
-    :ivar closed_size: bytes of batches that were closed since whoever sets this to 0 did so.
+    :param wake: called with a queue that may have a batch to send.
+    :ivar closed_size: bytes of batches closed since the caller reset it to 0.
     """
 
     def __init__(self, cluster: Cluster, options: ProducerOptions, wake: Callable[[OutgoingQueue], None]) -> None:
@@ -66,7 +66,7 @@ class Gathering:
         self._partitioner = options.partitioner(cluster.runtime.random)
         self._choose = self._partitioner.partition
         self._topics: dict[str, _Topic] = {}
-        self._newcomers = Newcomers(cluster, options.topic_timeout_s, self._known, self._missing)
+        self._pending = PendingRecords(cluster, options.topic_timeout_s, self._known, self._missing)
         self._held = 0
         self.closed_size = 0
         self._waiting_for_room: deque[Deferred[None]] = deque()
@@ -86,11 +86,11 @@ class Gathering:
         timestamp_ms: int | None,
         waiter: Waiter,
     ) -> ClientError | None:
-        """Take a record in.
+        """Accept a record.
 
-        :return: why it was not taken, or None.
+        :return: the error if it was refused, otherwise None.
         """
-        # What is done here is done for every record: calls that can be spared are.
+        # Runs once per record, so calls are avoided.
         size = RECORD_OVERHEAD
         if value is not None:
             if value.__class__ is not bytes:
@@ -114,10 +114,10 @@ class Gathering:
         chosen = partition
         if chosen is None and known is not None:
             chosen = self._choose(known.view, key)
-        queue = None if known is None or chosen is None else known.queues.get(chosen) or self._new_lane(known, chosen)
+        queue = None if known is None or chosen is None else known.queues.get(chosen) or self._new_queue(known, chosen)
         if queue is None:
             place = topic, None if known is None else chosen
-            self._newcomers.add(place, Newcomer(topic, key, value, headers, partition, timestamp_ms, size, waiter))
+            self._pending.add(place, PendingRecord(topic, key, value, headers, partition, timestamp_ms, size, waiter))
             self._held += size
             return None
         batch = queue.open
@@ -130,27 +130,27 @@ class Gathering:
 
     def _refusal(self, size: int) -> ClientError:
         if size > self._record_size_max:
-            return RecordTooLarge(f"a record of {size:,} bytes, and {self._record_size_max:,} are taken")
-        return BufferFull(f"{self._held:,} of {self._memory_size_max:,} bytes are held by records without an outcome")
+            return RecordTooLarge(f"a record of {size:,} bytes exceeds the limit of {self._record_size_max:,}")
+        return BufferFull(f"{self._held:,} of {self._memory_size_max:,} bytes are used by records without an outcome")
 
     def _known_topic(self, name: str) -> _Topic | None:
         view = self._cluster.view.topics.get(name)
-        if view is None or (name, None) in self._newcomers:
+        if view is None or (name, None) in self._pending:
             return None
         known = self._topics[name] = _Topic(name, view)
         return known
 
-    def _new_lane(self, topic: _Topic, partition: int) -> OutgoingQueue | None:
-        """The queue of a partition that had none; None as long as the partition is not known."""
+    def _new_queue(self, topic: _Topic, partition: int) -> OutgoingQueue | None:
+        """Return the new queue of a partition; None while the partition is unknown."""
         topic.view = self._cluster.view.topics.get(topic.name, topic.view)
-        if topic.view.partition(partition) is None or (topic.name, partition) in self._newcomers:
+        if topic.view.partition(partition) is None or (topic.name, partition) in self._pending:
             return None
         in_flight_max = IN_FLIGHT_MAX if self._options.is_idempotent else 1
         queue = topic.queues[partition] = OutgoingQueue(TopicPartition(topic.name, partition), in_flight_max)
         return queue
 
     def _next_batch(self, queue: OutgoingQueue, key: bytes | None, partition: int | None) -> GatheredBatch:
-        """Begin a batch, in another partition where that is the partitioner's wish now that one is full."""
+        """Open a batch, in another partition if the partitioner chooses one after a full batch."""
         name = queue.partition.topic
         if queue.open is not None:
             self.close_batch(queue)
@@ -158,7 +158,7 @@ class Gathering:
             topic.view = self._cluster.view.topics.get(name, topic.view)
             if partition is None:
                 chosen = self._choose(topic.view, key)
-                queue = topic.queues.get(chosen) or self._new_lane(topic, chosen) or queue
+                queue = topic.queues.get(chosen) or self._new_queue(topic, chosen) or queue
         if queue.open is not None:
             return queue.open
         now_s, options = self._reactor.seconds(), self._options
@@ -177,18 +177,18 @@ class Gathering:
     # --- out ---
 
     def queues(self) -> Iterator[OutgoingQueue]:
-        """All that there are."""
+        """Yield all queues."""
         for topic in self._topics.values():
             yield from topic.queues.values()
 
     def close_due(self, queue: OutgoingQueue, now_s: float) -> None:
-        """Close a queue's open batch where it has waited long enough and nothing is before it."""
+        """Close a queue's open batch if its linger time is over and no batch is before it."""
         batch = queue.open
         if batch is not None and batch.due_s <= now_s and not queue.in_flight and not queue.waiting:
             self.close_batch(queue)
 
     def close_batch(self, queue: OutgoingQueue) -> None:
-        """Let a queue's open batch, if it has one, take no more records."""
+        """Close a queue's open batch, if there is one."""
         batch, queue.open = queue.open, None
         if batch is None:
             return
@@ -199,18 +199,18 @@ class Gathering:
         self._wake(queue)
 
     def settled(self, batches: list[GatheredBatch]) -> None:
-        """These have their outcomes: free their memory, then tell who waits."""
+        """Free the memory of batches with an outcome, and notify their waiters."""
         self._held -= sum(batch.size - HEADER_SIZE for batch in batches)
         for batch in batches:
-            batch.tell()
+            batch.notify_waiters()
         self._make_room()
 
-    def flush(self) -> Countdown:
-        """Close all that is open.
+    def flush(self) -> CompletionCounter:
+        """Close all open batches.
 
-        :return: counts the batches that have no outcome, those of topics that are not known yet included.
+        :return: counts batches without an outcome, including those of topics without metadata.
         """
-        flush = Countdown()
+        flush = CompletionCounter()
         for queue in self.queues():
             self.close_batch(queue)
             for batch in (*queue.waiting, *queue.in_flight):
@@ -219,12 +219,12 @@ class Gathering:
         return flush
 
     def arrivals(self) -> list[Deferred[None]]:
-        """What to wait for before a flush: fires when records of topics that are not known have gone on, or failed."""
-        return self._newcomers.arrivals()
+        """Return a Deferred per place that fires when its records have left the queue."""
+        return self._pending.arrivals()
 
     def drop(self, error: ClientError) -> None:
         """Fail all that is not closed."""
-        self._newcomers.drop(error)
+        self._pending.drop(error)
         dropped = []
         for queue in self.queues():
             batch, queue.open = queue.open, None
@@ -234,7 +234,7 @@ class Gathering:
         self.settled(dropped)
 
     def close(self, error: ClientError) -> None:
-        """End all timers, and all waits for room."""
+        """Cancel timers, and fail waiting senders."""
         self.drop(error)
         if self._due_call is not None:
             self._due_call.cancel()
@@ -248,12 +248,12 @@ class Gathering:
 
     @property
     def has_room(self) -> bool:
-        """Whether a part of the memory is free."""
+        """True if enough memory is free."""
         memory = self._options.memory_size_max
         return self._held <= memory - memory // ROOM
 
     def room(self) -> Deferred[None]:
-        """Fires when there is room, at the earliest when something has its outcome; as many wait as want to."""
+        """Return a Deferred that fires when memory is free."""
         waiter: Deferred[None] = Deferred()
         self._waiting_for_room.append(waiter)
         self._press()
@@ -268,25 +268,25 @@ class Gathering:
             self._press()
 
     def _press(self) -> None:
-        """Where nothing is on its way whose outcome would make room, let go what still gathers records."""
+        """Close open batches if no batch is on its way whose outcome would free memory."""
         if not any(queue.waiting or queue.in_flight for queue in self.queues()):
             for queue in self.queues():
                 self.close_batch(queue)
 
     # --- topics that are not known yet ---
 
-    def _known(self, records: list[Newcomer]) -> None:
-        """Take in records whose place is known by now."""
+    def _known(self, records: list[PendingRecord]) -> None:
+        """Accept records whose metadata is known now."""
         self._held -= sum(record.size for record in records)
         for topic, key, value, headers, partition, timestamp_ms, _, waiter in records:
             error = self.take(topic, key, value, headers, partition, timestamp_ms, waiter)
             if error is not None:
-                break_promise(waiter, error)
+                fail_record(waiter, error)
 
-    def _missing(self, records: list[Newcomer], error: ClientError) -> None:
+    def _missing(self, records: list[PendingRecord], error: ClientError) -> None:
         self._held -= sum(record.size for record in records)
         for record in records:
-            break_promise(record.waiter, error)
+            fail_record(record.waiter, error)
         self._make_room()
 
     # --- time ---

@@ -1,4 +1,4 @@
-"""Waiting for many outcomes at once."""
+"""Waits for many outcomes at once."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from twisted.internet.defer import Deferred
 from kreplica.client_core.errors import ClientError
 
 
-class Countdown:
-    """Counts outcomes of records, or of batches, for somebody who waits for all of them.
+class CompletionCounter:
+    """Counts pending records or batches.
 
-    :ivar pending: without an outcome; ``done`` fires when there is none.
-    :ivar failures: records that were not written; ``first`` is why the first of them was not.
+    :ivar pending: number without an outcome; ``done`` fires at 0.
+    :ivar failures: number of failed records; ``first``: the first error.
     """
 
     __slots__ = ("done", "failures", "first", "pending")
@@ -22,8 +22,8 @@ class Countdown:
         self.first: ClientError | None = None
         self.done: Deferred[None] | None = None
 
-    def told(self, error: ClientError | None, count: int = 1) -> None:
-        """So many have their outcome, the same one."""
+    def complete(self, error: ClientError | None, count: int = 1) -> None:
+        """Process the outcome of ``count`` records."""
         self.pending -= count
         if error is not None:
             self.failures += count
@@ -34,7 +34,7 @@ class Countdown:
                 done.callback(None)
 
     def wait(self) -> Deferred[None]:
-        """Fires when all have their outcomes; to be called once."""
+        """Return a Deferred that fires when all have an outcome; call it once."""
         done: Deferred[None] = Deferred()
         if self.pending == 0:
             done.callback(None)

@@ -1,4 +1,4 @@
-"""The way to one leader: how much is under way, and what waits until more may go."""
+"""Requests in flight to one leader, and queues that wait for it."""
 
 from __future__ import annotations
 
@@ -17,64 +17,64 @@ if TYPE_CHECKING:
     from kreplica.client.producer.accumulator import OutgoingQueue
 
 THROTTLE_S_MAX = 60.0
-"""A broker that asks for more silence than this gets this much."""
+"""Maximum throttle time that is obeyed."""
 
 
-class Route:
-    """Owned by a sender; one for each leader.
+class LeaderRoute:
+    """Route to one leader, owned by a sender.
 
-    :param free: is called when more may go than before.
-    :ivar under_way: requests without an answer.
-    :ivar parked: queues that wait until more may go.
+    :param free: called when more requests may be sent than before.
+    :ivar in_flight: number of requests without a response.
+    :ivar parked: queues that wait for the route.
     """
 
-    def __init__(self, leader: int, reactor: Reactor, free: Callable[[Route], None]) -> None:
+    def __init__(self, leader: int, reactor: Reactor, free: Callable[[LeaderRoute], None]) -> None:
         self.leader = leader
-        self.under_way = 0
+        self.in_flight = 0
         self.parked: dict[OutgoingQueue, None] = {}
         self._reactor = reactor
         self._free = free
         self._connecting: Deferred[Connection] | None = None
-        self._silence: IDelayedCall | None = None
+        self._muted: IDelayedCall | None = None
         self._is_closed = False
 
     @property
     def is_free(self) -> bool:
-        """Whether a request may go now."""
-        return self.under_way < REQUESTS_MAX and self._connecting is None and self._silence is None
+        """True if a request may be sent now."""
+        return self.in_flight < REQUESTS_MAX and self._connecting is None and self._muted is None
 
-    def be_silent(self, seconds: float) -> None:
-        """The broker wants to hear nothing for so long (KIP-219)."""
-        if seconds > 0 and self._silence is None:
-            self._silence = self._reactor.callLater(min(seconds, THROTTLE_S_MAX), self._speak)
+    def mute(self, seconds: float) -> None:
+        """Send nothing for the throttle time of a response (KIP-219)."""
+        if seconds > 0 and self._muted is None:
+            self._muted = self._reactor.callLater(min(seconds, THROTTLE_S_MAX), self._unmute)
 
-    def connect(self, connecting: Deferred[Connection], torn: Callable[[Route, Failure], None]) -> None:
-        """Wait for a connection; what is parked then goes on, or learns why not."""
+    def connect(self, connecting: Deferred[Connection], failed: Callable[[LeaderRoute, Failure], None]) -> None:
+        """Wait for a connection; then continue with the parked queues, or call ``failed``."""
         if self._connecting is not None:
             return
         self._connecting = connecting
-        connecting.addBoth(self._connected, torn)
+        connecting.addBoth(self._connected, failed)
 
     def close(self) -> None:
-        """End all timers, and the try to connect, of which nobody is told any more."""
+        """Cancel timers and the connection attempt."""
         self._is_closed = True
         self._free = lambda _: None
         self.parked.clear()
-        if self._silence is not None:
-            self._silence.cancel()
-            self._silence = None
+        if self._muted is not None:
+            self._muted.cancel()
+            self._muted = None
         if self._connecting is not None:
             self._connecting.cancel()
 
-    def _connected(self, outcome: Connection | Failure, torn: Callable[[Route, Failure], None]) -> None:
+    def _connected(self, outcome: Connection | Failure, failed: Callable[[LeaderRoute, Failure], None]) -> None:
         self._connecting = None
         if self._is_closed:
             return
         if isinstance(outcome, Failure):
-            torn(self, outcome)
+            failed(self, outcome)
         else:
             self._free(self)
 
-    def _speak(self) -> None:
-        self._silence = None
+    def _unmute(self) -> None:
+        self._muted = None
         self._free(self)

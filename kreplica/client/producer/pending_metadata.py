@@ -1,4 +1,4 @@
-"""Records for topics and partitions that are not known yet: they wait, and let others pass."""
+"""Records of topics and partitions without metadata: they wait without blocking other records."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from kreplica.wire.records import Headers
 log = Logger()
 
 Place: TypeAlias = tuple[str, int | None]
-"""A topic, or a partition of one that is known."""
+"""A topic, or a partition of a known topic."""
 
 
-class Newcomer(NamedTuple):
-    """A record whose queue is not known yet."""
+class PendingRecord(NamedTuple):
+    """A record whose partition queue is unknown."""
 
     topic: str
     key: bytes | None
@@ -35,29 +35,29 @@ class Newcomer(NamedTuple):
 
 
 class _Queue:
-    """:ivar records: in the order in which they came; ``waiting`` are told when they have gone on."""
+    """:ivar records: in order; ``waiting``: notified when they have left the queue."""
 
     __slots__ = ("asking", "records", "waiting")
 
     def __init__(self) -> None:
-        self.records: list[Newcomer] = []
+        self.records: list[PendingRecord] = []
         self.waiting: list[Deferred[None]] = []
         self.asking: Deferred[None] | None = None
 
 
-class Newcomers:
-    """Owned by a ``Gathering``.
+class PendingRecords:
+    """Records that wait for metadata, owned by an ``Accumulator``.
 
-    :param known: is given the records of a place that is known now; ``missing`` those of one that is not there, and
-        why.
+    :param known: called with records whose topic or partition is known now; ``missing``: with those of one
+        that does not exist, and the error.
     """
 
     def __init__(
         self,
         cluster: Cluster,
         timeout_s: float,
-        known: Callable[[list[Newcomer]], None],
-        missing: Callable[[list[Newcomer], ClientError], None],
+        known: Callable[[list[PendingRecord]], None],
+        missing: Callable[[list[PendingRecord], ClientError], None],
     ) -> None:
         self._cluster = cluster
         self._timeout_s = timeout_s
@@ -68,8 +68,8 @@ class Newcomers:
     def __contains__(self, place: Place) -> bool:
         return place in self._queues
 
-    def add(self, place: Place, record: Newcomer) -> None:
-        """Let a record wait for its place."""
+    def add(self, place: Place, record: PendingRecord) -> None:
+        """Let a record wait for its topic or partition."""
         queue = self._queues.get(place)
         if queue is not None:
             queue.records.append(record)
@@ -80,7 +80,7 @@ class Newcomers:
         queue.asking.addBoth(self._asked, place)
 
     def arrivals(self) -> list[Deferred[None]]:
-        """One for each place that is waited for: fires when its records have gone on, or failed."""
+        """Return a Deferred per place that fires when its records have left the queue."""
         found = []
         for queue in self._queues.values():
             arrival: Deferred[None] = Deferred()
@@ -89,7 +89,7 @@ class Newcomers:
         return found
 
     def drop(self, error: ClientError) -> None:
-        """Fail all that wait."""
+        """Fail all waiting records."""
         for place, queue in list(self._queues.items()):
             self._leave(place, error)
             if queue.asking is not None:
@@ -111,7 +111,7 @@ class Newcomers:
             if isinstance(outcome.value, ClientError):
                 error = outcome.value
             else:
-                log.failure("looking for topic {topic}", outcome, topic=place[0])
+                log.failure("cannot look up topic {topic}", outcome, topic=place[0])
                 error = GaveUp(f"topic {place[0]}: {outcome.getErrorMessage()}")
         self._leave(place, error)
 

@@ -1,4 +1,4 @@
-"""``Producer``: records in, in batches, with retries that write nothing twice."""
+"""``Producer``: writes records in batches."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Self
 from twisted.internet.defer import Deferred, fail
 
 from kreplica.client.cluster import Cluster
-from kreplica.client.producer.accumulator import Gathering
-from kreplica.client.producer.completion_counter import Countdown
+from kreplica.client.producer.accumulator import Accumulator
+from kreplica.client.producer.completion_counter import CompletionCounter
 from kreplica.client.producer.options import ProducerOptions
 from kreplica.client.producer.producer_id import IdempotentIdentity
 from kreplica.client.producer.record_batch import GatheredBatch, OutgoingRecord
-from kreplica.client.producer.record_deferreds import Promise
+from kreplica.client.producer.record_deferreds import RecordDeferred
 from kreplica.client.producer.sender import Sender
 from kreplica.client.producer.transactions import Transactions
 from kreplica.client.producer.written import Written
@@ -27,16 +27,16 @@ from kreplica.runtime.pause import pause
 from kreplica.wire.records import Headers
 
 LEAVE_SIZE = 128 << 10
-"""When so many bytes are in batches that could leave, whoever sends on and on is to let them."""
+"""Bytes of closed batches after which a sending coroutine lets the sender run."""
 
 
 class Producer:
-    """Writes records; use it as an asynchronous context manager, or ``close`` it.
+    """Writes records; an asynchronous context manager, or call ``close``.
 
-    Records of one partition are written in the order in which they were sent, as long as none fails.  Leaving its
-    context by an error does not wait for what is on its way, and aborts an open transaction.
+    Records of one partition are written in the order of ``send``, as long as none fails.  If an error leaves the
+    context, pending records are not waited for, and an open transaction is aborted.
 
-    :param cluster: not closed with the producer, which has connections of its own.
+    :param cluster: stays open when the producer closes; the producer has its own connections.
     """
 
     def __init__(self, cluster: Cluster, options: ProducerOptions | None = None) -> None:
@@ -51,10 +51,10 @@ class Producer:
             self._transactions = Transactions(cluster, options.transactional_id, timeout_s, self._identity_changed)
         elif options.is_idempotent:
             self._idempotent = IdempotentIdentity(cluster, self._identity_changed)
-        self._gathering = Gathering(cluster, options, lambda queue: self._sender.mark(queue))
+        self._accumulator = Accumulator(cluster, options, lambda queue: self._sender.mark(queue))
         identity_source = self._transactions or self._idempotent
-        self._sender = Sender(cluster, options, identity_source, self._gathering.close_due, self._settled)
-        self._take = self._gathering.take
+        self._sender = Sender(cluster, options, identity_source, self._accumulator.close_due, self._settled)
+        self._take = self._accumulator.take
         self._is_guarded = self._transactions is not None
 
     # --- records ---
@@ -69,54 +69,53 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Deferred[Written]:
-        """Give a record to the producer; it is on its way when this returns, or never will be.
+        """Send a record; it is queued, or refused, when this returns.
 
-        Whoever cancels the Deferred stops waiting; the record goes its way.  Nobody has to keep the Deferred: but when
-        it fails and nobody looks, Twisted logs that.
+        Cancelling the Deferred does not cancel the record.  The Deferred may be dropped; Twisted then logs a failure.
 
         :param value: None deletes the key from a compacted topic.
-        :param partition: the partitioner chooses, unless given.
-        :param timestamp_ms: now, unless given.
-        :return: fires once the record is written; fails with a ``ClientError`` where it was not, and with
-            ``OutcomeUnknown`` where nobody can tell.  With ``BufferFull`` at once, where the memory is full: wait for
-            ``room``, then send it again.
-        :raise TypeError: what is not bytes.
+        :param partition: chosen by the partitioner by default.
+        :param timestamp_ms: the current time by default.
+        :return: fires when the record is written; fails with a ``ClientError`` if it was not, and with
+            ``OutcomeUnknown`` if it may have been.  Fails with ``BufferFull`` if the memory is full: wait for ``room``,
+            then send it again.
+        :raise TypeError: key, value or a header is not bytes.
         :raise ValueError: the producer is transactional, and no transaction is open.
         """
-        written = Promise()
+        written = RecordDeferred()
         error = self._problem() if self._is_guarded else None
         if error is None:
             error = self._take(topic, key, value, headers, partition, timestamp_ms, written)
         return written if error is None else fail(error)
 
     async def room(self) -> None:
-        """Wait until there is room for more records; lets what was sent leave."""
-        if self._gathering.closed_size >= LEAVE_SIZE:
-            self._gathering.closed_size = 0
+        """Wait until there is memory for more records; lets the sender run."""
+        if self._accumulator.closed_size >= LEAVE_SIZE:
+            self._accumulator.closed_size = 0
             await pause(self._reactor, 0)
-        while self._unusable is None and not self._gathering.has_room:
-            await self._gathering.room()
+        while self._unusable is None and not self._accumulator.has_room:
+            await self._accumulator.room()
 
     async def send_all(
         self, topic: str, records: Iterable[bytes | OutgoingRecord] | AsyncIterable[bytes | OutgoingRecord]
     ) -> int:
-        """Send records as fast as there is room for them, and wait until all are written.
+        """Send records as fast as memory allows, and wait until all are written.
 
-        :param records: values, or records with all that belongs to them.
-        :return: how many.
+        :param records: values, or ``OutgoingRecord``.
+        :return: number of records.
         :raise DeliveryFailed: some were not written.
-        :raise ClientError: one could not be taken; those before it went their way.
+        :raise ClientError: a record was refused; earlier records were sent.
         """
-        countdown = Countdown()
+        countdown = CompletionCounter()
         count = 0
         if isinstance(records, AsyncIterable):
             async for record in records:
                 await self._send_one(topic, record, countdown)
                 count += 1
         else:
-            take, gathering = self._take, self._gathering
-            for count, record in enumerate(records, 1):  # noqa: B007 - it is returned
-                if self._is_guarded or gathering.closed_size >= LEAVE_SIZE or record.__class__ is not bytes:
+            take, accumulator = self._take, self._accumulator
+            for count, record in enumerate(records, 1):  # noqa: B007 - returned
+                if self._is_guarded or accumulator.closed_size >= LEAVE_SIZE or record.__class__ is not bytes:
                     await self._send_one(topic, record, countdown)
                     continue
                 countdown.pending += 1
@@ -128,7 +127,7 @@ class Producer:
             raise DeliveryFailed(countdown.failures, countdown.first) from countdown.first
         return count
 
-    async def _send_one(self, topic: str, record: bytes | OutgoingRecord, countdown: Countdown) -> None:
+    async def _send_one(self, topic: str, record: bytes | OutgoingRecord, countdown: CompletionCounter) -> None:
         value, key, headers, partition, timestamp_ms = (
             record if isinstance(record, OutgoingRecord) else OutgoingRecord(record)
         )
@@ -143,22 +142,19 @@ class Producer:
                 countdown.pending -= 1
             if not isinstance(error, BufferFull):
                 raise error
-            await self._gathering.room()
+            await self._accumulator.room()
 
     async def flush(self) -> None:
-        """Wait until each record that was sent has an outcome, which its Deferred tells.
-
-        Records that are sent meanwhile are not waited for.
-        """
-        for arrival in self._gathering.arrivals():
+        """Wait until each record sent before has an outcome, which its Deferred reports."""
+        for arrival in self._accumulator.arrivals():
             await arrival
-        await self._gathering.flush().wait()
+        await self._accumulator.flush().wait()
 
     async def close(self, *, flush: bool = True) -> None:
-        """Flush, and close the connections; again does nothing.
+        """Flush, and close the connections; may be repeated.
 
-        :param flush: False: what is on its way fails.  An open transaction is aborted in any case.
-        :raise ClientError: the transaction could not be aborted; the producer is closed anyway.
+        :param flush: False: pending records fail.  An open transaction is aborted in any case.
+        :raise ClientError: the transaction could not be aborted; the producer is closed nevertheless.
         """
         if self._unusable is not None:
             return
@@ -182,7 +178,7 @@ class Producer:
             self._transactions.close(error)
         if self._idempotent is not None:
             self._idempotent.close()
-        self._gathering.close(error)
+        self._accumulator.close(error)
         await self._sender.close(error)
 
     async def __aenter__(self) -> Self:
@@ -197,19 +193,19 @@ class Producer:
     # --- transactions ---
 
     async def begin(self) -> None:
-        """Begin a transaction; the first one makes this the producer of its transactional id, and fences others.
+        """Begin a transaction; the first one fences earlier producers of the transactional id.
 
-        :raise ProducerUnusable: another producer took the transactional id.
+        :raise ProducerUnusable: another producer took the transactional id over.
         """
-        self._begin_anew(await self._transactional().begin())
+        self._restart_sequences(await self._transactional().begin())
 
     async def commit(self) -> None:
-        """Flush, and commit the transaction: all its records become visible to readers of committed ones.
+        """Flush, and commit the transaction: its records become visible to read_committed consumers.
 
         :raise TransactionFailed: a record was not written: ``abort`` and begin again.
-        :raise OutcomeUnknown: the coordinator never said whether it is committed.  This producer is of no use any more;
-            the next one of the transactional id begins when that is decided.
-        :raise ProducerUnusable: another producer took the transactional id.
+        :raise OutcomeUnknown: the coordinator did not respond.  This producer is unusable; the next one of the
+            transactional id begins when the outcome is decided.
+        :raise ProducerUnusable: another producer took the transactional id over.
         """
         transactions = self._transactional()
         transactions.expect(Phase.OPEN)
@@ -223,23 +219,23 @@ class Producer:
                 transactions.phase = Phase.OPEN
 
     async def abort(self) -> None:
-        """Abort the transaction: readers of committed records never see any of it.
+        """Abort the transaction: its records never become visible to read_committed consumers.
 
-        What of it was not sent fails with ``TransactionFailed``.
+        Records that were not sent fail with ``TransactionFailed``.
 
-        :raise ProducerUnusable: another producer took the transactional id.
-        :raise ClientError: that did not go well: abort again.
+        :raise ProducerUnusable: another producer took the transactional id over.
+        :raise ClientError: the abort failed: call it again.
         """
         transactions = self._transactional()
         transactions.expect(Phase.OPEN)
         transactions.phase = Phase.ENDING
         error = transactions.broken = transactions.broken or TransactionFailed("the transaction was aborted")
         try:
-            self._gathering.drop(error)
+            self._accumulator.drop(error)
             self._sender.drop(error)
             await self.flush()
-            doubtful = any(queue.must_restart for queue in self._gathering.queues())
-            self._begin_anew(await transactions.abort(doubtful=doubtful))
+            doubtful = any(queue.must_restart for queue in self._accumulator.queues())
+            self._restart_sequences(await transactions.abort(doubtful=doubtful))
         finally:
             if transactions.phase is Phase.ENDING:
                 transactions.phase = Phase.OPEN
@@ -247,12 +243,12 @@ class Producer:
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, int | CommittedOffset], group: GroupIdentity | str
     ) -> None:
-        """Let a group's offsets be committed with the transaction, or not at all.
+        """Commit a group's offsets with the transaction.
 
-        :param offsets: of the next records that the group is to read.
-        :param group: a consumer's ``identity``, so that one that lost its partitions is refused (KIP-447); or a name.
-        :raise TransactionFailed: they were refused: ``abort``.
-        :raise ProducerUnusable: another producer took the transactional id.
+        :param offsets: offsets of the next records of the group.
+        :param group: a consumer's ``identity``, so that one without its partitions is refused (KIP-447); or a group id.
+        :raise TransactionFailed: the offsets were refused: ``abort``.
+        :raise ProducerUnusable: another producer took the transactional id over.
         """
         transactions = self._transactional()
         transactions.expect(Phase.OPEN)
@@ -260,7 +256,7 @@ class Producer:
             await transactions.add_offsets(offsets, GroupIdentity(group) if isinstance(group, str) else group)
 
     def transaction(self) -> TransactionContext:
-        """A transaction as an asynchronous context manager: committed at its end, aborted where an error leaves it."""
+        """Return an asynchronous context manager that commits at its end, or aborts after an error."""
         return TransactionContext(self)
 
     def _transactional(self) -> Transactions:
@@ -270,15 +266,15 @@ class Producer:
             raise ValueError("the producer's options name no transactional_id")
         return self._transactions
 
-    def _begin_anew(self, identity: ProducerIdentity | None) -> None:
+    def _restart_sequences(self, identity: ProducerIdentity | None) -> None:
         if identity is not None:
-            for queue in self._gathering.queues():
+            for queue in self._accumulator.queues():
                 queue.begin_with(identity)
 
     # --- internals ---
 
     def _problem(self) -> ClientError | None:
-        """Why no record may be sent."""
+        """Return the error that prevents sending, or None."""
         if self._unusable is not None:
             return self._unusable
         transactions = self._transactions
@@ -298,11 +294,11 @@ class Producer:
             for batch in batches:
                 if batch.outcome.error is not None:
                     self._transactions.fail(batch.outcome.error)
-        self._gathering.settled(batches)
+        self._accumulator.settled(batches)
 
 
 class TransactionContext:
-    """What ``Producer.transaction`` gives."""
+    """Context of ``Producer.transaction``."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer

@@ -45,7 +45,7 @@ class IdempotentIdentity:
         self._identity = None
 
     def admit(self, partition: TopicPartition) -> bool:
-        """Return True: batches need nothing but the identity."""
+        """Return True: batches need only the identity."""
         return True
 
     def close(self) -> None:

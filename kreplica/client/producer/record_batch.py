@@ -1,4 +1,4 @@
-"""Records on their way in, and the batches that they are gathered in."""
+"""Records to send, and the batches that collect them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import partial
 from itertools import count, repeat
 from typing import Any, NamedTuple, Self, TypeAlias, cast
 
-from kreplica.client.producer.completion_counter import Countdown
-from kreplica.client.producer.record_deferreds import Promise, break_promise, keep_promises
+from kreplica.client.producer.completion_counter import CompletionCounter
+from kreplica.client.producer.record_deferreds import RecordDeferred, complete_records, fail_record
 from kreplica.client.producer.written import Written
 from kreplica.client_core.delivery import UNKNOWN_OFFSET
 from kreplica.client_core.partition_queue import ORDERS_BETWEEN, OutgoingBatch
@@ -19,21 +19,21 @@ from kreplica.wire.producer_batches import build_producer_batch
 from kreplica.wire.records import Headers, Record, iter_records
 
 RECORD_OVERHEAD = 14
-"""Bytes that a record without headers takes at most besides key and value, where it is small and made just now."""
+"""Maximum bytes of a small, recent record without headers, in addition to key and value."""
 
 LARGE = 8192
 LARGE_OVERHEAD = 16
-"""So many more where it is larger than that."""
+"""Additional bytes of a record larger than ``LARGE``."""
 
 FIELDS = 5
-"""Of a record, in a batch that is being gathered."""
+"""Number of list entries per record in an open batch."""
 
 HEADER_OVERHEAD = 10
 UTF8_SIZE_MAX = 4
 
 
 class OutgoingRecord(NamedTuple):
-    """A record for ``Producer.send_all``; what each field means, ``Producer.send`` says."""
+    """A record for ``Producer.send_all``; ``Producer.send`` documents the fields."""
 
     value: bytes | None
     key: bytes | None = None
@@ -45,19 +45,19 @@ class OutgoingRecord(NamedTuple):
 _as_written = cast(Callable[[tuple[TopicPartition, int, int]], Written], partial(tuple.__new__, Written))
 
 
-Waiter: TypeAlias = Promise | Countdown
-"""Who wants to know what becomes of a record."""
+Waiter: TypeAlias = RecordDeferred | CompletionCounter
+"""Receives the outcome of a record."""
 
 
 class GatheredBatch(OutgoingBatch):
-    """A batch that keeps its records as they came until it is closed, and then until it has an outcome.
+    """A batch that collects records until it is closed.
 
-    :ivar size: of the batch, at most, before compression.
-    :ivar fields: of the records, until it is closed: timestamp, key, value, headers and who waits, of one after the
-        other.  One list of all has nothing in it that the garbage collector would have to visit for each.
-    :ivar timestamps: of the records, once it is closed; ``waiters`` are in the same order.
-    :ivar flushes: who waits for this batch as a whole.
-    :ivar span: orders from this one on that no other batch of the partition has.
+    :ivar size: maximum size of the batch before compression.
+    :ivar fields: timestamp, key, value, headers and waiter of each record, while the batch is open.  A flat list has no
+        tuples for the garbage collector to visit.
+    :ivar timestamps: timestamps of the records, once it is closed; ``waiters`` are in the same order.
+    :ivar flushes: waiters for the batch as a whole.
+    :ivar span: number of ``order`` values that belong to this batch.
     """
 
     __slots__ = ("codec", "fields", "flushes", "is_transactional", "span", "timestamps", "waiters")
@@ -78,11 +78,11 @@ class GatheredBatch(OutgoingBatch):
         self.fields: list[Any] = []
         self.timestamps: list[int] = []
         self.waiters: list[Waiter] = []
-        self.flushes: list[Countdown] = []
+        self.flushes: list[CompletionCounter] = []
         self.span = ORDERS_BETWEEN
 
     def close(self) -> None:
-        """Take no more records: build the batch."""
+        """Stop accepting records, and encode the batch."""
         fields, self.fields = self.fields, []
         self.timestamps, self.waiters = fields[::FIELDS], fields[4::FIELDS]
         self._build(fields[1::FIELDS], fields[2::FIELDS], fields[3::FIELDS])
@@ -94,7 +94,7 @@ class GatheredBatch(OutgoingBatch):
         )
 
     def split(self) -> tuple[Self, Self] | None:
-        """Its halves, with the numbers that the whole had."""
+        """Return two halves, which keep the sequence numbers."""
         half = self.count // 2
         if not half:
             return None
@@ -102,7 +102,7 @@ class GatheredBatch(OutgoingBatch):
         lower, upper = self._part(records, 0, half), self._part(records, half, self.count)
         for flush in self.flushes:
             flush.pending += 1
-        lower.size = self.size - upper.size + HEADER_SIZE  # so that both delay what the whole did
+        lower.size = self.size - upper.size + HEADER_SIZE  # so that the sizes add up to the whole
         return lower, upper
 
     def _part(self, records: list[Record], begin: int, end: int) -> Self:
@@ -127,49 +127,49 @@ class GatheredBatch(OutgoingBatch):
             stamp_producer(part.data, *part.identity, part.sequence)
         return part
 
-    def tell(self) -> None:
-        """Tell all who wait what became of their records; called once, when the batch is settled."""
+    def notify_waiters(self) -> None:
+        """Notify all waiters of the outcome; called once."""
         timestamps, waiters, flushes = self.timestamps or self.fields[::FIELDS], self.waiters, self.flushes
         waiters = waiters or self.fields[4::FIELDS]
         self.fields, self.timestamps, self.waiters, self.flushes, self.data = [], [], [], [], bytearray()
         error = self.outcome.error
         if error is None:
-            self._tell_written(timestamps, waiters)
+            self._notify_written(timestamps, waiters)
         else:
             for waiter in waiters:
-                break_promise(waiter, error)
+                fail_record(waiter, error)
         for flush in flushes:
-            flush.told(None)
+            flush.complete(None)
 
-    def _tell_written(self, timestamps: list[int], waiters: list[Waiter]) -> None:
+    def _notify_written(self, timestamps: list[int], waiters: list[Waiter]) -> None:
         first = waiters[0] if waiters else None
-        if isinstance(first, Countdown) and waiters.count(first) == len(waiters):
-            first.told(None, len(waiters))
+        if isinstance(first, CompletionCounter) and waiters.count(first) == len(waiters):
+            first.complete(None, len(waiters))
             return
         outcome = self.outcome
         offsets = count(outcome.base_offset) if outcome.base_offset >= 0 else repeat(UNKNOWN_OFFSET)
         stamps = timestamps if outcome.log_append_time_ms < 0 else repeat(outcome.log_append_time_ms)
         rows = map(_as_written, zip(repeat(outcome.partition), offsets, stamps, strict=False))
-        keep_promises(waiters, rows)
+        complete_records(waiters, rows)
 
 
 def as_bytes(data: object) -> bytes:
-    """Bytes that stay as they are now.
+    """Return an immutable copy of bytes.
 
-    :raise TypeError: these are none.
+    :raise TypeError: the value is not bytes.
     """
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
-    raise TypeError(f"{type(data).__name__}: keys and values are bytes")
+    raise TypeError(f"keys and values must be bytes, not {type(data).__name__}")
 
 
 def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> tuple[Headers, int]:
-    """Headers that stay as they are now, and how many bytes they take at most.
+    """Return immutable headers and their maximum size in bytes.
 
-    :raise TypeError: they are not pairs of a name and bytes.
+    :raise TypeError: a header is not a pair of name and bytes.
     """
     checked = tuple((name, None if data is None else as_bytes(data)) for name, data in headers)
     size = sum(UTF8_SIZE_MAX * len(name) + len(data or b"") + HEADER_OVERHEAD for name, data in checked)
     if not all(isinstance(name, str) for name, _ in checked):
-        raise TypeError("names of headers are text")
+        raise TypeError("header names must be str")
     return checked, size

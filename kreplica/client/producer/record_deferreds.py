@@ -1,8 +1,8 @@
-"""Deferreds for records: there are many, and most are fired before anybody looks at them, or dropped.
+"""Deferreds of records.  Most of them fire before a callback is added, or are dropped.
 
-A ``Promise`` is a ``Deferred`` that has no list of callbacks until somebody adds one: it takes half the time, and the
-garbage collector, whose work is most of what a record in memory costs, has half the objects to visit.  That leans on
-how Twisted keeps callbacks since 25.5; where it keeps them otherwise, plain Deferreds do the same.
+A ``RecordDeferred`` is a ``Deferred`` whose list of callbacks is created on demand.  It takes half the time to create,
+and the garbage collector visits half the objects, which is most of the cost of a record in memory.  It depends on the
+attributes of Deferred since Twisted 25.5; with other attributes, plain Deferreds are used.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from kreplica.client.producer.completion_counter import Countdown
+from kreplica.client.producer.completion_counter import CompletionCounter
 from kreplica.client.producer.written import Written
 from kreplica.client_core.errors import ClientError, TransactionFailed
 
 
 class _Callbacks:
-    """The list, made when it is looked for; from then on the instance has it."""
+    """Creates the list of callbacks on first access."""
 
     def __get__(self, promise: Any, _: type | None = None) -> list[Any]:
         callbacks: list[Any] = []
@@ -28,21 +28,21 @@ class _Callbacks:
         return callbacks
 
 
-class Promise(Deferred[Written]):
-    """Of what becomes of a record; ``keep_promises`` fires many.
+class RecordDeferred(Deferred[Written]):
+    """Fires with the outcome of a record; ``complete_records`` fires many.
 
-    :ivar is_watched: somebody waits, or did.
+    :ivar is_watched: a callback was added.
     """
 
     is_watched = False
     _canceller = None
     if not TYPE_CHECKING:
         _callbacks = _Callbacks()
-        __init__ = object.__init__  # nothing is to be done that the class does not do
+        __init__ = object.__init__  # the class attributes are complete
 
 
-class _PlainPromise(Deferred[Written]):
-    """The same by Twisted's own means."""
+class _PlainRecordDeferred(Deferred[Written]):
+    """The same with a plain Deferred."""
 
     is_watched = True
 
@@ -51,24 +51,24 @@ def _keeps_callbacks_as_expected() -> bool:
     return vars(Deferred()) == {"_callbacks": [], "_canceller": None}
 
 
-def keep_promises(waiters: Iterable[Promise | Countdown], rows: Iterable[Written]) -> None:
-    """Tell each its own; where nobody waits, what ``callback`` would do is done without it."""
+def complete_records(waiters: Iterable[RecordDeferred | CompletionCounter], rows: Iterable[Written]) -> None:
+    """Fire each Deferred with its result; without callbacks, only set the attributes that ``callback`` would set."""
     for waiter, written in zip(waiters, rows, strict=False):
-        if isinstance(waiter, Countdown):
-            waiter.told(None)
+        if isinstance(waiter, CompletionCounter):
+            waiter.complete(None)
         elif waiter.is_watched or waiter.called:
             waiter.callback(written)
         else:
             waiter.called, waiter.result = True, written
 
 
-def break_promise(waiter: Promise | Countdown, error: ClientError) -> None:
-    """Tell one that its record was not written.
+def fail_record(waiter: RecordDeferred | CompletionCounter, error: ClientError) -> None:
+    """Fail one record.
 
-    Of a transaction that is aborted nobody has to hear record by record: Deferreds that were dropped say nothing then.
+    Dropped Deferreds of an aborted transaction do not log their error.
     """
-    if isinstance(waiter, Countdown):
-        waiter.told(error)
+    if isinstance(waiter, CompletionCounter):
+        waiter.complete(error)
     elif isinstance(error, TransactionFailed) and not (waiter.is_watched or waiter.called):
         waiter.called, waiter.result = True, Failure(error)
     else:
@@ -76,4 +76,4 @@ def break_promise(waiter: Promise | Countdown, error: ClientError) -> None:
 
 
 if not TYPE_CHECKING and (Deferred.debug or not _keeps_callbacks_as_expected()):
-    Promise = _PlainPromise
+    RecordDeferred = _PlainRecordDeferred

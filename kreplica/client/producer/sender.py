@@ -1,7 +1,7 @@
-"""Sends batches to leaders and takes the responses in; their effect is in ``client_core.produce_requests``.
+"""Sends batches to leaders and processes the responses; their effect is in ``client_core.produce_requests``.
 
-Work is done in steps: whatever happens marks the queues that it concerns, and one call in the next turn of the reactor
-looks at all that are marked.  So one request carries what came together for a leader.
+Events mark the partition queues that they concern; one call in the next reactor iteration looks at all marked queues,
+so that one request carries the batches of all partitions of a leader.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from twisted.python.failure import Failure
 from kreplica.client.cluster import Cluster
 from kreplica.client.connection import Connection
 from kreplica.client.producer.accumulator import OutgoingQueue
-from kreplica.client.producer.leader_routes import Route
+from kreplica.client.producer.leader_routes import LeaderRoute
 from kreplica.client.producer.options import ProducerOptions
 from kreplica.client.producer.record_batch import GatheredBatch
 from kreplica.client_core.errors import ClientError, ConnectionLost, LeaderUnknown
@@ -40,43 +40,43 @@ log = Logger()
 QueuedBatches: TypeAlias = list[QueuedBatch[GatheredBatch]]
 
 ANSWER_MARGIN_S = 5.0
-"""A broker that has not written in time answers so: this side waits a little longer."""
+"""Additional time for the response of a broker, which has its own timeout."""
 
 SWEEPS = 4
-"""Within the time that a delivery may take, so often is looked for what is late."""
+"""Number of checks for expired batches per delivery timeout."""
 
 SWEEP_S_MAX = 0.5
 
 
 class IdentitySource(Protocol):
-    """What batches need before they may go: the producer's id and epoch, and a place in the transaction."""
+    """Provides the producer id and epoch of batches, and their place in a transaction."""
 
     @property
     def error(self) -> ClientError | None:
-        """Why nothing more may be sent; None as a rule."""
+        """The error that prevents sending; None normally."""
 
     def producer_id(self) -> ProducerIdentity | None:
-        """The producer's; None as long as it is not known, which is asked for then."""
+        """Return the identity; None while it is being requested."""
 
     def renew(self) -> None:
-        """The identity is used up: another one is needed."""
+        """Request another identity, because the epochs of this one are used up."""
 
     def admit(self, partition: TopicPartition) -> bool:
-        """Whether a partition belongs to the transaction; where not, that is asked for."""
+        """Return True if a partition belongs to the transaction; otherwise start to add it."""
 
 
 @dataclass(slots=True)
 class _Request:
-    route: Route
+    route: LeaderRoute
     batches: QueuedBatches
 
 
 class Sender:
     """Moves closed batches between their queues and the leaders; owned by a producer.
 
-    :param identity_source: None where batches are not numbered.
-    :param close_due: closes a queue's open batch, where it is time.
-    :param settled: is told of batches that have their outcome, once nothing is in the middle of a change.
+    :param identity_source: None if batches are not numbered.
+    :param close_due: closes a queue's open batch if it is due.
+    :param settled: called with batches that have an outcome, outside of state changes.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Sender:
         self._options = options
         self._identity_source = identity_source
         self._close_due = close_due
-        self._tell_settled = settled
+        self._on_settled = settled
         self._reactor = cluster.runtime.reactor
         self._connections = cluster.new_connections()
         self._settled: list[GatheredBatch] = []
@@ -102,7 +102,7 @@ class Sender:
             is_transactional=options.transactional_id is not None,
             settled=self._settled.append,
         )
-        self._routes: dict[int, Route] = {}
+        self._routes: dict[int, LeaderRoute] = {}
         self._marked: dict[OutgoingQueue, None] = {}
         self._blocked: dict[OutgoingQueue, None] = {}
         self._active: dict[OutgoingQueue, None] = {}
@@ -116,28 +116,28 @@ class Sender:
         self._is_closed = False
 
     def mark(self, queue: OutgoingQueue) -> None:
-        """A queue may have something to send."""
+        """Look at a queue in the next step."""
         self._marked[queue] = None
         if self._step_call is None and not self._is_closed and not self._in_step:
             self._step_call = self._reactor.callLater(0, self._step_alone)
 
     def identity_changed(self) -> None:
-        """What was waited for is known, or is not to be had."""
+        """Look at all queues that wait for an identity or for metadata."""
         for queue in self._blocked:
             self.mark(queue)
         self._blocked.clear()
 
     def drop(self, error: ClientError) -> bool:
-        """Give up what waits, as if it never was; what is under way goes on.
+        """Fail all waiting batches; those in flight continue.
 
-        :return: whether some of it may have been written.
+        :return: True if one of them may have been written.
         """
         numbered = [self._outcomes.drop_waiting(queue, error) for queue in self._not_idle()]
-        self._tell()
+        self._notify_settled()
         return any(numbered)
 
     async def close(self, error: ClientError) -> None:
-        """Give up all that waits or is under way, and close the connections."""
+        """Fail all batches, and close the connections."""
         self._is_closed = True
         for call in (self._step_call, self._alarm_call, self._sweep_call):
             if call is not None and call.active():
@@ -148,11 +148,11 @@ class Sender:
             route.close()
         for queue in self._not_idle():
             self._outcomes.fail_all(queue, error)
-        self._tell()
+        self._notify_settled()
         await self._connections.close()
 
     def _not_idle(self) -> list[OutgoingQueue]:
-        """Those that are on their way, and those that nobody has looked at yet."""
+        """Return the queues that are active or marked."""
         return list(self._active | self._marked)
 
     # --- steps ---
@@ -160,10 +160,10 @@ class Sender:
     def _step_alone(self) -> None:
         self._step_call = None
         self._step()
-        self._tell()
+        self._notify_settled()
 
     def _step(self) -> None:
-        """Send what can be sent, as many requests as may be."""
+        """Send as many requests as possible."""
         if self._is_closed:
             return
         self._in_step = True
@@ -184,15 +184,15 @@ class Sender:
         for leader, batches in wanted.items():
             self._send_to(self._routes[leader], batches, now_s)
 
-    def _tell(self) -> None:
-        """Tell of outcomes: whoever hears of them may do anything."""
+    def _notify_settled(self) -> None:
+        """Notify of outcomes; the callbacks may call the sender."""
         if self._settled:
             settled = self._settled.copy()
             self._settled.clear()
-            self._tell_settled(settled)
+            self._on_settled(settled)
 
     def _next(self, queue: OutgoingQueue, now_s: float) -> tuple[int, QueuedBatch[GatheredBatch]] | None:
-        """What of a queue may go now, and to whom; where nothing may, whatever changes that marks the queue again."""
+        """Return the leader and the batch that a queue may send now; otherwise a later event marks the queue again."""
         self._close_due(queue, now_s)
         self._outcomes.fail_unrecognizable(queue)
         if queue.waiting or queue.in_flight:
@@ -216,7 +216,7 @@ class Sender:
             return None
         route = self._routes.get(leader)
         if route is None:
-            route = self._routes[leader] = Route(leader, self._reactor, self._way_free)
+            route = self._routes[leader] = LeaderRoute(leader, self._reactor, self._route_free)
         if not route.is_free:
             route.parked[queue] = None
             return None
@@ -231,7 +231,7 @@ class Sender:
         return identity is not None and identity_source.admit(queue.partition)
 
     def _leader(self, queue: OutgoingQueue, now_s: float) -> int | None:
-        """The leader as it was last told; a queue that failed wants that to be new."""
+        """Return the leader by the metadata, which must be fresh after a failure."""
         cluster, topic = self._cluster, queue.partition.topic
         if cluster.known_topic(topic) is None:
             refreshing = self._refresh(topic)
@@ -246,12 +246,12 @@ class Sender:
         return None
 
     def _delay(self, queue: OutgoingQueue, error: ClientError, now_s: float) -> None:
-        """What waits first cannot be sent at the moment, or never."""
+        """Handle a first waiting batch that cannot be sent: delay it, or fail it if the error is final."""
         self._outcomes.delay(queue, error, now_s)
         self.mark(queue)
 
     def _refresh(self, topic: str) -> bool:
-        """Ask how the cluster looks; whether that goes on."""
+        """Refresh the metadata; return True while the request is in flight."""
         if self._refreshing is None:
             refreshing = self._refreshing = Deferred.fromCoroutine(self._cluster.refresh((topic,)))
             refreshing.addBoth(self._refreshed)
@@ -262,12 +262,12 @@ class Sender:
         if self._is_closed:
             return
         if isinstance(outcome, Failure) and not outcome.check(ClientError):
-            log.failure("asking how the cluster looks", outcome)
+            log.failure("cannot refresh metadata", outcome)
         self.identity_changed()
 
     # --- requests ---
 
-    def _send_to(self, route: Route, batches: QueuedBatches, now_s: float) -> None:
+    def _send_to(self, route: LeaderRoute, batches: QueuedBatches, now_s: float) -> None:
         connection = None
         try:
             connection = self._connections.to_open(self._cluster.address(route.leader))
@@ -281,12 +281,13 @@ class Sender:
         if connection is None:
             for queue, _ in batches:
                 route.parked[queue] = None
-            route.connect(Deferred.fromCoroutine(self._connections.to(self._cluster.address(route.leader))), self._torn)
+            connecting = Deferred.fromCoroutine(self._connections.to(self._cluster.address(route.leader)))
+            route.connect(connecting, self._connect_failed)
             return
         for queue, _ in batches:
-            self._marked[queue] = None  # those left behind go next, and others may have more
+            self._marked[queue] = None  # the other batches are sent next
 
-    def _send(self, route: Route, connection: Connection, fitting: QueuedBatches) -> None:
+    def _send(self, route: LeaderRoute, connection: Connection, fitting: QueuedBatches) -> None:
         version = connection.version(PRODUCE, ADDED_BY_CLIENT_MAX)
         identity = None if self._identity_source is None else self._identity_source.producer_id()
         for queue, batch in fitting:
@@ -297,7 +298,7 @@ class Sender:
         options = self._options
         body = produce_body(fitting, options.transactional_id, options.acks, int(timeout_s * 1000))
         request = _Request(route, fitting)
-        route.under_way += 1
+        route.in_flight += 1
         answer = connection.request(
             PRODUCE, version, body, timeout_s=timeout_s + ANSWER_MARGIN_S, answered=options.acks != 0
         )
@@ -305,50 +306,50 @@ class Sender:
         answer.addErrback(self._broken)
 
     def _answered(self, answer: dict[str, Any], request: _Request) -> None:
-        request.route.under_way -= 1
+        request.route.in_flight -= 1
         if self._is_closed:
             return
         now_s = self._reactor.seconds()
         if self._options.acks == 0:
             self._outcomes.sent_unanswered(request.batches)
         else:
-            request.route.be_silent(answer.get("throttle_time_ms", 0) / 1000)
+            request.route.mute(answer.get("throttle_time_ms", 0) / 1000)
             if not self._outcomes.answered(answer, request.batches, now_s):
                 self._cluster.doubt()
-        self._went_on(request)
+        self._completed(request)
 
     def _lost(self, failure: Failure, request: _Request) -> None:
-        request.route.under_way -= 1
+        request.route.in_flight -= 1
         if self._is_closed:
             return
         error = failure.value
         if not isinstance(error, ClientError):
-            log.failure("a Produce request", failure)
+            log.failure("a Produce request failed", failure)
             error = ConnectionLost(str(error))
         self._outcomes.lost(request.batches, error, self._reactor.seconds())
         self._cluster.doubt()
-        self._went_on(request)
+        self._completed(request)
 
-    def _went_on(self, request: _Request) -> None:
+    def _completed(self, request: _Request) -> None:
         for queue, _ in request.batches:
             self.mark(queue)
-        self._way_free(request.route)
+        self._route_free(request.route)
 
     def _broken(self, failure: Failure) -> None:
-        log.failure("taking an answer to a Produce request", failure)
+        log.failure("cannot process a Produce response", failure)
 
-    def _way_free(self, route: Route) -> None:
-        """A leader may be sent more than before."""
+    def _route_free(self, route: LeaderRoute) -> None:
+        """Look at the queues that wait for a leader."""
         for queue in route.parked:
             self.mark(queue)
         route.parked.clear()
 
-    def _torn(self, route: Route, failure: Failure) -> None:
-        """No connection came about."""
+    def _connect_failed(self, route: LeaderRoute, failure: Failure) -> None:
+        """Delay the queues of an unreachable leader."""
         error = failure.value
         if not isinstance(error, ClientError):
             if not isinstance(error, KreplicaError):
-                log.failure("connecting to broker {leader}", failure, leader=route.leader)
+                log.failure("cannot connect to broker {leader}", failure, leader=route.leader)
             error = ConnectionLost(str(error))
         self._cluster.doubt()
         now_s = self._reactor.seconds()
@@ -360,7 +361,7 @@ class Sender:
     # --- time ---
 
     def _set_alarm(self, queue: OutgoingQueue) -> None:
-        """Look at a queue again when it may try again."""
+        """Look at a queue at its next retry."""
         self._alarms_count += 1
         heappush(self._alarms, (queue.retry_at_s, self._alarms_count, queue))
         at_s = self._alarms[0][0]
@@ -384,7 +385,7 @@ class Sender:
         return min(SWEEP_S_MAX, self._options.delivery_timeout_s / SWEEPS)
 
     def _sweep(self) -> None:
-        """Give up what has waited too long."""
+        """Fail expired batches."""
         self._sweep_call = None
         now_s = self._reactor.seconds()
         for queue in list(self._active):

@@ -1,4 +1,4 @@
-"""What a producer tells of a record that was written."""
+"""Result of a written record."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from kreplica.model import TopicPartition
 
 
 class Written(NamedTuple):
-    """A record that was written.
+    """A written record.
 
-    :param offset: where; -1 where nobody told: with ``acks=0``, or when a retry was there already.
-    :param timestamp_ms: the record's; the broker's where the topic wants that.
+    :param offset: -1 if unknown: with ``acks=0``, or if a retry found the record already written.
+    :param timestamp_ms: the record's timestamp; the broker's if the topic uses LogAppendTime.
     """
 
     partition: TopicPartition

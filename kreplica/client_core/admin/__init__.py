@@ -1,18 +1,13 @@
-"""Administering a cluster.
+"""Administration of a cluster; both clients run these coroutines.
 
 * ``admin``: ``Admin``, which has the methods of all subjects
-* ``outcomes``: what became of each item of a request over several
-* ``asking``: who is asked, and how often
-* ``brokers``: the cluster as a whole: brokers, versions, features
-* ``operations``: what a client may do with something
-* ``topics``: making, describing, widening and deleting topics
-* ``configs``: settings of topics and brokers
-* ``partitions``: offsets by time, deleting records
-* ``reassignments``: elections of leaders, moves of replicas
-* ``log_dirs``: what log directories delay
-* ``groups``: listing, describing and deleting groups, and putting members out
-* ``group_offsets``: what groups committed, and how far they lag behind
-* ``transactions``: transactions and producers, and ending those that hang
+* ``asking``: routing and retries of requests about several items; ``outcomes``: results per item
+* ``brokers``: brokers, API versions, features; ``operations``: authorized operations
+* ``topics``: topics; ``partitions``: offsets by time, deletion of records
+* ``configs``: configurations of topics and brokers
+* ``reassignments``: leader elections, reassignments of replicas; ``log_dirs``: log directories
+* ``groups``: consumer groups; ``group_offsets``: committed offsets and lag
+* ``transactions``: transactions and producers, including hanging transactions
 """
 
 from kreplica.client_core.admin.admin import Admin

@@ -1,4 +1,4 @@
-"""``Admin``: all that can be asked of a cluster besides records."""
+"""``Admin``: all administration requests."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from kreplica.client_core.admin.transactions import Transactions
 
 
 class Admin(Brokers, Topics, Configs, GroupOffsets, Groups, Reassignments, LogDirs, Transactions):
-    """All that can be asked of a cluster besides records; it owns nothing, so it need not be closed.
+    """Administration of a cluster; it has no resources of its own and need not be closed.
 
-    A method over several items gives ``Outcomes``, each item's own; one over a single item raises.  Requests go where
-    they must, and are tried again while that may help, for ``timeout_s`` seconds at most: the options'
-    ``operation_timeout_s`` unless given.
+    A method about several items returns ``Outcomes``, with a result or an error per item; a method about one item
+    raises.  Requests are routed and retried, for ``timeout_s`` seconds at most; ``operation_timeout_s`` by default.
 
-    :param cluster: shared with whoever else uses it, who closes it.
+    :param cluster: the cluster's client core; its owner closes it.
     """

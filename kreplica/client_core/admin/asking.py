@@ -1,7 +1,7 @@
-"""Asking whoever can answer: the controller, leaders, coordinators, single brokers; what may go well is tried again.
+"""Routes requests to the controller, leaders, coordinators and single brokers, with retries.
 
-A question over several items is put to all who are concerned at the same time, and each item has an outcome of its own:
-an item whose error another try may mend is asked for again, without those that have their answer.
+A request about several items goes to all responsible brokers concurrently.  Each item has its own outcome; only items
+with a retriable error are requested again.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from kreplica.wire.messages import Api
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-Told: TypeAlias = Mapping[K, V | ClientError]
-"""What one question brought to light of some items."""
+Results: TypeAlias = Mapping[K, V | ClientError]
+"""Results or errors of some items from one attempt."""
 
 Ask: TypeAlias = Callable[[BrokerConnection, list[K]], Awaitable[Mapping[K, V | ClientError]]]
-"""Asks one broker about some items."""
+"""Sends a request about some items to one broker."""
 
 UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 UNKNOWN_PATIENCE_S = 5.0
-"""A topic that was made just now may not be known to every broker yet: for so long it is asked for again."""
+"""Time for which an unknown topic is retried, because brokers may not know a new topic yet."""
 
 AT_ONCE = 100
-"""So many requests go to one broker before the first is answered; connections take more, and others want some."""
+"""Maximum number of concurrent requests to one broker, below the limit of a connection."""
 
 SERVER_TIMEOUT_MS = 20_000
-"""How long a broker may wait for what it was asked to do, before it says that it goes on."""
+"""Time after which a broker responds although its work continues."""
 
 
 class Subject:
-    """What the methods about one subject stand on.
+    """Base of the methods about one subject.
 
-    :param cluster: to administer; shared with whoever else uses it, who closes it.
+    :param cluster: the cluster's client core; its owner closes it.
     """
 
     def __init__(self, cluster: ClusterCore[Any]) -> None:
@@ -50,15 +50,15 @@ class Subject:
     async def settle(
         self,
         items: Iterable[K],
-        attempt: Callable[[list[K]], Awaitable[Told[K, V]]],
+        attempt: Callable[[list[K]], Awaitable[Results[K, V]]],
         timeout_s: float | None = None,
         *,
         final: frozenset[ErrorCode] = frozenset(),
     ) -> Outcomes[K, V]:
-        """Ask until each item has its outcome, or the time is over.
+        """Repeat attempts until each item has an outcome, or the time is over.
 
-        :param attempt: asks about those that have none yet; what it raises is the error of all of them.
-        :param final: codes that are outcomes, though another try might bring another one.
+        :param attempt: requests the items without an outcome; an exception is the error of all of them.
+        :param final: error codes that are outcomes although they are retriable.
         """
         cluster = self._cluster
         left = dict.fromkeys(items)
@@ -76,10 +76,10 @@ class Subject:
         async def once() -> None:
             if not left:
                 return
-            told = await attempt(list(left))
+            results = await attempt(list(left))
             errors.clear()
             for item in list(left):
-                outcome = told[item] if item in told else _unanswered(item)
+                outcome = results[item] if item in results else _unanswered(item)
                 if is_over(outcome):
                     outcomes[item] = outcome
                     del left[item]
@@ -102,9 +102,9 @@ class Subject:
         *,
         final: frozenset[ErrorCode] = frozenset(),
     ) -> Outcomes[TopicPartition, V]:
-        """Ask the leader of each partition."""
+        """Send requests to the leaders of partitions."""
 
-        async def attempt(left: list[TopicPartition]) -> Told[TopicPartition, V]:
+        async def attempt(left: list[TopicPartition]) -> Results[TopicPartition, V]:
             leaders = await self._leaders(left)
             return await self._ask_each(leaders, self._cluster.connection, ask)
 
@@ -119,15 +119,15 @@ class Subject:
         *,
         final: frozenset[ErrorCode] = frozenset(),
     ) -> Outcomes[str, V]:
-        """Ask the coordinator of each group or transactional id."""
+        """Send requests to the coordinators of groups or transactional ids."""
         cluster = self._cluster
 
-        async def attempt(left: list[str]) -> Told[str, V]:
-            told = await self._ask_each(await cluster.coordinators(kind, left), cluster.connection_to, ask)
-            for key, outcome in told.items():
+        async def attempt(left: list[str]) -> Results[str, V]:
+            results = await self._ask_each(await cluster.coordinators(kind, left), cluster.connection_to, ask)
+            for key, outcome in results.items():
                 if isinstance(outcome, ClientError) and outcome.retriable:
                     cluster.doubt_coordinator(kind, key)
-            return told
+            return results
 
         return await self.settle(keys, attempt, timeout_s, final=final)
 
@@ -141,15 +141,15 @@ class Subject:
         *,
         final: frozenset[ErrorCode] = frozenset(),
     ) -> Outcomes[K, V]:
-        """Ask the coordinator of one group or transactional id about several items."""
+        """Send a request about several items to the coordinator of one group or transactional id."""
         cluster = self._cluster
 
-        async def attempt(left: list[K]) -> Told[K, V]:
+        async def attempt(left: list[K]) -> Results[K, V]:
             where = await cluster.coordinator(kind, key)
-            told = await self._ask_each(dict.fromkeys(left, where), cluster.connection_to, ask)
-            if any(isinstance(outcome, ClientError) and outcome.retriable for outcome in told.values()):
+            results = await self._ask_each(dict.fromkeys(left, where), cluster.connection_to, ask)
+            if any(isinstance(outcome, ClientError) and outcome.retriable for outcome in results.values()):
                 cluster.doubt_coordinator(kind, key)
-            return told
+            return results
 
         return await self.settle(items, attempt, timeout_s, final=final)
 
@@ -159,15 +159,15 @@ class Subject:
         ask: Callable[[BrokerConnection], Awaitable[V]],
         timeout_s: float | None = None,
     ) -> Outcomes[int, V]:
-        """Ask brokers themselves.
+        """Send a request to each of several brokers.
 
-        :param brokers: None: all that live.
+        :param brokers: None: all live brokers.
         """
 
-        async def one(connection: BrokerConnection, ids: list[int]) -> Told[int, V]:
+        async def one(connection: BrokerConnection, ids: list[int]) -> Results[int, V]:
             return dict.fromkeys(ids, await ask(connection))
 
-        async def attempt(left: list[int]) -> Told[int, V]:
+        async def attempt(left: list[int]) -> Results[int, V]:
             if any(broker_id not in self._cluster.view.brokers for broker_id in left):
                 await self._cluster.refresh()
             return await self._ask_each({each: each for each in left}, self._cluster.connection, one)
@@ -179,13 +179,13 @@ class Subject:
     async def everywhere(
         self, ask: Callable[[BrokerConnection], Awaitable[V]], timeout_s: float | None = None
     ) -> Mapping[int, V]:
-        """Ask all brokers that live, and all of them again where one does not answer: what it had, others take over.
+        """Send a request to all live brokers; repeat it at all of them if one fails, because others take its work over.
 
-        :raise ClientError: one does not answer, and does not go either.
+        :raise ClientError: a live broker does not respond.
         """
         cluster = self._cluster
 
-        async def one(connection: BrokerConnection, ids: list[int]) -> Told[int, V]:
+        async def one(connection: BrokerConnection, ids: list[int]) -> Results[int, V]:
             return dict.fromkeys(ids, await ask(connection))
 
         async def once() -> Mapping[int, V]:
@@ -201,27 +201,27 @@ class Subject:
         timeout_s: float | None = None,
         *,
         final: frozenset[ErrorCode] = UNKNOWN,
-        mend: Callable[[K, BrokerRefused], Awaitable[V | ClientError]] | None = None,
+        reconcile: Callable[[K, BrokerRefused], Awaitable[V | ClientError]] | None = None,
     ) -> Outcomes[K, V]:
-        """Ask the controller; it knows what there is, so what is unknown to it is not there.
+        """Send requests to the controller; items unknown to it do not exist.
 
-        :param mend: says what an item's refusal means where an earlier try, whose answer was lost, may have gone well.
+        :param reconcile: returns the outcome of an item that is refused after an earlier attempt without a response.
         """
         doubtful: set[K] = set()
 
-        async def attempt(left: list[K]) -> Told[K, V]:
+        async def attempt(left: list[K]) -> Results[K, V]:
             connection = await self._cluster.controller()
             before = frozenset(doubtful)
             doubtful.update(left)
-            told = dict(await ask(connection, left))
-            for item, error in told.items():
+            results = dict(await ask(connection, left))
+            for item, error in results.items():
                 if not isinstance(error, BrokerRefused) or error.code is ErrorCode.REQUEST_TIMED_OUT:
                     continue
                 if item not in before:
                     doubtful.discard(item)
-                elif mend is not None:
-                    told[item] = await mend(item, error)
-            return told
+                elif reconcile is not None:
+                    results[item] = await reconcile(item, error)
+            return results
 
         return await self.settle(items, attempt, timeout_s, final=final)
 
@@ -233,29 +233,29 @@ class Subject:
         return {each: _leader(cluster, each) for each in partitions}
 
     async def _ask_each(
-        self, whom: Mapping[K, Any], connect: Callable[[Any], Awaitable[BrokerConnection]], ask: Ask[K, V]
+        self, targets: Mapping[K, Any], connect: Callable[[Any], Awaitable[BrokerConnection]], ask: Ask[K, V]
     ) -> dict[K, V | ClientError]:
-        """Ask all at the same time, each about its items; where one cannot be asked, its items have that error."""
-        told: dict[K, V | ClientError] = {}
+        """Send one request per broker, concurrently, each about its items; a failure is the error of all its items."""
+        results: dict[K, V | ClientError] = {}
         shares: dict[int | Address, list[K]] = {}
-        for item, where in whom.items():
+        for item, where in targets.items():
             if isinstance(where, ClientError):
-                told[item] = where
+                results[item] = where
             else:
                 shares.setdefault(where, []).append(item)
 
-        async def one(where: int | Address, share: list[K]) -> Told[K, V]:
+        async def one(where: int | Address, share: list[K]) -> Results[K, V]:
             try:
                 return await ask(await connect(where), share)
             except ClientError as error:
                 return dict.fromkeys(share, error)
 
         for found in await self._cluster.gather([one(where, share) for where, share in shares.items()]):
-            told |= found
-        return told
+            results |= found
+        return results
 
     async def one_by_one(self, items: list[K], ask: Callable[[K], Awaitable[V]]) -> dict[K, V | ClientError]:
-        """Ask about each item apart, where no request takes several; ``AT_ONCE`` are under way at a time."""
+        """Send one request per item, at most ``AT_ONCE`` concurrently."""
 
         async def one(item: K) -> V | ClientError:
             try:
@@ -263,15 +263,15 @@ class Subject:
             except ClientError as error:
                 return error
 
-        told: dict[K, V | ClientError] = {}
+        results: dict[K, V | ClientError] = {}
         for begin in range(0, len(items), AT_ONCE):
             share = items[begin : begin + AT_ONCE]
-            told |= zip(share, await self._cluster.gather([one(item) for item in share]), strict=True)
-        return told
+            results |= zip(share, await self._cluster.gather([one(item) for item in share]), strict=True)
+        return results
 
 
 def outcome(row: Mapping[str, Any], what: str) -> BrokerRefused | None:
-    """The error that an answer, or one part of it, carries; None where all is well."""
+    """Return the error of a response's row, or None."""
     try:
         check(row, what)
     except BrokerRefused as error:
@@ -280,17 +280,17 @@ def outcome(row: Mapping[str, Any], what: str) -> BrokerRefused | None:
 
 
 def need(connection: BrokerConnection, api: Api, version: int, what: str) -> None:
-    """Make sure that a broker understands something.
+    """Check that a broker supports a feature.
 
-    :param version: of the API, the first that has it.
-    :raise UnsupportedVersion: the broker's is older.
+    :param version: first version of the API that has it.
+    :raise UnsupportedVersion: the broker's version is lower.
     """
     if connection.version(api) < version:
-        raise UnsupportedVersion(f"{connection.peer} has {api.name} without {what}")
+        raise UnsupportedVersion(f"{connection.peer} supports {api.name} without {what}")
 
 
 def has(connection: BrokerConnection, api: Api) -> bool:
-    """Whether a broker has an API in a version that is known here."""
+    """Return True if a broker supports an API in a known version."""
     try:
         connection.version(api)
     except UnsupportedVersion:
@@ -312,7 +312,7 @@ def _leader(cluster: ClusterCore[Any], partition: TopicPartition) -> int | Clien
 
 
 def _given_up(error: ClientError, of_item: ClientError | None) -> ClientError:
-    """What an item is told when its question ended: the time is over, or no answer can come."""
+    """Return the error of an item when the request ended without its outcome."""
     if not isinstance(error, GaveUp) or of_item is None:
         return error
     given_up = GaveUp(str(error))
@@ -321,4 +321,4 @@ def _given_up(error: ClientError, of_item: ClientError | None) -> ClientError:
 
 
 def _unanswered(item: object) -> ClientError:
-    return BrokerRefused(ErrorCode.UNKNOWN_SERVER_ERROR, str(item), "the answer does not tell of it")
+    return BrokerRefused(ErrorCode.UNKNOWN_SERVER_ERROR, str(item), "the response does not contain it")

@@ -1,4 +1,4 @@
-"""The cluster as a whole: its brokers, the versions that they speak, the features in force."""
+"""Brokers of the cluster, their API versions, and features."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kreplica.client_core.addresses import Address
 from kreplica.client_core.admin.asking import Subject, has
-from kreplica.client_core.admin.operations import NOT_TOLD, AclOperation, parse_operations
+from kreplica.client_core.admin.operations import NO_OPERATIONS, AclOperation, parse_operations
 from kreplica.client_core.admin.outcomes import Outcomes
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import check
@@ -19,11 +19,11 @@ from kreplica.wire.messages import API_VERSIONS, APIS, DESCRIBE_CLUSTER, METADAT
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """A cluster and the brokers that live.
+    """A cluster and its live brokers.
 
-    :param controller_id: -1 where none is known; in clusters without ZooKeeper any broker, which passes things on.
-    :param brokers: by id, with addresses and racks.
-    :param operations: what this client may do with the cluster; None where that was not told.
+    :param controller_id: -1 if unknown; in clusters without ZooKeeper any broker, which forwards requests.
+    :param brokers: by id.
+    :param operations: authorized operations; None if not in the response.
     """
 
     cluster_id: str | None
@@ -33,7 +33,7 @@ class ClusterDescription:
 
 
 class Levels(NamedTuple):
-    """From which level to which, or from which version to which."""
+    """A range of levels or versions."""
 
     lowest: int
     highest: int
@@ -41,11 +41,11 @@ class Levels(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The features of a cluster (KIP-584).
+    """Features of a cluster (KIP-584).
 
-    :param supported: what the broker that was asked could do.
-    :param finalized: what is in force.
-    :param epoch: of what is in force; -1 where the broker does not say.
+    :param supported: ranges that the responding broker supports.
+    :param finalized: ranges in effect.
+    :param epoch: of the finalized features; -1 if not in the response.
     """
 
     supported: Mapping[str, Levels] = field(default_factory=dict)
@@ -55,10 +55,10 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class BrokerVersions:
-    """The versions of APIs that a broker speaks.
+    """API versions of a broker.
 
-    :param apis: by the API's name, of those that are known here.
-    :param unknown: by the API's key, of the others.
+    :param apis: by name, of known APIs.
+    :param unknown: by key, of other APIs.
     """
 
     apis: Mapping[str, Levels]
@@ -66,13 +66,13 @@ class BrokerVersions:
 
 
 class Brokers(Subject):
-    """The cluster as a whole."""
+    """Requests about the cluster."""
 
     async def describe_cluster(self, *, operations: bool = False, timeout_s: float | None = None) -> ClusterDescription:
-        """The cluster's id, its controller and the brokers that live.
+        """Return the cluster id, the controller and the live brokers.
 
-        :param operations: also say what this client may do with it.
-        :raise ClientError: nobody answers.
+        :param operations: include authorized operations.
+        :raise ClientError: no broker responded.
         """
 
         async def ask(connection: BrokerConnection) -> ClusterDescription:
@@ -89,15 +89,15 @@ class Brokers(Subject):
                 answer.get("cluster_id"),
                 answer["controller_id"],
                 dict(sorted(brokers.items())),
-                parse_operations(answer.get("cluster_authorized_operations", NOT_TOLD)),
+                parse_operations(answer.get("cluster_authorized_operations", NO_OPERATIONS)),
             )
 
         return await self._cluster.retrying(lambda: self._cluster.at_any(ask), timeout_s)
 
     async def describe_features(self, *, timeout_s: float | None = None) -> Features:
-        """What the cluster could do, and what is in force.
+        """Return supported and finalized features.
 
-        :raise ClientError: nobody answers.
+        :raise ClientError: no broker responded.
         """
 
         async def ask() -> Features:
@@ -117,9 +117,9 @@ class Brokers(Subject):
     async def broker_versions(
         self, brokers: Iterable[int] | None = None, *, timeout_s: float | None = None
     ) -> Outcomes[int, BrokerVersions]:
-        """The versions of APIs that brokers speak.
+        """Return the API versions of brokers.
 
-        :param brokers: None: all that live.
+        :param brokers: None: all live brokers.
         """
 
         async def ask(connection: BrokerConnection) -> BrokerVersions:

@@ -1,11 +1,11 @@
-"""Settings of topics, brokers, and whatever else has some: reading and changing them."""
+"""Configurations of topics, brokers and other resources."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kreplica.client_core.admin.asking import UNKNOWN, Subject, Told, outcome
+from kreplica.client_core.admin.asking import UNKNOWN, Results, Subject, outcome
 from kreplica.client_core.admin.outcomes import Outcomes
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.configs import (
@@ -22,7 +22,7 @@ from kreplica.wire.messages import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_
 
 
 class Configs(Subject):
-    """Settings: each resource's question goes to who answers for it: a broker's to that broker."""
+    """Requests about configurations; those of one broker go to that broker."""
 
     async def describe_configs(
         self,
@@ -33,17 +33,17 @@ class Configs(Subject):
         documentation: bool = False,
         timeout_s: float | None = None,
     ) -> Outcomes[ConfigResource, Mapping[str, ConfigEntry]]:
-        """The settings of resources, by name.
+        """Return the configurations of resources, by name.
 
-        :param names: of the settings that are wanted; None: all.
-        :param synonyms: also say all places that give them values.
-        :param documentation: also say what they mean.
+        :param names: configurations to return; None: all.
+        :param synonyms: include all sources of each value.
+        :param documentation: include the documentation.
         """
         keys = None if names is None else list(names)
 
         async def ask(
             connection: BrokerConnection, share: list[ConfigResource]
-        ) -> Told[ConfigResource, Mapping[str, ConfigEntry]]:
+        ) -> Results[ConfigResource, Mapping[str, ConfigEntry]]:
             rows = [resource_row(each, configuration_keys=keys) for each in share]
             body = {"resources": rows, "include_synonyms": synonyms, "include_documentation": documentation}
             answer = await self._cluster.request(connection, DESCRIBE_CONFIGS, body)
@@ -59,9 +59,9 @@ class Configs(Subject):
         documentation: bool = False,
         timeout_s: float | None = None,
     ) -> Mapping[str, ConfigEntry]:
-        """The settings of one resource, by name.
+        """Return the configurations of one resource, by name.
 
-        :raise BrokerRefused: there is no such thing.
+        :raise BrokerRefused: the resource does not exist.
         """
         described = await self.describe_configs(
             [resource], synonyms=synonyms, documentation=documentation, timeout_s=timeout_s
@@ -75,9 +75,9 @@ class Configs(Subject):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> Outcomes[ConfigResource, None]:
-        """Change single settings of resources (KIP-339); a resource's changes are made all or none.
+        """Change configurations (KIP-339); the changes of one resource are applied all or none.
 
-        :param validate_only: change nothing, but say what is wrong.
+        :param validate_only: change nothing; only validate.
         """
 
         rows = {resource: [change_row(change) for change in each] for resource, each in changes.items()}
@@ -91,9 +91,9 @@ class Configs(Subject):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> None:
-        """Change single settings of one resource.
+        """Change configurations of one resource.
 
-        :raise BrokerRefused: one is not known or not valid; nothing was changed.
+        :raise BrokerRefused: a name or value is not valid; nothing was changed.
         """
         outcomes = await self.alter_configs({resource: changes}, validate_only=validate_only, timeout_s=timeout_s)
         outcomes.raise_first()
@@ -105,7 +105,7 @@ class Configs(Subject):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> Outcomes[ConfigResource, None]:
-        """Make these the only settings that resources have of their own: all others go back to their defaults."""
+        """Replace all configurations of resources; others return to their defaults."""
         rows = {
             resource: [{"name": name, "value": value} for name, value in settings.items()]
             for resource, settings in configs.items()
@@ -115,7 +115,7 @@ class Configs(Subject):
     async def _alter(
         self, api: Api, changes: Mapping[ConfigResource, list[Any]], validate_only: bool, timeout_s: float | None
     ) -> Outcomes[ConfigResource, None]:
-        async def ask(connection: BrokerConnection, share: list[ConfigResource]) -> Told[ConfigResource, None]:
+        async def ask(connection: BrokerConnection, share: list[ConfigResource]) -> Results[ConfigResource, None]:
             rows = [resource_row(each, configs=changes[each]) for each in share]
             answer = await self._cluster.request(connection, api, {"resources": rows, "validate_only": validate_only})
             found = _by_resource(answer["responses"], share)
@@ -126,9 +126,9 @@ class Configs(Subject):
     async def _at_owners(
         self, resources: Iterable[ConfigResource], ask: Any, timeout_s: float | None
     ) -> Outcomes[ConfigResource, Any]:
-        """Ask each broker about itself, and the controller about all that is not one broker's."""
+        """Send a broker's configurations to that broker, all others to the controller."""
 
-        async def attempt(left: list[ConfigResource]) -> Told[ConfigResource, Any]:
+        async def attempt(left: list[ConfigResource]) -> Results[ConfigResource, Any]:
             view = await self._cluster.refresh()
             owners = {each: _owner(each, view.controller_id) for each in left}
             return await self._ask_each(owners, self._cluster.connection, ask)

@@ -1,4 +1,4 @@
-"""Offsets that groups committed: reading, changing and forgetting them, and how far groups lag behind."""
+"""Committed offsets of groups: reading, changing, deleting; and lag."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kreplica.client_core.admin.asking import Told, outcome
+from kreplica.client_core.admin.asking import Results, outcome
 from kreplica.client_core.admin.outcomes import Outcomes
 from kreplica.client_core.admin.partitions import Partitions
 from kreplica.client_core.cluster import BrokerConnection
@@ -18,16 +18,16 @@ from kreplica.model import TopicPartition
 from kreplica.wire.messages import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
 
 SEVERAL_GROUPS_FROM = 8
-"""From this version on one OffsetFetch asks for several groups (KIP-709)."""
+"""First version of OffsetFetch with several groups (KIP-709)."""
 
 Offsets = Mapping[TopicPartition, CommittedOffset]
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How far a group is behind in a partition.
+    """Lag of a group in one partition.
 
-    :param end_offset: of the next record that will be written.
+    :param end_offset: the log end as consumers see it.
     """
 
     committed: CommittedOffset
@@ -35,12 +35,12 @@ class PartitionLag:
 
     @property
     def lag(self) -> int:
-        """Records that are still to be read."""
+        """Number of offsets still to be consumed."""
         return max(self.end_offset - self.committed.offset, 0)
 
 
 class GroupOffsets(Partitions):
-    """Offsets that groups committed."""
+    """Requests about committed offsets."""
 
     async def list_group_offsets(
         self,
@@ -49,15 +49,15 @@ class GroupOffsets(Partitions):
         require_stable: bool = False,
         timeout_s: float | None = None,
     ) -> Outcomes[str, Offsets]:
-        """What groups committed; a group that there is not has committed nothing.
+        """Return the committed offsets of groups; a group that does not exist has none.
 
-        :param groups: their ids; with a mapping, only what each committed for its partitions, None: for all.
-        :param require_stable: wait for transactions that are about to commit offsets (KIP-447).
+        :param groups: group ids; or a mapping to the partitions of interest, None: all.
+        :param require_stable: wait for open transactions that may commit offsets (KIP-447).
         """
         wanted = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
         rows = {group_id: _asked(partitions) for group_id, partitions in wanted.items()}
 
-        async def ask(connection: BrokerConnection, share: list[str]) -> Told[str, Offsets]:
+        async def ask(connection: BrokerConnection, share: list[str]) -> Results[str, Offsets]:
             if connection.version(OFFSET_FETCH) >= SEVERAL_GROUPS_FROM:
                 body = {
                     "groups": [{"group_id": each, "topics": rows[each]} for each in share],
@@ -75,9 +75,9 @@ class GroupOffsets(Partitions):
         return await self.at_coordinators(CoordinatorKind.GROUP, rows, ask, timeout_s)
 
     async def group_offsets(self, group_id: str, *, timeout_s: float | None = None) -> Offsets:
-        """What one group committed.
+        """Return the committed offsets of one group.
 
-        :raise ClientError: its coordinator does not tell.
+        :raise ClientError: its coordinator did not respond, or refused.
         """
         return (await self.list_group_offsets([group_id], timeout_s=timeout_s))[group_id]
 
@@ -88,7 +88,7 @@ class GroupOffsets(Partitions):
         *,
         timeout_s: float | None = None,
     ) -> Outcomes[TopicPartition, None]:
-        """Commit offsets for a group; it may not have members (UNKNOWN_MEMBER_ID)."""
+        """Commit offsets for a group without members; otherwise it fails with UNKNOWN_MEMBER_ID."""
         wanted = {
             each: CommittedOffset(offset) if isinstance(offset, int) else offset for each, offset in offsets.items()
         }
@@ -101,25 +101,26 @@ class GroupOffsets(Partitions):
                 "committed_metadata": wanted[partition].metadata,
             }
 
-        async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Told[TopicPartition, None]:
+        async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Results[TopicPartition, None]:
             body = {"group_id": group_id, "topics": topic_rows(share, row, "partitions")}
-            return _told(await self._cluster.request(connection, OFFSET_COMMIT, body), f"commit by group {group_id}")
+            answer = await self._cluster.request(connection, OFFSET_COMMIT, body)
+            return _parse_results(answer, f"commit by group {group_id}")
 
         return await self.at_coordinator(CoordinatorKind.GROUP, group_id, wanted, ask, timeout_s)
 
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
     ) -> Outcomes[TopicPartition, None]:
-        """Forget what a group committed for partitions of topics that it is not subscribed to (KIP-496)."""
+        """Delete committed offsets of topics to which the group is not subscribed (KIP-496)."""
 
         def row(partition: TopicPartition) -> dict[str, Any]:
             return {"partition_index": partition.partition}
 
-        async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Told[TopicPartition, None]:
+        async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Results[TopicPartition, None]:
             body = {"group_id": group_id, "topics": topic_rows(share, row, "partitions")}
             answer = await self._cluster.request(connection, OFFSET_DELETE, body)
             check(answer, f"offsets of group {group_id}")
-            return _told(answer, f"offsets of group {group_id}")
+            return _parse_results(answer, f"offsets of group {group_id}")
 
         return await self.at_coordinator(CoordinatorKind.GROUP, group_id, partitions, ask, timeout_s)
 
@@ -130,10 +131,10 @@ class GroupOffsets(Partitions):
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         timeout_s: float | None = None,
     ) -> Outcomes[TopicPartition, PartitionLag]:
-        """How far a group is behind in each partition for which it committed an offset.
+        """Return the lag of a group in each partition with a committed offset.
 
-        :param isolation: with ``READ_COMMITTED``, records of transactions that are open do not count.
-        :raise ClientError: the coordinator does not tell what the group committed.
+        :param isolation: with ``READ_COMMITTED``, records of open transactions do not count.
+        :raise ClientError: the committed offsets could not be requested.
         """
         committed = await self.group_offsets(group_id, timeout_s=timeout_s)
         ends = await self.list_offsets(dict.fromkeys(committed, LATEST), isolation=isolation, timeout_s=timeout_s)
@@ -151,17 +152,17 @@ def _asked(partitions: Iterable[TopicPartition] | None) -> list[dict[str, Any]] 
 
 def _committed(row: dict[str, Any], group_id: str) -> Offsets | ClientError:
     try:
-        if "error_code" in row:  # version 1 says it of each partition
+        if "error_code" in row:  # version 1 has error codes per partition only
             check(row, f"offsets of group {group_id}")
         return dict(parse_committed(row["topics"], group_id))
     except ClientError as error:
         return error
 
 
-def _told(answer: dict[str, Any], what: str) -> Told[TopicPartition, None]:
-    told: dict[TopicPartition, ClientError | None] = {}
+def _parse_results(answer: dict[str, Any], what: str) -> Results[TopicPartition, None]:
+    results: dict[TopicPartition, ClientError | None] = {}
     for topic in answer["topics"]:
         for row in topic["partitions"]:
             partition = TopicPartition(topic["name"], row["partition_index"])
-            told[partition] = outcome(row, f"{what} for {partition}")
-    return told
+            results[partition] = outcome(row, f"{what} for {partition}")
+    return results

@@ -1,4 +1,4 @@
-"""Groups: listing, describing and deleting them, and putting members out."""
+"""Listing, description and deletion of groups, and removal of members."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from kreplica.client_core.admin.asking import Subject, Told, has, need, outcome
-from kreplica.client_core.admin.operations import NOT_TOLD, AclOperation, parse_operations
+from kreplica.client_core.admin.asking import Results, Subject, has, need, outcome
+from kreplica.client_core.admin.operations import NO_OPERATIONS, AclOperation, parse_operations
 from kreplica.client_core.admin.outcomes import Outcomes
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import BrokerRefused, ClientError, check
@@ -26,15 +26,15 @@ from kreplica.wire.messages.consumer_protocol import ASSIGNMENT, SUBSCRIPTION, p
 from kreplica.wire.schema import Schema
 
 STATES_FROM, TYPES_FROM = 4, 5
-"""Versions of ListGroups that filter by states (KIP-518) and by types (KIP-848)."""
+"""First versions of ListGroups with filters by state (KIP-518) and by type (KIP-848)."""
 
 SEVERAL_LEAVE_FROM = 3
 CONSUMERS = "consumer"
-"""The protocol type of groups whose members read topics."""
+"""Protocol type of consumer groups."""
 
 
 class GroupType(StrEnum):
-    """By which protocol a group lives."""
+    """Protocol of a group."""
 
     UNKNOWN = "unknown"
     CLASSIC = "classic"
@@ -47,7 +47,7 @@ class GroupType(StrEnum):
 
 
 class GroupState(StrEnum):
-    """What a group is at."""
+    """State of a group."""
 
     UNKNOWN = "Unknown"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -66,7 +66,7 @@ class GroupState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group, in a list of all."""
+    """A group in a list."""
 
     group_id: str
     protocol_type: str
@@ -78,10 +78,10 @@ class GroupListing:
 class MemberDescription:
     """A member of a group.
 
-    :param topics: what it is subscribed to; empty where that cannot be told.
-    :param assignment: what it reads.
-    :param epoch: of the consumer protocol; -1 in the classic one.
-    :param target: of the consumer protocol: what it shall read once the others gave that up.
+    :param topics: subscribed topics; empty if unknown.
+    :param assignment: current partitions.
+    :param epoch: member epoch of the consumer protocol; -1 in the classic protocol.
+    :param target: target assignment of the consumer protocol.
     """
 
     member_id: str
@@ -99,9 +99,9 @@ class MemberDescription:
 class GroupDescription:
     """A group and its members.
 
-    :param assignor: the protocol that its members agreed on, or the broker's assignor; empty where there is none.
-    :param epoch: of the consumer protocol; -1 in the classic one; so is ``assignment_epoch``.
-    :param operations: what this client may do with it; None where that was not told.
+    :param assignor: the members' common protocol, or the broker's assignor; empty if there is none.
+    :param epoch: group epoch of the consumer protocol; -1 in the classic protocol; so is ``assignment_epoch``.
+    :param operations: authorized operations; None if not in the response.
     """
 
     group_id: str
@@ -116,14 +116,14 @@ class GroupDescription:
 
 
 class MemberToRemove(NamedTuple):
-    """A member that is put out: by its instance id where it is static, else by its member id."""
+    """A member to remove: a static one by instance id, others by member id."""
 
     instance_id: str | None = None
     member_id: str = ""
 
 
 class Groups(Subject):
-    """Groups: listing, describing and deleting them, and putting members out."""
+    """Requests about groups."""
 
     async def list_groups(
         self,
@@ -132,11 +132,11 @@ class Groups(Subject):
         types: Iterable[GroupType] = (),
         timeout_s: float | None = None,
     ) -> list[GroupListing]:
-        """The groups of the cluster, by id.
+        """Return the groups of the cluster, by id.
 
-        :param states: only those in one of these; none: all.
-        :param types: only those of one of these; none: all.
-        :raise ClientError: a broker that lives does not answer, or is too old for such a filter.
+        :param states: states to include; none: all.
+        :param types: types to include; none: all.
+        :raise ClientError: a live broker did not respond, or does not support the filter.
         """
         body = {"states_filter": [each.value for each in states], "types_filter": [each.value for each in types]}
 
@@ -149,44 +149,44 @@ class Groups(Subject):
             check(answer, f"groups of {connection.peer}")
             return list(answer["groups"])
 
-        told = await self.everywhere(ask, timeout_s)
-        found = {row["group_id"]: _listing(row) for rows in told.values() for row in rows}
+        results = await self.everywhere(ask, timeout_s)
+        found = {row["group_id"]: _listing(row) for rows in results.values() for row in rows}
         return [found[group_id] for group_id in sorted(found)]
 
     async def describe_groups(
         self, group_ids: Iterable[str], *, operations: bool = False, timeout_s: float | None = None
     ) -> Outcomes[str, GroupDescription]:
-        """What groups are at, and who reads what; of either protocol.
+        """Describe groups of both protocols.
 
-        :param operations: also say what this client may do with each.
+        :param operations: include authorized operations.
         """
 
-        async def ask(connection: BrokerConnection, share: list[str]) -> Told[str, GroupDescription]:
-            told: dict[str, GroupDescription | ClientError] = {}
+        async def ask(connection: BrokerConnection, share: list[str]) -> Results[str, GroupDescription]:
+            results: dict[str, GroupDescription | ClientError] = {}
             if has(connection, CONSUMER_GROUP_DESCRIBE):
                 body = {"group_ids": share, "include_authorized_operations": operations}
                 answer = await self._cluster.request(connection, CONSUMER_GROUP_DESCRIBE, body)
-                told |= {row["group_id"]: _consumer_group(row) for row in answer["groups"]}
-            classic = [each for each in share if each not in told or _is_not_of_that_protocol(told[each])]
+                results |= {row["group_id"]: _consumer_group(row) for row in answer["groups"]}
+            classic = [each for each in share if each not in results or _is_not_of_that_protocol(results[each])]
             if classic:
                 body = {"groups": classic, "include_authorized_operations": operations}
                 answer = await self._cluster.request(connection, DESCRIBE_GROUPS, body)
-                told |= {row["group_id"]: _classic_group(row) for row in answer["groups"]}
-            return told
+                results |= {row["group_id"]: _classic_group(row) for row in answer["groups"]}
+            return results
 
         return await self.at_coordinators(CoordinatorKind.GROUP, group_ids, ask, timeout_s)
 
     async def describe_group(self, group_id: str, *, timeout_s: float | None = None) -> GroupDescription:
-        """What one group is at.
+        """Describe one group.
 
         :raise BrokerRefused: GROUP_ID_NOT_FOUND.
         """
         return (await self.describe_groups([group_id], timeout_s=timeout_s))[group_id]
 
     async def delete_groups(self, group_ids: Iterable[str], *, timeout_s: float | None = None) -> Outcomes[str, None]:
-        """Delete groups that have no members, with the offsets that they committed."""
+        """Delete groups without members, with their committed offsets."""
 
-        async def ask(connection: BrokerConnection, share: list[str]) -> Told[str, None]:
+        async def ask(connection: BrokerConnection, share: list[str]) -> Results[str, None]:
             answer = await self._cluster.request(connection, DELETE_GROUPS, {"groups_names": share})
             return {row["group_id"]: outcome(row, f"group {row['group_id']}") for row in answer["results"]}
 
@@ -195,7 +195,7 @@ class Groups(Subject):
     async def delete_group(self, group_id: str, *, timeout_s: float | None = None) -> None:
         """Delete a group without members.
 
-        :raise BrokerRefused: it has members, or there is none.
+        :raise BrokerRefused: the group has members, or does not exist.
         """
         (await self.delete_groups([group_id], timeout_s=timeout_s)).raise_first()
 
@@ -207,17 +207,17 @@ class Groups(Subject):
         reason: str = "put out by an administrator",
         timeout_s: float | None = None,
     ) -> Outcomes[MemberToRemove, None]:
-        """Put members out of a classic group; what they read goes to the others (KIP-345, KIP-800).
+        """Remove members from a classic group, which then rebalances (KIP-345, KIP-800).
 
-        :param members: None: all that there are at the moment.
-        :raise ClientError: the group cannot be asked for its members.
+        :param members: None: all current members.
+        :raise ClientError: the group's members could not be requested.
         """
         if members is None:
             described = await self.describe_group(group_id, timeout_s=timeout_s)
             members = [MemberToRemove(each.instance_id, each.member_id) for each in described.members]
         tries = 0
 
-        async def ask(connection: BrokerConnection, share: list[MemberToRemove]) -> Told[MemberToRemove, None]:
+        async def ask(connection: BrokerConnection, share: list[MemberToRemove]) -> Results[MemberToRemove, None]:
             nonlocal tries
             need(connection, LEAVE_GROUP, SEVERAL_LEAVE_FROM, "several members")
             tries += 1
@@ -241,10 +241,10 @@ def _listing(row: dict[str, Any]) -> GroupListing:
     )
 
 
-def _is_not_of_that_protocol(told: GroupDescription | ClientError) -> bool:
-    """Of the consumer protocol; the classic one may know the group."""
+def _is_not_of_that_protocol(results: GroupDescription | ClientError) -> bool:
+    """Return True if the group may be a classic one."""
     codes = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
-    return isinstance(told, BrokerRefused) and told.code in codes
+    return isinstance(results, BrokerRefused) and results.code in codes
 
 
 def _consumer_group(row: dict[str, Any]) -> GroupDescription | ClientError:
@@ -283,7 +283,7 @@ def _classic_group(row: dict[str, Any]) -> GroupDescription | ClientError:
     error = outcome(row, what)
     if error is not None:
         return error
-    if state is GroupState.DEAD:  # until version 6 that is how brokers say that there is none (KIP-1043)
+    if state is GroupState.DEAD:  # before version 6, brokers report a missing group as DEAD (KIP-1043)
         return BrokerRefused(ErrorCode.GROUP_ID_NOT_FOUND, what)
     return GroupDescription(
         row["group_id"],
@@ -292,7 +292,7 @@ def _classic_group(row: dict[str, Any]) -> GroupDescription | ClientError:
         row["protocol_type"],
         row["protocol_data"],
         tuple(_classic_member(each, row["protocol_type"]) for each in row["members"]),
-        operations=parse_operations(row.get("authorized_operations", NOT_TOLD)),
+        operations=parse_operations(row.get("authorized_operations", NO_OPERATIONS)),
     )
 
 
@@ -307,7 +307,7 @@ def _classic_member(row: dict[str, Any], protocol_type: str) -> MemberDescriptio
 
 
 def _parsed(schema: Schema, data: bytes) -> dict[str, Any]:
-    """What a member says; nothing where it has not yet said anything, or something else."""
+    """Parse a member's metadata; empty if it is missing or malformed."""
     try:
         return parse_versioned(schema, data)[1] if data else {}
     except ProtocolError:
@@ -320,11 +320,11 @@ def _partitions(rows: Iterable[dict[str, Any]], name: str) -> frozenset[TopicPar
 
 def _left(
     rows: Iterable[dict[str, Any]], asked: Iterable[MemberToRemove], *, is_first: bool
-) -> Told[MemberToRemove, None]:
-    """Who went; whoever is not known when asked for again went at the first time."""
-    told = {}
+) -> Results[MemberToRemove, None]:
+    """Parse a LeaveGroup response; a member unknown in a retry left in the first attempt."""
+    results = {}
     for row, member in zip(rows, asked, strict=True):
         error = outcome(row, f"member {member.instance_id or member.member_id}")
         is_gone = error is not None and error.code is ErrorCode.UNKNOWN_MEMBER_ID and not is_first
-        told[member] = None if is_gone else error
-    return told
+        results[member] = None if is_gone else error
+    return results

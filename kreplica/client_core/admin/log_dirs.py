@@ -1,4 +1,4 @@
-"""Log directories of brokers: what is in them, and moving replicas between them."""
+"""Log directories of brokers, and moves of replicas between them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kreplica.client_core.admin.asking import UNKNOWN, Subject, Told, outcome
+from kreplica.client_core.admin.asking import UNKNOWN, Results, Subject, outcome
 from kreplica.client_core.admin.outcomes import Outcomes
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import ClientError, check
@@ -16,11 +16,11 @@ from kreplica.model import TopicPartition
 from kreplica.wire.messages import ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS
 
 NOT_THERE = UNKNOWN | {ErrorCode.REPLICA_NOT_AVAILABLE}
-"""What a broker says of replicas that it does not have; it remembers the directory."""
+"""Error codes of replicas that a broker does not have; it remembers the directory for them."""
 
 
 class Replica(NamedTuple):
-    """A partition's replica on one broker."""
+    """A replica of a partition on one broker."""
 
     partition: TopicPartition
     broker_id: int
@@ -28,10 +28,10 @@ class Replica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSize:
-    """What a replica takes in a log directory.
+    """Size of a replica in a log directory.
 
-    :param offset_lag: how far it is behind the high watermark; of a future replica, behind the present one.
-    :param is_future: it is being moved to this directory.
+    :param offset_lag: offsets behind the high watermark; of a future replica, behind the current replica.
+    :param is_future: the replica is being moved to this directory.
     """
 
     size_bytes: int
@@ -43,9 +43,9 @@ class ReplicaSize:
 class LogDir:
     """A log directory of a broker.
 
-    :param error: why it cannot be used; None where it can.
+    :param error: the error of an unusable directory; otherwise None.
     :param replicas: by partition.
-    :param total_bytes: of its file system; -1 where the broker does not say; so is ``usable_bytes``.
+    :param total_bytes: size of the file system; -1 if not in the response; so is ``usable_bytes``.
     """
 
     path: str
@@ -56,7 +56,7 @@ class LogDir:
 
 
 class LogDirs(Subject):
-    """Log directories of brokers."""
+    """Requests about log directories."""
 
     async def describe_log_dirs(
         self,
@@ -65,10 +65,10 @@ class LogDirs(Subject):
         partitions: Iterable[TopicPartition] | None = None,
         timeout_s: float | None = None,
     ) -> Outcomes[int, tuple[LogDir, ...]]:
-        """What the log directories of brokers delay.
+        """Describe the log directories of brokers.
 
-        :param brokers: None: all that live.
-        :param partitions: tell of these alone; None: of all.
+        :param brokers: None: all live brokers.
+        :param partitions: partitions to include; None: all.
         """
         topics = None
         if partitions is not None:
@@ -86,31 +86,31 @@ class LogDirs(Subject):
     async def alter_replica_log_dirs(
         self, paths: Mapping[Replica, str], *, timeout_s: float | None = None
     ) -> Outcomes[Replica, None]:
-        """Have replicas moved to other directories of their brokers; returns before they are there.
+        """Start moves of replicas to other directories of their brokers; returns before they complete.
 
-        A replica that its broker does not have yet is made there when it comes (KIP-113).
+        A replica that its broker does not have yet is later created in that directory (KIP-113).
 
-        :param paths: of the directories.
+        :param paths: target directories.
         """
 
-        async def ask(connection: BrokerConnection, share: list[Replica]) -> Told[Replica, None]:
+        async def ask(connection: BrokerConnection, share: list[Replica]) -> Results[Replica, None]:
             broker_id, dirs = share[0].broker_id, []
             for path in sorted({paths[each] for each in share}):
                 there = [each.partition for each in share if paths[each] == path]
                 dirs.append({"path": path, "topics": topic_rows(there, lambda each: each.partition, "partitions")})
             answer = await self._cluster.request(connection, ALTER_REPLICA_LOG_DIRS, {"dirs": dirs})
-            told: dict[Replica, ClientError | None] = {}
+            results: dict[Replica, ClientError | None] = {}
             for topic in answer["results"]:
                 for row in topic["partitions"]:
                     partition = TopicPartition(topic["topic_name"], row["partition_index"])
-                    told[Replica(partition, broker_id)] = outcome(row, f"log directory of {partition}")
-            return told
+                    results[Replica(partition, broker_id)] = outcome(row, f"log directory of {partition}")
+            return results
 
-        async def attempt(left: list[Replica]) -> Told[Replica, None]:
+        async def attempt(left: list[Replica]) -> Results[Replica, None]:
             if any(each.broker_id not in self._cluster.view.brokers for each in left):
                 await self._cluster.refresh()
-            whom = {each: each.broker_id for each in left}
-            return await self._ask_each(whom, self._cluster.connection, ask)
+            targets = {each: each.broker_id for each in left}
+            return await self._ask_each(targets, self._cluster.connection, ask)
 
         return await self.settle(paths, attempt, timeout_s, final=NOT_THERE)
 

@@ -1,14 +1,14 @@
-"""What a client may do with something, as brokers tell it (KIP-430)."""
+"""Authorized operations of a client (KIP-430)."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 
-NOT_TOLD = -(2**31)
+NO_OPERATIONS = -(2**31)
 
 
 class AclOperation(IntEnum):
-    """An operation that may be allowed."""
+    """An operation that may be authorized."""
 
     READ = 3
     WRITE = 4
@@ -26,5 +26,5 @@ class AclOperation(IntEnum):
 
 
 def parse_operations(bits: int) -> frozenset[AclOperation] | None:
-    """The operations of an answer's bit field; None where it tells of none."""
-    return None if bits == NOT_TOLD else frozenset(each for each in AclOperation if bits >> each & 1)
+    """Parse the bit field of operations; None if the response does not contain it."""
+    return None if bits == NO_OPERATIONS else frozenset(each for each in AclOperation if bits >> each & 1)

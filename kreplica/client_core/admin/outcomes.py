@@ -1,4 +1,4 @@
-"""``Outcomes``: what became of each item of a request over several."""
+"""``Outcomes``: results of a request about several items."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ V = TypeVar("V")
 
 
 class Outcomes(Generic[K, V]):
-    """Each item's result or error, in the order in which they were asked for; ``outcomes[item]`` gives or raises it.
+    """Result or error of each item, in the order of the request; ``outcomes[item]`` returns or raises it.
 
-    :ivar succeeded: item -> its result.
-    :ivar failed: item -> its error.
+    :ivar succeeded: item -> result.
+    :ivar failed: item -> error.
     """
 
     __slots__ = ("_all", "failed", "succeeded")
@@ -31,10 +31,10 @@ class Outcomes(Generic[K, V]):
         )
 
     def __getitem__(self, item: K) -> V:
-        """An item's result.
+        """Return an item's result.
 
-        :raise KeyError: it was not asked for.
-        :raise ClientError: its error.
+        :raise KeyError: it was not requested.
+        :raise ClientError: the item's error.
         """
         found = self._all[item]
         if isinstance(found, ClientError):
@@ -54,7 +54,7 @@ class Outcomes(Generic[K, V]):
         return f"<Outcomes {self._all}>"
 
     def raise_first(self) -> Mapping[K, V]:
-        """All results, where all went well.
+        """Return all results.
 
         :raise ClientError: the first error.
         """

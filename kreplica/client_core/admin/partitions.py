@@ -1,4 +1,4 @@
-"""Partitions: offsets by time, and deleting records, as their leaders do it."""
+"""Offsets by time, and deletion of records, at the leaders of partitions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from kreplica.client_core.admin.asking import SERVER_TIMEOUT_MS, Subject, Told, need, outcome
+from kreplica.client_core.admin.asking import SERVER_TIMEOUT_MS, Results, Subject, need, outcome
 from kreplica.client_core.admin.outcomes import Outcomes
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import ClientError
@@ -22,20 +22,20 @@ from kreplica.model import TopicPartition
 from kreplica.wire.messages import DELETE_RECORDS, LIST_OFFSETS
 
 EARLIEST_LOCAL = -4
-"""As a time: the first offset that is not in tiered storage alone (KIP-405)."""
+"""Time that stands for the first offset in local storage (KIP-405)."""
 
 LATEST_TIERED = -5
-"""As a time: the last offset that is in tiered storage (KIP-1005)."""
+"""Time that stands for the last offset in tiered storage (KIP-1005)."""
 
 TIMES_FROM = MappingProxyType({MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9})
-"""The first version of ListOffsets that knows each."""
+"""First version of ListOffsets with each of these times."""
 
 HIGH_WATERMARK = -1
-"""As an offset to delete up to: all that is committed."""
+"""Offset that deletes all committed records."""
 
 
 class Partitions(Subject):
-    """Partitions: each question goes to their leaders."""
+    """Requests to the leaders of partitions."""
 
     async def list_offsets(
         self,
@@ -44,14 +44,16 @@ class Partitions(Subject):
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         timeout_s: float | None = None,
     ) -> Outcomes[TopicPartition, TimedOffset]:
-        """The first record of each partition that is not older than a time.
+        """Return each partition's first record that is not older than a time.
 
         :param times: milliseconds since 1970, or ``EARLIEST``, ``LATEST``, ``MAX_TIMESTAMP``, ``EARLIEST_LOCAL``,
             ``LATEST_TIERED``.
-        :param isolation: with ``READ_COMMITTED``, ``LATEST`` is before the first transaction that is open.
+        :param isolation: with ``READ_COMMITTED``, ``LATEST`` is the last stable offset.
         """
 
-        async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Told[TopicPartition, TimedOffset]:
+        async def ask(
+            connection: BrokerConnection, share: list[TopicPartition]
+        ) -> Results[TopicPartition, TimedOffset]:
             wanted = {each: times[each] for each in share}
             for time in sorted(set(wanted.values()) & TIMES_FROM.keys()):
                 need(connection, LIST_OFFSETS, TIMES_FROM[time], f"the time {time}")
@@ -63,23 +65,23 @@ class Partitions(Subject):
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None
     ) -> Outcomes[TopicPartition, int]:
-        """Delete the records of partitions that are before an offset.
+        """Delete the records of partitions before an offset.
 
-        :param offsets: where each partition is to begin; ``HIGH_WATERMARK``: behind all that is committed.
-        :return: where each begins then.
+        :param offsets: the new log start offsets; ``HIGH_WATERMARK`` deletes all committed records.
+        :return: the new log start offsets.
         """
 
         def row(partition: TopicPartition) -> dict[str, Any]:
             return {"partition_index": partition.partition, "offset": offsets[partition]}
 
-        async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Told[TopicPartition, int]:
+        async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Results[TopicPartition, int]:
             body = {"topics": topic_rows(share, row, "partitions"), "timeout_ms": SERVER_TIMEOUT_MS}
             answer = await self._cluster.request(connection, DELETE_RECORDS, body)
-            told: dict[TopicPartition, int | ClientError] = {}
+            results: dict[TopicPartition, int | ClientError] = {}
             for topic in answer["topics"]:
                 for each in topic["partitions"]:
                     partition = TopicPartition(topic["name"], each["partition_index"])
-                    told[partition] = outcome(each, f"records of {partition}") or each["low_watermark"]
-            return told
+                    results[partition] = outcome(each, f"records of {partition}") or each["low_watermark"]
+            return results
 
         return await self.at_leaders(offsets, ask, timeout_s)

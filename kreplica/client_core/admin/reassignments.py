@@ -1,4 +1,4 @@
-"""Who leads partitions, and who holds them: elections and reassignments, which the controller decides."""
+"""Leader elections and reassignments of replicas, by the controller."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from kreplica.client_core.admin.asking import SERVER_TIMEOUT_MS, UNKNOWN, Subject, Told, need, outcome
+from kreplica.client_core.admin.asking import SERVER_TIMEOUT_MS, UNKNOWN, Results, Subject, need, outcome
 from kreplica.client_core.admin.outcomes import Outcomes
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import BrokerRefused, ClientError, check
@@ -17,31 +17,31 @@ from kreplica.model import TopicPartition
 from kreplica.wire.messages import ALTER_PARTITION_REASSIGNMENTS, ELECT_LEADERS, LIST_PARTITION_REASSIGNMENTS
 
 ELECTION_TYPES_FROM = 1
-"""From this version on ElectLeaders knows unclean elections (KIP-460)."""
+"""First version of ElectLeaders with unclean elections (KIP-460)."""
 
 NOT_ELECTED = UNKNOWN | {
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
     ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
     ErrorCode.ELECTION_NOT_NEEDED,
 }
-"""What an election may come to; that another one might go well later is not waited for."""
+"""Error codes that are final results of an election, although a later election may succeed."""
 
 
 class ElectionType(IntEnum):
-    """Which leader is wanted."""
+    """Type of a leader election."""
 
     PREFERRED = 0
-    """The first replica, where it is in sync."""
+    """Elect the preferred replica if it is in sync."""
 
     UNCLEAN = 1
-    """Any replica that lives, where none leads; records may be lost."""
+    """Elect any live replica of a partition without a leader; may lose records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A partition whose replicas move.
+    """A partition with moving replicas.
 
-    :param replicas: all of them at the moment, also those that come and those that go.
+    :param replicas: all current replicas, including added and removed ones.
     """
 
     replicas: tuple[int, ...]
@@ -50,7 +50,7 @@ class Reassignment:
 
 
 class Reassignments(Subject):
-    """Who leads partitions, and who holds them."""
+    """Requests about leaders and replicas."""
 
     async def elect_leaders(
         self,
@@ -59,30 +59,30 @@ class Reassignments(Subject):
         type: ElectionType = ElectionType.PREFERRED,
         timeout_s: float | None = None,
     ) -> Outcomes[TopicPartition, bool]:
-        """Have leaders elected.
+        """Elect leaders.
 
-        :param partitions: None: all that need it; what is told then is of those alone.
-        :return: whether there was an election; False where the leader is already as it should be.
+        :param partitions: None: all partitions that need an election; only those are in the result.
+        :return: True if there was an election; False if the leader did not change.
         """
         if partitions is None:
-            # One question, whose items are known by its answer.
+            # One request, whose response names the partitions.
             whole = await self.at_controller([None], self._electing(type), timeout_s, final=NOT_ELECTED)
             return Outcomes(whole[None])
 
-        async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Told[TopicPartition, bool]:
+        async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Results[TopicPartition, bool]:
             return await self._elect(connection, type, share)
 
         return await self.at_controller(partitions, ask, timeout_s, final=NOT_ELECTED)
 
     def _electing(self, type: ElectionType) -> Any:
-        async def ask(connection: BrokerConnection, _: list[None]) -> Told[None, Told[TopicPartition, bool]]:
+        async def ask(connection: BrokerConnection, _: list[None]) -> Results[None, Results[TopicPartition, bool]]:
             return {None: await self._elect(connection, type, None)}
 
         return ask
 
     async def _elect(
         self, connection: BrokerConnection, type: ElectionType, partitions: list[TopicPartition] | None
-    ) -> Told[TopicPartition, bool]:
+    ) -> Results[TopicPartition, bool]:
         if type is not ElectionType.PREFERRED:
             need(connection, ELECT_LEADERS, ELECTION_TYPES_FROM, "unclean elections")
         rows = None
@@ -95,19 +95,19 @@ class Reassignments(Subject):
         answer = await self._cluster.request(connection, ELECT_LEADERS, body)
         if answer.get("error_code"):
             check(answer, "an election")
-        told: dict[TopicPartition, bool | ClientError] = {}
+        results: dict[TopicPartition, bool | ClientError] = {}
         for topic in answer["replica_election_results"]:
             for row in topic["partition_result"]:
                 partition = TopicPartition(topic["topic"], row["partition_id"])
-                told[partition] = _elected(outcome(row, f"election for {partition}"))
-        return told
+                results[partition] = _elected(outcome(row, f"election for {partition}"))
+        return results
 
     async def alter_reassignments(
         self, replicas: Mapping[TopicPartition, Sequence[int] | None], *, timeout_s: float | None = None
     ) -> Outcomes[TopicPartition, None]:
-        """Have replicas moved; returns when the moves are ordered, long before they end.
+        """Start to move replicas; returns before the moves complete.
 
-        :param replicas: brokers that shall delay each partition, the preferred leader first; None: cancel its move.
+        :param replicas: brokers of each partition, the preferred leader first; None cancels its reassignment.
         """
 
         def row(partition: TopicPartition) -> dict[str, Any]:
@@ -117,29 +117,29 @@ class Reassignments(Subject):
                 "replicas": None if brokers is None else list(brokers),
             }
 
-        async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Told[TopicPartition, None]:
+        async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Results[TopicPartition, None]:
             body = {"timeout_ms": SERVER_TIMEOUT_MS, "topics": topic_rows(share, row, "partitions")}
             answer = await self._cluster.request(connection, ALTER_PARTITION_REASSIGNMENTS, body)
             check(answer, "a reassignment")
-            told: dict[TopicPartition, ClientError | None] = {}
+            results: dict[TopicPartition, ClientError | None] = {}
             for topic in answer["responses"]:
                 for each in topic["partitions"]:
                     partition = TopicPartition(topic["name"], each["partition_index"])
-                    told[partition] = outcome(each, f"reassignment of {partition}")
-            return told
+                    results[partition] = outcome(each, f"reassignment of {partition}")
+            return results
 
-        async def mend(_: TopicPartition, error: BrokerRefused) -> ClientError | None:
+        async def reconcile(_: TopicPartition, error: BrokerRefused) -> ClientError | None:
             return None if error.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS else error
 
-        return await self.at_controller(replicas, ask, timeout_s, mend=mend)
+        return await self.at_controller(replicas, ask, timeout_s, reconcile=reconcile)
 
     async def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout_s: float | None = None
     ) -> Mapping[TopicPartition, Reassignment]:
-        """The partitions whose replicas move.
+        """Return the partitions with moving replicas.
 
-        :param partitions: among these; None: among all.
-        :raise ClientError: the controller does not answer.
+        :param partitions: partitions to include; None: all.
+        :raise ClientError: the controller did not respond.
         """
         topics = None
         if partitions is not None:

@@ -1,4 +1,4 @@
-"""Topics: making, describing, widening and deleting them."""
+"""Creation, description, expansion and deletion of topics."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
-from kreplica.client_core.admin.asking import SERVER_TIMEOUT_MS, UNKNOWN, Subject, Told, has, need, outcome
-from kreplica.client_core.admin.operations import NOT_TOLD, AclOperation, parse_operations
+from kreplica.client_core.admin.asking import SERVER_TIMEOUT_MS, UNKNOWN, Results, Subject, has, need, outcome
+from kreplica.client_core.admin.operations import NO_OPERATIONS, AclOperation, parse_operations
 from kreplica.client_core.admin.outcomes import Outcomes
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.configs import ConfigEntry, parse_entry
@@ -28,18 +28,18 @@ V = TypeVar("V")
 
 IDS_DELETED_FROM = 6
 ASKED_BY_ID_FROM = 12
-"""Versions of DeleteTopics and Metadata that take ids of topics (KIP-516)."""
+"""First versions of DeleteTopics and Metadata with topic ids (KIP-516)."""
 
 PAGE_PARTITIONS = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A topic that was made, or would be.
+    """A topic that was created or validated.
 
-    :param topic_id: zero where it was only validated, or the broker does not say.
-    :param partitions: -1 where the broker does not say; so is ``replication_factor``.
-    :param configs: of the topic, by name; empty where the broker does not say.
+    :param topic_id: zero if only validated, or not in the response.
+    :param partitions: -1 if not in the response; so is ``replication_factor``.
+    :param configs: by name; empty if not in the response.
     """
 
     name: str
@@ -51,7 +51,7 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicListing:
-    """A topic, in a list of all."""
+    """A topic in a list."""
 
     name: str
     topic_id: UUID
@@ -61,10 +61,10 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """A partition, and who holds it.
+    """A partition and its replicas.
 
-    :param leader: ``NO_LEADER`` where nobody leads.
-    :param eligible_leaders: replicas that may lead though they are not in sync (KIP-966); None where not told.
+    :param leader: ``NO_LEADER`` if there is none.
+    :param eligible_leaders: eligible leader replicas (KIP-966); None if not in the response.
     """
 
     partition: int
@@ -78,9 +78,9 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic, and its partitions by number, ascending.
+    """A topic and its partitions, ascending by number.
 
-    :param operations: what this client may do with it; None where that was not told.
+    :param operations: authorized operations; None if not in the response.
     """
 
     name: str
@@ -91,30 +91,30 @@ class TopicDescription:
 
 
 class Topics(Subject):
-    """Topics: making, describing, widening and deleting them."""
+    """Requests about topics."""
 
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_s: float | None = None
     ) -> Outcomes[str, CreatedTopic]:
-        """Make topics, each for itself, and wait until their partitions have leaders.
+        """Create topics, and wait until their partitions have leaders.
 
-        A topic that is there after an answer that was lost is taken for the one that was asked for.
+        A topic that exists after a lost response counts as created.
 
-        :param validate_only: make nothing, but say what would come of it.
+        :param validate_only: create nothing; only validate.
         :return: by name.
         """
         wanted = {topic.name: topic for topic in topics}
 
-        async def ask(connection: BrokerConnection, names: list[str]) -> Told[str, CreatedTopic]:
+        async def ask(connection: BrokerConnection, names: list[str]) -> Results[str, CreatedTopic]:
             rows = [new_topic_row(wanted[name]) for name in names]
             body = {"topics": rows, "timeout_ms": SERVER_TIMEOUT_MS, "validate_only": validate_only}
             answer = await self._cluster.request(connection, CREATE_TOPICS, body)
             return {row["name"]: _created(row) for row in answer["topics"]}
 
-        async def mend(name: str, error: BrokerRefused) -> CreatedTopic | ClientError:
+        async def reconcile(name: str, error: BrokerRefused) -> CreatedTopic | ClientError:
             return CreatedTopic(name) if error.code is ErrorCode.TOPIC_ALREADY_EXISTS else error
 
-        created = await self.at_controller(wanted, ask, timeout_s, mend=None if validate_only else mend)
+        created = await self.at_controller(wanted, ask, timeout_s, reconcile=None if validate_only else reconcile)
         if not validate_only:
             await self._until_led(
                 {each.name: max(each.partitions, 1) for each in created.succeeded.values()}, timeout_s
@@ -130,15 +130,15 @@ class Topics(Subject):
         *,
         timeout_s: float | None = None,
     ) -> CreatedTopic:
-        """Make a topic, and wait until its partitions have leaders.
+        """Create a topic, and wait until its partitions have leaders.
 
-        :raise BrokerRefused: it is there already, or refused.
+        :raise BrokerRefused: the topic exists, or the controller refused it.
         """
         topic = NewTopic(name, partitions, replication_factor, configs or {})
         return (await self.create_topics([topic], timeout_s=timeout_s))[name]
 
     async def _until_led(self, counts: Mapping[str, int], timeout_s: float | None) -> None:
-        """Until so many partitions of topics have leaders."""
+        """Wait until the given number of partitions of each topic have leaders."""
 
         async def led() -> None:
             self._cluster.doubt()
@@ -156,12 +156,12 @@ class Topics(Subject):
     async def delete_topics(
         self, topics: Iterable[str | UUID], *, timeout_s: float | None = None
     ) -> Outcomes[str | UUID, None]:
-        """Delete topics, each for itself.
+        """Delete topics.
 
-        :param topics: names, or ids (KIP-516).
+        :param topics: names or ids (KIP-516).
         """
 
-        async def ask(connection: BrokerConnection, items: list[str | UUID]) -> Told[str | UUID, None]:
+        async def ask(connection: BrokerConnection, items: list[str | UUID]) -> Results[str | UUID, None]:
             ids = [item for item in items if isinstance(item, UUID)]
             if ids:
                 need(connection, DELETE_TOPICS, IDS_DELETED_FROM, "ids of topics")
@@ -170,10 +170,10 @@ class Topics(Subject):
             answer = await self._cluster.request(connection, DELETE_TOPICS, body)
             return _by_name_and_id(answer["responses"], lambda row: outcome(row, f"topic {_called(row)}"))
 
-        async def mend(_: str | UUID, error: BrokerRefused) -> ClientError | None:
+        async def reconcile(_: str | UUID, error: BrokerRefused) -> ClientError | None:
             return None if error.code in UNKNOWN else error
 
-        deleted = await self.at_controller(topics, ask, timeout_s, mend=mend)
+        deleted = await self.at_controller(topics, ask, timeout_s, reconcile=reconcile)
         self._cluster.doubt()
         return deleted
 
@@ -204,17 +204,17 @@ class Topics(Subject):
             rows = None if brokers is None else [{"broker_ids": list(each)} for each in brokers]
             return {"name": name, "count": counts[name], "assignments": rows}
 
-        async def ask(connection: BrokerConnection, names: list[str]) -> Told[str, None]:
+        async def ask(connection: BrokerConnection, names: list[str]) -> Results[str, None]:
             rows = [row(name) for name in names]
             body = {"topics": rows, "timeout_ms": SERVER_TIMEOUT_MS, "validate_only": validate_only}
             answer = await self._cluster.request(connection, CREATE_PARTITIONS, body)
             return {row["name"]: outcome(row, f"partitions of topic {row['name']}") for row in answer["results"]}
 
-        async def mend(name: str, error: BrokerRefused) -> ClientError | None:
+        async def reconcile(name: str, error: BrokerRefused) -> ClientError | None:
             topic = (await self._cluster.refresh((name,))).topics.get(name)
             return None if topic is not None and len(topic.partitions) == counts[name] else error
 
-        widened = await self.at_controller(counts, ask, timeout_s, mend=None if validate_only else mend)
+        widened = await self.at_controller(counts, ask, timeout_s, reconcile=None if validate_only else reconcile)
         if not validate_only:
             await self._until_led({name: counts[name] for name in widened.succeeded}, timeout_s)
         return widened
@@ -234,29 +234,29 @@ class Topics(Subject):
     async def describe_topics(
         self, topics: Iterable[str | UUID], *, operations: bool = False, timeout_s: float | None = None
     ) -> Outcomes[str | UUID, TopicDescription]:
-        """What topics look like, as some broker knows them.
+        """Describe topics.
 
-        Names are asked for page by page where the broker can (KIP-966).
+        Names are requested page by page if the broker supports it (KIP-966).
 
-        :param topics: names, or ids.
-        :param operations: also say what this client may do with each.
+        :param topics: names or ids.
+        :param operations: include authorized operations.
         """
 
-        async def attempt(items: list[str | UUID]) -> Told[str | UUID, TopicDescription]:
+        async def attempt(items: list[str | UUID]) -> Results[str | UUID, TopicDescription]:
             return await self._cluster.at_any(lambda connection: self._describe(connection, items, operations))
 
         return await self.settle(topics, attempt, timeout_s, final=UNKNOWN)
 
     async def describe_topic(self, topic: str | UUID, *, timeout_s: float | None = None) -> TopicDescription:
-        """What a topic looks like.
+        """Describe a topic.
 
-        :raise BrokerRefused: there is none.
+        :raise BrokerRefused: the topic does not exist.
         """
         return (await self.describe_topics([topic], timeout_s=timeout_s))[topic]
 
     async def _describe(
         self, connection: BrokerConnection, items: list[str | UUID], operations: bool
-    ) -> Told[str | UUID, TopicDescription]:
+    ) -> Results[str | UUID, TopicDescription]:
         names = [item for item in items if isinstance(item, str)]
         ids = [item for item in items if isinstance(item, UUID)]
         if not ids and has(connection, DESCRIBE_TOPIC_PARTITIONS):
@@ -272,7 +272,7 @@ class Topics(Subject):
         return _by_name_and_id(answer["topics"], _described)
 
     async def _pages(self, connection: BrokerConnection, names: Sequence[str]) -> list[dict[str, Any]]:
-        """Rows of topics; one that spans pages has the partitions of all."""
+        """Return rows of topics, merged over all pages."""
         rows: dict[str, dict[str, Any]] = {}
         cursor = None
         while True:
@@ -293,12 +293,12 @@ class Topics(Subject):
 
 
 def _either(topic: str | UUID) -> dict[str, Any]:
-    """A topic by its name or its id, as requests carry it."""
+    """Return a topic by name or id, as requests carry it."""
     return {"name": None, "topic_id": topic} if isinstance(topic, UUID) else {"name": topic, "topic_id": ZERO_UUID}
 
 
 def _by_name_and_id(rows: Iterable[dict[str, Any]], parse: Callable[[dict[str, Any]], V]) -> dict[str | UUID, V]:
-    """What an answer says of topics, by whichever of the two they were asked for."""
+    """Return the rows of a response by name and by id."""
     found: dict[str | UUID, V] = {}
     for row in rows:
         found[row["name"]] = found[row.get("topic_id", ZERO_UUID)] = parse(row)
@@ -328,7 +328,7 @@ def _described(row: dict[str, Any]) -> TopicDescription | ClientError:
         return error
     partitions = sorted((_partition(each) for each in row["partitions"]), key=lambda each: each.partition)
     topic_id = row.get("topic_id", ZERO_UUID)
-    operations = parse_operations(row.get("topic_authorized_operations", NOT_TOLD))
+    operations = parse_operations(row.get("topic_authorized_operations", NO_OPERATIONS))
     return TopicDescription(row["name"], topic_id, row.get("is_internal", False), tuple(partitions), operations)
 
 

@@ -1,4 +1,4 @@
-"""Transactions and producers: seeing them, and ending those that hang."""
+"""Transactions and producers, including hanging transactions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from kreplica.client_core.admin.asking import UNKNOWN, Subject, Told, need, outcome
+from kreplica.client_core.admin.asking import UNKNOWN, Results, Subject, need, outcome
 from kreplica.client_core.admin.outcomes import Outcomes
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import BrokerRefused, ClientError, check
@@ -24,18 +24,18 @@ from kreplica.wire.messages import (
 )
 
 DURATIONS_FROM, PATTERNS_FROM = 1, 2
-"""Versions of ListTransactions that filter by duration (KIP-994) and by pattern (KIP-1152)."""
+"""First versions of ListTransactions with filters by duration (KIP-994) and by pattern (KIP-1152)."""
 
 NO_TIME = -1
 NO_REPLICA = UNKNOWN | {ErrorCode.NOT_LEADER_OR_FOLLOWER}
-"""What a broker says of partitions that it has no replica of."""
+"""Error codes for partitions without a replica on the broker."""
 
 FENCING_TRANSACTION_TIMEOUT_MS = 60_000
-"""What a fenced transactional id has until its next producer says otherwise."""
+"""Transaction timeout of a fenced transactional id, until its next producer sets another one."""
 
 
 class TransactionState(StrEnum):
-    """What a transactional id is at."""
+    """State of a transactional id."""
 
     UNKNOWN = "Unknown"
     EMPTY = "Empty"
@@ -54,7 +54,7 @@ class TransactionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """A transactional id, in a list of all."""
+    """A transactional id in a list."""
 
     transactional_id: str
     producer_id: int
@@ -65,8 +65,8 @@ class TransactionListing:
 class TransactionDescription:
     """A transactional id.
 
-    :param start_time_ms: since 1970, of the transaction that is open; -1 where none is.
-    :param partitions: in that transaction.
+    :param start_time_ms: start of the open transaction, milliseconds since 1970; -1 without one.
+    :param partitions: partitions of that transaction.
     """
 
     transactional_id: str
@@ -80,10 +80,10 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """What a replica knows of a producer that wrote to it.
+    """State of a producer at a replica.
 
-    :param coordinator_epoch: of the last transaction's coordinator; -1 where there was none.
-    :param transaction_start_offset: of its transaction that is open in this partition; -1 where none is.
+    :param coordinator_epoch: epoch of the coordinator of its last transaction; -1 without one.
+    :param transaction_start_offset: first offset of its open transaction in the partition; -1 without one.
     """
 
     producer_id: int
@@ -96,14 +96,14 @@ class ProducerState:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdentity:
-    """What a coordinator gave to a transactional id."""
+    """Producer id and epoch that a coordinator assigned to a transactional id."""
 
     producer_id: int
     producer_epoch: int
 
 
 class Transactions(Subject):
-    """Transactions and producers."""
+    """Requests about transactions and producers."""
 
     async def list_transactions(
         self,
@@ -114,12 +114,12 @@ class Transactions(Subject):
         pattern: str | None = None,
         timeout_s: float | None = None,
     ) -> list[TransactionListing]:
-        """The cluster's transactional ids, sorted.
+        """Return the cluster's transactional ids, sorted.
 
-        :param states: only those in one of these; none: all; so with ``producer_ids``.
-        :param longer_than_ms: only those whose transaction has been open for longer.
-        :param pattern: only those that match this RE2 expression as a whole.
-        :raise ClientError: a broker that lives does not answer, or is too old for such a filter.
+        :param states: states to include; none: all; likewise ``producer_ids``.
+        :param longer_than_ms: include only transactions open for longer.
+        :param pattern: RE2 expression for whole ids.
+        :raise ClientError: a live broker did not respond, or does not support the filter.
         """
         body = {
             "state_filters": [each.value for each in states],
@@ -137,12 +137,12 @@ class Transactions(Subject):
             check(answer, f"transactions of {connection.peer}")
             return list(answer["transaction_states"])
 
-        told = await self.everywhere(ask, timeout_s)
+        results = await self.everywhere(ask, timeout_s)
         found = {
             row["transactional_id"]: TransactionListing(
                 row["transactional_id"], row["producer_id"], TransactionState(row["transaction_state"])
             )
-            for rows in told.values()
+            for rows in results.values()
             for row in rows
         }
         return [found[each] for each in sorted(found)]
@@ -150,9 +150,9 @@ class Transactions(Subject):
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
     ) -> Outcomes[str, TransactionDescription]:
-        """What transactional ids are at."""
+        """Describe transactional ids."""
 
-        async def ask(connection: BrokerConnection, share: list[str]) -> Told[str, TransactionDescription]:
+        async def ask(connection: BrokerConnection, share: list[str]) -> Results[str, TransactionDescription]:
             answer = await self._cluster.request(connection, DESCRIBE_TRANSACTIONS, {"transactional_ids": share})
             return {row["transactional_id"]: _transaction(row) for row in answer["transaction_states"]}
 
@@ -161,9 +161,9 @@ class Transactions(Subject):
     async def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
     ) -> Outcomes[str, ProducerIdentity]:
-        """Put out whoever produces with these transactional ids; their open transactions are aborted (KIP-588)."""
+        """Fence the producers of transactional ids; their open transactions are aborted (KIP-588)."""
 
-        async def ask(connection: BrokerConnection, share: list[str]) -> Told[str, ProducerIdentity]:
+        async def ask(connection: BrokerConnection, share: list[str]) -> Results[str, ProducerIdentity]:
             async def fence(each: str) -> ProducerIdentity:
                 body = {"transactional_id": each, "transaction_timeout_ms": FENCING_TRANSACTION_TIMEOUT_MS}
                 answer = await self._cluster.request(connection, INIT_PRODUCER_ID, body)
@@ -177,27 +177,27 @@ class Transactions(Subject):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None, timeout_s: float | None = None
     ) -> Outcomes[TopicPartition, tuple[ProducerState, ...]]:
-        """Who writes to partitions, and whose transactions are open there (KIP-664).
+        """Return the producers of partitions, and their open transactions (KIP-664).
 
-        :param broker_id: whose replicas are asked; None: the leaders.
+        :param broker_id: broker whose replicas are inspected; None: the leaders.
         """
 
         async def ask(
             connection: BrokerConnection, share: list[TopicPartition]
-        ) -> Told[TopicPartition, tuple[ProducerState, ...]]:
+        ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
             body = {"topics": topic_rows(share, lambda each: each.partition, "partition_indexes")}
             answer = await self._cluster.request(connection, DESCRIBE_PRODUCERS, body)
-            told: dict[TopicPartition, tuple[ProducerState, ...] | ClientError] = {}
+            results: dict[TopicPartition, tuple[ProducerState, ...] | ClientError] = {}
             for topic in answer["topics"]:
                 for row in topic["partitions"]:
                     partition = TopicPartition(topic["name"], row["partition_index"])
-                    told[partition] = outcome(row, f"producers of {partition}") or _producers(row)
-            return told
+                    results[partition] = outcome(row, f"producers of {partition}") or _producers(row)
+            return results
 
         if broker_id is None:
             return await self.at_leaders(partitions, ask, timeout_s)
 
-        async def attempt(left: list[TopicPartition]) -> Told[TopicPartition, tuple[ProducerState, ...]]:
+        async def attempt(left: list[TopicPartition]) -> Results[TopicPartition, tuple[ProducerState, ...]]:
             if broker_id not in self._cluster.view.brokers:
                 await self._cluster.refresh()
             return await self._ask_each(dict.fromkeys(left, broker_id), self._cluster.connection, ask)
@@ -207,12 +207,10 @@ class Transactions(Subject):
     async def abort_transaction(
         self, partition: TopicPartition, producer: ProducerState, *, timeout_s: float | None = None
     ) -> None:
-        """Abort a transaction that hangs in one partition: its coordinator knows nothing of it any more (KIP-664).
+        """Abort a hanging transaction in one partition, which its coordinator no longer knows (KIP-664).
 
-        Never for one that its coordinator has open: ``fence_producers`` aborts that.
-
-        :param producer: as ``describe_producers`` told.
-        :raise BrokerRefused: its producer or its coordinator is a newer one.
+        :param producer: as returned by ``describe_producers``.
+        :raise BrokerRefused: the producer or its coordinator has a newer epoch.
         """
         marker = {
             "producer_id": producer.producer_id,
@@ -222,7 +220,7 @@ class Transactions(Subject):
             "coordinator_epoch": max(producer.coordinator_epoch, 0),
         }
 
-        async def ask(connection: BrokerConnection, _: list[TopicPartition]) -> Told[TopicPartition, None]:
+        async def ask(connection: BrokerConnection, _: list[TopicPartition]) -> Results[TopicPartition, None]:
             answer = await self._cluster.request(connection, WRITE_TXN_MARKERS, {"markers": [marker]})
             row = answer["markers"][0]["topics"][0]["partitions"][0]
             return {partition: outcome(row, f"transaction of producer {producer.producer_id} in {partition}")}
@@ -232,10 +230,10 @@ class Transactions(Subject):
     async def hanging_transactions(
         self, partitions: Iterable[TopicPartition], *, open_for_ms: int, timeout_s: float | None = None
     ) -> dict[TopicPartition, list[ProducerState]]:
-        """Transactions that are open in partitions though no coordinator has them open (KIP-664).
+        """Return transactions that are open in partitions but not at a coordinator (KIP-664).
 
-        :param open_for_ms: only producers whose last record there is older.
-        :raise ClientError: somebody who has to be asked does not answer.
+        :param open_for_ms: include only producers whose last record is older.
+        :raise ClientError: a broker did not respond.
         """
         now_ms = self._cluster.wall_clock_ms()
         described = (await self.describe_producers(partitions, timeout_s=timeout_s)).raise_first()

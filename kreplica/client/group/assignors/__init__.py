@@ -1,9 +1,8 @@
-"""How a classic group's leader shares partitions out: pure, the same answer to the same question.
+"""Assignors of classic groups; deterministic functions of topics and members.
 
-* ``assignor`` what each of them is asked and answers; ``order`` the order in which all of them look at members
-* ``range_assignor`` neighbouring partitions of each topic; ``round_robin`` one after the other
-* ``sticky`` equal shares that move little, eagerly and cooperatively; ``sticky_data`` what its members carry with them
-* this file: by their names
+* ``assignor``: the interface; ``balancing``: equal shares with few moves
+* ``range_assignor``: ranges of each topic; ``round_robin``: partitions in turn
+* ``sticky``: equal shares with few moves, eager and cooperative; ``sticky_data``: user data of its members
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ __all__ = ["ASSIGNORS", "Assignor", "Member", "Topics", "by_names"]
 ASSIGNORS: dict[str, Assignor] = {
     each.name: each for each in (RangeAssignor(), RoundRobinAssignor(), StickyAssignor(), CooperativeStickyAssignor())
 }
-"""By the names that all Kafka clients have for them."""
+"""Assignors by the names that all Kafka clients use."""
 
 
 def by_names(names: Iterable[str]) -> tuple[Assignor, ...]:
-    """Those of these names, in their order.
+    """Return assignors by name, in order.
 
-    :raise ValueError: one is not known, or there is none.
+    :raise ValueError: a name is unknown, or there is none.
     """
     found = tuple(names)
     unknown = [name for name in found if name not in ASSIGNORS]

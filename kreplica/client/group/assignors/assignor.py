@@ -1,4 +1,4 @@
-"""What an assignor is asked, and what it answers."""
+"""Interface of assignors."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from kreplica.client_core.offsets import NO_GENERATION
 from kreplica.model import TopicPartition
 
 Topics: TypeAlias = Mapping[str, Mapping[int, frozenset[str]]]
-"""Topics that there are, with the numbers of their partitions, and the racks in which each has replicas."""
+"""Topic -> partition number -> racks of its replicas."""
 
 Shares: TypeAlias = dict[str, list[TopicPartition]]
-"""What each member gets, by member id; each partition once at most."""
+"""Member id -> partitions; each partition at most once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a group, as it describes itself when it joins.
+    """A member of a group, as its subscription describes it.
 
-    :param topics: that it is subscribed to.
-    :param owned: what it still has in this moment, by its own account; eager members have nothing.
-    :param generation: in which it got that.
-    :param user_data: what its assignor gave it to carry with it.
+    :param topics: subscribed topics.
+    :param owned: partitions that it owns now; empty for eager members.
+    :param generation: generation in which it received them.
+    :param user_data: data of its assignor from the previous generation.
     """
 
     member_id: str
@@ -36,36 +36,36 @@ class Member:
 
 
 class Assignor(Protocol):
-    """Shares partitions out; it remembers nothing."""
+    """Assigns partitions to members; stateless."""
 
     @property
     def name(self) -> str:
-        """By which members agree on it."""
+        """The name by which members agree on it."""
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether it gives nobody what another member has still, so that members may keep what they have (KIP-429)."""
+        """True if it assigns no partition that another member still owns (KIP-429)."""
 
     def user_data(self, assigned: frozenset[TopicPartition], generation: int) -> bytes | None:
-        """What a member is to carry with it into the next rebalance.
+        """Return the data that a member carries into the next rebalance.
 
-        :param assigned: what it got in that generation, which was its last one.
+        :param assigned: its assignment in the last generation.
         """
 
     def assign(self, topics: Topics, members: Sequence[Member]) -> Shares:
-        """Share all partitions out among those who are subscribed to their topics."""
+        """Assign all partitions to the members that are subscribed to their topics."""
 
 
 def in_order(members: Sequence[Member]) -> list[Member]:
-    """Static members by their instance ids, then the others by their member ids.
+    """Sort static members by instance id, then the others by member id.
 
-    So a static member that was restarted stands where it stood, and gets what it got.
+    A restarted static member thus keeps its place and its share.
     """
     return sorted(members, key=lambda each: (each.instance_id is None, each.instance_id or each.member_id))
 
 
 def subscribers(topics: Topics, members: Sequence[Member]) -> dict[str, list[Member]]:
-    """Topics in their order, each with its members in theirs; without topics that nobody reads."""
+    """Return the sorted topics with their sorted subscribers; topics without subscribers are skipped."""
     ordered = in_order(members)
     found = {topic: [each for each in ordered if topic in each.topics] for topic in sorted(topics)}
     return {topic: takers for topic, takers in found.items() if takers}

@@ -1,7 +1,7 @@
-"""Shares that are made equal, with as few moves as that takes.
+"""Equal shares with as few moves as possible.
 
-Everybody keeps what it had; what nobody has goes to whoever has least; then partitions move from whoever has most to
-whoever has least of those who could read them, as long as the two differ by more than one.
+Members keep their partitions; free partitions go to the member with the fewest; then partitions move from the member
+with the most to the one with the fewest among the topic's subscribers, while their counts differ by more than one.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from kreplica.model import TopicPartition
 
 
 class Balance:
-    """What each member has so far.
+    """Partitions of each member during an assignment.
 
-    :param members: each with the topics that it is subscribed to, in the order in which they are served.
+    :param members: member ids with their subscribed topics, in order.
     """
 
     def __init__(self, topics: Topics, members: Sequence[tuple[str, frozenset[str]]]) -> None:
@@ -30,13 +30,13 @@ class Balance:
         self._counts = dict.fromkeys(self._held, 0)
 
     def keep(self, member_id: str, partition: TopicPartition) -> None:
-        """A member had a partition, and keeps it for now, where it may read it still."""
+        """Let a member keep a partition, if it is still subscribed."""
         if partition in self._free and member_id in self._takers[partition.topic]:
             self._kept.add((member_id, partition))
             self._give(member_id, partition)
 
     def hand_out(self) -> None:
-        """Give what nobody has to whoever has least; topics that few read come first."""
+        """Give free partitions to the members with the fewest; topics with few subscribers come first."""
         for topic in sorted(self._takers, key=lambda each: (len(self._takers[each]), each)):
             least = [(*self._load(member_id), member_id) for member_id in self._takers[topic]]
             heapify(least)
@@ -46,24 +46,24 @@ class Balance:
                 heapreplace(least, (count + 1, rank, member_id))
 
     def level(self) -> None:
-        """Move partitions until no two members that could read the same differ by more than one.
+        """Move partitions until no two subscribers of a topic differ by more than one.
 
-        Each move makes the sum of the squared counts smaller, so there is an end.
+        It terminates, because each move reduces the sum of the squared counts.
         """
         while any(self._level_topic(topic) for topic in sorted(self._takers) if len(self._takers[topic]) > 1):
             pass
 
     def shares(self) -> Shares:
-        """What each member has."""
+        """Return the partitions of each member."""
         return {
             member_id: sorted(each for partitions in held.values() for each in partitions)
             for member_id, held in self._held.items()
         }
 
     def _level_topic(self, topic: str) -> bool:
-        """Move partitions of one topic from who has most, to who has least.
+        """Move partitions of one topic from the member with the most to the one with the fewest.
 
-        :return: whether any was moved.
+        :return: True if a partition moved.
         """
         takers, has_moved = self._takers[topic], False
         while True:
@@ -73,7 +73,7 @@ class Balance:
             giver, taker = max(givers, key=self._load), min(takers, key=self._load)
             if self._counts[giver] - self._counts[taker] < 2:
                 return has_moved
-            # Rather one that has just been handed out than one that the giver had before.
+            # Prefers a partition that the giver did not own before.
             partition = max(self._held[giver][topic], key=lambda each: ((giver, each) not in self._kept, each))
             del self._held[giver][topic][partition]
             self._counts[giver] -= 1

@@ -1,7 +1,7 @@
-"""Of each topic a range of neighbouring partitions for every member.
+"""Assigns each member a range of consecutive partitions of each topic.
 
-Members that read topics with as many partitions get the same numbers of each, so that they can join them.  Where racks
-are known, a member gets partitions with a replica in its rack first (KIP-881), as many as it gets in any case.
+Members of topics with equal numbers of partitions get the same numbers of each, so that they can join them.  With known
+racks, members first get partitions with a replica in their rack, within their count (KIP-881).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from kreplica.model import TopicPartition
 
 
 class RangeAssignor:
-    """The Java client's default."""
+    """The default assignor of the Java client."""
 
     name = "range"
     is_cooperative = False
 
     def user_data(self, assigned: frozenset[TopicPartition], generation: int) -> bytes | None:
-        """Nothing is to be remembered."""
+        """Return None: it is stateless."""
         return None
 
     def assign(self, topics: Topics, members: Sequence[Member]) -> Shares:
@@ -34,7 +34,7 @@ class RangeAssignor:
 
 
 def _counts(partitions_count: int, takers_count: int) -> list[int]:
-    """How many each gets: the first ones get one more where it does not come out even."""
+    """Return the number of partitions per member; the first members get the remainder."""
     each, more = divmod(partitions_count, takers_count)
     return [each + (index < more) for index in range(takers_count)]
 
@@ -45,7 +45,7 @@ def _ranges(partitions: Mapping[int, frozenset[str]], takers: Sequence[Member]) 
 
 
 def _racks_matter(partitions: Mapping[int, frozenset[str]], takers: Sequence[Member]) -> bool:
-    """Whether it makes a difference who gets what: not where each partition has a replica in each member's rack."""
+    """Return False if every partition has a replica in every member's rack, or none has."""
     wanted = {taker.rack for taker in takers if taker.rack is not None}
     return any(wanted & racks for racks in partitions.values()) and any(wanted - racks for racks in partitions.values())
 

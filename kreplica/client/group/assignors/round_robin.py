@@ -1,4 +1,4 @@
-"""All partitions of all topics, one after the other, to the members in turn."""
+"""Assigns the partitions of all topics to members in turn."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kreplica.model import TopicPartition
 
 
 class RoundRobinAssignor:
-    """Where all members read the same topics, their counts differ by one at most."""
+    """With equal subscriptions, the counts of members differ by at most one."""
 
     name = "roundrobin"
     is_cooperative = False
 
     def user_data(self, assigned: frozenset[TopicPartition], generation: int) -> bytes | None:
-        """Nothing is to be remembered."""
+        """Return None: it is stateless."""
         return None
 
     def assign(self, topics: Topics, members: Sequence[Member]) -> Shares:

@@ -1,4 +1,4 @@
-"""Equal shares of which little moves (KIP-54), and the same in two steps, so that members keep what stays (KIP-429)."""
+"""Equal shares with few moves (KIP-54), also in two steps so that members keep the partitions that stay (KIP-429)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kreplica.model import TopicPartition
 
 
 class StickyAssignor:
-    """Eager: members give everything up before they join, and say what they had."""
+    """Eager: members release all partitions before they join, and report their last assignment."""
 
     name = "sticky"
     is_cooperative = False
 
     def user_data(self, assigned: frozenset[TopicPartition], generation: int) -> bytes | None:
-        """What it got last."""
+        """Return the last assignment."""
         return build_eager(assigned, generation) if assigned else None
 
     def assign(self, topics: Topics, members: Sequence[Member]) -> Shares:
@@ -32,13 +32,13 @@ class StickyAssignor:
 
 
 class CooperativeStickyAssignor:
-    """What is to move is given to nobody at first: who has it gives it up, and then there is another rebalance."""
+    """Partitions that move are first assigned to no member; the next rebalance follows their release."""
 
     name = "cooperative-sticky"
     is_cooperative = True
 
     def user_data(self, assigned: frozenset[TopicPartition], generation: int) -> bytes | None:
-        """The generation; what a member has, its subscription says."""
+        """Return the generation; the subscription contains the owned partitions."""
         return build_cooperative(generation)
 
     def assign(self, topics: Topics, members: Sequence[Member]) -> Shares:
@@ -66,9 +66,9 @@ def _balanced(topics: Topics, members: Sequence[Member], claims: Mapping[str, Cl
 
 
 def _kept(members: Sequence[Member], claims: Mapping[str, Claim]) -> list[tuple[str, TopicPartition]]:
-    """Whose each partition was last: of several that claim it, the one of the latest generation.
+    """Return the last owner of each partition: the member that claims it in the latest generation.
 
-    Where two say the same generation, which no group does, nobody keeps it.
+    If two members claim it in the same generation, no member keeps it.
     """
     best: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in members:

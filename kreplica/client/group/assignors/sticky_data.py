@@ -1,4 +1,4 @@
-"""What members carry with them for sticky assignors, as the Java client writes and reads it."""
+"""User data of the sticky assignors, in the format of the Java client."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ EAGER = Schema(
     generation i32 1+ =-1
     """,
 )
-"""Of ``sticky``; the version is nowhere to be seen."""
+"""User data of ``sticky``; the version is not part of the data."""
 
 COOPERATIVE = Schema("CooperativeStickyAssignorUserData", (0, 0), None, "generation i32")
 
 
 class Claim(NamedTuple):
-    """What a member says that it had, and in which generation."""
+    """Partitions that a member claims to have owned in a generation."""
 
     partitions: tuple[TopicPartition, ...] = ()
     generation: int = NO_GENERATION
 
 
 def build_eager(assigned: Iterable[TopicPartition], generation: int) -> bytes:
-    """What a member of ``sticky`` carries with it."""
+    """Encode the user data of ``sticky``."""
     rows = topic_rows(assigned, lambda each: each.partition, "partitions")
     previous = [{"topic": row["name"], "partitions": row["partitions"]} for row in rows]
     return EAGER.build(1, {"previous_assignment": previous, "generation": generation})
 
 
 def build_cooperative(generation: int) -> bytes:
-    """What a member of ``cooperative-sticky`` carries with it; what it has, its subscription says."""
+    """Encode the user data of ``cooperative-sticky``."""
     return COOPERATIVE.build(0, {"generation": generation})
 
 
 def eager_claim(member: Member) -> Claim:
-    """What a member of ``sticky`` had, which it has given up by now; nothing where it says that in no known way."""
+    """Return the last assignment of a ``sticky`` member; empty if its data is malformed."""
     for version in (1, 0):
         try:
             fields = EAGER.parse(version, member.user_data)
@@ -60,7 +60,7 @@ def eager_claim(member: Member) -> Claim:
 
 
 def cooperative_claim(member: Member) -> Claim:
-    """What a member of ``cooperative-sticky`` has."""
+    """Return the owned partitions of a ``cooperative-sticky`` member."""
     generation = member.generation
     if generation == NO_GENERATION:
         try:
