@@ -111,7 +111,7 @@ def test_an_answer_that_never_comes() -> None:
     [
         (b"\x7f\xff\xff\xff", "2147483647"),
         (b"\xff\xff\xff\xff", "-1"),
-        (b"\x00\x00\x00\x05\x00\x00\x00\x63\x00", "answer 99"),
+        (b"\x00\x00\x00\x05\x00\x00\x00\x63\x00", "response 99"),
         (b"\x00\x00\x00\x03abc", "ends within it"),
     ],
     ids=["oversized frame", "negative length", "another's answer", "too short"],
