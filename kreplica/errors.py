@@ -1,4 +1,4 @@
-"""Kafka's error codes in one table, and the exceptions of the whole house.  Imports nothing of ours."""
+"""Kafka's error codes and the exceptions of all packages. Imports no other module of kreplica."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from enum import IntEnum
 
 
 class KreplicaError(Exception):
-    """The root of every exception that this project raises on purpose."""
+    """Base class of all exceptions that kreplica raises on purpose."""
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes, by the names its protocol guide gives them."""
+    """Kafka's error codes, named as in the protocol guide."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -147,7 +147,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, number: int) -> ErrorCode:
-        """The code with that number; UNKNOWN_SERVER_ERROR for one that is newer than this table."""
+        """Return the code with a number; UNKNOWN_SERVER_ERROR if this table does not contain it."""
         try:
             return cls(number)
         except ValueError:
@@ -155,7 +155,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether a client may send the same request again and expect another answer."""
+        """True if the same request may succeed when the client sends it again."""
         return self in _RETRIABLE
 
 
@@ -195,10 +195,10 @@ _RETRIABLE = frozenset(
 
 
 class KafkaError(KreplicaError):
-    """A request, or one part of it, that is answered with an error code.
+    """A request, or a part of it, failed with an error code.
 
-    :param code: what the client is told.
-    :param message: one sentence that names what is wrong and where; some answers carry it to the client.
+    :param code: sent to the client.
+    :param message: one sentence with the cause; some responses contain it.
     """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
@@ -208,9 +208,9 @@ class KafkaError(KreplicaError):
 
 
 class RecordsRefused(KafkaError):
-    """A batch that is refused because of some of its records (KIP-467).
+    """A batch was rejected because of some of its records (KIP-467).
 
-    :param records: by index in the batch: what is wrong with that record.
+    :param records: index in the batch -> why that record is invalid.
     """
 
     def __init__(
@@ -221,10 +221,10 @@ class RecordsRefused(KafkaError):
 
 
 class ProtocolError(KreplicaError):
-    """Bytes that are not what their schema says: the one typed error of everything that decodes.
+    """Bytes do not match their schema; all decoders raise only this error.
 
-    :param path: the field, from the message's name down: ``ProduceRequest.topic_data[3].name``.
-    :param reason: what is wrong with it.
+    :param path: path of the field from the name of the message: ``ProduceRequest.topic_data[3].name``.
+    :param reason: why the bytes are invalid.
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -238,8 +238,8 @@ class LargeMessage(ProtocolError):
 
 
 class SettingsError(KreplicaError):
-    """A setting that is unknown or malformed; the text names the file's line and the nearest known name."""
+    """A setting is unknown or malformed; the message names the line of the file and the most similar known name."""
 
 
 class StorageError(KreplicaError):
-    """A log or log directory that cannot be used; the text names the path and what to do."""
+    """A log or log directory cannot be used; the message names the path and the remedy."""

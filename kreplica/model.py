@@ -1,4 +1,4 @@
-"""The frozen values that every room speaks of.  Imports nothing of ours."""
+"""Immutable values that every package uses. Imports no other module of kreplica."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import NamedTuple
 from uuid import UUID
 
 NO_LEADER = -1
-"""Leader id of a partition that nobody leads."""
+"""Leader ID of a partition without a leader."""
 
 LEADER_DURING_DELETE = -2
-"""Leader id that tells brokers that the topic is being deleted (UpdateMetadata)."""
+"""Leader ID in UpdateMetadata that means that the topic is being deleted."""
 
 NO_EPOCH = -1
-"""Leader epoch that is not known."""
+"""Unknown leader epoch."""
 
 NO_BROKER_EPOCH = -1
-"""Broker epoch that is not known."""
+"""Unknown broker epoch."""
 
 ZERO_UUID = UUID(int=0)
-"""The topic id that means "none"."""
+"""Topic ID that means "none"."""
 
 
 class TopicPartition(NamedTuple):
@@ -33,7 +33,7 @@ class TopicPartition(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """Where one listener of a broker can be reached by those who come in by that listener."""
+    """Advertised address of one listener of a broker."""
 
     listener: str
     host: str
@@ -47,14 +47,14 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """What a broker says of itself in ``/brokers/ids/N``.
+    """Registration of a broker in ``/brokers/ids/N``.
 
-    ``epoch`` is the czxid of that znode (KIP-380): a broker that restarted has a higher one.
+    ``epoch`` is the czxid of that znode (KIP-380), so it grows with every restart.
 
-    :param intact_since: the epoch of the earliest incarnation since which this broker has lost nothing: each one from
-        there on was stopped in order, or killed without the machine going down, so its logs hold whatever a replica
-        here held at any time from that registration on.  -1: since this registration (the first start, or the end of a
-        log may be lost: KIP-966).  Not the epoch before this one: two restarts may be noticed as one.
+    :param intact_since: epoch of the earliest registration since which the broker has lost no records: every process
+        since then stopped cleanly, or was killed while its machine kept running. -1 if that is this registration:
+        at the first start, or if the end of a log may be lost (KIP-966). Other brokers may notice two restarts as
+        one, so this is not the epoch of the previous registration.
     """
 
     broker_id: int
@@ -66,7 +66,7 @@ class BrokerRegistration:
     intact_since: int = NO_BROKER_EPOCH
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """The endpoint of that listener, or None where the broker has none of that name."""
+        """Return the endpoint of a listener, or None if the broker has no listener of that name."""
         for endpoint in self.endpoints:
             if endpoint.listener == listener:
                 return endpoint
@@ -74,7 +74,7 @@ class BrokerRegistration:
 
 
 class ElectedController(NamedTuple):
-    """The controller that ZooKeeper names.
+    """The active controller according to ZooKeeper.
 
     :param broker_id: None if ``/controller`` is absent.
     :param epoch: ``/controller_epoch``; 0 before the first election.
@@ -86,7 +86,7 @@ class ElectedController(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
-    """A partition's state as the controller decided it; ``partition_epoch`` is the znode's version."""
+    """Partition state decided by the controller; ``partition_epoch`` is the version of the znode."""
 
     leader: int
     leader_epoch: int
@@ -98,11 +98,11 @@ class LeaderAndIsr:
 
 @dataclass(frozen=True, slots=True)
 class RemovedPartition:
-    """What is kept of a partition that was removed.
+    """Record of a removed partition.
 
-    :param leader_epoch: its last one; a new partition of that number starts above it, so that no replica of the old one
-        and no client takes the two for one.
-    :param replicas: brokers that may still have its files: while there is one, the number is not used again.
+    :param leader_epoch: its last leader epoch. A new partition with the same number starts above it, so that replicas
+        and clients can distinguish the two.
+    :param replicas: brokers that may still have its files. The number is not used again while there is one.
     """
 
     leader_epoch: int
@@ -111,13 +111,13 @@ class RemovedPartition:
 
 @dataclass(frozen=True, slots=True)
 class TopicAssignment:
-    """Which brokers hold which partition: the first replica of each is the preferred leader.
+    """Replica assignment of a topic; the first replica of each partition is its preferred leader.
 
-    :param adding: while replicas move, those that are not in sync yet and shall be.
-    :param removing: while replicas move, those that go when the others are in sync.  One that is not among the
-        partition's replicas any more has gone already, and has yet to delete its files.
-    :param read_only: partitions that are being removed, the highest-numbered ones: they take no more records.
-    :param removed: numbers that were partitions once, or still have files somewhere.
+    :param adding: during a reassignment, new replicas that must join the ISR.
+    :param removing: during a reassignment, replicas to remove once the others are in sync. A broker that is no longer
+        among the partition's replicas only has to delete its files.
+    :param read_only: partitions that are being removed, always the highest-numbered ones; they accept no records.
+    :param removed: numbers of removed partitions; their files may still exist.
     """
 
     topic: str

@@ -1,19 +1,20 @@
-"""What plugins may provide, and what they are given: all that a plugin needs to import (``docs/how-to/plugins.md``).
+"""Interfaces between the broker and its plugins; plugins import only this package (``docs/how-to/plugins.md``).
 
-* ``making`` how a plugin is found and made; ``context`` what its factory is given
+* ``making`` finding and creating plugins; ``context`` the argument of their factories
 * ``cluster`` ``IReplicaPlacement``, ``ILeaderElection``
 * ``authorization`` ``IAuthorizer``
 * ``interception`` ``IProduceInterceptor``; ``records`` a record
-* ``metrics`` ``IMetricsReporter``, and the figures themselves
+* ``metrics`` ``IMetricsReporter`` and metric families
 * ``listeners`` ``IExtraListener``
 
-A distribution drops ``kreplica/plugins/NAME.py`` (no ``__init__.py`` beside it) on the path, with a ``Plugin`` in it;
-``twisted.plugin`` finds it there, and a broker's settings choose it by name.  One object is made for each broker that
-chose it, so nothing is shared between the brokers of one process.
+A distribution installs ``kreplica/plugins/NAME.py`` (without an ``__init__.py``) on the path, with a ``Plugin`` in
+it. ``twisted.plugin`` finds it, and a broker's settings select it by name. Each broker creates its own objects, so the
+brokers of one process share nothing.
 
-Everything is called on the reactor's thread, must return within a millisecond or so, and takes time, randomness, files
-and sockets from the ``Runtime`` alone: then it also runs in the simulator, the same way each time.  A plugin that
-raises is logged and counted (``kreplica_plugin_errors``), and what its interface says is done instead.
+All methods are called on the reactor's thread and must return within about a millisecond. A plugin uses only the time,
+randomness, files and sockets of its ``Runtime``, so it also runs deterministically in the simulator. If a plugin
+raises, the error is logged and counted (``kreplica_plugin_errors``), and the broker uses the fallback that the
+interface documents.
 """
 
 from kreplica.interfaces.authorization import (

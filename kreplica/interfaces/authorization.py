@@ -1,4 +1,4 @@
-"""Who may do what."""
+"""Authorization of requests by plugins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zope.interface import Interface
 
 
 class Operation(Enum):
-    """What somebody wants to do; Kafka's words."""
+    """Operations, with Kafka's names."""
 
     READ = "read"
     WRITE = "write"
@@ -24,7 +24,7 @@ class Operation(Enum):
 
 
 class ResourceType(Enum):
-    """What it is to be done to; Kafka's words."""
+    """Types of resources, with Kafka's names."""
 
     TOPIC = "topic"
     GROUP = "group"
@@ -33,7 +33,7 @@ class ResourceType(Enum):
 
 
 class Resource(NamedTuple):
-    """``name`` is the topic's, the group's or the transactional id; the cluster's is ``kafka-cluster``."""
+    """``name`` is the topic, group or transactional ID; ``kafka-cluster`` for the cluster."""
 
     type: ResourceType
     name: str
@@ -43,12 +43,12 @@ CLUSTER = Resource(ResourceType.CLUSTER, "kafka-cluster")
 
 
 class Principal(NamedTuple):
-    """Who asks.
+    """Sender of a request.
 
-    :param user: ``User:ANONYMOUS``, as long as listeners do not authenticate anybody.
-    :param host: the address it comes from.
-    :param listener: the name of the listener that it came in by.
-    :param client_id: what it calls itself; anybody can.
+    :param user: ``User:ANONYMOUS`` unless the listener authenticates its clients.
+    :param host: address of the client.
+    :param listener: name of the listener that accepted the connection.
+    :param client_id: as sent by the client; not authenticated.
     """
 
     user: str
@@ -58,11 +58,11 @@ class Principal(NamedTuple):
 
 
 class IAuthorizer(Interface):
-    """Says who may do what (``kreplica.authorizer``)."""
+    """Decides whether requests are authorized (``kreplica.authorizer``)."""
 
     def is_allowed(principal: Principal, operation: Operation, resource: Resource) -> bool:
-        """Whether this may be done.
+        """Return True if the operation is authorized.
 
-        Called for each request, and each topic, group and so on that it names, before anything is done.
-        Where it raises: it may not be done.
+        Called for each resource that a request names, before the request has any effect. If it raises, the operation
+        is not authorized.
         """

@@ -1,4 +1,4 @@
-"""Where new replicas are placed, and who should lead."""
+"""Replica placement and preferred leaders by plugins."""
 
 from __future__ import annotations
 
@@ -11,45 +11,47 @@ from kreplica.model import TopicPartition
 
 
 class PlacementBroker(NamedTuple):
-    """A live broker that may take new replicas; ``rack`` is its ``broker.rack``."""
+    """A live broker that can receive new replicas; ``rack`` is its ``broker.rack``."""
 
     broker_id: int
     rack: str | None
 
 
 class IReplicaPlacement(Interface):
-    """Says which brokers hold the replicas of new partitions (``kreplica.placement``)."""
+    """Selects the brokers of new replicas (``kreplica.placement``)."""
 
     def place(
         topic: str, partitions: Sequence[int], replication_factor: int, brokers: Sequence[PlacementBroker]
     ) -> Mapping[int, Sequence[int]]:
-        """Replicas for each of these new partitions, the preferred leader first.
+        """Return the replicas of new partitions, the preferred leader first.
 
-        Called by the broker that is asked to make or grow a topic without an assignment.
+        Called by the broker that receives a request to create or extend a topic without an assignment.
 
-        :param partitions: their numbers; those before them exist where a topic grows.
-        :param brokers: by number.
-        :return: exactly these partitions; so many different brokers each, all of them among ``brokers``.
-        :raise KafkaError: nothing fits: the client gets that, say INVALID_REPLICATION_FACTOR.
-            Anything else, or an answer that is none: the built-in ``racks`` places them.
+        :param partitions: their numbers; lower numbers exist already if a topic is extended.
+        :param brokers: sorted by ID.
+        :return: for each of the partitions, ``replication_factor`` different IDs of ``brokers``.
+        :raise KafkaError: no placement is possible; the client receives the error, such as
+            INVALID_REPLICATION_FACTOR. After any other exception or an invalid result, the built-in ``racks`` places
+            the replicas.
         """
 
 
 class ILeaderElection(Interface):
-    """Says who should lead rather than another (``kreplica.leader.election``); never who may.
+    """Ranks the replicas of a partition as leaders (``kreplica.leader.election``); it cannot make one eligible.
 
-    Every broker that may become the controller needs the same one.
+    All brokers must have the same plugin, because any of them can become the controller.
     """
 
     def preference(
         partition: TopicPartition, replicas: Sequence[int], racks: Mapping[int, str | None]
     ) -> Sequence[int]:
-        """The replicas, those that should lead first.
+        """Return the replicas in order of preference.
 
-        Called by the controller while it handles an event, for each partition that gets another leader; the first of
-        the answer that lives and is in sync leads.  The same arguments must have the same answer.
+        The controller calls this for each partition that needs a new leader and elects the first replica that is live
+        and in sync. The result must depend only on the arguments.
 
         :param replicas: in the order of the assignment.
-        :param racks: of the brokers that live.
-        :return: the same numbers.  Where it raises, or they are not the same: the order of the assignment.
+        :param racks: racks of the live brokers.
+        :return: a permutation of ``replicas``. If it raises or returns anything else, the order of the assignment
+            applies.
         """

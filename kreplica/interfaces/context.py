@@ -1,4 +1,4 @@
-"""What a plugin is given: its settings, the runtime, and the broker that it is a part of."""
+"""Argument of a plugin's factory: its settings, the runtime, and the broker to which it belongs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kreplica.runtime import Runtime
 class LogBatch(Protocol):
     """One batch of a partition's log.
 
-    :ivar note: what the plugin that reads left there by ``Instead``, or None.
+    :ivar note: the note that the same plugin stored there with ``Instead``, or None.
     """
 
     base_offset: int
@@ -24,84 +24,85 @@ class LogBatch(Protocol):
     note: bytes | None
 
     def may_hold(self, text: bytes) -> bool:
-        """Whether these bytes can be in its records: false only where they are surely not; cheaper than to look."""
+        """Return False if the records certainly do not contain these bytes; cheaper than reading them."""
 
     def records(self) -> Sequence[LogRecord]:
-        """Its records, opened now; none of one that consumers do not see.
+        """Decode and return its records; none if consumers do not receive this batch.
 
-        :raise KreplicaError: they are malformed.
+        :raise KreplicaError: the batch is malformed.
         """
 
 
 class LedPartitions(Protocol):
-    """The partitions that this broker leads: what is appended here goes the way of every other record."""
+    """Partitions that this broker leads; appended records are replicated like those of any producer."""
 
     def follow(self, topic: str, leads: Callable[[TopicPartition, bool], None]) -> None:
-        """Be told when this broker begins to lead a partition of a topic (again, in another epoch), and when it ceases.
+        """Call ``leads`` when this broker becomes leader of a partition (also in a new epoch) and when it resigns.
 
-        To be called by the plugin's factory: later, something may have been missed.
+        The plugin's factory must call this; a later call may miss changes.
         """
 
     def bounds(self, partition: TopicPartition) -> tuple[int, int]:
-        """Where its log starts and ends.
+        """Return the log start offset and the log end offset.
 
         :raise KafkaError: NOT_LEADER_OR_FOLLOWER.
         """
 
     def offset_at(self, partition: TopicPartition, timestamp_ms: int) -> int:
-        """The first offset that may be of a record which is not older; the log's end where there is none.
+        """Return a lower bound of the first offset with this timestamp or a later one; else the log end offset.
 
         :raise KafkaError: NOT_LEADER_OR_FOLLOWER.
         """
 
     def read(self, partition: TopicPartition, offset: int) -> Deferred[Sequence[LogBatch]]:
-        """About a megabyte of batches from an offset on, up to the log's end, away from the reactor; none at the end.
+        """Read about one megabyte of batches from an offset, in a thread; the result is empty at the log end.
 
         Fails with KafkaError: NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
         """
 
     def append(self, partition: TopicPartition, records: Sequence[LogRecord]) -> int:
-        """Append one batch, as for ``acks=all``; it is in the log when this returns, and committed later.
+        """Append one batch to the local log under the rules of ``acks=all``; it is committed later.
 
-        :return: the first record's offset; the records' own do not count.
-        :raise KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS and whatever a produce may be refused with.
+        :return: the offset of the first record; the ``offset`` fields of the records are ignored.
+        :raise KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS or any other error of a produce request.
         """
 
 
 class BrokerView(Protocol):
-    """The broker as plugins see it."""
+    """The interface of the broker for plugins."""
 
     @property
     def broker_id(self) -> int:
-        """Its number."""
+        """The ID of this broker."""
 
     @property
     def led(self) -> LedPartitions:
-        """The partitions that it leads."""
+        """The partitions that this broker leads."""
 
     def not_ready(self) -> list[str]:
-        """Why clients cannot be served just now, as sentences; none where they can."""
+        """Return the reasons why the broker cannot serve clients, as sentences; empty if it can."""
 
     def topics(self) -> Mapping[str, int]:
-        """How many partitions each topic has, as far as this broker was told."""
+        """Return the number of partitions of each topic in the broker's metadata cache."""
 
     def topic_setting(self, topic: str, name: str) -> str | None:
-        """What a topic's setting is now, by Kafka's name; None where there is no such setting or value."""
+        """Return the value of a topic setting by Kafka's name; None if it does not exist or has no value."""
 
     def produce(
         self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Headers = ()
     ) -> Deferred[int]:
-        """Send one record to whichever broker leads, ``acks=all``; fires with its offset.
+        """Send one record to the partition's leader with ``acks=all``; fires with its offset.
 
-        Fails with KafkaError; after CONNECTION errors nobody knows whether it is in the log.
+        Fails with KafkaError; after a connection error the record may or may not be in the log.
         """
 
 
 class PluginContext(NamedTuple):
-    """Given to a plugin's factory.
+    """Argument of a plugin's factory.
 
-    :param settings: its own, without ``kreplica.plugin.NAME.``; their texts are unchecked.
-    :param broker: of use once something is called or started, but for ``broker_id`` and ``led.follow``.
+    :param settings: the plugin's own settings without the prefix ``kreplica.plugin.NAME.``; not validated.
+    :param broker: usable once a method of the plugin is called; the factory may use only ``broker_id`` and
+        ``led.follow``.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What clients produce, before it is appended."""
+"""Interception of produced batches by plugins, before they are appended."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kreplica.model import TopicPartition
 
 
 class ProducedBatch(Protocol):
-    """What a client sent for one partition, and the interceptors before this one left of it.
+    """Batch of one partition from a client, as changed by the previous interceptors.
 
-    :ivar is_transactional: it belongs to a transaction, which may be aborted.
-    :ivar is_compacted: its topic is; notes would not last there.
-    :ivar now_ms: the wall clock, milliseconds since 1970: the time of the append.
+    :ivar is_transactional: True if the batch belongs to a transaction, which may be aborted.
+    :ivar is_compacted: True if the topic is compacted, which would remove notes.
+    :ivar now_ms: append time by the wall clock, milliseconds since 1970.
     """
 
     topic_partition: TopicPartition
@@ -29,14 +29,14 @@ class ProducedBatch(Protocol):
 
     @property
     def records(self) -> Sequence[LogRecord]:
-        """Its records, opened (and decompressed) when first asked for; ``offset`` is each one's index."""
+        """The records, decoded at the first access; ``offset`` is the index in the batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Nothing of the batch is appended; its producer gets INVALID_RECORD.
+    """Reject the batch; its producer receives INVALID_RECORD.
 
-    :param records: by index in the batch: what is wrong with that record.
+    :param records: index in the batch -> why that record is invalid.
     """
 
     message: str
@@ -45,13 +45,13 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Instead:
-    """Append this instead.
+    """Append these records instead.
 
-    :param records: those that stay, perhaps changed; ``offset`` is their index in the batch, and they are in its order.
-        The offsets of the others stay empty, as compaction leaves them.
-    :param note: kept in the log right before them, in one piece with them or not at all; replicated, and not seen by
-        consumers.  The interceptor finds it by ``LedPartitions.read``, on whichever broker leads then.  Compacted
-        topics and transactions have none: there the batch is refused.
+    :param records: a subset of the batch in its order, possibly changed; ``offset`` is the index in the batch. The
+        offsets of dropped records stay unused, as after compaction.
+    :param note: stored in the log directly before the records, atomically with them; replicated, and hidden from
+        consumers. The interceptor reads it by ``LedPartitions.read`` on the current leader. In compacted topics and
+        transactions, notes are not supported and the batch is rejected.
     """
 
     records: Sequence[LogRecord]
@@ -59,18 +59,18 @@ class Instead:
 
 
 class IProduceInterceptor(Interface):
-    """Sees what clients produce before it is appended (``kreplica.produce.interceptors``, one after the other)."""
+    """Inspects batches before they are appended (``kreplica.produce.interceptors``, called in this order)."""
 
     def intercept(batch: ProducedBatch) -> Refuse | Instead | None:
-        """What is to become of one partition's batch; None: append it as it is.
+        """Decide about one batch; None appends it unchanged.
 
-        Called by the partition's leader, for batches of clients alone: not for those of coordinators, and not by
-        followers.  A producer's retry is seen again, and then recognised by the log.
-        Where it raises: the batch is refused with UNKNOWN_SERVER_ERROR.
+        Called by the partition's leader for batches of clients, not for those of coordinators. A retry of a producer
+        is intercepted again before the log recognises it as a duplicate. If it raises, the batch is rejected with
+        UNKNOWN_SERVER_ERROR.
         """
 
     def appended(batch: ProducedBatch, note_offset: int) -> None:
-        """The note of an ``Instead`` is in the log, at this offset; not called where there was none, or for a retry.
+        """Report the offset of the note of an ``Instead``; not called for a retry or without a note.
 
-        Where it raises: nothing is taken back.
+        If it raises, the batch stays appended.
         """

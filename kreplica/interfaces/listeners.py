@@ -1,4 +1,4 @@
-"""Protocols beside that of Kafka."""
+"""Additional protocols served by plugins."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from zope.interface import Interface
 
 
 class IExtraListener(Interface):
-    """Something beside the broker that lives as long as it does (``kreplica.extra.listeners``): another protocol."""
+    """A service with the lifetime of the broker, such as another protocol (``kreplica.extra.listeners``)."""
 
     def start() -> Awaitable[None]:
-        """Begin; called in the order of the settings, when the broker serves.
+        """Start; called in the order of the settings when the broker serves clients.
 
-        Where it raises: the broker goes on without it.  One that must be there says so by ``KreplicaError``: then the
-        broker does not start.
+        If it raises ``KreplicaError``, the broker does not start. After any other exception, the broker runs without
+        this plugin.
         """
 
     def stop() -> Awaitable[None]:
-        """End; called in the opposite order, before the broker hands over what it leads; given ten seconds.
+        """Stop within ten seconds; called in reverse order, before the broker hands over its partitions.
 
-        Also called where ``start`` has failed.  Where it raises: the broker goes on stopping.
+        Also called if ``start`` failed. If it raises, the broker still stops.
         """

@@ -1,4 +1,4 @@
-"""How a plugin is found, and one object of it made for each broker that chose it."""
+"""Description of a plugin, and creation of its object for each broker that selected it."""
 
 from __future__ import annotations
 
@@ -15,28 +15,26 @@ from kreplica.interfaces.context import PluginContext
 
 
 class IPluginMaker(IPlugin):
-    """Found by ``twisted.plugin`` in ``kreplica.plugins``; makes one object for each broker that chose it by name."""
+    """Found by ``twisted.plugin`` in ``kreplica.plugins``; makes one object for each broker that selected it."""
 
-    name: str = Attribute("By which settings choose it; its own settings begin with kreplica.plugin.NAME. .")
-    provides: InterfaceClass = Attribute("Which of the interfaces below it makes.")
-    description: str = Attribute("One sentence, for those who look for a name.")
-    settings: Mapping[str, str] = Attribute("Its settings without that prefix, each with a sentence.")
+    name: str = Attribute("Name in the settings; the plugin's own settings begin with kreplica.plugin.NAME.")
+    provides: InterfaceClass = Attribute("The interface that its objects provide.")
+    description: str = Attribute("One sentence for lists of plugins.")
+    settings: Mapping[str, str] = Attribute("Its settings without that prefix, each with a description.")
 
     def make(context: PluginContext) -> Any:
-        """Make the object; nothing is started yet, and ``context.broker`` answers once the broker runs.
+        """Create the object, once, before the broker starts; ``context.broker`` works when the broker runs.
 
-        Called once, while the broker is built.
-
-        :raise ValueError: a setting is missing or wrong; the broker does not start, and says the message.
+        :raise ValueError: a setting is missing or wrong; the broker reports the message and does not start.
         """
 
 
 @implementer(IPluginMaker)
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """The maker that nearly every plugin is content with.
+    """Default implementation of ``IPluginMaker``.
 
-    :param factory: ``package.module:callable``, imported when it is chosen; called with the ``PluginContext``.
+    :param factory: ``package.module:callable``, imported when selected; called with the ``PluginContext``.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Figures, and who is told of them."""
+"""Metric families, and their export by plugins."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from zope.interface import Interface
 
 
 class MetricKind(Enum):
-    """COUNTER only grows while the process lives."""
+    """A COUNTER never decreases during the lifetime of the process."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
 
 
 class Sample(NamedTuple):
-    """:param labels: the values of the family's labels, in their order."""
+    """:param labels: values of the family's labels, in the same order."""
 
     labels: Sequence[str]
     value: float
@@ -26,10 +26,10 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Figures of one name.
+    """All samples of one metric.
 
-    :param name: as Kafka's exporters have it where they have it; without ``_total``.
-    :param labels: their names.
+    :param name: the name used by Kafka's exporters if there is one; without ``_total``.
+    :param labels: names of the labels.
     """
 
     name: str
@@ -40,11 +40,12 @@ class Family:
 
 
 class Buckets(NamedTuple):
-    """How often something took how long.
+    """Cumulative histogram of durations.
 
-    :param labels: the values of the histogram's labels.
-    :param buckets: (upper bound in seconds, as text; how many were no longer), growing; the last is ``+Inf``.
-    :param sum_s: of all together.
+    :param labels: values of the histogram's labels.
+    :param buckets: (upper bound in seconds as text, number of observations up to it), ascending; the last bound is
+        ``+Inf``.
+    :param sum_s: sum of all observations in seconds.
     """
 
     labels: Sequence[str]
@@ -54,7 +55,7 @@ class Buckets(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Histograms of one name."""
+    """All histograms of one metric."""
 
     name: str
     help: str
@@ -63,11 +64,11 @@ class Histogram:
 
 
 class IMetricsReporter(Interface):
-    """Tells somebody else what ``/metrics`` tells Prometheus (``kreplica.metrics.reporters``)."""
+    """Exports the metrics of ``/metrics`` to another system (``kreplica.metrics.reporters``)."""
 
     def report(families: AsyncIterator[Family | Histogram]) -> Awaitable[None]:
-        """Tell it; families come one at a time, and others have their turns between them.
+        """Export one report; the iterator yields to the reactor between families.
 
-        Called every ``kreplica.metrics.report.interval.ms``, never again before the last call has ended, and cancelled
-        where the broker stops.  Where it raises: this report is lost.
+        Called every ``kreplica.metrics.report.interval.ms``, but not before the previous call has ended, and cancelled
+        when the broker stops. If it raises, this report is lost.
         """

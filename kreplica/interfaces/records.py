@@ -1,15 +1,15 @@
-"""A record, as plugins see and make it."""
+"""Records as plugins read and write them."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 Headers = tuple[tuple[str, bytes | None], ...]
-"""Of a record, in their order; names may repeat."""
+"""Headers of a record in order; keys may repeat."""
 
 
 class LogRecord(NamedTuple):
-    """A record.  ``offset`` is its place in the batch until it is in a log; -1 where that does not matter yet."""
+    """A record; before it is in a log, ``offset`` is its index in the batch, or -1 if it has none."""
 
     timestamp_ms: int
     key: bytes | None

@@ -1,8 +1,8 @@
-"""Regular expressions in RE2's syntax, matched in time linear in the text, whatever a client sends.
+"""Regular expressions in RE2's syntax, matched in time linear in the length of the text.
 
-The standard library's ``re`` would stop the broker for hours at a short expression of a client's choice.
+With the standard library's ``re``, a client could block the broker for hours with a short expression.
 
-* ``characters``: ``Characters``: a set of characters, or all but those
+* ``characters``: ``Characters``: a set of characters or its complement
 * ``syntax``: the tree of an expression; ``parser``: reads it
 * ``automaton``: ``Automaton``: matches texts
 """

@@ -1,7 +1,7 @@
-"""Matches texts against an expression: all ways through it at once, so that no text takes longer than its length.
+"""Matches texts by a lazy deterministic automaton, as RE2 does, so that the time is linear in the length of the text.
 
-The sets of places that can be reached are found when they are first needed, and remembered (a lazy deterministic
-automaton, as in RE2).
+Each state is the set of positions in the expression that are reachable. States are computed when first needed and
+cached.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from kreplica.patterns.syntax import (
 )
 
 PLACES_MAX = 2000
-"""Of one expression, its repetitions written out."""
+"""Maximum size of an expression with its repetitions expanded."""
 
 REMEMBERED_MAX = 20_000
-"""Steps of one automaton that are remembered."""
+"""Maximum number of cached transitions of one automaton."""
 
 
 class Beside(Enum):
-    """What stands on one side of a gap between characters."""
+    """Kind of the character on one side of a gap between characters."""
 
     NOTHING = 0
     WORD = 1
@@ -39,7 +39,7 @@ class Beside(Enum):
 
 @dataclass(slots=True)
 class _Step:
-    """A place of the automaton: one character of these leads to ``then``; without any, both ways are open at once."""
+    """A position: one of ``characters`` leads to ``then``; without ``characters``, both exits are free."""
 
     then: int
     characters: Characters | None = None
@@ -48,13 +48,14 @@ class _Step:
 
 
 _END = -1
-"""The place where all is matched."""
+"""The position at which the whole expression has matched."""
 
 class _State:
-    """:ivar places: that are reached, sorted; none are a dead end.
+    """State of the deterministic automaton.
 
-    :ivar before: what stands before the gap.
-    :ivar following: the states that characters lead to, as far as they were asked for.
+    :ivar places: reachable positions, sorted; empty if no match is possible.
+    :ivar before: kind of the previous character.
+    :ivar following: character -> next state, for the characters seen so far.
     """
 
     __slots__ = ("before", "following", "places")
@@ -66,10 +67,10 @@ class _State:
 
 
 class Automaton:
-    """One expression, made ready.
+    """A compiled expression.
 
-    :param places_max: how large it may be: so many steps a character costs at most, the first time.
-    :raise PatternError: it is malformed, or too large.
+    :param places_max: maximum number of positions; computing one new transition takes at most this number of steps.
+    :raise PatternError: the expression is malformed or too large.
     """
 
     def __init__(self, pattern: str, places_max: int = PLACES_MAX) -> None:
@@ -80,7 +81,7 @@ class Automaton:
         self._remembered_count = 0
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text is what the expression says."""
+        """Return True if the expression matches the whole text."""
         state = self._start
         for character in text:
             following = state.following.get(character)
@@ -109,14 +110,14 @@ class Automaton:
         return following
 
     def _forget(self) -> None:
-        """Whoever is in the middle of a text, in another thread maybe, goes on from the state that it has."""
+        """Clear the cache; a match in progress, also in another thread, continues from its own state."""
         for state in (self._start, *self._states.values()):
             state.following = {}
         self._states = {}
         self._remembered_count = 0
 
     def _reached(self, state: _State, following: Beside) -> dict[int, None]:
-        """The places that are reached without another character, if that is what follows."""
+        """Return the positions reachable without consuming a character, given the kind of the next one."""
         found: dict[int, None] = {}
         waiting = list(state.places)
         while waiting:
@@ -143,9 +144,9 @@ class Automaton:
 
     @singledispatchmethod
     def _build(self, node: Node, then: int) -> int:
-        """Add what matches a node and goes on to a place.
+        """Add the positions that match a node and then lead to ``then``.
 
-        :return: where it starts.
+        :return: the first position.
         """
         raise TypeError(node)
 
@@ -183,7 +184,7 @@ class Automaton:
         for _ in range(node.least):
             start = self._build(node.part, then)
             if start == then:
-                break  # nothing, however often
+                break  # a repetition of the empty expression is empty
             then = start
         return then
 

@@ -1,4 +1,4 @@
-"""Sets of characters, which may be all but a few."""
+"""Sets of characters and their complements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Characters:
-    """:param members: the characters themselves; or, where ``others`` is true, those that do not belong to it."""
+    """A set of characters.
+
+    :param members: its characters, or if ``others`` is True, all characters that it does not contain.
+    """
 
     members: frozenset[str]
     others: bool = False
@@ -17,11 +20,11 @@ class Characters:
         return (character in self.members) is not self.others
 
     def complement(self) -> Characters:
-        """All other characters."""
+        """Return the complement."""
         return Characters(self.members, not self.others)
 
     def union(self, other: Characters) -> Characters:
-        """What belongs to either."""
+        """Return the union."""
         if self.others and other.others:
             return Characters(self.members & other.members, others=True)
         if self.others:
@@ -31,7 +34,7 @@ class Characters:
         return Characters(self.members | other.members)
 
     def any_case(self) -> Characters:
-        """What belongs to it as a capital or as a small letter."""
+        """Return the set extended by the other case of each letter."""
         if not self.others:
             return Characters(frozenset(case for each in self.members for case in _cases(each)))
         kept_out = (each for each in self.members if all(case in self.members for case in _cases(each)))
@@ -39,10 +42,10 @@ class Characters:
 
 
 def these(characters: Iterable[str]) -> Characters:
-    """Exactly these."""
+    """Return the set of the given characters."""
     return Characters(frozenset(characters))
 
 
 def _cases(character: str) -> Iterable[str]:
-    # Some have several letters as their other case: that is none.
+    # Some letters have several letters as their other case, which is ignored.
     return [case for case in (character, character.lower(), character.upper()) if len(case) == 1]

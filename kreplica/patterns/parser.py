@@ -1,7 +1,7 @@
-"""Reads RE2's syntax; what needs more than an automaton, such as back references or looking ahead, is refused as there.
+"""Parses RE2's syntax, which excludes back references and look-around.
 
-Whole texts are matched, so that greedy and reluctant repetitions, and groups that capture or not, are all the same.
-A text is one line for ``^`` and ``$``, whatever flags there are.
+Only whole texts are matched, so greedy and reluctant repetitions are equivalent, as are capturing and other groups.
+``^`` and ``$`` match only at the ends of the text, whatever the flags.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from kreplica.patterns.syntax import (
 )
 
 REPEAT_MAX = 1000
-"""The largest number in braces, as in RE2."""
+"""Maximum number in braces, as in RE2."""
 
 RANGE_MAX = 100_000
-"""Characters of one range: the largest scripts have fewer."""
+"""Maximum number of characters in one range; the largest scripts have fewer."""
 
 NESTING_MAX = 100
-"""Groups within groups."""
+"""Maximum depth of nested groups."""
 
 _COUNT = re.compile(r"\{(\d{1,9})(,(\d{0,9}))?\}")
 _FLAGS = re.compile(r"\(\?([imsU]*)(-[imsU]+)?([:)])")
@@ -50,13 +50,13 @@ _ASSERTIONS = {
 
 
 class PatternError(KreplicaError):
-    """An expression that is none, or none of RE2's; the text says what is wrong and where."""
+    """The expression is not valid in RE2; the message says why and at which character."""
 
 
 def parse(pattern: str) -> Node:
-    """Read an expression.
+    """Parse an expression.
 
-    :raise PatternError: it is malformed.
+    :raise PatternError: the expression is malformed.
     """
     return _Parser(pattern).whole()
 
@@ -95,7 +95,7 @@ class _Parser:
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
     def _quoted(self) -> list[Node]:
-        """What stands between ``\\Q`` and ``\\E``, or the end; a repetition behind it is of its last character."""
+        """Parse text between ``\\Q`` and ``\\E`` or the end; a following repetition applies to its last character."""
         end = self._text.find("\\E", self._at)
         quoted = self._text[self._at : end if end >= 0 else None]
         self._at = end + 2 if end >= 0 else len(self._text)
@@ -117,7 +117,7 @@ class _Parser:
         return Repeat(part, least, most)
 
     def _bounds(self) -> tuple[int, int | None] | None:
-        """The numbers of a repetition that stands here; None where there is none: a brace may be a brace."""
+        """Parse the bounds of a repetition; None if there is none, since a brace may also be a literal."""
         for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
             if self._skip(sign):
                 return bounds
@@ -130,7 +130,7 @@ class _Parser:
         return least, int(match[3]) if match[3] else None
 
     def _atom(self) -> Node | None:
-        """One thing that may be repeated; None for flags, which are nothing themselves."""
+        """Parse one repeatable element; None for flags."""
         character = self._text[self._at]
         if character == "(":
             return self._group()
@@ -172,7 +172,7 @@ class _Parser:
         return node
 
     def _escape(self) -> Node:
-        """What a backslash stands before, outside of brackets."""
+        """Parse an escape outside of brackets, after its backslash."""
         assertion = _ASSERTIONS.get(self._text[self._at : self._at + 1])
         if assertion is not None:
             self._at += 1
@@ -180,7 +180,7 @@ class _Parser:
         return self._case(self._escaped())
 
     def _escaped(self) -> Characters:
-        """The characters that an escape means."""
+        """Parse an escape that denotes characters."""
         match = self._match(_CATEGORY)
         if match is not None:
             return self._category(match)
@@ -214,7 +214,7 @@ class _Parser:
         return characters.complement() if is_negated else characters
 
     def _class(self) -> Characters:
-        """What stands in brackets."""
+        """Parse a class in brackets."""
         self._at += 1
         is_negated = self._skip("^")
         found = these("")

@@ -1,4 +1,4 @@
-"""What an expression is made of; classes with names hold what ASCII has of them."""
+"""Syntax tree of an expression; named classes contain only ASCII characters, as in RE2."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ POSIX = {
     "word": these(WORD),
     "xdigit": these(string.hexdigits),
 }
-"""The classes that are written ``[[:alpha:]]``."""
+"""Classes with the syntax ``[[:alpha:]]``."""
 
 PERL = {"d": these(string.digits), "s": these("\t\n\f\r "), "w": these(WORD)}
-"""The classes that are written ``\\d``; the capital letter means all others."""
+"""Classes with the syntax ``\\d``; the capital letter denotes the complement."""
 
 _CATEGORY = re.compile(r"C[cfos]?|L[lmotu]?|M[cen]?|N[dlo]?|P[cdefios]?|S[ckmo]?|Z[lps]?")
-"""The general categories of Unicode."""
+"""General categories of Unicode."""
 
 
 class Assertion(Enum):
-    """What holds between two characters."""
+    """Condition on the gap between two characters."""
 
     START = "^"
     END = "$"
@@ -53,28 +53,31 @@ class Assertion(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One character of these; of none, what never matches."""
+    """One character of a set; an empty set never matches."""
 
     characters: Characters
 
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """One after the other; none of them is the empty expression."""
+    """Concatenation; without parts, the empty expression."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One or the other."""
+    """Alternatives."""
 
     branches: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """:param most: None for any number."""
+    """Repetition.
+
+    :param most: None if unlimited.
+    """
 
     part: Node
     least: int
@@ -85,7 +88,7 @@ Node = OneOf | Sequence | Choice | Repeat | Assertion
 
 
 def unicode_category(name: str) -> Characters | None:
-    """The characters of a general category of Unicode, such as ``L`` or ``Nd``; None if there is none."""
+    """Return the ASCII characters of a general category, such as ``L`` or ``Nd``; None if it does not exist."""
     if not _CATEGORY.fullmatch(name):
         return None
     return these(each for each in ASCII if unicodedata.category(each).startswith(name))

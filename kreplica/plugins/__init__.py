@@ -1,10 +1,10 @@
-"""Where plugins are found by ``twisted.plugin``: those that come along, and those of any other distribution.
+"""Package in which ``twisted.plugin`` finds plugins, both the built-in ones and those of other distributions.
 
-Somebody else's is a file ``kreplica/plugins/NAME.py`` below any directory of the path that has no ``__init__.py``
-beside it.  Modules here are imported to see what there is, so they import little: a ``kreplica.interfaces.Plugin``
-names its factory as text.
+Another distribution installs ``kreplica/plugins/NAME.py``, without an ``__init__.py``, in any directory of
+``sys.path``. Finding plugins imports all these modules, so they import little: a ``kreplica.interfaces.Plugin`` names
+its factory as text.
 
-* ``built_in`` the plugins that come along
+* ``built_in`` the built-in plugins
 """
 
 from twisted.plugin import pluginPackagePaths

@@ -1,4 +1,4 @@
-"""The plugins that come along; ``racks``, ``assigned`` and ``allow-all`` are built into the broker itself."""
+"""Built-in plugins; ``racks``, ``assigned`` and ``allow-all`` are part of the broker instead."""
 
 from kreplica.interfaces import IExtraListener, IMetricsReporter, IProduceInterceptor, Plugin
 

@@ -1,13 +1,13 @@
-"""The seams: whatever is not deterministic enters a broker through one ``Runtime``.
+"""Runtime of a broker: the only source of everything that is not deterministic.
 
-* ``disk`` files: the real ones here, the simulator's in ``kreplica.testing.simulator.disk``
-* ``offload`` work that blocks
-* ``pause`` waiting a while; ``turns`` long loops that let others have theirs; ``together`` several coroutines as one
-* ``pacing`` connections within the machine are sent to at once
-* ``distribution`` how values are spread; ``process_figures`` what the process uses
-* ``parent`` the end of the process that started this one
-* ``stalls`` how long the reactor was kept from its work
-* ``hosts/`` several programs in one process, each of which can be killed, paused and cut off
+* ``disk`` files; the simulated disk is in ``kreplica.testing.simulator.disk``
+* ``offload`` runs blocking functions in threads
+* ``pause`` asynchronous sleep; ``turns`` loops that yield to the reactor; ``together`` several coroutines as one
+* ``pacing`` disables TCP pacing on local connections
+* ``distribution`` quantiles of values; ``process_figures`` resource usage of the process
+* ``parent`` notices the exit of the parent process
+* ``stalls`` measures how long the reactor was blocked
+* ``hosts/`` several programs in one process, which can be killed, paused and isolated separately
 * this file: the reactor (monotonic time, TCP), the wall clock, randomness
 
 Nothing below ``service`` imports Twisted's global reactor, reads a clock, or draws a random number of its own.
@@ -28,10 +28,10 @@ from kreplica.runtime.offload import Offload, ThreadOffload
 
 
 class Reactor(Protocol):
-    """The part of Twisted's reactor that a broker uses; the simulator's reactor has the same."""
+    """The part of Twisted's reactor that a broker uses; the simulated reactor implements it too."""
 
     def seconds(self) -> float:
-        """Monotonic time, in seconds; only differences mean anything."""
+        """Return monotonic time in seconds from an arbitrary start."""
 
     def callLater(
         self, delay: float, callable: Callable[..., Any], *args: object, **kwargs: object
@@ -48,13 +48,13 @@ class Reactor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """Everything a broker may not make for itself.
+    """External dependencies of a broker.
 
-    :param wall_clock_ms: milliseconds since 1970; may jump, so it stamps records and names times but measures nothing.
-    :param random: the one source of randomness (ids, jitter, placement).
-    :param boot_id: another after each start of the machine: while it is the same, everything that was ever written to
-        a file is still there, synced or not; empty where nobody can tell.
-    :param is_simulated: the reactor's time does not pass while code runs, so the event loop is never blocked.
+    :param wall_clock_ms: milliseconds since 1970; it may jump, so use it for timestamps and never for durations.
+    :param random: the only source of randomness (IDs, jitter, placement).
+    :param boot_id: changes with each boot of the machine. While it is the same, the page cache is intact, so even
+        unsynced writes are not lost. Empty if unknown.
+    :param is_simulated: True if the reactor's time does not advance while code runs, so that stalls cannot be measured.
     """
 
     reactor: Reactor
@@ -67,7 +67,7 @@ class Runtime:
 
 
 def real_runtime(reactor: Any) -> Runtime:
-    """The runtime of a real process: the operating system's disk, threads, clock and entropy."""
+    """Return the runtime of a real process."""
     count_true_seconds(reactor)
     return Runtime(
         reactor=reactor,
@@ -80,10 +80,10 @@ def real_runtime(reactor: Any) -> Runtime:
 
 
 def count_true_seconds(reactor: Any) -> None:
-    """Make a reactor's time one that nobody sets; timers that run already keep what is left of them.
+    """Replace the wall clock of a reactor by a monotonic clock; running timers keep their remaining time.
 
-    Twisted takes the wall clock.  A step back of that would stop every timer for as long, and would let a broker
-    believe in a session that has ended.  The clock that is taken goes on while the machine sleeps, as sessions do.
+    With the wall clock, Twisted's default, a step backwards would delay every timer and let a broker trust an expired
+    session. The new clock also advances while the machine is suspended, as ZooKeeper sessions do.
     """
     if reactor.seconds is true_seconds:
         return
@@ -95,7 +95,7 @@ def count_true_seconds(reactor: Any) -> None:
 
 
 def true_seconds() -> float:
-    """Seconds since the machine was started, sleep included where the system can tell."""
+    """Return the seconds since boot, including suspended time if the system reports it."""
     return time.clock_gettime(_CLOCK)
 
 

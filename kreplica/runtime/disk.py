@@ -18,7 +18,7 @@ from kreplica.errors import StorageError
 
 Buffer = bytes | bytearray | memoryview
 IOV_MAX = os.sysconf("SC_IOV_MAX")
-"""The kernel refuses a vectored write of more pieces (``EINVAL``)."""
+"""Maximum number of buffers in one vectored write (more fail with ``EINVAL``)."""
 FALLOC_FL_KEEP_SIZE = 1  # linux/falloc.h
 _fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)  # Linux only
 if _fallocate is not None:
@@ -26,59 +26,60 @@ if _fallocate is not None:
 
 
 class File(Protocol):
-    """An open file, read and written at explicit positions (there is no cursor to share)."""
+    """An open file without a cursor: all reads and writes have explicit positions."""
 
     @property
     def path(self) -> str:
-        """The path it was opened by (a later rename does not change it)."""
+        """The path passed to ``open``; a rename does not change it."""
 
     def size(self) -> int:
-        """Its length in bytes."""
+        """Return the length in bytes."""
 
     def read_at(self, position: int, size: int) -> bytes:
-        """At most ``size`` bytes from ``position``; fewer at the end of the file, none beyond it."""
+        """Read at most ``size`` bytes; fewer at the end of the file, none beyond it."""
 
     def write_at(self, position: int, pieces: Sequence[Buffer]) -> int:
-        """Write all the pieces, one after the other, and return how many bytes that was.
+        """Write all pieces in order.
 
-        :param pieces: as many as there are, also more than ``IOV_MAX``.
-        :raise OSError: and then the file may hold a part of them (a full disk).
+        :param pieces: may be more than ``IOV_MAX``.
+        :return: the number of bytes written.
+        :raise OSError: the file may contain a part of the pieces.
         """
 
     def truncate(self, size: int) -> None:
-        """Cut or lengthen (with zeros) to ``size`` bytes."""
+        """Truncate to ``size`` bytes, or extend with zeros."""
 
     def allocate(self, size: int) -> None:
-        """Reserve space up to ``size`` bytes without changing the length; does nothing where that is not possible."""
+        """Reserve space up to ``size`` bytes without changing the length; does nothing if unsupported."""
 
     def is_cached(self, position: int, size: int) -> bool:
-        """Whether a read of that range would be served from memory, without waiting for the device."""
+        """Return True if the range is in the page cache."""
 
     def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
-        """Exactly that range, from memory; None where that would have to wait, or the file has less.
+        """Read the whole range from the page cache; None if it is not cached or extends beyond the end of the file.
 
-        :raise OSError: it cannot be read.
+        :raise OSError: the read failed.
         """
 
     def sync(self) -> None:
-        """Make all that was written durable; blocks, so it is called through ``Offload``.
+        """Make all writes durable. It blocks, so call it through ``Offload``.
 
-        :raise OSError: and then nothing is known of what was written: never try again, take the directory offline.
+        :raise OSError: all unsynced writes may be lost. Never retry; take the log directory offline.
         """
 
     def descriptor(self) -> int | None:
-        """The file descriptor for ``sendfile``, or None where there is none (the simulator)."""
+        """Return the file descriptor for ``sendfile``, or None in the simulator."""
 
     def close(self) -> None:
-        """Close; again does nothing.  A file that nobody refers to any more is closed too."""
+        """Close the file; idempotent. A file without references is closed automatically."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """Bytes of a file that are to be sent or read.
+    """Byte range of a file, such as records to send.
 
-    It keeps the file open: whoever holds a range may read it, also after the log has let go of the file or removed it.
-    The bytes stay what they are, except that a truncation may take them away (a short read, a short ``sendfile``).
+    It keeps the file open, so it stays readable after the log has closed or deleted the file. Its bytes never change,
+    but a truncation may remove them (short read or short ``sendfile``).
     """
 
     file: File
@@ -86,25 +87,25 @@ class FileRange:
     size: int
 
     def read(self) -> bytes:
-        """All its bytes; fewer where the file was truncated since."""
+        """Read its bytes; fewer if the file was truncated."""
         return self.file.read_at(self.position, self.size)
 
 
 class DirectoryLock(Protocol):
-    """Held by the one process (or simulated broker) that uses a directory."""
+    """Exclusive lock of a directory, held by one process or simulated broker."""
 
     def release(self) -> None:
-        """Let another take it; again does nothing."""
+        """Release the lock; idempotent."""
 
 
 class Disk(Protocol):
-    """Files and directories by path.  Errors are ``OSError`` with the errno that Linux would give."""
+    """Files and directories by path. Errors are ``OSError`` with the errno of Linux."""
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Open for reading and writing.
 
-        :param create: make it, empty, where it does not exist; its parent directory must.
-        :raise FileNotFoundError: where it does not exist and ``create`` is false.
+        :param create: create an empty file if it does not exist; the parent directory must exist.
+        :raise FileNotFoundError: the file does not exist and ``create`` is False.
         """
 
     def exists(self, path: str) -> bool: ...
@@ -112,47 +113,50 @@ class Disk(Protocol):
     def is_directory(self, path: str) -> bool: ...
 
     def list_directory(self, path: str) -> list[str]:
-        """The names in it, sorted."""
+        """Return the sorted names of its entries."""
 
     def make_directories(self, path: str) -> None:
-        """Make it and its parents; a directory that is there already is fine."""
+        """Create a directory and its parents; existing ones are accepted."""
 
     def remove(self, path: str) -> None:
-        """Remove one file (open files stay readable)."""
+        """Remove one file; it stays readable while it is open."""
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and all below it; one that is not there is fine."""
+        """Remove a directory with its contents; it may be missing."""
 
     def rename(self, old: str, new: str) -> None:
-        """Move a file or directory, replacing a file of the new name, in one step."""
+        """Atomically rename a file or directory, replacing an existing file."""
 
     def sync_directory(self, path: str) -> None:
-        """Make the names in it (created, renamed, removed) durable."""
+        """Make created, renamed and removed entries of a directory durable."""
 
     def read_file(self, path: str) -> bytes: ...
 
     def write_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        """Replace the whole file in one step: write beside it, sync, rename, sync the directory.
+        """Atomically replace a file: write a temporary file, sync it, rename it, sync the directory.
 
-        :param sync: false leaves out both syncs: after a power loss the old, the new, or a part of the new is there.
+        :param sync: False omits both syncs: a power loss may leave the old, the new, or a part of the new content.
         """
 
     def usage(self, path: str) -> tuple[int, int]:
-        """(total, free) bytes of the device that holds it."""
+        """Return (total, free) bytes of the file system that contains the path."""
 
     def modified_ms(self, path: str) -> int:
-        """When it was last written, in milliseconds since 1970."""
+        """Return the time of the last write, in milliseconds since 1970."""
 
     def lock_directory(self, path: str) -> DirectoryLock:
-        """:raise StorageError: where another holder has it, with its name where known."""
+        """Lock a directory.
+
+        :raise StorageError: the directory is locked already.
+        """
 
 
 def write_pieces(
     pwritev: Callable[[Sequence[Buffer], int], int], position: int, pieces: Sequence[Buffer], path: str
 ) -> int:
-    """Write all the pieces with as many vectored writes as that takes.
+    """Write all pieces with repeated vectored writes.
 
-    :param pwritev: writes up to ``IOV_MAX`` pieces at a position and returns the number of bytes it has written.
+    :param pwritev: writes up to ``IOV_MAX`` pieces at a position and returns the number of bytes written.
     :return: the number of bytes.
     :raise OSError: a write failed, or wrote nothing.
     """
@@ -173,19 +177,19 @@ def write_pieces(
 
 
 def is_full(error: Exception) -> bool:
-    """Whether it says that there is no room: that passes, where any other error of a device does not."""
+    """Return True if the disk or quota is full, which is temporary, unlike other errors of a device."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_out_of_descriptors(error: Exception) -> bool:
-    """Whether no file could be opened, for so many are open already: opening says that, and no sync ever does."""
+    """Return True if too many files are open; only ``open`` fails this way, never ``sync``."""
     return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def is_passing(error: Exception) -> bool:
-    """Whether something has run out (room, descriptors, memory), which says nothing against the device.
+    """Return True if the error is temporary: no disk space, file descriptors or memory.
 
-    Not to be asked of a sync: whatever it failed with, nothing is known of what was to be synced.
+    Do not use it for a failed sync: whatever the error, unsynced writes may be lost.
     """
     return (
         is_full(error) or is_out_of_descriptors(error) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
@@ -193,7 +197,7 @@ def is_passing(error: Exception) -> bool:
 
 
 def make_directories_durably(disk: Disk, path: str) -> None:
-    """Make a directory and its parents, and let the names of those that were missing survive a power loss."""
+    """Create a directory and its parents, and make the new entries durable."""
     missing = []
     while not disk.exists(path):
         missing.append(path)
@@ -274,7 +278,7 @@ class OsFile:
         except OSError as error:
             if error.errno != errno.EOPNOTSUPP:
                 raise
-            count = os.preadv(self._fd, [data], position)  # as ``is_cached``: nobody can say
+            count = os.preadv(self._fd, [data], position)  # unsupported by the file system: read and accept the wait
         return data if count == size else None
 
     def sync(self) -> None:
@@ -290,7 +294,7 @@ class OsFile:
         if descriptor >= 0:
             os.close(descriptor)
 
-    # The last holder may be an answer that is still being sent (``FileRange``): nobody could know when to close.
+    # The last reference may be a response that is still being sent (``FileRange``), so no owner knows when to close.
     __del__ = close
 
 
@@ -307,7 +311,7 @@ class OsDirectoryLock:
 
 
 class OsDisk:
-    """The operating system's files."""
+    """A ``Disk`` of the operating system."""
 
     def open(self, path: str, *, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
@@ -388,7 +392,7 @@ class OsDisk:
 
 
 class ReadOnlyDisk(OsDisk):
-    """The same for whoever only looks: files are opened for reading, also where nothing may be written."""
+    """A disk that opens files read-only, so it works without write permission."""
 
     def open(self, path: str, *, create: bool = False) -> File:
         if create:

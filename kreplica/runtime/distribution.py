@@ -1,4 +1,4 @@
-"""How values are spread: counts by bounds, as a histogram of Prometheus has them."""
+"""Histogram with fixed bounds, as Prometheus defines it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Bounds of what may take from half a millisecond to ten seconds."""
+"""Bounds for durations from half a millisecond to ten seconds."""
 
 
 class Distribution:
-    """:param bounds: growing; a value counts for the first that it does not exceed.
+    """Counts of values per bucket, and their sum.
 
-    :ivar counts: one for each bound, and one for what is beyond the last.
+    :param bounds: inclusive upper bounds, ascending.
+    :ivar counts: one for each bound, and one for values above the last bound.
     """
 
     __slots__ = ("bounds", "counts", "sum")
@@ -23,6 +24,6 @@ class Distribution:
         self.sum = 0.0
 
     def note(self, value: float, times: int = 1) -> None:
-        """Count one, or several that are the same."""
+        """Count a value ``times`` times."""
         self.counts[bisect_left(self.bounds, value)] += times
         self.sum += value * times

@@ -1,8 +1,8 @@
-"""Reads without a detour: what Twisted's epoll reactor does for each event costs a part of what a small request does.
+"""epoll loop that dispatches reads without Twisted's per-event log context.
 
-Stock, each event goes through a logging context and a check of its descriptor.  Here one that brings bytes and nothing
-else goes straight to ``doRead``; any other goes the stock way.  Log lines do not say of which connection they are then:
-not for several brokers in one process, whose lines are told apart by that.
+Twisted's loop enters a log context and checks the descriptor for each event, which is a noticeable part of the cost of
+a small request. This loop calls ``doRead`` directly if an event is only a read, and uses Twisted's code otherwise. Log
+lines then have no connection prefix, so it is not used for several brokers in one process, which need the prefix.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 from twisted.python import log
 
 _NEEDED = ("_poller", "_selectables", "_doReadOrWrite", "_disconnectSelectable", "_POLL_IN")
-"""What is not public, and may go: then all stays stock."""
+"""Private attributes of the reactor; if one is missing, Twisted's own loop stays in use."""
 
 
 def poll_leanly(reactor: Any) -> bool:
-    """Have a reactor of epoll poll so, before or while it runs.
+    """Install the loop in an epoll reactor, before or while it runs.
 
-    :return: whether it does; any other reactor, and one that is built otherwise, stays as it is.
+    :return: False if the reactor is of another kind; it is unchanged then.
     """
     if type(reactor).__name__ != "EPollReactor" or not all(hasattr(reactor, name) for name in _NEEDED):
         return False
@@ -34,13 +34,13 @@ def _iteration(reactor: Any) -> Callable[[float | None], None]:
         for descriptor, event in poll(-1 if timeout_s is None else timeout_s, len(selectables)):
             selectable = selectables.get(descriptor)
             if selectable is None:
-                continue  # closed by what was called before
+                continue  # closed while an earlier event was handled
             if event != reading:
                 log.callWithLogger(selectable, reactor._doReadOrWrite, selectable, descriptor, event)
                 continue
             try:
                 why = selectable.doRead()
-            except BaseException as error:  # as stock: whatever it is, it ends this connection only
+            except BaseException as error:  # as in Twisted: an error ends only this connection
                 why = error
                 log.err()
             if why:

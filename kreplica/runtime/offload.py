@@ -1,4 +1,4 @@
-"""The seam to work that blocks: fsync, cold reads, SQLite.  The simulator runs it on virtual time instead."""
+"""Threads for blocking work such as fsync and cold reads; the simulator runs it in virtual time instead."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ T = TypeVar("T")
 
 
 class Offload(Protocol):
-    """Runs functions away from the reactor, so that nothing blocks it for more than a few milliseconds."""
+    """Runs functions that would block the reactor for more than a few milliseconds."""
 
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
-        """Call it elsewhere; the answer comes back on the reactor.  Two calls may run at the same time."""
+        """Call a function in a thread; the Deferred fires on the reactor. Calls may run concurrently."""
 
     def stop(self) -> None:
-        """Wait for what runs, then take no more."""
+        """Wait for running calls and accept no others."""
 
 
 class ThreadOffload:
-    """An ``Offload`` of a few threads of its own (not the reactor's pool, which DNS look-ups share).
+    """An ``Offload`` with its own thread pool, because the reactor's pool is shared with DNS look-ups.
 
-    Threads start when they are first needed and are stopped by ``stop``.
+    Threads start on demand and end with ``stop``.
     """
 
     def __init__(self, reactor: Any, threads_max: int = 4, name: str = "offload") -> None:
@@ -43,9 +43,8 @@ class ThreadOffload:
 
 
 def let_others_run() -> None:
-    """To be called now and then by what computes long in a thread.
+    """Yield the interpreter lock; call it regularly in long computations in a thread.
 
-    The interpreter takes its lock from a thread only after 5 ms, and the reactor wants it again after each thing that
-    it does with a socket.
+    Otherwise the thread keeps the lock for 5 ms, and the reactor waits for it after each system call.
     """
     time.sleep(0)

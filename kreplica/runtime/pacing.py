@@ -1,9 +1,8 @@
-"""What does not leave the machine is sent at once, whatever congestion control the machine is set to.
+"""No TCP pacing on local connections.
 
-BBR, which suits long ways and is the default of many systems, spreads packets over time: each waits for a timer of its
-own.  On the way from a process to its neighbour there is nothing to gain by that, and the timers, and the readers who
-are woken for every packet, cost more than the sending.  Reno sends what its window allows; every Linux has it, and
-everybody may choose it.
+BBR, the default congestion control of many systems, paces packets with timers. On the loopback interface this gains
+nothing, and the timers and wake-ups cost more than the sending itself. Reno sends as much as its window allows, exists
+on every Linux and needs no privilege.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def do_without_pacing(one: Any) -> None:
-    """Choose a congestion control without timers.
+    """Select a congestion control without pacing.
 
-    :param one: a connected socket; or, better, a listening one: its connections never begin with anything else, where
-        one that began with BBR keeps some of its timers.
+    :param one: a listening socket, whose connections inherit the setting, or a connected one, which may keep timers
+        that BBR has started.
     """
-    with suppress(OSError):  # in a sandbox that has only one, or none
+    with suppress(OSError):  # some sandboxes do not offer Reno
         one.setsockopt(IPPROTO_TCP, TCP_CONGESTION, b"reno")

@@ -1,4 +1,4 @@
-"""A process that ends with the one that started it."""
+"""Ends a process when its parent exits."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)  # Linux only
 
 
 def end_with_parent(parent_id: int) -> None:
-    """Have the kernel kill this process, even where it stands still, as soon as its parent has ended in whatever way.
+    """Let the kernel kill this process, even if it is stopped, when its parent exits for any reason.
 
-    :param parent_id: the parent's process id, as the parent itself knows it.
+    :param parent_id: process ID of the parent, passed by the parent itself.
     """
     if _prctl is not None:
         _prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
-    if os.getppid() != parent_id:  # it had ended before the kernel was told
+    if os.getppid() != parent_id:  # the parent exited before the call above
         os.kill(os.getpid(), signal.SIGKILL)

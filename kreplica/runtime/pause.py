@@ -1,4 +1,4 @@
-"""Waiting a while, on the reactor that is given."""
+"""Asynchronous sleep."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ from kreplica.runtime import Reactor
 
 
 def pause(reactor: Reactor, seconds: float) -> Deferred[None]:
-    """Fires after so many seconds; cancelling it leaves no timer behind."""
+    """Return a Deferred that fires after a delay; cancelling it also cancels the timer."""
     return deferLater(cast(IReactorTime, reactor), seconds, lambda: None)

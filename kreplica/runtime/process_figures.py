@@ -1,4 +1,4 @@
-"""What the process uses of the machine, as the kernel tells it."""
+"""Resource usage of this process, as the kernel reports it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class ProcessFigures(NamedTuple):
-    """:param open_files: None where the kernel does not tell."""
+    """CPU time, resident memory and number of open files; None if the kernel does not report it."""
 
     cpu_s: float
     resident_bytes: int
@@ -16,7 +16,7 @@ class ProcessFigures(NamedTuple):
 
 
 def process_figures() -> ProcessFigures:
-    """As they are now; a few reads of ``/proc``, which take microseconds."""
+    """Read the current values from ``/proc``, which takes microseconds."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     try:
         with open("/proc/self/statm") as file:

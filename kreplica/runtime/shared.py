@@ -1,4 +1,4 @@
-"""Work that several wait for, done once."""
+"""A coroutine with several waiters."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ T = TypeVar("T")
 
 
 class Shared(Generic[T]):
-    """A coroutine that is begun when it is made, and whose outcome goes to all who wait.
+    """Runs a coroutine once and passes its result to all waiters.
 
-    Whoever is cancelled leaves; when nobody is left, the work is cancelled.
+    When the last waiter is cancelled, so is the coroutine.
 
-    :ivar is_over: it has ended, well or not.
+    :ivar is_over: True when the coroutine has returned or raised.
     """
 
     def __init__(self, work: Coroutine[Deferred[Any], Any, T]) -> None:
@@ -27,19 +27,19 @@ class Shared(Generic[T]):
         self._working.addBoth(self._ended)
 
     def wait(self) -> Deferred[T]:
-        """Fires with what the coroutine gives, or fails with what it raises."""
-        waiter: Deferred[T] = Deferred(self._left)
+        """Return a Deferred with the result or the exception of the coroutine."""
+        waiter: Deferred[T] = Deferred(self._waiter_cancelled)
         if self.is_over:
-            self._tell(waiter)
+            self._settle(waiter)
         else:
             self._waiting[waiter] = None
         return waiter
 
     def cancel(self) -> None:
-        """Cancel the work: who waits for it learns that."""
+        """Cancel the coroutine; all waiters fail with ``CancelledError``."""
         self._working.cancel()
 
-    def _left(self, waiter: Deferred[T]) -> None:
+    def _waiter_cancelled(self, waiter: Deferred[T]) -> None:
         self._waiting.pop(waiter, None)
         if not self._waiting and not self.is_over:
             self._working.cancel()
@@ -49,9 +49,9 @@ class Shared(Generic[T]):
         waiting, self._waiting = self._waiting, {}
         for waiter in waiting:
             if not waiter.called:
-                self._tell(waiter)
+                self._settle(waiter)
 
-    def _tell(self, waiter: Deferred[T]) -> None:
+    def _settle(self, waiter: Deferred[T]) -> None:
         outcome = self._outcome
         if not isinstance(outcome, Failure):
             waiter.callback(outcome)  # type: ignore[arg-type]

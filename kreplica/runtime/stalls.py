@@ -1,4 +1,4 @@
-"""How long the reactor was kept from its work: nothing may hold it for more than a few milliseconds."""
+"""Measures how long the event loop was blocked, which should be at most a few milliseconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kreplica.runtime import Reactor
 
 INTERVAL_S = 0.05
 LOG_INTERVAL_S = 10.0
-"""Between two lines of the log about stalls."""
+"""Minimum time between two log lines about stalls."""
 
 RECENT_MAX = 16
 UNKNOWN = "unknown"
@@ -62,7 +62,7 @@ class StallWatch:
         self.stalled_s = self.longest_s = 0.0
 
     def start(self) -> None:
-        """Look from now on."""
+        """Start measuring."""
         self._due_s = self._reactor.seconds() + INTERVAL_S
         self._timer = self._reactor.callLater(INTERVAL_S, self._look)
 
@@ -105,7 +105,7 @@ class StallWatch:
         self._logged_s, self._unlogged = stall.at_s, 0
 
     def stop(self) -> None:
-        """Look no more; again does nothing."""
+        """Stop measuring; idempotent."""
         timer, self._timer = self._timer, None
         if timer is not None and timer.active():
             timer.cancel()

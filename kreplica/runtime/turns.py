@@ -1,4 +1,4 @@
-"""Long loops that let others have their turn of the reactor."""
+"""Long loops that yield to the reactor."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
 
 TURN_SECONDS_MAX = 0.005
-"""So long a loop over many things may keep the reactor: requests that come meanwhile wait for it."""
+"""Longest time, in seconds, that a loop may block the reactor."""
 
 
 class Turns:
-    """Made when a loop begins, and asked after each step.
+    """Measures how long a loop has blocked the reactor.
 
     turns = Turns(reactor)
     for each in many:
@@ -29,13 +29,13 @@ class Turns:
 
     @property
     def is_over(self) -> bool:
-        """Whether this turn has lasted long enough."""
+        """True when the loop should yield."""
         return self._reactor.seconds() > self._ends_s
 
     def next(self) -> Deferred[None]:
-        """Let everybody else have a turn; what the loop goes over may have changed meanwhile.
+        """Yield to the reactor; the collection of the loop may change meanwhile.
 
-        :return: fires when the next turn begins; cancelling it leaves no timer behind.
+        :return: fires in the next iteration of the reactor; cancelling it cancels the timer.
         """
         return pause(self._reactor, 0).addCallback(self._begin)
 

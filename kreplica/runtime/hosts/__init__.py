@@ -1,8 +1,8 @@
-"""Several programs in one process, each as on a host of its own that can be killed, paused and cut off alone.
+"""Several programs in one process, each on its own host that can be killed, paused and isolated separately.
 
-Sockets, timers, threads and files are the real ones.
+They use real sockets, timers, threads and files.
 
-* ``machine``: ``Machine``: one program at a time, built anew at each start: start here
-* ``host_reactor``: the reactor of one program, from its start to its end; ``loopback``: which hosts hear each other
+* ``machine``: ``Machine``, which runs one program at a time: start here
+* ``host_reactor``: the reactor of one program; ``loopback``: ports and partitions of the hosts
 * ``host_disk``: its files; ``host_offload``: its threads
 """

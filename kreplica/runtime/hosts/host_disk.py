@@ -1,4 +1,4 @@
-"""The files of one program of several in a process: the operating system's, taken away by a kill."""
+"""Files of the operating system for one of several programs in a process; a kill closes them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from kreplica.runtime.disk import DirectoryLock, File, OsDirectoryLock, OsDisk, 
 
 
 class HostFile(OsFile):
-    """As any file, until its program is killed: then it is closed, whoever still refers to it."""
+    """A file that is closed when its program is killed, even if there are references to it."""
 
     __slots__ = ("__weakref__",)
 
     def take_descriptor(self) -> int:
-        """Leave the file closed, and its descriptor to the caller, who closes it; -1 where it is closed already."""
+        """Mark the file closed and return its descriptor, which the caller must close; -1 if it was closed already."""
         descriptor, self._fd = self._fd, -1
         return descriptor
 
 
 class HostDisk(OsDisk):
-    """One program's disk, from its start to its end.
+    """Disk of one program.
 
-    A kill takes the descriptors away at once, so that nothing more is read or written, and closes them later: until
-    then a thread that is in the middle of a call may still use the number that it had.
+    A kill invalidates all files at once, so that later calls fail, but closes the descriptors only in ``release``: a
+    thread in the middle of a system call may still use its descriptor.
     """
 
     def __init__(self) -> None:
@@ -33,18 +33,18 @@ class HostDisk(OsDisk):
         self._files: WeakSet[HostFile] = WeakSet()
         self._locks: WeakSet[OsDirectoryLock] = WeakSet()
         self._taken: list[int] = []
-        # Threads open files too.
+        # threads open files too
         self._changing = Lock()
 
     def kill(self) -> None:
-        """Let nothing be done with it any more: every call fails from now on.  Nothing is flushed."""
+        """Make all later calls fail. Nothing is flushed."""
         with self._changing:
             self._killed = True
             taken = [file.take_descriptor() for file in list(self._files)]
         self._taken += [descriptor for descriptor in taken if descriptor >= 0]
 
     def release(self) -> None:
-        """Close what was taken, and free the locks: after ``kill``, once no thread is in a call any more."""
+        """Close the descriptors and release the locks; call it after ``kill``, when all threads are idle."""
         taken, self._taken = self._taken, []
         for descriptor in taken:
             os.close(descriptor)
@@ -72,7 +72,7 @@ class HostDisk(OsDisk):
         self._locks.add(lock)
         return lock
 
-    # --- what changes a directory ------------------------------------------------------------------------------------
+    # --- changes of directories ------------------------------------------------------------------------------------
 
     def make_directories(self, path: str) -> None:
         self._check(path)

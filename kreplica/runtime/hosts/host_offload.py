@@ -1,4 +1,4 @@
-"""The threads of one program of several in a process, which end with it."""
+"""Threads of one of several programs in a process; a kill stops them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ THREADS_MAX = 4
 
 
 class WasKilled(Exception):
-    """Work that was never begun: its program was killed first.  Nobody hears of it."""
+    """The program was killed before the work started; this error is never reported."""
 
 
 class HostOffload:
-    """An ``Offload`` whose answers arrive as its host's other events do.
+    """An ``Offload`` whose results arrive as events of its host.
 
-    :param real_reactor: the process's own: told when the last thread has ended.
+    :param real_reactor: reactor of the process, which is notified when the last thread has ended.
     """
 
     def __init__(self, reactor: HostReactor, real_reactor: Any) -> None:
@@ -40,12 +40,12 @@ class HostOffload:
         return self._threads.run(self._work, partial(function, *args, **kwargs))
 
     def stop(self) -> None:
-        """Nothing: the end of the host, which follows also where its program stopped in order, ends its threads."""
+        """Do nothing: the threads end with the host, also after a clean stop of the program."""
 
     def kill(self) -> Deferred[None]:
-        """Let nothing more be begun.
+        """Reject all later calls.
 
-        :return: fires once what had begun has ended, as the end of a process waits for its system calls.
+        :return: fires when all running calls have returned, as the exit of a process waits for its system calls.
         """
         with self._changing:
             assert not self._killed, "killed already"

@@ -1,9 +1,8 @@
-"""One host of several in a process: a reactor over the process's real one, which can be paused, cut off and killed.
+"""Reactor of one of several hosts in a process, on top of the real reactor; it can be paused, isolated and killed.
 
-Sockets, timers and transports are the real ones.  What a host may not do just now is not asked of the real reactor:
-a paused host's timers wait and its sockets are not looked at; nor are those whose other end is cut off.  So the kernel
-still accepts, takes and keeps what is sent, as it does for a process that stands still or while packets are lost, and
-all of it arrives later.
+Sockets, timers and transports are real. While a host is paused, its timers are delayed and the real reactor does not
+watch its sockets; while a connection is partitioned, its socket is not watched either. The kernel still accepts
+connections and buffers bytes, as for a stopped process or during packet loss, and all of it arrives later.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from zope.interface import implementer
 from kreplica.runtime.hosts.loopback import Loopback
 
 NEVER_S = 1e9
-"""A paused host's timers are put off by so much."""
+"""Delay of the timers of a paused host."""
 
 
 class HostState(Enum):
@@ -34,10 +33,10 @@ class HostState(Enum):
 
 @implementer(IReactorTime, IReactorTCP, IReactorFDSet, IReactorFromThreads)
 class HostReactor:
-    """The reactor of one process on one host, from its start to its end.
+    """Reactor of one program on one host.
 
-    :param reactor: the real one; its clock must not jump (``kreplica.runtime.count_true_seconds``).
-    :param name: of the host, as the loopback and the log know it.
+    :param reactor: the real reactor with a monotonic clock (``kreplica.runtime.count_true_seconds``).
+    :param name: name of the host on the loopback and in the log.
     """
 
     def __init__(self, reactor: Any, name: str, loopback: Loopback) -> None:
@@ -55,10 +54,10 @@ class HostReactor:
         self._context = {"system": name}
         loopback.on_change(self.look_again)
 
-    # --- what is done to it ---
+    # --- faults ---
 
     def pause(self) -> None:
-        """Stand still, as after ``SIGSTOP``: no timer fires, nothing is read or written."""
+        """Pause, as SIGSTOP does: no timer fires, and nothing is read or written."""
         if self.state is not HostState.RUNNING:
             return
         self.state = HostState.PAUSED
@@ -70,22 +69,22 @@ class HostReactor:
         self.look_again()
 
     def resume(self) -> None:
-        """Go on: what was due meanwhile happens now, in its order."""
+        """Resume; overdue timers fire now, in their order."""
         if self.state is not HostState.PAUSED:
             return
         self.state = HostState.RUNNING
-        stood_still_s = self.seconds() - self._paused_at_s
+        paused_s = self.seconds() - self._paused_at_s
         put_off, self._put_off = self._put_off, []
         for call, left_s in sorted(put_off, key=lambda each: each[1]):
             if call.active():
-                call.reset(max(left_s - stood_still_s, 0.0))
+                call.reset(max(left_s - paused_s, 0.0))
         waiting, self._from_threads = self._from_threads, []
         for function, args, kwargs in waiting:
             self.callFromThread(function, *args, **kwargs)
         self.look_again()
 
     def kill(self) -> None:
-        """End as after ``SIGKILL``: no timer fires any more, what was open is closed, and nothing here hears of it."""
+        """End, as SIGKILL does: cancel all timers and close all sockets without any callback."""
         if self.state is HostState.DEAD:
             return
         for call in self.getDelayedCalls():
@@ -201,10 +200,10 @@ class HostReactor:
             self.removeWriter(descriptor)
         return removed
 
-    # --- what it may not do just now ---
+    # --- sockets that are not watched ---
 
     def look_again(self) -> None:
-        """Ask the real reactor for what may happen now, and for nothing else."""
+        """Update the set of sockets that the real reactor watches."""
         for reader in list(self._readers):
             (self._reactor.removeReader if self._holds(reader) else self._reactor.addReader)(reader)
         for writer in list(self._writers):
@@ -222,20 +221,20 @@ class HostReactor:
         return not loopback.is_whole and loopback.is_cut(self.name, loopback.peer_of(descriptor))
 
     def reaches(self, address: tuple[str, int]) -> bool:
-        """Whether what is sent to that address now arrives."""
+        """Return True if no partition blocks traffic to an address."""
         return not self._loopback.is_cut(self.name, self._loopback.host_at(address[1]))
 
     def connect_when_healed(self, client: HostClient) -> None:
-        """Let an attempt to connect hang; it may time out meanwhile."""
+        """Delay an attempt to connect until the partition is healed; it may time out before."""
         self._connecting[client] = None
 
     def connects(self, client: HostClient) -> None:
-        """An attempt to connect has begun: its other end, which may be a host too, will want to know whose it is."""
+        """Register the local port of an attempt to connect, so that its peer can identify this host."""
         self._loopback.leaves(client.socket.getsockname()[1], client)
 
 
 class HostPort(tcp.Port):
-    """A stock port; its log lines are the host's."""
+    """Twisted's port, with the name of the host in its log lines."""
 
     def logPrefix(self) -> str:
         name: str = self.reactor.name  # type: ignore[attr-defined]
@@ -243,7 +242,7 @@ class HostPort(tcp.Port):
 
 
 class HostClient(tcp.Client):
-    """A stock client connection, which does not get through where its destination is cut off."""
+    """Twisted's client connection, which hangs while its destination is partitioned."""
 
     reactor: HostReactor
     realAddress: tuple[str, int]
@@ -261,7 +260,7 @@ class HostClient(tcp.Client):
 
 
 class HostConnector(tcp.Connector):
-    """A stock connector on a host."""
+    """Twisted's connector for ``HostClient``."""
 
     reactor: Any
 
@@ -270,4 +269,4 @@ class HostConnector(tcp.Connector):
 
 
 def _nothing(call: DelayedCall) -> None:
-    """A dead process's timers can be cancelled and put off, as any."""
+    """Accept changes of the timers of a dead host."""

@@ -1,7 +1,7 @@
-"""Which host is at which loopback port, and which hosts cannot hear each other.
+"""Loopback ports of the hosts of one cluster, and the partitions between the hosts.
 
-All hosts of a cluster share one address, so a connection's ends are known by their ports: those that hosts listen on,
-and those that their own connections leave from.  Whoever is at neither is a client.
+All hosts share one address, so ports identify the ends of a connection: the ports on which hosts listen and the local
+ports of their outgoing connections. Any other port belongs to a client.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 CLIENTS = "clients"
-"""The name of everybody who is not a host of the cluster."""
+"""Name of all peers that are not hosts of the cluster."""
 
 
 class Loopback:
@@ -27,31 +27,31 @@ class Loopback:
         self._on_change: list[Callable[[], None]] = []
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Call back after each cut and each heal."""
+        """Call back after each change of the partitions."""
         self._on_change.append(callback)
 
     def forget(self, callback: Callable[[], None]) -> None:
-        """Call that back no more."""
+        """Remove a callback."""
         self._on_change.remove(callback)
 
-    # --- who is where ---
+    # --- addresses ---
 
     def listens(self, port: int, host: str) -> None:
-        """A host is found at that port, also after its end: nobody else gets the port."""
+        """Register a listening port of a host; it stays reserved for the host after its end."""
         self._listening[port] = host
 
     def leaves(self, port: int, client: Any) -> None:
-        """A host's connection has that port of its own, for as long as its transport has a socket."""
+        """Register the local port of an outgoing connection while its transport has a socket."""
         self._leaving[port] = client
 
     def host_at(self, port: int) -> str:
-        """Who listens there; ``CLIENTS`` where none of the hosts does."""
+        """Return the host that listens on a port, or ``CLIENTS``."""
         return self._listening.get(port, CLIENTS)
 
     def peer_of(self, descriptor: Any) -> str | None:
-        """Who is at the other end of a transport; None for a port, which has no other end.
+        """Return the host or ``CLIENTS`` at the other end of a transport; None for a listening port.
 
-        What was found once stays: the other end may be gone while this one, cut off, cannot have heard of it.
+        The result is cached: the peer may exit while a partition hides this from the transport.
         """
         peer = self._peers.get(descriptor)
         if peer is None:
@@ -71,42 +71,42 @@ class Loopback:
         is_open = client is not None and hasattr(client, "socket") and client.socket.fileno() >= 0
         return str(client.reactor.name) if is_open else CLIENTS
 
-    # --- what is cut ---
+    # --- partitions ---
 
     def cut(self, some: Collection[str], others: Iterable[str]) -> None:
-        """Let nothing pass between any of the one and any of the other."""
+        """Block all traffic between two groups of hosts."""
         for a, b in product(some, others):
             if a != b:
                 self._cut[frozenset((a, b))] = None
         self._changed()
 
     def isolate(self, host: str) -> None:
-        """Let nothing pass between a host and anybody else."""
+        """Block all traffic of a host."""
         self._isolated[host] = None
         self._changed()
 
     def mend(self, host: str) -> None:
-        """Undo ``isolate`` of one host: what was sent meanwhile arrives, but for what another's isolation holds."""
+        """Undo ``isolate`` of one host; delayed bytes arrive unless another partition blocks them."""
         self._isolated.pop(host, None)
         self._changed()
 
     def heal(self) -> None:
-        """Undo all of it: what was sent meanwhile arrives."""
+        """Remove all partitions; delayed bytes arrive."""
         self._cut.clear()
         self._isolated.clear()
         self._changed()
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing at all is cut."""
+        """True if there are no partitions."""
         return not self._cut and not self._isolated
 
     def is_isolated(self, host: str) -> bool:
-        """Whether a host was cut off from everybody."""
+        """Return True if a host is isolated."""
         return host in self._isolated
 
     def is_cut(self, a: str, b: str | None) -> bool:
-        """Whether nothing passes between the two; None is nobody, from whom nothing can be cut."""
+        """Return True if traffic between two hosts is blocked; a listening port (None) is never blocked."""
         if b is None or a == b:
             return False
         return a in self._isolated or b in self._isolated or frozenset((a, b)) in self._cut

@@ -1,4 +1,4 @@
-"""A machine: one program at a time on a host of its own, built anew at each start."""
+"""Machine that runs one program at a time on its own host; each start builds a new program."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = Logger()
 
 
 class Program(Protocol):
-    """What a machine runs."""
+    """Interface of the programs that a machine runs."""
 
     def start(self) -> Awaitable[None]: ...
 
@@ -36,15 +36,15 @@ ProgramT = TypeVar("ProgramT", bound=Program)
 
 
 class KilledWhileStarting(KreplicaError):
-    """The machine was killed before its program served."""
+    """The machine was killed before its program had started."""
 
 
 @dataclass(frozen=True, slots=True)
 class Equipment:
-    """What a program has besides its reactor, from its start to its end.
+    """Resources of a program besides its reactor.
 
-    :param boot_id: as ``Runtime`` has it.
-    :param end: takes all of it away, as the end of a process does; fires when it is gone.
+    :param boot_id: see ``Runtime``.
+    :param end: releases all resources, as the exit of a process does; fires when they are released.
     """
 
     disk: Disk
@@ -54,12 +54,12 @@ class Equipment:
 
 
 class Machine(Generic[ProgramT]):
-    """Owned by whoever may kill it; ends with ``kill``, also after ``stop``.
+    """Runs, pauses and kills a program; its owner must call ``kill`` in the end, also after ``stop``.
 
     :param reactor: the process's own.
-    :param name: of its host, in the log and on the loopback.
-    :param build: makes the program from the host's runtime.
-    :param equip: what the program is given at each start.
+    :param name: name of its host in the log and on the loopback.
+    :param build: creates the program from the host's runtime.
+    :param equip: creates the resources of the program at each start.
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class Machine(Generic[ProgramT]):
 
     @property
     def running(self) -> bool:
-        """Whether the program was started, and neither stopped nor killed since; it may be paused."""
+        """True from the start of the program until it is stopped or killed, also while it is paused."""
         return self._program is not None
 
     @property
     def starting(self) -> bool:
-        """Whether a start is under way."""
+        """True while a start is in progress."""
         return self._starting is not None
 
     @property
@@ -98,22 +98,22 @@ class Machine(Generic[ProgramT]):
 
     @property
     def program(self) -> ProgramT:
-        """What was started last and has not ended."""
+        """The running program."""
         assert self._program is not None, f"nothing runs on {self.name}"
         return self._program
 
     async def start(self) -> None:
-        """Start the program, once all of an earlier one is gone; returns when it serves.
+        """Start the program after the previous one has released its resources; returns when it has started.
 
-        Where that fails, or is cancelled, whoever started it stops or kills what there is of it.
+        If this fails or is cancelled, the caller must stop or kill the machine.
 
-        :raise KilledWhileStarting: it was.
+        :raise KilledWhileStarting: the machine was killed meanwhile.
         """
         assert self._program is None, f"{self.name} runs already"
         assert self._starting is None, f"{self.name} is starting already"
         starting = self._starting = Deferred(lambda _: begun.cancel())
         begun = Deferred.fromCoroutine(self._begin())
-        # A program that was killed may never say how its start went; and where it does, nobody listens.
+        # A killed program may never finish its start, and the result is ignored if it does.
         begun.addBoth(lambda outcome: None if starting.called else starting.callback(outcome))
         try:
             await starting
@@ -134,14 +134,14 @@ class Machine(Generic[ProgramT]):
             boot_id=equipment.boot_id,
         )
         program = self._program = self._build(runtime)
-        # From a turn of the host itself, so that its first log lines are known as its own.
+        # Start from an event of the host, so that the first log lines have the name of the host.
         turn: Deferred[None] = Deferred()
         reactor.callLater(0, turn.callback, None)
         await turn
         await program.start()
 
     async def stop(self) -> None:
-        """Stop the program in order, also one that has not quite started; returns when all it had is gone."""
+        """Stop the program cleanly, also during its start; returns when its resources are released."""
         if self._starting is not None:
             self._starting.cancel()
         program = self._program
@@ -151,7 +151,7 @@ class Machine(Generic[ProgramT]):
         await self.when_gone()
 
     def kill(self) -> None:
-        """``kill -9``: what was written stays.  Again does nothing."""
+        """Kill the program as ``kill -9`` does; written bytes are kept. Idempotent."""
         self._program = None
         reactor, self._reactor = self._reactor, None
         equipment, self._equipment = self._equipment, None
@@ -173,7 +173,7 @@ class Machine(Generic[ProgramT]):
             waiter.callback(None)
 
     def when_gone(self) -> Deferred[None]:
-        """Fires when nothing is left of a program that was killed: at once, but for calls to the system."""
+        """Return a Deferred that fires when a killed program has released its resources."""
         if not self._is_ending:
             return succeed(None)
         waiter: Deferred[None] = Deferred()
@@ -181,23 +181,23 @@ class Machine(Generic[ProgramT]):
         return waiter
 
     def call(self, function: Callable[..., Any], *args: Any) -> None:
-        """Call a function as an event of the host: soon, later where it is paused, never once it is killed."""
+        """Call a function as an event of the host: after ``resume`` if it is paused, never if it is killed."""
         if self._reactor is not None:
             self._reactor.callLater(0, function, *args)
 
     def pause(self) -> None:
-        """Let it stand still."""
+        """Pause the host, as SIGSTOP does."""
         if self._reactor is not None:
             self._reactor.pause()
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Resume the host, as SIGCONT does."""
         if self._reactor is not None:
             self._reactor.resume()
 
 
 def real_equipment(reactor: HostReactor, real_reactor: Any, boot_id: str) -> Equipment:
-    """The operating system's files and threads, for one program of several in the process."""
+    """Return the files and threads of the operating system for one of several programs in the process."""
     disk = HostDisk()
     offload = HostOffload(reactor, real_reactor)
 
@@ -209,5 +209,5 @@ def real_equipment(reactor: HostReactor, real_reactor: Any, boot_id: str) -> Equ
 
 
 def wall_clock_ms() -> int:
-    """Milliseconds since 1970."""
+    """Return the wall clock in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
