@@ -1,4 +1,4 @@
-"""Says what is missing of the Python that runs it: ``make`` calls it before it makes a virtual environment.
+"""Reports modules that this Python lacks: ``make`` runs it before it creates the virtual environment.
 
 It has to run on every Python 3, so that an old one gets an answer and not a syntax error.
 """

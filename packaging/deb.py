@@ -21,7 +21,7 @@ LOCK = ROOT / "packaging" / "requirements" / "broker.txt"
 """Versions and hashes of everything in the package's environment; ``make lock`` writes it."""
 
 PYTHON = "/usr/bin/python3.11"
-"""What the environment runs on, where the package is installed."""
+"""Python interpreter of the installed environment."""
 
 SETTINGS = ("broker-1", "broker-2", "broker-3", "broker", "production", "single")
 UNITS = (".service", ".target")
@@ -53,7 +53,7 @@ if [ "$1" = configure ]; then
 fi
 """
 
-# An upgrade leaves brokers running: who operates them restarts one after the other.
+# An upgrade keeps brokers running: the operator restarts one after the other.
 PRERM = """#!/bin/sh
 set -e
 if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
@@ -71,7 +71,7 @@ fi
 
 
 def version() -> str:
-    """That of the source."""
+    """Return the version of the source."""
     text = (ROOT / "kreplica" / "__init__.py").read_text()
     found = re.search(r'^__version__ = "([^"]+)"$', text, re.MULTILINE)
     assert found is not None
@@ -178,7 +178,7 @@ def _relocate(environment: Path) -> None:
 
 
 def _set_modes(stage: Path) -> None:
-    """Independent of whoever builds."""
+    """Independent of the user who builds the package."""
     for path in [stage, *sorted(stage.rglob("*"))]:
         if path.is_symlink():
             continue
