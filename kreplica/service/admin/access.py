@@ -1,6 +1,6 @@
-"""Who may use a broker's admin API, by the files that its settings name.
+"""Builds the admin API's access rules and TLS configuration from the files that the settings name.
 
-That a listener which others can reach asks who they are is a rule of the settings: ``kreplica.settings.consistency``.
+``kreplica.settings.consistency`` requires a token for a listener that other machines can reach.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _CERTIFICATE_BEGINS = b"-----BEGIN CERTIFICATE-----"
 
 
 def admin_access(disk: Disk, settings: BrokerSettings, host: str) -> Access:
-    """:raise SettingsError: the token's file cannot be read, or holds no token."""
+    """Return the access rules of an admin listener.
+
+    :raise SettingsError: the token's file cannot be read or is empty.
+    """
     path: str = settings[TOKEN]
     if not path:
         return Access(hosts=tuple(dict.fromkeys((*LOOPBACK_NAMES, host.lower()))))
@@ -38,14 +41,14 @@ def admin_access(disk: Disk, settings: BrokerSettings, host: str) -> Access:
             f"{TOKEN}: {path} must hold one token of at least {TOKEN_LENGTH_MIN} characters, such as "
             "`openssl rand -hex 32` makes"
         )
-    # Whoever has the token may ask by any name; a page that is made to lead here has none.
+    # The token protects the listener, so any host name is accepted; a DNS rebinding page has no token.
     return Access(hosts=None, token=token)
 
 
 def admin_tls(disk: Disk, settings: BrokerSettings) -> CertificateOptions | None:
-    """What the listener's TLS needs; None where it has none.
+    """Return the TLS configuration of the listener; None for plain HTTP.
 
-    :raise SettingsError: the files cannot be read, or are no certificate and its key.
+    :raise SettingsError: the files cannot be read, or do not contain a certificate and its key.
     """
     if not settings[CERTIFICATE]:
         return None
@@ -72,7 +75,7 @@ def admin_tls(disk: Disk, settings: BrokerSettings) -> CertificateOptions | None
 
 
 def admin_trust(disk: Disk, settings: BrokerSettings) -> IPolicyForHTTPS | None:
-    """Whom of the other brokers' listeners it believes; None where it has no certificate itself.
+    """Return the trust policy for other brokers' admin listeners; None if this broker has no certificate.
 
     :raise SettingsError: the file cannot be read.
     """

@@ -1,4 +1,4 @@
-"""A broker's admin API: every resource, with what it wants of the broker filled in."""
+"""Builds a broker's admin API from the broker's parts."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class AdminParts(DataParts, OperationsParts, MetricsParts, Protocol):
 
 
 def admin_site(broker: AdminParts, stalls: StallWatch, listener: tuple[str, int]) -> AdminSite:
-    """Not started yet.
+    """Return the admin site, not started yet.
 
-    :param listener: the host and the port to listen on.
-    :raise SettingsError: what it needs to ask who somebody is is no good.
+    :param listener: the host and port to listen on.
+    :raise SettingsError: the token, certificate or key cannot be read.
     """
     metrics = Metrics(BrokerFigures(broker, stalls), broker.runtime.reactor)
     host, port = listener
@@ -64,7 +64,7 @@ def admin_site(broker: AdminParts, stalls: StallWatch, listener: tuple[str, int]
 
 
 def resources(broker: AdminParts, registrations: RegistrationsRead) -> Sequence[Resource]:
-    """Those that a broker answers by itself, but for the metrics."""
+    """Return the resources that a broker answers alone, except the metrics."""
     return (
         *_basic(broker, registrations),
         Health(broker),

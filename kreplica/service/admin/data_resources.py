@@ -1,4 +1,4 @@
-"""What users of a cluster ask a broker for, with what it wants of the broker filled in: records and groups."""
+"""Builds the admin API's resources for records and groups."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class DataParts(Protocol):
 
 
 def data_resources(broker: DataParts, others: OtherBrokers) -> Sequence[Resource]:
-    """Records of topics, groups; and the brokers of the process, where there are several."""
+    """Return the resources for records, groups and, in a standalone, the brokers of the process."""
     runtime, connections = broker.runtime, broker.coordinators.data_connections
     leaders = Leaders(broker.metadata, connections)
     documents = GroupDocuments(broker.coordinators)

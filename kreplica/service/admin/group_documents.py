@@ -1,4 +1,4 @@
-"""Groups as the admin API tells of them."""
+"""Converts the state of groups to documents of the admin API."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Document = dict[str, Any]
 
 
 class GroupDocuments:
-    """An ``admin.groups.asking.WhoCoordinates``, and the lag of those groups that one broker coordinates."""
+    """Finds the coordinators of groups (``admin.groups.asking``) and reports the lag of groups coordinated here."""
 
     def __init__(self, coordinators: Coordinators) -> None:
         self._coordinators = coordinators
@@ -30,10 +30,10 @@ class GroupDocuments:
         return view.leader_of(TopicPartition(CONSUMER_OFFSETS, partition_of(group, count))) if count else None
 
     async def lag_of(self, group_id: str) -> Document:
-        """How far a group is behind, in all and by partition.
+        """Return the lag of a group, in total and by partition.
 
-        :raise KafkaError: GROUP_ID_NOT_FOUND; NOT_COORDINATOR, whose message names the broker to be asked; or one that
-            asks for patience.
+        :raise KafkaError: GROUP_ID_NOT_FOUND; NOT_COORDINATOR, with the coordinator's ID in the message; or a retriable
+            error.
         """
         try:
             found = await self._coordinators.lag.lag_of(group_id)

@@ -1,4 +1,4 @@
-"""What a broker knows of the groups that it coordinates, for whoever explains how they get on."""
+"""Collects the state of groups that this broker coordinates, for ``/v1/why``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kreplica.service.broker.coordinators import Coordinators
 
 
 class LocalGroupFacts:
-    """See ``admin.resources.why.GroupsSeen``."""
+    """Implements ``admin.resources.why.GroupsSeen``."""
 
     def __init__(self, broker_id: int, coordinators: Coordinators, wall_clock_ms: Callable[[], int]) -> None:
         self._broker_id = broker_id

@@ -1,4 +1,4 @@
-"""What people who operate a cluster ask a broker for, with what it wants of the broker filled in."""
+"""Builds the admin API's resources for operators: plans, timeline, explanations and live figures."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class OperationsParts(LiveMetricsParts, Protocol):
 def operating_resources(
     broker: OperationsParts, stalls: StallWatch, registrations: Registrations, others: OtherBrokers
 ) -> Sequence[Resource]:
-    """Plans, what happened and happens, why things are as they are, figures for charts."""
+    """Return the resources for plans, the timeline, explanations and live figures."""
     runtime, broker_id = broker.runtime, broker.broker_id
     connections = broker.coordinators.connections
     return (

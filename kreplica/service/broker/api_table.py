@@ -1,4 +1,4 @@
-"""The table of what a broker serves: ApiVersions is answered from it, so what is not here is not advertised."""
+"""Builds the table of APIs that a broker serves; ApiVersions advertises exactly this table."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from kreplica.wire.messages import Api
 from kreplica.zookeeper import ZooKeeperClient
 
 LOWEST = {
-    # Versions below are of message formats that are not served (KIP-896 took them out of Kafka too).
+    # Lower versions use message formats that are not served (Kafka removed them in KIP-896).
     messages.FETCH.key: 4,
     messages.CREATE_TOPICS.key: 2,
     messages.DELETE_TOPICS.key: 1,
@@ -72,13 +72,13 @@ LOWEST = {
     messages.STOP_REPLICA.key: 3,
     messages.UPDATE_METADATA.key: 5,
 }
-"""The lowest version served, where it is not 0."""
+"""Lowest served version by API key, if it is not 0."""
 
 HIGHEST = {
-    # 2 has a regular expression, whose evaluation may take any time.
+    # Version 2 adds a regular expression, whose evaluation time is unbounded.
     messages.LIST_TRANSACTIONS.key: 1,
 }
-"""The highest version served, where it is not the highest that there is a schema of."""
+"""Highest served version by API key, if it is lower than the highest version with a schema."""
 
 
 WITHOUT_SECURITY: Sequence[tuple[Api, Handler]] = (
@@ -186,7 +186,7 @@ def _metadata(broker: ApiParts, topics: TopicAdmin, operations: AuthorizedOperat
 
 
 def _controller_handlers(broker: ApiParts) -> list[tuple[Api, Handler]]:
-    """What the controller itself is asked."""
+    """Return the handlers of requests to the controller."""
 
     def ask_shutdown(broker_id: int, broker_epoch: int) -> Deferred[Any]:
         return broker.controller.ask(ShutdownAsked(broker_id, broker_epoch))
@@ -209,7 +209,7 @@ def _controller_handlers(broker: ApiParts) -> list[tuple[Api, Handler]]:
 
 
 def handler_table(broker: ApiParts, topics: TopicAdmin) -> HandlerTable:
-    """Every API of a broker with its handler."""
+    """Return the table of all APIs that a broker serves, with their handlers."""
     reactor = broker.runtime.reactor
     settings = broker.settings
     coordinators = broker.coordinators

@@ -1,4 +1,4 @@
-"""What coordinators see of the cluster, taken from the metadata that the controller publishes."""
+"""Gives coordinators their view of the cluster, based on the metadata that the controller publishes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker's coordinators, put together: what they see, whom they ask, and where their state is kept."""
+"""Builds a broker's group and transaction coordinators and connects them to its other parts."""
 
 from __future__ import annotations
 
@@ -70,16 +70,17 @@ class CoordinatorParts(Protocol):
 
 
 class Coordinators:
-    """Owned by the broker, of whose other parts it is made; closed when that serves no more.
+    """The coordinators of one broker; stopped when the broker stops serving.
 
-    :ivar view: what coordinators see of the cluster.
-    :ivar connections: to the other brokers, and to this one.
-    :ivar data_connections: the same for what may take long: records that people look at.
-    :ivar admission: where those wait who write in transactions.
-    :ivar groups: the coordinator of groups; ``consumer_groups`` is that of those of KIP-848.
-    :ivar group_memory: what all groups hold.
-    :ivar lag: how far groups are behind.
-    :ivar transactions: the coordinator of transactions.
+    :ivar view: the coordinators' view of the cluster.
+    :ivar connections: to all brokers, including this one.
+    :ivar data_connections: separate connections for slow requests of the admin API, such as reading records.
+    :ivar admission: admits transactional writes after verification.
+    :ivar groups: the coordinator of classic groups and of offsets.
+    :ivar consumer_groups: the coordinator of KIP-848 groups.
+    :ivar group_memory: bounds the memory that all groups use.
+    :ivar lag: tracks the lag of groups.
+    :ivar transactions: the transaction coordinator.
     """
 
     def __init__(self, broker: CoordinatorParts) -> None:
@@ -153,25 +154,26 @@ class Coordinators:
         )
 
     def internal_topics(self, topics: TopicAdmin) -> InternalTopics:
-        """What makes the coordinators' topics when they are first asked for."""
+        """Return the creator of the coordinators' internal topics."""
         made = InternalTopics(topics, self._broker.metadata, internal_topic_shapes(self._broker.settings))
         self._internal_topics = made
         return made
 
     def make_topics(self) -> None:
-        """Begin to make the coordinators' topics now, rather than when they are first asked for."""
+        """Start creating the coordinators' topics before a client asks for them."""
         if self._internal_topics is not None:
             for topic in (CONSUMER_OFFSETS, TRANSACTION_STATE):
                 self._internal_topics.ensure(topic)
 
     def start(self) -> None:
-        """What coordinators do by themselves begins."""
-        if admin_listener(self._broker.settings) is not None or self._broker.plugins.has_reporters:  # who else asks?
+        """Start the background work of the coordinators."""
+        # only these read the lag
+        if admin_listener(self._broker.settings) is not None or self._broker.plugins.has_reporters:
             self.lag.start()
         self.transactions.start()
 
     def stop(self) -> None:
-        """Ask nobody anything any more; what is under way fails."""
+        """Stop all background work; requests in flight fail."""
         if self._internal_topics is not None:
             self._internal_topics.stop()
         self.lag.stop()
@@ -182,9 +184,9 @@ class Coordinators:
 
 
 def coordinator_settings(brokers: int) -> dict[str, str]:
-    """Settings of a cluster for trying out and for tests, where Kafka's defaults do not fit.
+    """Return settings for test and trial clusters, where Kafka's defaults do not fit.
 
-    As many replicas as there are brokers for; and nobody waits for other members of a group.
+    Replication factors are limited by the number of brokers, and the initial rebalance delay of groups is 0.
     """
     return {
         "offsets.topic.replication.factor": str(min(3, brokers)),
@@ -195,7 +197,7 @@ def coordinator_settings(brokers: int) -> dict[str, str]:
 
 
 def internal_topic_shapes(settings: BrokerSettings) -> Mapping[str, InternalTopic]:
-    """What the coordinators' topics are made with, by name."""
+    """Return the configuration of the coordinators' topics by name."""
     return {
         CONSUMER_OFFSETS: InternalTopic(
             CONSUMER_OFFSETS,

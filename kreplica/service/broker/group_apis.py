@@ -43,7 +43,7 @@ class GroupApiParts(Protocol):
 
 
 def group_handlers(broker: GroupApiParts) -> list[tuple[Api, Handler]]:
-    """What a broker that may coordinate groups serves."""
+    """Return the handlers of all group APIs."""
     groups, view = broker.coordinators.groups, broker.coordinators.view
     consumer_groups = broker.coordinators.consumer_groups
     operations = AuthorizedOperations(broker.plugins.gate)

@@ -1,4 +1,4 @@
-"""What a broker knows of the other brokers: where to reach them, and what they could take over."""
+"""Answers questions about other brokers: their endpoints, and whether they can take over leadership."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kreplica.server.metadata.metadata_cache import MetadataCache
 
 
 class Neighbours:
-    """A view of the metadata cache for those rooms that do not know of it.
+    """View of the metadata cache for packages that must not import it.
 
-    :param listener: the name of the listener by which brokers speak to each other.
+    :param listener: the name of the inter-broker listener.
     """
 
     def __init__(self, broker_id: int, metadata: MetadataCache, listener: str) -> None:
@@ -22,30 +22,30 @@ class Neighbours:
         self._listener = listener
 
     def endpoint_of(self, broker_id: int) -> Endpoint | None:
-        """Where a broker listens for other brokers; None where that is not known (it may not live)."""
+        """Return the inter-broker endpoint of a broker; None if the broker is not known to be alive."""
         broker = self._metadata.brokers.get(broker_id)
         return broker.endpoints.get(self._listener) if broker is not None else None
 
     def controller(self) -> Endpoint | None:
-        """Where the controller is asked; None where nobody knows one."""
+        """Return the controller's endpoint; None if no controller is known."""
         return self.endpoint_of(self._metadata.controller_id)
 
     def others_live(self) -> bool:
-        """Whether there is another broker at all."""
+        """Return True if another broker is alive."""
         return any(broker_id != self._broker_id for broker_id in self._metadata.brokers)
 
     def may_take_over(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether any of these has another replica that lives."""
+        """Return True if one of these partitions has another live replica."""
         return any(self._lives_elsewhere(partition) for partition in partitions)
 
     def _lives_elsewhere(self, key: TopicPartition) -> bool:
         topic = self._metadata.topic(key.topic)
         partition = topic.partitions.get(key.partition) if topic is not None else None
         if partition is None:
-            return True  # not told of yet: the controller knows
+            return True  # not in the metadata yet; only the controller can decide
         live = self._metadata.brokers
         return any(replica in live for replica in partition.replicas if replica != self._broker_id)
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> Deferred[bool]:
-        """Fires with True as soon as the condition holds, with False when the time is up."""
+        """Return a Deferred that fires with True when the condition holds, or with False after the timeout."""
         return self._metadata.wait_until(condition, timeout_s)

@@ -1,4 +1,4 @@
-"""Whether a broker can serve clients, and the waits of a start until it can."""
+"""Decides whether a broker can serve clients, and delays the end of its start until it can."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kreplica.zookeeper import ClientClosed, SessionState, ZooKeeperClient, ZooK
 log = Logger()
 
 ROLES_SECONDS_MAX = 5.0
-"""So long a start waits for a controller to say what is to become of the logs on disk."""
+"""Maximum time that a start waits for the roles of the logs on disk."""
 
 RETRY_SECONDS = 1.0
 
@@ -55,7 +55,7 @@ class ReadinessParts(Protocol):
 
 
 def not_ready(broker: ReadinessParts) -> list[str]:
-    """Why clients cannot be served just now, as sentences; none where they can."""
+    """Return the reasons why clients cannot be served, as sentences; empty if they can be."""
     reasons = []
     if broker.stopping:
         reasons.append("the broker is stopping")
@@ -72,12 +72,11 @@ def not_ready(broker: ReadinessParts) -> list[str]:
 
 
 async def wait_until_served(broker: ReadinessParts, timeout_s: float) -> None:
-    """Wait until clients find what they had before: this broker, every topic, and who leads what is here.
+    """Wait until the metadata has this broker and every topic, and each local log has a leader.
 
-    Whatever does not come in time is told in the log, and the broker goes on: a cluster without a controller has its
-    clients wait, not its brokers.
+    After a timeout the broker logs a warning and starts anyway: without a controller, clients wait and brokers run.
 
-    :param timeout_s: for a controller that knows this broker.
+    :param timeout_s: the maximum wait for a controller that knows this broker.
     """
     metadata = broker.metadata
     if not await metadata.wait_until(lambda: _is_served(broker), timeout_s):
@@ -98,7 +97,7 @@ async def wait_until_served(broker: ReadinessParts, timeout_s: float) -> None:
 
 
 async def _topics_that_stay(broker: ReadinessParts) -> set[str]:
-    """The topics that are in ZooKeeper now, but for those that are being deleted: who starts has to know them."""
+    """Return the topics in ZooKeeper that are not being deleted."""
     while True:
         try:
             topics = set(await broker.client.get_children(znodes.TOPICS))
@@ -116,5 +115,5 @@ def _is_served(broker: ReadinessParts) -> bool:
 
 
 def _without_role(broker: ReadinessParts) -> list[TopicPartition]:
-    """The logs on disk of which no controller has told this broker anything yet."""
+    """Return the partitions with a local log for which no controller has sent a role."""
     return [key for key in broker.directories.logs if broker.partitions.get(key) is None]

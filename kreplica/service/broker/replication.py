@@ -1,4 +1,4 @@
-"""What a broker replicates with, put together: its partitions, whom it follows, and who is in sync with it."""
+"""Builds the replication of a broker: partitions, fetchers of followers, and ISR changes of leaders."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class ReplicationParts(Protocol):
 
 
 class Replication:
-    """Owned by the broker, of whose other parts it is made; started when that has registered, stopped before it closes.
+    """The replication of one broker; started after its registration, stopped before its logs are closed.
 
-    :param wakeups: of those who wait for records or acknowledgements.
+    :param wakeups: notifies requests that wait for records or acknowledgements.
     """
 
     def __init__(self, broker: ReplicationParts, wakeups: Wakeups) -> None:
@@ -97,7 +97,7 @@ class Replication:
         self.lag_watch = LagWatch(reactor, self.partitions, lag_s_max / 2)
 
     def start(self) -> None:
-        """Begin to look after followers, and after the session by which this broker leads."""
+        """Start to check followers for lag, and to watch the ZooKeeper session."""
         self.lag_watch.start()
         self._forget_session = self._client.on_session_event(self._session_changed)
 
@@ -107,7 +107,7 @@ class Replication:
             self.partitions.session_lost()
 
     async def stop(self) -> None:
-        """Lead and follow no more; whoever waits is told."""
+        """Stop leading and following; pending requests fail."""
         self._forget_session()
         self.lag_watch.stop()
         self.partitions.stop()
@@ -117,10 +117,10 @@ class Replication:
 
 
 def may_exist(metadata: MetadataCache, key: TopicPartition) -> bool:
-    """Whether the cluster may have a partition, as far as this broker has been told.
+    """Return False only if the published metadata shows that the partition does not exist.
 
-    Before a controller has spoken, it may have any: a client that is told otherwise by a broker that has just started
-    takes its topic for deleted, and gives up.
+    Before the first metadata arrives, any partition may exist: a client that gets an unknown-topic error would treat
+    its topic as deleted.
     """
     if not metadata.brokers:
         return True

@@ -1,4 +1,4 @@
-"""From settings by Kafka's names to what each room is told: the one place that knows both."""
+"""Converts settings with Kafka's names into the configuration objects of each package."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kreplica.transactions import TransactionsConfig
 
 
 def bounds(settings: BrokerSettings) -> Bounds:
-    """What connections may use."""
+    """Return the resource limits of client connections."""
     default = Bounds()
     given = settings.given
     idle_ms = settings["connections.max.idle.ms"]
@@ -45,7 +45,7 @@ def bounds(settings: BrokerSettings) -> Bounds:
         connections_max=settings["max.connections"],
         connections_per_host_max=settings["max.connections.per.ip"],
         idle_s=idle_ms / 1000 if idle_ms > 0 else float(UNLIMITED),
-        # Kafka's defaults of these three are from slower days: they count where somebody chose them.
+        # Kafka's defaults of these three are too small for fast networks; they apply only if set explicitly.
         accept_backlog=settings["socket.listen.backlog.size"] if "socket.listen.backlog.size" in given else 1024,
         send_buffer_bytes=settings["socket.send.buffer.bytes"] if "socket.send.buffer.bytes" in given else -1,
         receive_buffer_bytes=settings["socket.receive.buffer.bytes"] if "socket.receive.buffer.bytes" in given else -1,
@@ -53,7 +53,7 @@ def bounds(settings: BrokerSettings) -> Bounds:
 
 
 def storage_config(settings: BrokerSettings) -> StorageConfig:
-    """What all log directories obey."""
+    """Return the configuration of all log directories."""
     return StorageConfig(
         log_flush_offset_checkpoint_interval_ms=settings["log.flush.offset.checkpoint.interval.ms"],
         log_flush_scheduler_interval_ms=settings["log.flush.scheduler.interval.ms"],
@@ -71,7 +71,7 @@ def storage_config(settings: BrokerSettings) -> StorageConfig:
 def controller_config(
     settings: BrokerSettings, dynamic: DynamicSettings, preference: Preference | None = None
 ) -> ControllerConfig:
-    """What this broker does as the controller."""
+    """Return the configuration of the controller."""
     return ControllerConfig(
         settings["broker.id"],
         settings.inter_broker_listener,
@@ -88,7 +88,7 @@ def controller_config(
 
 
 def journal_settings(settings: BrokerSettings) -> JournalSettings | None:
-    """Where this broker notes its run as the controller; None where it does not."""
+    """Return the settings of the controller's journal; None if it is disabled."""
     bytes_max = settings["kreplica.controller.journal.max.bytes"]
     if not bytes_max:
         return None
@@ -97,7 +97,7 @@ def journal_settings(settings: BrokerSettings) -> JournalSettings | None:
 
 
 def fetcher_config(settings: BrokerSettings) -> FetcherConfig:
-    """How this broker fetches from the leaders that it follows."""
+    """Return the configuration of the follower fetchers."""
     default = FetcherConfig()
     buffer_bytes = "replica.socket.receive.buffer.bytes"
     return FetcherConfig(
@@ -105,11 +105,11 @@ def fetcher_config(settings: BrokerSettings) -> FetcherConfig:
         bytes_min=settings["replica.fetch.min.bytes"],
         partition_bytes_max=settings["replica.fetch.max.bytes"],
         answer_bytes_max=settings["replica.fetch.response.max.bytes"],
-        # A batch may be as long as the request that brought it, however little is asked for at a time.
+        # A batch may be as large as a request, even if it exceeds the fetch size.
         frame_bytes_max=settings["socket.request.max.bytes"] + settings["replica.fetch.response.max.bytes"],
         backoff_s_max=settings["replica.fetch.backoff.ms"] / 1000,
         timeout_s=settings["replica.socket.timeout.ms"] / 1000,
-        # As with those of the listeners, Kafka's default is from slower days.
+        # As for the listeners, Kafka's default is too small for fast networks.
         receive_buffer_bytes=settings[buffer_bytes] if buffer_bytes in settings.given else default.receive_buffer_bytes,
     )
 
@@ -117,7 +117,7 @@ def fetcher_config(settings: BrokerSettings) -> FetcherConfig:
 def replication_throttle(
     reactor: Reactor, broker_id: int, dynamic: DynamicSettings, plans: PlanThrottle
 ) -> ReplicationThrottle:
-    """How fast replicas that move are copied, as the settings and plans have it at the time."""
+    """Return the throttle of replica moves, which reads the current settings and plans."""
 
     def plan_rate() -> int:
         return UNTHROTTLED if plans.bytes_per_second is None else plans.bytes_per_second
@@ -133,7 +133,7 @@ def replication_throttle(
 
 
 def controlled_shutdown_config(settings: BrokerSettings) -> ControlledShutdownConfig | None:
-    """How this broker hands over what it leads before it stops; None where it does not."""
+    """Return the configuration of controlled shutdown; None if it is disabled."""
     if not settings["controlled.shutdown.enable"]:
         return None
     return ControlledShutdownConfig(
@@ -144,7 +144,7 @@ def controlled_shutdown_config(settings: BrokerSettings) -> ControlledShutdownCo
 
 
 def groups_config(settings: BrokerSettings) -> GroupsConfig:
-    """What this broker does as a coordinator of groups."""
+    """Return the configuration of the group coordinator."""
     return GroupsConfig(
         ClassicConfig(
             initial_rebalance_delay_ms=settings["group.initial.rebalance.delay.ms"],
@@ -181,7 +181,7 @@ def _assignor(name: str) -> Assignor:
 
 
 def transactions_config(settings: BrokerSettings) -> TransactionsConfig:
-    """What this broker does as a coordinator of transactions."""
+    """Return the configuration of the transaction coordinator."""
     return TransactionsConfig(
         timeout_ms_max=settings["transaction.max.timeout.ms"],
         abort_interval_ms=settings["transaction.abort.timed.out.transaction.cleanup.interval.ms"],
@@ -192,9 +192,9 @@ def transactions_config(settings: BrokerSettings) -> TransactionsConfig:
 
 
 def admin_listener(settings: BrokerSettings) -> tuple[str, int] | None:
-    """Where the admin API listens; None where it is off.
+    """Return the host and port of the admin listener; None if it is disabled.
 
-    :raise SettingsError: where the setting is not HOST:PORT.
+    :raise SettingsError: the setting is not HOST:PORT.
     """
     text: str = settings["kreplica.admin.listener"]
     if not text:
@@ -206,9 +206,9 @@ def admin_listener(settings: BrokerSettings) -> tuple[str, int] | None:
 
 
 def advertised(told: Endpoint, listening: Endpoint, bound_port: int, host_name: str) -> Endpoint:
-    """What to announce: the advertised listener, with what was left open filled in.
+    """Return the endpoint to advertise, with missing parts filled in.
 
-    :param listening: the listener of that name, as it was asked for.
-    :param host_name: this machine's name, for a listener on all interfaces.
+    :param listening: the configured listener of that name.
+    :param host_name: the machine's name, used for a listener on all interfaces.
     """
     return told._replace(host=told.host or listening.host or host_name, port=told.port or bound_port)

@@ -48,7 +48,7 @@ class TransactionApiParts(Protocol):
 
 
 def transaction_handlers(broker: TransactionApiParts, internal_topics: InternalTopics) -> list[tuple[Api, Handler]]:
-    """What a broker serves that may coordinate transactions, and that leads partitions they write to."""
+    """Return the handlers of all transaction APIs."""
     coordinators, partitions, metadata = broker.coordinators, broker.partitions, broker.metadata
     transactions, groups, view = coordinators.transactions, coordinators.groups, coordinators.view
     reactor, wall_clock_ms = broker.runtime.reactor, broker.runtime.wall_clock_ms

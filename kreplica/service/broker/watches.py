@@ -1,4 +1,4 @@
-"""What a broker keeps up with of the whole cluster, besides settings: who is cordoned, and the throttle of plans."""
+"""Watches cluster-wide state other than settings: cordoned brokers and the throttle of plans."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ class Watches:
             watching.session_renewed()
 
     async def stop(self) -> None:
-        """Follow no more changes."""
+        """Stop watching."""
         for watching in self._all:
             watching.stop()

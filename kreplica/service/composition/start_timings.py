@@ -1,4 +1,4 @@
-"""How long each part of a broker's start took, for one line in the log."""
+"""Measures the phases of a broker's start for one log line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class StartTimings:
         self._parts: list[tuple[str, float]] = []
 
     def done(self, part: str) -> None:
-        """Note that a part has ended, which began when the one before it had ended."""
+        """Record the end of a phase, which started at the end of the previous one."""
         now_s = self._now_s()
         self._parts.append((part, now_s - self._since_s))
         self._since_s = now_s

@@ -1,4 +1,4 @@
-"""Stopping in order: what one part cannot do must not keep the next from stopping."""
+"""Runs shutdown steps in order; a failed step does not prevent the next one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ log = Logger()
 
 
 async def stop_all(*steps: Callable[[], Awaitable[None]]) -> None:
-    """Do each step, one after the other; one that fails is logged, and the next follows.
+    """Run each step after the previous one; log a failure and continue.
 
-    :raise CancelledError: where the whole stop is cancelled.
+    :raise CancelledError: the shutdown was cancelled.
     """
     for step in steps:
         try:

@@ -1,6 +1,6 @@
-"""What a broker tells Prometheus: from counters and states all over the house to names that dashboards know.
+"""Collects all metrics of a broker.
 
-Names are those of Kafka's JMX exporter and of kafka_exporter where these have one; ours start with ``kreplica_``.
+Names follow Kafka's JMX exporter and kafka_exporter if these have the metric; others start with ``kreplica_``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ REPLICAS: Sequence[Row] = (
     ("kafka_log_log_logstartoffset", "First offset of a replica's log here.", lambda p: p.log.log_start_offset),
     ("kafka_log_log_logendoffset", "Next offset of a replica's log here.", lambda p: p.log.log_end_offset),
 )
-"""Of every partition that is held here."""
+"""Gauges of every partition with a replica on this broker."""
 
 LED: Sequence[Row] = (
     ("kafka_topic_partition_current_offset", "High watermark of a partition led here.", lambda p: p.high_watermark),
@@ -60,7 +60,7 @@ LED: Sequence[Row] = (
         lambda p: len(p.log.producers.ongoing_transactions),
     ),
 )
-"""Of every partition that is led here: asked of all brokers, each partition comes once."""
+"""Gauges of every partition led by this broker, so a scrape of all brokers has each partition once."""
 
 
 _NEVER_ASKED = ApiMetrics()
@@ -92,14 +92,14 @@ class MetricsParts(MemoryParts, Protocol):
 
 
 class BrokerFigures:
-    """Reads what there is; counts nothing itself."""
+    """Collects metrics from the counters and states of the broker's parts."""
 
     def __init__(self, broker: MetricsParts, stalls: StallWatch) -> None:
         self._broker = broker
         self._stalls = stalls
 
     async def families(self) -> AsyncIterator[Family | Histogram]:
-        """See ``admin.metrics.Figures``."""
+        """Implements ``admin.resources.metrics.Figures``."""
         for family in (*self._cluster(), *self._server(), *self._replication()):
             yield family
         for family in memory_families(self._broker):

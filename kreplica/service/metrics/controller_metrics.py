@@ -1,4 +1,4 @@
-"""What a broker tells of its controller, and of the plans that this carries out."""
+"""Metrics of the controller and of the plans that it executes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kreplica.service.metrics.families import counter, gauge, histogram
 
 
 def controller_families(controller: Controller, metadata: MetadataCache) -> Iterator[Family | Histogram]:
-    """Of the controller; most of them only where it is in office."""
+    """Yield the controller's metrics; most of them only on the active controller."""
     name = "kafka_controller_kafkacontroller"
     context = controller.context if controller.active else None
     yield gauge(f"{name}_activecontrollercount", "1 on the broker that is the controller.", controller.active)

@@ -1,4 +1,4 @@
-"""Figures in the form in which they are told: families of one name."""
+"""Helper functions that build metric families."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Row = tuple[Sequence[str], Sequence[float], Sequence[int], float]
 
 
 def gauge(name: str, text: str, value: float) -> Family:
-    """One figure that grows and shrinks."""
+    """Return a gauge with one sample."""
     return Family(name, Kind.GAUGE, text, (), [Sample((), value)])
 
 
 def counter(name: str, text: str, value: float) -> Family:
-    """One figure that only grows."""
+    """Return a counter with one sample."""
     return Family(name, Kind.COUNTER, text, (), [Sample((), value)])
 
 

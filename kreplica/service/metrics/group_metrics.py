@@ -1,4 +1,4 @@
-"""What a broker tells of the groups that it coordinates, by the names of kafka_exporter."""
+"""Metrics of the groups that this broker coordinates, with the names of kafka_exporter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LABELS = ("consumergroup", "topic", "partition")
 
 
 async def group_families(reactor: Reactor, tracker: LagTracker) -> AsyncIterator[Family]:
-    """Of each partition that a group has committed; asked of all brokers, each group comes once."""
+    """Yield the committed offsets and lags of all partitions, so a scrape of all brokers has each group once."""
     turns = Turns(reactor)
     offsets: list[Sample] = []
     lags: list[Sample] = []

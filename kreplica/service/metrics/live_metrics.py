@@ -1,4 +1,4 @@
-"""What a broker says of itself for live charts: from the counters of ``/metrics``, without its long lists."""
+"""Computes the figures of the dashboard's live charts from the same counters as ``/metrics``."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ FRESH_SECONDS = 0.5
 
 
 class LiveMetricsParts(Protocol):
-    """Parts of a broker that the live charts read."""
-
     @property
     def runtime(self) -> Runtime: ...
 
@@ -43,7 +41,7 @@ class LiveMetricsParts(Protocol):
 
 
 class LiveFigures:
-    """See ``admin.resources.figures.LocalFigures``."""
+    """Implements ``admin.resources.figures.LocalFigures``."""
 
     def __init__(self, broker: LiveMetricsParts, stalls: StallWatch) -> None:
         self._broker = broker
@@ -53,7 +51,7 @@ class LiveFigures:
         self._counted_s: float | None = None
 
     async def figures(self) -> Mapping[str, Any]:
-        """What is of all partitions is counted at most once in ``FRESH_SECONDS``, however many people look at it."""
+        """Return the figures; totals over partitions are recomputed at most once in ``FRESH_SECONDS``."""
         broker = self._broker
         now_s = broker.runtime.reactor.seconds()
         if self._counted_s is None or now_s - self._counted_s >= FRESH_SECONDS:
@@ -88,9 +86,9 @@ class LiveFigures:
 
 @dataclass(slots=True)
 class Counted:
-    """What is counted over all partitions that are held here.
+    """Totals over all partitions with a replica on this broker.
 
-    :ivar ends: where the logs of those led here end.
+    :ivar ends: log end offsets of partitions led here.
     """
 
     ends: dict[TopicPartition, int]
@@ -100,7 +98,7 @@ class Counted:
     offline: int = 0
 
     def add(self, partition: Partition) -> None:
-        """One more."""
+        """Add one partition."""
         self.replicas += 1
         self.offline += partition.role is Role.OFFLINE
         if partition.is_leader:
@@ -111,7 +109,7 @@ class Counted:
 
 
 class RecentDelays:
-    """Of the last seconds alone: what happened at the start would hide what happens now.
+    """Reactor delays of the last ``RECENT_SECONDS``, so that delays at start-up do not hide current ones.
 
     :param seconds: the reactor's clock.
     """
@@ -134,22 +132,23 @@ class RecentDelays:
 
 
 class CountedMessages:
-    """Counts offsets as they are given, by looking at the ends of logs: where nobody looks it costs nothing."""
+    """Counts new messages by comparing log end offsets between two reads, at no cost when nothing reads it."""
 
     def __init__(self) -> None:
         self._ends: dict[TopicPartition, int] = {}
         self.count = 0
-        """So many since somebody looked first, of partitions that were led here each time."""
+        """Number of new messages since the first read, over partitions that were led here at both reads."""
 
     def see(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Where the logs of the partitions that are led here end now."""
+        """Add the growth since the previous log end offsets."""
         known = self._ends
         self.count += sum(max(end - known.get(key, end), 0) for key, end in ends.items())
         self._ends = dict(ends)
 
 
 def percentile_ms(counts: Iterable[int]) -> float:
-    """The bound below which 99 in 100 delays are; the largest bound where it is beyond all of them."""
+    """Return the smallest bucket bound that covers 99 % of the delays, in milliseconds; the largest bound if none
+    does."""
     rows = list(counts)
     needed, below = sum(rows) * PERCENTILE, 0
     for bound_s, count in zip(BOUNDS_S, rows, strict=False):

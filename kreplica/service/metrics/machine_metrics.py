@@ -1,4 +1,4 @@
-"""What a broker tells of its process and of its disks."""
+"""Metrics of the process and of its disks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kreplica.storage.directories.log_directory import LogDirectory
 
 
 def process_families() -> Iterator[Family]:
-    """By the names of Prometheus's own clients; brokers of one process tell the same."""
+    """Yield process metrics with the names of Prometheus clients; brokers of one process report the same values."""
     figures = process_figures()
     yield counter("process_cpu_seconds", "Processor time, of the user and of the system.", figures.cpu_s)
     yield gauge("process_resident_memory_bytes", "Memory that is resident.", figures.resident_bytes)
@@ -23,7 +23,7 @@ def process_families() -> Iterator[Family]:
 
 
 async def directory_families(runtime: Runtime, directories: Sequence[LogDirectory]) -> list[Family]:
-    """How much room there is in each log directory, and whether it works."""
+    """Return the size, free space and state of each log directory."""
     online = [directory.path for directory in directories if directory.offline is None]
     room = await runtime.offload.run(_room, runtime.disk, online)
     rows = (
@@ -49,5 +49,5 @@ def _room(disk: Disk, paths: list[str]) -> dict[str, tuple[int, int]]:
         try:
             found[path] = disk.usage(path)
         except OSError:
-            continue  # the log directories find out for themselves
+            continue  # the log directories detect the failure themselves
     return found

@@ -13,9 +13,9 @@ from kreplica.interfaces import BrokerView, IExtraListener, PluginContext
 
 @implementer(IExtraListener)
 class AgentCheck:
-    """Whoever connects gets ``up``, or ``down`` and the reasons, and the connection is closed.
+    """Sends ``up``, or ``down`` with the reasons, to each new connection and closes it.
 
-    :ivar port: where it listens, once it does.
+    :ivar port: the port that it listens on, after the start.
     """
 
     def __init__(self, context: PluginContext) -> None:

@@ -1,4 +1,4 @@
-"""Placement and elections by plugins, and what is done where their answer is none."""
+"""Replica placement and leader election by plugins, with fallbacks for invalid results."""
 
 from __future__ import annotations
 

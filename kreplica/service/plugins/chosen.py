@@ -1,4 +1,4 @@
-"""All plugins of one broker, as its settings choose them."""
+"""Creates the plugins that a broker's settings choose."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ INTERCEPTORS, REPORTERS = "kreplica.produce.interceptors", "kreplica.metrics.rep
 LISTENERS = "kreplica.extra.listeners"
 
 BUILT_INTO = {PLACEMENT: "racks", ELECTION: "assigned", AUTHORIZER: "allow-all"}
-"""What the settings say where no plugin is chosen: nothing is looked for, and nobody asked."""
+"""Setting values that mean the built-in behaviour, for which no plugin is loaded."""
 
 
 class Plugins:
-    """Owned by the broker; made before its other parts, which are told of what was chosen.
+    """The plugins of one broker; created before its other parts.
 
-    :ivar place: says where new replicas are placed.
-    :ivar preference: says who should lead; None where the assignment does.
-    :ivar gate: asks who may do what; None where everybody may do everything.
-    :ivar interception: what produced batches go through; None where there is nothing.
-    :ivar roles: who follows what this broker leads.
-    :raise SettingsError: a plugin does not exist, or does not like its settings.
+    :ivar place: places new replicas.
+    :ivar preference: orders the candidates of an election; None to use the assignment's order.
+    :ivar gate: authorizes requests; None if everything is allowed.
+    :ivar interception: intercepts produced batches; None without interceptors.
+    :ivar roles: the plugins that follow partitions led by this broker.
+    :raise SettingsError: a plugin does not exist or rejects its settings.
     """
 
     def __init__(self, broker: PluginParts, runtime: Runtime, settings: BrokerSettings) -> None:
@@ -79,19 +79,19 @@ class Plugins:
         self._check_settings()
 
     def errors(self) -> Mapping[str, int]:
-        """How often each plugin has failed."""
+        """Return the number of failures of each plugin."""
         return {name: contained.errors for name, contained in sorted(self._contained.items())}
 
     async def start(self, figures: Callable[[], Figures]) -> None:
-        """The broker serves.
+        """Start reporters and listeners, when the broker serves clients.
 
-        :raise KreplicaError: of a listener that has to be there.
+        :raise KreplicaError: a required listener cannot start.
         """
         self._reporting.start(figures)
         await self._listening.start()
 
     async def stop(self) -> None:
-        """Before the broker stops anything else."""
+        """Stop reporters and listeners, before the broker stops its other parts."""
         self._reporting.stop()
         await self._listening.stop()
 
@@ -131,7 +131,7 @@ class Plugins:
         }
 
     def _check_settings(self) -> None:
-        """A setting of a plugin that was not chosen, or does not have it, is a mistake of somebody."""
+        """Refuse settings of plugins that are not chosen, and settings that a plugin does not have."""
         for given in self._settings.given:
             if given.startswith(PLUGIN_PREFIX):
                 self._check_setting(given)
@@ -151,7 +151,7 @@ class Plugins:
 
 
 def _gate(plugin: Any, contained: Containment) -> Gate:
-    # Imported where somebody guards: it has a rule for every API.
+    # Imported only with an authorizer, because it contains a rule for every API.
     from kreplica.server.authorization import Gate
 
     return Gate(plugin, contained.failed)

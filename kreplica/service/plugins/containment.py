@@ -1,4 +1,4 @@
-"""One plugin's failures: nothing that it raises gets further than here."""
+"""Logs and counts the failures of one plugin, so that they do not affect the broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ LOGGED_EVERY_S = 1.0
 
 
 class Containment:
-    """:ivar errors: how often it has raised, or answered what is no answer."""
+    """Failures of one plugin.
+
+    :ivar errors: the number of exceptions and invalid results.
+    """
 
     def __init__(self, reactor: Reactor, name: str) -> None:
         self.name = name
@@ -22,7 +25,7 @@ class Containment:
         self._logged_s = -LOGGED_EVERY_S
 
     def failed(self, what: str) -> None:
-        """Note an exception; called inside the ``except``.
+        """Record the current exception; must be called inside the ``except`` block.
 
         :param what: what the plugin was doing, as a participle.
         """
@@ -30,7 +33,7 @@ class Containment:
             log.failure("the plugin {plugin} failed, {what}", plugin=self.name, what=what)
 
     def wrong(self, what: str) -> None:
-        """Note an answer that is none."""
+        """Record an invalid result."""
         if self._count():
             log.error("the plugin {plugin} gave a wrong answer: {what}", plugin=self.name, what=what)
 

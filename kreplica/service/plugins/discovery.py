@@ -1,4 +1,4 @@
-"""From a plugin's name to what makes it."""
+"""Finds the maker of a plugin by its name."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kreplica.interfaces import IPluginMaker
 
 
 def find(setting: str, name: str, provides: InterfaceClass) -> IPluginMaker:
-    """The maker of the plugin of that name.
+    """Return the maker of the plugin with that name.
 
-    :param setting: which one asks for it, for the error.
-    :raise SettingsError: there is none, or several; it names those that there are, and the modules that could not be
-        imported, with the reason.
+    :param setting: the setting that chooses it, for the error.
+    :raise SettingsError: no plugin or several plugins have the name. The message lists the available plugins and the
+        modules that cannot be imported.
     """
     makers = makers_of(provides)
     found = [maker for maker in makers if maker.name == name]
@@ -33,7 +33,7 @@ def find(setting: str, name: str, provides: InterfaceClass) -> IPluginMaker:
 
 
 def makers_of(provides: InterfaceClass) -> list[IPluginMaker]:
-    """All that make objects of that interface, by name."""
+    """Return all makers of objects with that interface, by name."""
     found: list[Any] = list(getPlugins(IPluginMaker, kreplica.plugins))
     return sorted((maker for maker in found if maker.provides is provides), key=lambda maker: str(maker.name))
 

@@ -1,4 +1,4 @@
-"""The partitions that a broker leads, as plugins see them (``interfaces.LedPartitions``)."""
+"""Implements ``interfaces.LedPartitions``: access to the partitions that a broker leads."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class StoredBatch:
 
 
 class Roles:
-    """Who follows which topics; told by ``Partitions`` once there are any."""
+    """Plugin callbacks by topic; notified by ``Partitions`` of leadership changes."""
 
     def __init__(self) -> None:
         self._followers: dict[str, list[Leads]] = {}
@@ -84,9 +84,9 @@ class Roles:
 
 
 class LedView:
-    """One plugin's view.
+    """The view of one plugin.
 
-    :param name: the plugin's: only its own notes are shown to it.
+    :param name: the plugin's name; it sees only its own notes.
     """
 
     def __init__(self, broker: LedParts, roles: Roles, name: str) -> None:
@@ -142,7 +142,7 @@ class LedView:
         return found
 
     def _notes(self, batch: memoryview, header: BatchHeader, following: BatchHeader | None) -> list[StoredBatch]:
-        """A control batch, once for each note of the plugin; once without where it has none."""
+        """Return one batch for each note of the plugin in a control batch, or one without a note if it has none."""
         notes = parse_notes(batch)
         own: list[tuple[int, bytes | None]] = []
         if notes is not None and notes.are_of(following):

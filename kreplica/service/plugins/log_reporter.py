@@ -1,4 +1,4 @@
-"""Figures into the log, for those who have nothing that collects them."""
+"""A metrics reporter that writes chosen metrics to the log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kreplica.service.plugins.patterns import Patterns
 log = Logger()
 
 SAMPLES_MAX = 20
-"""Of one name in one line."""
+"""Maximum number of samples of one metric in a line."""
 
 
 @implementer(IMetricsReporter)
@@ -21,7 +21,10 @@ class LogReporter:
     """A line for each chosen name."""
 
     def __init__(self, context: PluginContext) -> None:
-        """:raise ValueError: no name is given."""
+        """Create the reporter.
+
+        :raise ValueError: no metric name is configured.
+        """
         self._names = Patterns(context.settings.get("names", ""))
         if not self._names:
             raise ValueError("names: name at least one figure, such as kafka_server_*")

@@ -1,10 +1,13 @@
-"""Lists of names in settings of plugins, where a star at the end stands for anything."""
+"""Parses lists of names in plugin settings, in which a final star matches any suffix."""
 
 from __future__ import annotations
 
 
 class Patterns:
-    """:param text: names separated by commas, such as ``orders,logs-*``."""
+    """A list of names and prefixes.
+
+    :param text: names separated by commas, such as ``orders,logs-*``.
+    """
 
     def __init__(self, text: str) -> None:
         names = [name.strip() for name in text.split(",") if name.strip()]

@@ -10,10 +10,13 @@ from kreplica.service.plugins.patterns import Patterns
 
 @implementer(IProduceInterceptor)
 class RequiredHeaders:
-    """Nothing of a batch is taken where one of its records lacks one."""
+    """Rejects a batch if one of its records lacks a required header."""
 
     def __init__(self, context: PluginContext) -> None:
-        """:raise ValueError: no header is given."""
+        """Create the interceptor.
+
+        :raise ValueError: no header is configured.
+        """
         self._headers = [name.strip() for name in context.settings.get("headers", "").split(",") if name.strip()]
         if not self._headers:
             raise ValueError("headers: name at least one header")

@@ -1,4 +1,4 @@
-"""What starts and stops with the broker: metrics reporters and extra listeners."""
+"""Starts and stops metrics reporters and extra listeners with the broker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Listener(NamedTuple):
 
 
 class Reporting:
-    """Tells reporters the figures, each at its own pace where one is slow."""
+    """Sends metrics to each reporter at a fixed interval after its previous report."""
 
     def __init__(self, reactor: Reactor, reporters: Sequence[Reporter], interval_s: float) -> None:
         self._reactor = reactor
@@ -40,7 +40,7 @@ class Reporting:
         self._running: list[Deferred[None]] = []
 
     def start(self, figures: Callable[[], Figures]) -> None:
-        """Begin; nothing is collected where there is no reporter."""
+        """Start the reports; without reporters nothing is collected."""
         for reporter in self._reporters:
             running = Deferred.fromCoroutine(self._report(reporter, figures()))
             running.addErrback(lambda failure: failure.trap(CancelledError))
@@ -57,7 +57,7 @@ class Reporting:
                 reporter.containment.failed("reporting metrics")
 
     def stop(self) -> None:
-        """Report no more; what is being reported is cancelled."""
+        """Stop the reports and cancel those in progress."""
         running, self._running = self._running, []
         for each in running:
             each.cancel()
@@ -72,7 +72,10 @@ class Listening:
         self._started: list[Listener] = []
 
     async def start(self) -> None:
-        """:raise KreplicaError: of a listener that has to be there."""
+        """Start all listeners.
+
+        :raise KreplicaError: a required listener cannot start.
+        """
         for listener in self._listeners:
             self._started.append(listener)
             try:
@@ -83,7 +86,7 @@ class Listening:
                 listener.containment.failed("starting")
 
     async def stop(self) -> None:
-        """Stop those that were started, each for no longer than ten seconds."""
+        """Stop the started listeners, with a timeout of ten seconds each."""
         while self._started:
             listener = self._started.pop()
             try:

@@ -1,4 +1,4 @@
-"""The broker as plugins see it (``interfaces.BrokerView``)."""
+"""Implements ``interfaces.BrokerView``: the broker's interface for plugins."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ELSEWHERE = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_ENOUGH_REPLICAS,
 )
-"""Nothing was appended, and soon something may be."""
+"""Error codes after which nothing was appended and a retry may succeed."""
 
 
 class PluginParts(LedParts, Protocol):
@@ -52,7 +52,7 @@ class PluginParts(LedParts, Protocol):
 
 
 class PluginBroker:
-    """One plugin's view of its broker."""
+    """The view of one plugin."""
 
     def __init__(self, broker: PluginParts, roles: Roles, name: str) -> None:
         self.broker_id = broker.broker_id

@@ -1,4 +1,4 @@
-"""What a newcomer sees first: where everything is, and what to type next."""
+"""Formats the start-up banner: addresses, the data directory and first commands."""
 
 from __future__ import annotations
 

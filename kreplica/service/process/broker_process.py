@@ -1,4 +1,4 @@
-"""A broker as a process of its own."""
+"""Runs one broker as a process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = Logger()
 
 
 class BrokerProcess(Broker):
-    """A broker that has the process for itself."""
+    """A broker that stops the process's threads when it stops."""
 
     async def start(self) -> None:
         await super().start()
@@ -35,10 +35,10 @@ class BrokerProcess(Broker):
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Where a broker is found; as a line of JSON it is what a child process tells its parent once it serves.
+    """The addresses of a running broker, which a child process sends to its parent as a line of JSON.
 
-    :param port: of its first listener.
-    :param admin_url: None where it has no admin API.
+    :param port: the port of the first listener.
+    :param admin_url: None if the admin API is disabled.
     """
 
     port: int
@@ -49,7 +49,7 @@ class Serving:
 
     @staticmethod
     def from_line(line: str) -> Serving | None:
-        """None for a line that says something else."""
+        """Parse a line; return None if it is another message."""
         try:
             return Serving(**json.loads(line)["serving"])
         except (ValueError, LookupError, TypeError):
@@ -57,7 +57,7 @@ class Serving:
 
 
 class ChildBrokerProcess(BrokerProcess):
-    """One that another process has started, and waits for."""
+    """A broker process that reports its addresses to the parent process when it serves."""
 
     async def start(self) -> None:
         await super().start()

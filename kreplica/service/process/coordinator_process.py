@@ -1,4 +1,4 @@
-"""The embedded coordinator as a process of its own."""
+"""Runs the embedded coordinator as a process."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class CoordinatorProcess:
-    """:param runtime: stopped with it.
+    """The embedded coordinator as a process.
 
-    :param failed: told, with one line, when it cannot go on (its store failed).
+    :param runtime: stopped with the coordinator.
+    :param failed: called with a one-line reason when the store has failed.
     """
 
     def __init__(
@@ -68,7 +69,10 @@ class CoordinatorProcess:
 
 
 async def start_coordinator(coordinator: EmbeddedCoordinator, interface: str, port: int, option: str) -> None:
-    """:raise SettingsError: where the port is taken; the text names the option that chooses another."""
+    """Start the coordinator.
+
+    :raise SettingsError: the port is in use; the message names the option that changes it.
+    """
     try:
         await coordinator.start()
     except CannotListenError as error:
@@ -78,7 +82,7 @@ async def start_coordinator(coordinator: EmbeddedCoordinator, interface: str, po
 
 
 def coordinator_failed(failed: Callable[[str], None], failure: Failure) -> None:
-    """Its store failed: what it has promised to keep cannot be kept by this process any more."""
+    """Report that the store failed, so that the process ends: it can no longer keep its durability guarantees."""
     failed(f"the coordinator cannot keep its state: {failure.getErrorMessage()}")
 
 

@@ -1,7 +1,7 @@
-"""Whose directories a process keeps its data in.
+"""Checks the ownership of data directories.
 
-In a directory that everybody may write to, such as /tmp, another user can make the data directory first, or a symbolic
-link in its place, and then read, change or redirect what is written there (decision 39).
+In a world-writable directory such as /tmp, another user can create the data directory first, or a symbolic link in its
+place, and then read, change or redirect the data (decision 39).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ ROOT = 0
 def check_owners(directories: Iterable[str], own_user: int | None = None) -> None:
     """Refuse data directories that another user controls.
 
-    Directories that do not exist yet are made by this process, so only what exists is looked at.
+    Only existing path components are checked, because this process creates the others.
 
     :param own_user: the user ID of this process unless given.
-    :raise SettingsError: a part of a path is a symbolic link of another user, or lies in a directory that everybody
-        may write to and belongs to another user. Root is trusted.
+    :raise SettingsError: a path component is another user's symbolic link, or belongs to another user inside a
+        world-writable directory. Root is trusted.
     """
     trusted = (ROOT, os.geteuid() if own_user is None else own_user)
     for directory in directories:
@@ -32,7 +32,7 @@ def check_owners(directories: Iterable[str], own_user: int | None = None) -> Non
 
 
 def _places(directory: str) -> Iterator[Path]:
-    """The parts of a path that exist, those behind symbolic links included, without the root directory."""
+    """Return the existing components of a path, following symbolic links, without the root directory."""
     found = dict.fromkeys(
         place
         for path in (Path(os.path.abspath(directory)), Path(os.path.realpath(directory)))

@@ -1,7 +1,7 @@
-"""Ctrl-C before the reactor handles signals.
+"""Handles Ctrl-C before the reactor installs its signal handlers.
 
-Until then Python raises ``KeyboardInterrupt`` wherever it is: code that catches everything, such as a callback chain or
-an import hook, keeps it, and the process starts as if nothing had happened.
+Until then Python raises ``KeyboardInterrupt`` at an arbitrary place; a callback chain or an import hook that catches
+everything would swallow it and continue the start.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 
 
 def end_on_interrupt() -> None:
-    """Let SIGINT end the process at once until ``reactor_handles_interrupts``; another program's handler stays."""
+    """Make SIGINT end the process at once until ``reactor_handles_interrupts``; keep a foreign handler."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def reactor_handles_interrupts(reactor: Any) -> None:
-    """Have a running reactor stop in order on SIGINT, which it leaves alone where it finds another handler."""
+    """Make a running reactor stop in order on SIGINT; the reactor does not replace an existing handler."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, reactor.sigInt)

@@ -1,4 +1,4 @@
-"""What a process writes about itself: lines for people, or one JSON object per event for machines."""
+"""Formats log events as text lines or as one JSON object per line."""
 
 from __future__ import annotations
 
@@ -46,12 +46,13 @@ _NOT_FIELDS = frozenset(
 
 
 def observer(log_format: str, output: TextIO | None = None) -> ILogObserver:
-    """An observer that writes each event as one line.
+    """Return an observer that writes each event as one line.
 
-    Ours are written from ``info`` on; those of libraries from ``warn`` on (Twisted announces every port and factory).
+    Events of kreplica are written from level ``info``, events of libraries from ``warn``, because Twisted announces
+    every port and factory.
 
     :param log_format: ``text`` or ``json``.
-    :param output: standard error, where None; Twisted replaces ``sys.stderr``, so the real one is taken.
+    :param output: the real standard error by default, since Twisted replaces ``sys.stderr``.
     """
     write = (output or sys.__stderr__ or sys.stderr).write
     render = _json_line if log_format == "json" else _text_line
@@ -62,13 +63,13 @@ def observer(log_format: str, output: TextIO | None = None) -> ILogObserver:
             try:
                 write(render(event))
             except (OSError, ValueError):
-                pass  # nobody reads us any more: there is nowhere left to say so
+                pass  # the output is closed, so the failure cannot be reported
 
     return cast(ILogObserver, observe)
 
 
 def relay(log_format: str, name: str, output: TextIO | None = None) -> Callable[[str], None]:
-    """What writes the log lines of another process, with its name in front.
+    """Return a function that writes the log lines of another process with its name as a prefix.
 
     :param log_format: of both processes.
     :param output: as for ``observer``.
@@ -86,7 +87,7 @@ def relay(log_format: str, name: str, output: TextIO | None = None) -> Callable[
         try:
             write(f"{text}\n")
         except (OSError, ValueError):
-            pass  # as for our own lines
+            pass  # as for this process's own lines
 
     return relayed
 
@@ -94,7 +95,7 @@ def relay(log_format: str, name: str, output: TextIO | None = None) -> Callable[
 def _is_wanted(event: LogEvent) -> bool:
     failure = event.get("log_failure")
     if failure is not None and failure.check(ReactorNotRunning):
-        return False  # somebody pressed Ctrl-C twice: it is stopping already
+        return False  # a second Ctrl-C: the process is already stopping
     level = event.get("log_level") or LogLevel.info
     namespace = str(event.get("log_namespace", ""))
     least = LogLevel.info if namespace == OURS or namespace.startswith(OURS + ".") else LogLevel.warn
@@ -112,7 +113,7 @@ def _text_line(event: LogEvent) -> str:
 
 
 def _host() -> str | None:
-    """Which of several brokers of the process says it: the name of its host is in Twisted's log context."""
+    """Return the simulated host's name from Twisted's log context, which identifies one of several brokers."""
     system: str = context.get(ILogContext)["system"]
     return system if _HOST.fullmatch(system) else None
 

@@ -1,4 +1,4 @@
-"""How many files and sockets the process may have open."""
+"""Raises the limit of open files and sockets."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ OPEN_FILES_LOW = 8192
 
 
 def raise_open_files_limit() -> None:
-    """Raise the soft limit to the hard one, which whoever runs the machine has set; say so where that is low.
+    """Raise the soft limit to the hard limit; log a warning if the result is low.
 
-    Many systems start processes with 1,024, so that programs that still use ``select`` do not break.
+    Many systems set a soft limit of 1,024 for programs that use ``select``.
     """
     try:
         import resource as limits
@@ -25,14 +25,17 @@ def raise_open_files_limit() -> None:
 
 
 def raise_limit(limits: Any) -> None:
-    """:param limits: the module ``resource``, or one that stands for it."""
+    """Raise the soft limit of the process.
+
+    :param limits: the module ``resource`` or a replacement.
+    """
     soft, hard = limits.getrlimit(limits.RLIMIT_NOFILE)
     if soft != hard:
         try:
             limits.setrlimit(limits.RLIMIT_NOFILE, (hard, hard))
             soft = hard
         except (OSError, ValueError) as error:
-            # macOS calls it unlimited, and takes no more than it likes.
+            # macOS reports an unlimited hard limit but rejects high values.
             log.warn("the limit of open files stays {soft}: {error}", soft=soft, error=str(error))
     if soft != limits.RLIM_INFINITY and soft < OPEN_FILES_LOW:
         log.warn(

@@ -11,7 +11,7 @@ from kreplica.service.process.log_output import FORMATS
 
 ZNODES_MAX = 1_000_000
 ZNODE_BYTES_MAX = 384 * 2**20
-"""The defaults of ``QuotaBounds``, whose package must not be imported here: it would load Twisted's TLS."""
+"""Defaults of ``QuotaBounds``, repeated because importing its package would load Twisted's TLS."""
 
 BROKER_ID_MAX = 1000
 """Kafka's default of ``reserved.broker.max.id``."""
@@ -62,7 +62,7 @@ def _process(text: str) -> int:
 
 
 class _Options(usage.Options):
-    """What all three commands have."""
+    """Options of all commands."""
 
     optParameters: ClassVar[list[list[Any]]] = [
         ["log-format", None, "text", f"how log lines look: {' or '.join(FORMATS)}"],

@@ -1,4 +1,4 @@
-"""Keeps what a process writes from the other users of the machine."""
+"""Makes files that the process creates private to its user."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ log = Logger()
 _SECRET = re.compile(r"password|secret|credential|(^|\.)token$|jaas")
 
 OTHERS = 0o077
-"""The permission bits of the group and of all others."""
+"""Permission bits of the group and of others."""
 
 
 def keep_files_private() -> None:
-    """Make files with mode 0600 and directories with 0700 from now on, data, logs, sessions and sockets alike.
+    """Set the umask so that files get mode 0600 and directories 0700: data, logs, sessions and sockets.
 
-    ``twistd --umask`` is applied later, for those who want a group to read the data.
+    ``twistd --umask`` is applied later and can give a group read access to the data.
     """
     os.umask(os.umask(OTHERS) | OTHERS)
 

@@ -1,4 +1,4 @@
-"""A whole process as Twisted services: what ``twistd`` starts and stops."""
+"""Runs a process as Twisted services that ``twistd`` starts and stops."""
 
 from __future__ import annotations
 
@@ -24,33 +24,36 @@ from kreplica.service.process.service_manager import ServiceManager, of_this_pro
 log = Logger()
 
 GENERATION_0_THRESHOLD = 200_000
-"""Objects made and not freed between two collections of young ones.
+"""Number of new objects between two collections of the youngest generation.
 
-Brokers make few cycles, and a collection costs latency: a command of the controller for 10,000 partitions is 60,000
-objects for a moment, which a collection would look at for 40 ms and find alive.
+Brokers create few reference cycles, and a collection adds latency: a controller command for 10,000 partitions briefly
+holds 60,000 live objects, which a collection would scan for 40 ms.
 """
 
 
 LAST_WORDS = "kreplica: "
-"""Begins the one line that says why a process ends by itself."""
+"""Prefix of the line that gives the reason of an unexpected end."""
 
 
 class Startable(Protocol):
-    """What ``ProcessService`` runs."""
+    """A program that ``ProcessService`` runs."""
 
     async def start(self) -> None:
-        """:raise KreplicaError: with one line for whoever started the process."""
+        """Start the program.
+
+        :raise KreplicaError: a one-line reason for the user who started the process.
+        """
 
     async def stop(self) -> None:
         """Stop in order; also after a start that failed half-way."""
 
 
 class ProcessService(Service):
-    """Starts one thing with the process, and stops it in order on SIGTERM or SIGINT.
+    """Starts a program with the process and stops it in order on SIGTERM or SIGINT.
 
-    A start that fails prints one line that says what is wrong, and ends the process with exit status 1.
+    If the start fails, prints the reason as one line and ends the process with exit status 1.
 
-    :param build: makes the thing, given the reactor and what to call, with one line, when it cannot go on.
+    :param build: creates the program from the reactor and a callback for a one-line failure reason.
     """
 
     def __init__(self, build: Callable[[Any, Callable[[str], None]], Startable], observer: ILogObserver) -> None:
@@ -61,7 +64,7 @@ class ProcessService(Service):
         self._starting: Deferred[None] | None = None
 
     def setServiceParent(self, parent: Any) -> None:
-        # twistd asks the application for its observer right after this: the only place to say which one.
+        # twistd reads the application's log observer right after this call.
         if isinstance(parent, Componentized):
             keep_files_private()  # before twistd opens its log
             parent.setComponent(ILogObserver, self._observer)
@@ -71,7 +74,7 @@ class ProcessService(Service):
         super().startService()  # type: ignore[no-untyped-call]
         from twisted.internet import reactor
 
-        # Not before the reactor handles signals: it then stops what was begun.
+        # Wait until the reactor handles signals, so that a signal stops a partial start in order.
         reactor.callWhenRunning(self._begin, reactor)
 
     def _begin(self, reactor: Any) -> None:
@@ -90,7 +93,7 @@ class ProcessService(Service):
         manager.starting()
         try:
             raise_open_files_limit()
-            # Most of what a start makes stays, and need not be looked at: now, and again and again meanwhile.
+            # Most objects of a start live as long as the process; freezing them keeps them out of every collection.
             gc.freeze()
             gc.set_threshold(GENERATION_0_THRESHOLD, 20, 100)
             self._thing = self._build(reactor, partial(self._give_up, reactor))
@@ -100,7 +103,7 @@ class ProcessService(Service):
         except CancelledError:
             pass
         except (KreplicaError, OSError) as error:
-            # Something outside is wrong, and the text says what: a traceback would only hide it.
+            # The cause is outside the process and the message explains it; a traceback would hide it.
             self._give_up(reactor, str(error))
         except Exception as error:
             log.failure("starting failed")
@@ -127,6 +130,6 @@ class ProcessService(Service):
 
 
 def _stop_with_status(reactor: Any, status: int) -> None:
-    # twistd knows no exit status but its own 0; at exit it has removed its pid file and flushed what there is.
+    # twistd always exits with status 0; the exit handler runs after it removed its pid file and flushed its output.
     atexit.register(os._exit, status)
     reactor.stop()

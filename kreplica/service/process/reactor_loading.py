@@ -1,7 +1,7 @@
-"""Loads what Twisted's reactors stand on without OpenSSL, which comes when TLS is first used: few processes ever do.
+"""Loads Twisted's reactors without OpenSSL, which is loaded when TLS is first used.
 
-It takes 12 MB and a tenth of a second of each start.  All of Twisted's TLS works as ever, but for ``startTLS`` on a
-connection that began without it, which nothing here speaks.
+OpenSSL costs 12 MB and a tenth of a second per start. All TLS features work except ``startTLS`` on an existing
+connection, which is not used here.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from typing import Any
 
 OF_TLS = ("OpenSSL.SSL", "twisted.internet.ssl", "twisted.protocols.tls", "twisted.protocols._sni")
 STARTING_TLS = "twisted.internet._newtls"
-"""What TCP connections have of TLS themselves; Twisted does without where it cannot be imported."""
+"""Modules with the TLS support of TCP connections, which Twisted treats as optional."""
 
 LOADED = ("twisted.internet.posixbase", "twisted.internet.endpoints")
-"""What names things of TLS, but has no use for them until somebody calls it."""
+"""Modules that import TLS names but use them only when called."""
 
 
 def load_without_tls() -> None:
-    """Import what reactors and endpoints are made of.
+    """Import the modules of reactors and endpoints without OpenSSL.
 
-    Nothing happens where something of it was imported before.  The reactor itself is not made: that is for whoever
-    has forked already.
+    Does nothing if one of them was imported before. The reactor is not installed, because ``twistd`` may still fork.
     """
     if any(name in sys.modules for name in (*OF_TLS, STARTING_TLS, *LOADED)):
         return
@@ -47,9 +46,9 @@ class _StandIn(ModuleType):
 
 
 class _Named:
-    """Something in a module that is imported when it is called, or asked for what it has.
+    """Placeholder of a name whose module is imported on first use.
 
-    :cvar holders: the modules that have these among their names, until the first of them is used.
+    :cvar holders: modules that contain placeholders until the first use.
     """
 
     holders: Sequence[ModuleType] = ()

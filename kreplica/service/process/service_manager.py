@@ -1,7 +1,7 @@
-"""What the process tells systemd (sd_notify): ready, stopping, alive.  Without systemd it tells nobody.
+"""Sends state changes to systemd (sd_notify): ready, stopping, watchdog; does nothing without systemd.
 
-A unit with ``Type=notify`` is started when the broker serves clients, so that what is ordered after it finds it; with
-``WatchdogSec`` the manager ends a process whose reactor does not turn any more.
+A ``Type=notify`` unit counts as started when the broker serves clients. With ``WatchdogSec``, systemd ends a process
+whose reactor is blocked.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ Send = Callable[[str], None]
 
 STARTING_EVERY_S = 10.0
 STARTING_GRANTED_S = 60
-"""A start takes as long as its logs take to be recovered: while the reactor turns it may go on."""
+"""Extension of the start timeout, since log recovery may take long."""
 
 
 class ServiceManager:
-    """:param send: tells one message; None where nobody listens.
+    """Notifies systemd.
 
-    :param watchdog_s: after so long without a sign of life the manager ends the process; None where it does not look.
+    :param send: sends one message; None without systemd.
+    :param watchdog_s: the watchdog timeout in seconds; None if disabled.
     """
 
     def __init__(self, reactor: Reactor, send: Send | None, watchdog_s: float | None = None) -> None:
@@ -37,7 +38,7 @@ class ServiceManager:
         self._timer: IDelayedCall | None = None
 
     def starting(self) -> None:
-        """It takes a while: until ``ready`` or ``stopping`` the manager is asked for patience."""
+        """Extend the start timeout regularly until ``ready`` or ``stopping`` is called."""
         if self._send is not None:
             self._tell(f"STATUS=starting\nEXTEND_TIMEOUT_USEC={STARTING_GRANTED_S * 1_000_000}")
             self._timer = self._reactor.callLater(STARTING_EVERY_S, self.starting)
@@ -50,7 +51,7 @@ class ServiceManager:
             self._alive()
 
     def stopping(self) -> None:
-        """It ends in order, which takes a while; the watchdog has time to see it."""
+        """Report the start of an orderly stop."""
         self._cancel()
         self._tell("STOPPING=1\nSTATUS=stopping")
         if self._send is not None and self._watchdog_s is not None:
@@ -80,9 +81,9 @@ class ServiceManager:
 
 
 def service_manager(reactor: Reactor, environment: Mapping[str, str], process_id: int) -> ServiceManager:
-    """The one that started this process, as its environment says.
+    """Return the service manager that the environment describes.
 
-    :param process_id: this process's own: what is meant for another is not for us.
+    :param process_id: the ID of this process; variables for another process are ignored.
     """
     address = environment.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
@@ -109,5 +110,5 @@ def _sender(address: str) -> Send:
 
 
 def of_this_process(reactor: Reactor) -> ServiceManager:
-    """That of the environment that the process was started with."""
+    """Return the service manager of the current process's environment."""
     return service_manager(reactor, os.environ, os.getpid())

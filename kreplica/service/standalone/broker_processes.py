@@ -1,4 +1,4 @@
-"""An embedded coordinator, and several brokers each in a process of its own: one core for each."""
+"""A standalone cluster with each broker in its own process, so that each can use one core."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from kreplica.service.standalone.standalone import Standalone, StandaloneConfig
 from kreplica.service.standalone.supervised_broker import KeptBroker
 
 _PROGRAM = "import os; os.setpgid(0, 0); from twisted.scripts.twistd import run; run()"
-"""What the children run.  In a group of their own: Ctrl-C is meant for the parent, which stops them in order."""
+"""Program of the child processes. Each has its own process group, so that Ctrl-C reaches only the parent, which
+stops the children in order."""
 
 _HEAD = "# Written by each start of `standalone --processes`: what is changed here is lost.\n"
 
 
 class ProcessesStandalone(Standalone):
-    """Started and stopped as one; the parent has the coordinator, and each child a broker.
+    """A standalone whose parent process runs the coordinator and whose child processes run the brokers.
 
-    The data is where a standalone in one process has it: a cluster can be started either way.
+    The data layout is the same as in one process, so a cluster can be started either way.
 
-    :param log_format: of the brokers' lines too.
+    :param log_format: also used by the brokers.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class ProcessesStandalone(Standalone):
 
     async def _start_brokers(self) -> None:
         self._kept = [self._child(broker_id) for broker_id in self._config.broker_ids]
-        # The first becomes the controller while nobody competes; the others then find one.
+        # The first broker becomes the controller without competition; the others then find it.
         first, *others = self._kept
         self._serving = [await first.start()]
         self._serving += await together(kept.start() for kept in others)
@@ -68,5 +69,6 @@ class ProcessesStandalone(Standalone):
 
     async def _stop_brokers(self) -> None:
         for kept in self._kept:
-            kept.resume()  # all of them first: each wants the others, the controller above all, to hand over
+            # All first, since each broker needs the others, above all the controller, for its controlled shutdown.
+            kept.resume()
         await stop_all(*(kept.stop for kept in reversed(self._kept)))

@@ -1,4 +1,4 @@
-"""One life of a broker's child process: what it says, that it serves, how it ends."""
+"""One run of a broker's child process: its output, its readiness and its exit."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ STDOUT = 1
 
 
 class BrokerRun(ProcessProtocol):
-    """Spawned once; tells of its end once.
+    """One run of a child process, spawned once.
 
-    :param relay: takes each line that the process logs.
-    :param served: called when clients can be served.
-    :param ended: called when the process is gone, with how it ended and why, as the rest of a sentence about it.
+    :param relay: receives each log line of the process.
+    :param served: called when the broker serves clients.
+    :param ended: called when the process has exited, with a text that describes how and why.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class BrokerRun(ProcessProtocol):
         return int(process.pid)
 
     def signal(self, number: int) -> None:
-        """Send a signal, where the process still exists."""
+        """Send a signal if the process still exists."""
         process: Any = self.transport
         try:
             process.signalProcess(number)
@@ -72,7 +72,10 @@ class BrokerRun(ProcessProtocol):
 
 
 def _how(end: Any) -> str:
-    """:param end: Twisted's ``ProcessDone`` or ``ProcessTerminated``."""
+    """Describe how a process ended.
+
+    :param end: ``ProcessDone`` or ``ProcessTerminated``.
+    """
     if end.signal is not None:
         return f"ended by signal {end.signal} ({signal.strsignal(end.signal)})"
     return f"ended with status {end.exitCode}"

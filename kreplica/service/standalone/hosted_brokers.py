@@ -1,4 +1,4 @@
-"""The brokers of one process, each on a host of its own: started together, stopped in order, ended alone."""
+"""Several brokers in one process, each on a virtual host, which can be killed, paused and isolated separately."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ log = Logger()
 
 
 class HostedBrokers:
-    """:param runtime: the process's own.
+    """The brokers of one process.
 
-    :param build: makes a broker of a number, from its host's runtime.
-    :ivar machines: by the brokers' ids; they and the loopback may be looked at, and changed only here.
+    :param runtime: the process's runtime.
+    :param build: creates a broker from its ID and the runtime of its host.
+    :ivar machines: by broker ID; must be changed only by this class, as must ``loopback``.
     """
 
     def __init__(self, runtime: Runtime, numbers: Iterable[int], build: Callable[[int, Runtime], Broker]) -> None:
@@ -49,7 +50,7 @@ class HostedBrokers:
         self._on_change.append(callback)
 
     def running(self) -> Mapping[int, Broker]:
-        """Those that serve, those first that are not cut off; without what is paused."""
+        """Return the brokers that run and are not paused; isolated brokers come last."""
         serving = {
             number: machine
             for number, machine in self.machines.items()
@@ -59,23 +60,23 @@ class HostedBrokers:
         return {number: serving[number].program for number in order}
 
     def is_cut(self, broker_id: int) -> bool:
-        """Whether a broker is cut off from everybody."""
+        """Return True if a broker is isolated from all others."""
         return self.loopback.is_isolated(self.machines[broker_id].name)
 
     # --- all of them -------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start all; returns when they serve.
+        """Start all brokers; return when they serve clients.
 
-        :raise KreplicaError: with what is wrong; whoever started them stops them then.
+        :raise KreplicaError: a broker cannot start; the caller must then stop them all.
         """
-        # The first becomes the controller while nobody competes; the others then find one.
+        # The first broker becomes the controller without competition; the others then find it.
         first, *others = self.machines.values()
         await first.start()
         await together(machine.start() for machine in others)
 
     async def stop(self) -> None:
-        """Stop all in order: those that stand still or are cut off, too, once they can hear of it again."""
+        """Reconnect and resume all brokers, then stop them in order."""
         self._stopping = True
         self.loopback.heal()
         for machine in self.machines.values():
@@ -95,7 +96,7 @@ class HostedBrokers:
         return BrokerState(CUT if self.loopback.is_isolated(machine.name) else RUNNING)
 
     async def do(self, action: str, broker_id: int) -> None:
-        # Not in the middle of what the broker itself does: it may be the one that was asked.
+        # Not inside an event of the broker, which may have received the request itself.
         await pause(self._runtime.reactor, 0)
         if self._stopping:
             raise Problem(503, "BROKER_NOT_AVAILABLE", "the process is stopping")

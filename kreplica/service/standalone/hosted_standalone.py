@@ -18,9 +18,9 @@ ANY_PORT = 0
 
 
 class HostedStandalone(Standalone):
-    """Started and stopped as one; the process's admin port is its own, and each broker has another besides.
+    """A standalone whose admin port belongs to the process; each broker also has its own.
 
-    :raise SettingsError: what guards the admin port cannot be read.
+    :raise SettingsError: the token, certificate or key of the admin port cannot be read.
     """
 
     def __init__(

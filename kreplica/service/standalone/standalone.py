@@ -1,4 +1,4 @@
-"""An embedded coordinator and brokers in one process: what ``make run`` starts."""
+"""An embedded coordinator and brokers in one process, as ``make run`` starts them."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from kreplica.zookeeper.embedded.store import Store
 HOST = "127.0.0.1"
 
 SESSION_TIMEOUT_MS = 6000
-"""So long the others take to notice that a broker was killed: whoever does that by a button is watching."""
+"""Session timeout of clusters with several brokers; short, because users watch the failover after a kill."""
 
 
 @dataclass(frozen=True, slots=True)
 class StandaloneConfig:
-    """What ``twistd kreplica standalone`` was asked for; port 0 lets the system choose.
+    """Options of ``twistd kreplica standalone``; port 0 lets the system choose a port.
 
-    :param rack: of all its brokers (``broker.rack``); None for none.
-    :param first_broker_id: the id of the first broker; the others have the next ones.
-    :param advertised_host: the host that clients and brokers are sent to; brokers listen on loopback only.
+    :param rack: ``broker.rack`` of all brokers; None for no rack.
+    :param first_broker_id: the ID of the first broker; the others have the following IDs.
+    :param advertised_host: the host in advertised listeners; brokers listen on loopback only.
     """
 
     data_directory: str
@@ -61,7 +61,7 @@ class StandaloneConfig:
         return BrokerSettings.from_text(text, self.overrides, origin="standalone")
 
     def settings_text(self, broker_id: int, coordinator_port: int, admin_port: int) -> str:
-        """The same as a file, without the overrides."""
+        """Return the same settings as a properties file, without the overrides."""
         port = self.port + self.broker_ids.index(broker_id) if self.port else 0
         settings = {
             "broker.id": str(broker_id),
@@ -82,10 +82,10 @@ class StandaloneConfig:
 
 
 class Standalone:
-    """Started and stopped as one.
+    """An embedded coordinator and brokers, started and stopped together.
 
-    :param store: what keeps the coordinator's state, instead of SQLite in the data directory.
-    :param failed: told, with one line, when the coordinator cannot go on (its store failed).
+    :param store: keeps the coordinator's state; SQLite in the data directory by default.
+    :param failed: called with a one-line reason when the coordinator's store has failed.
     """
 
     def __init__(
@@ -113,13 +113,16 @@ class Standalone:
 
     @property
     def brokers(self) -> Sequence[Broker]:
-        """Those that run, by their ids."""
+        """The running brokers, ordered by ID."""
         return self._brokers
 
     async def start(self) -> None:
-        """:raise KreplicaError: with what is wrong and what to do."""
+        """Start the coordinator, then the brokers.
+
+        :raise KreplicaError: the message says what is wrong and what to do.
+        """
         config = self._config
-        # Settings first: a mistake in them is told before anything is opened.
+        # Settings are validated first, before anything is opened.
         config.broker_settings(config.first_broker_id, config.coordinator_port, config.admin_port)
         if self._store is None:
             self._refuse_without_coordinator_data()
@@ -128,10 +131,10 @@ class Standalone:
         await self._start_brokers()
 
     async def _start_brokers(self) -> None:
-        """On the process's own reactor, all of them: they can be stopped only together."""
+        """Start all brokers on the process's reactor."""
         ids = self._config.broker_ids
         self._brokers = [self._broker(each, self._runtime, self._admin_port(each)) for each in ids]
-        # The first becomes the controller while nobody competes; the others then find one.
+        # The first broker becomes the controller without competition; the others then find it.
         first, *others = self._brokers
         await first.start()
         await together(broker.start() for broker in others)
@@ -144,9 +147,9 @@ class Standalone:
         return Broker(runtime, settings, self._failed)
 
     def _refuse_without_coordinator_data(self) -> None:
-        """Brokers' data without the coordinator's is of a cluster that nobody remembers: an empty one must not be made.
+        """Refuse to start if broker data exists without coordinator data, which would create an empty cluster.
 
-        :raise SettingsError: naming the cluster.
+        :raise SettingsError: the message names the cluster.
         """
         disk = self._runtime.disk
         if disk.exists(self._coordinator_directory):
@@ -162,13 +165,13 @@ class Standalone:
 
     @property
     def admin_url(self) -> str | None:
-        """Where the process's admin API is; None where it has none."""
+        """URL of the process's admin API; None if it is disabled."""
         admin = self._brokers[0].admin
         return admin.url if admin is not None else None
 
     @property
     def ports(self) -> Sequence[int]:
-        """Where clients find its brokers, by their ids."""
+        """Ports of the brokers, ordered by broker ID."""
         return [broker.port for broker in self.brokers]
 
     def describe(self) -> str:

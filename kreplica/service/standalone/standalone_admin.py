@@ -1,6 +1,6 @@
-"""The admin port of a process of several brokers: it outlives each of them.
+"""The admin port of a process with several brokers, which stays open if all brokers are dead.
 
-What concerns the process, its buttons, is answered here; the rest by the first broker that can.
+Requests for the process itself are answered here; all others go to the first running broker.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ DASHBOARD = b"/dashboard/"
 
 
 class ProcessRoot(Resource):
-    """Where every request to the process's admin port begins.
+    """Dispatches every request to the process's admin port.
 
-    :param access: as each broker has it.
+    :param access: the same access rules as those of each broker.
     """
 
     isLeaf = True
@@ -39,7 +39,7 @@ class ProcessRoot(Resource):
         brokers.on_change(self._broker_changed)
 
     def render(self, request: Request) -> int:
-        """Every request comes here."""
+        """Dispatch one request."""
         path = request.path
         if path == PREFIX.encode() or path.startswith(PREFIX.encode() + b"/"):
             return self._own.render(request)
@@ -53,7 +53,7 @@ class ProcessRoot(Resource):
         return NOT_DONE_YET
 
     def stop(self) -> None:
-        """End what does not end by itself."""
+        """Close open streams."""
         self._own.stop()
 
     # --- what brokers answer -----------------------------------------------------------------------------------------
@@ -61,15 +61,15 @@ class ProcessRoot(Resource):
     def _give(self, request: Request, broker_id: int, root: Any) -> None:
         self._given[request] = broker_id
         request.notifyFinish().addBoth(lambda _: self._given.pop(request, None) and None)
-        # As an event of the broker's own host: what it logs is its own.
+        # Run as an event of the broker's host, so that its log lines carry the host's name.
         self._brokers.machines[broker_id].call(self._render, root, request)
 
     def _render(self, root: Any, request: Request) -> None:
-        if request in self._given:  # whoever asked has not gone meanwhile
+        if request in self._given:  # the client has not disconnected in the meantime
             root.render(request)
 
     def _broker_changed(self, broker_id: int) -> None:
-        """Whoever waits for an answer of a broker that cannot give it now hears so at once, and may ask again."""
+        """Abort pending requests to a broker that can no longer answer, so that clients can retry."""
         if broker_id in self._brokers.running() and not self._brokers.is_cut(broker_id):
             return
         for request, asked in list(self._given.items()):

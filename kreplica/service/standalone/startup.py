@@ -15,14 +15,14 @@ from kreplica.service.standalone.standalone import Standalone, StandaloneConfig
 
 
 class StandaloneProcess:
-    """A standalone that has the process for itself, and greets whoever started it."""
+    """A standalone that prints its banner after the start."""
 
     def __init__(self, standalone: Standalone) -> None:
         self._standalone = standalone
 
     async def start(self) -> None:
         await self._standalone.start()
-        # Not through the log: a banner is for people, and twistd would put a time before each line.
+        # Printed, since twistd would put a time stamp before each line of a log event.
         print(self._standalone.describe(), file=sys.__stdout__, flush=True)
 
     async def stop(self) -> None:
@@ -48,8 +48,7 @@ def standalone_from_options(reactor: Any, options: dict[str, Any], failed: Calla
 
         return StandaloneProcess(ProcessesStandalone(runtime, config, options["log-format"], failed=failed))
     if config.brokers == 1:
-        # Nobody would be left to see it go: it has the reactor for itself, with nothing between, and no log line has to
-        # say whose it is.
+        # A single broker needs no virtual host: it uses the reactor directly, and log lines need no broker name.
         poll_leanly(reactor)
         return StandaloneProcess(Standalone(runtime, config, failed=failed))
     from kreplica.service.standalone.hosted_standalone import HostedStandalone

@@ -1,4 +1,4 @@
-"""A broker in a child process, started again whenever it has ended by itself."""
+"""Supervises a broker in a child process and restarts it after an unexpected exit."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from kreplica.service.standalone.broker_run import BrokerRun
 log = Logger()
 
 PAUSE_S_MIN, PAUSE_S_MAX = 1.0, 30.0
-"""Before a start after an end: doubled with each end, up to so much."""
+"""Limits of the delay before a restart; it doubles with each exit."""
 
 CALM_S = 60.0
-"""Whoever has served for so long begins with the shortest pause again."""
+"""After this time in service the delay is reset to its minimum."""
 
 STOP_S_MAX = 60.0
-"""An orderly stop takes so long at most; then it is killed, and repairs itself at the next start."""
+"""Timeout of an orderly stop; after it the process is killed and recovers at its next start."""
 
 FOR_THE_PARENT = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
-"""What systemd tells the process that it has started, and nobody else."""
+"""Environment variables of systemd that only the parent process must use."""
 
 
 class BrokerEnded(KreplicaError):
-    """The process ended before the broker served; the text says why."""
+    """The process exited before the broker served clients; the message gives the reason."""
 
 
 class KeptBroker:
-    """Started once; owned by whoever stops it, also after a start that failed.
+    """Supervises one broker process; the owner must stop it, even after a failed start.
 
-    :param reactor: Twisted's, which starts processes.
-    :param command: what runs the broker, as a child of this process.
-    :param relay: takes each line that it logs.
+    :param reactor: spawns processes.
+    :param command: the command line of the child process.
+    :param relay: receives each of its log lines.
     """
 
     def __init__(self, reactor: Any, number: int, command: Sequence[str], relay: Callable[[str], None]) -> None:
@@ -56,10 +56,10 @@ class KeptBroker:
         self._serving_since_s: float | None = None
 
     async def start(self) -> Serving:
-        """Returns when it serves; from then on it is started again whenever it ends.
+        """Return when the broker serves clients; later exits cause restarts.
 
-        :raise BrokerEnded: it ended before.
-        :raise OSError: the system starts no more processes.
+        :raise BrokerEnded: the process exited before.
+        :raise OSError: the system cannot start another process.
         """
         self._first = Deferred()
         try:
@@ -71,12 +71,12 @@ class KeptBroker:
         return serving
 
     def resume(self) -> None:
-        """Let it go on, where somebody has made it stand still."""
+        """Continue the process if it was suspended."""
         if self._run is not None:
             self._run.signal(signal.SIGCONT)
 
     async def stop(self) -> None:
-        """Stop it in order; kill it where that takes too long."""
+        """Stop the process in order; kill it after a timeout."""
         self._kept = False
         if self._again is not None and self._again.active():
             self._again.cancel()
