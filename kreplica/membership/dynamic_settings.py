@@ -28,7 +28,7 @@ from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.settings.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
 from kreplica.settings.dynamic import ConfigRow, EffectiveSettings, TopicSettings
 from kreplica.settings.resources import no_settings
-from kreplica.storage.log.log_config import LogConfig
+from kreplica.storage.log_config import LogConfig
 from kreplica.zookeeper import (
     BadVersion,
     Check,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kreplica.settings.dynamic import TopicSettings
-from kreplica.storage.log.log_config import LogConfig
+from kreplica.storage.log_config import LogConfig
 
 
 class PartitionSettings(NamedTuple):

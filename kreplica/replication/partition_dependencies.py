@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from kreplica.replication.partition import Partition
-from kreplica.storage.log.log_config import LogConfig
+from kreplica.storage.log_config import LogConfig
 
 
 class PartitionSettings(Protocol):

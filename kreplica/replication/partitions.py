@@ -23,10 +23,10 @@ from kreplica.runtime import Reactor
 from kreplica.runtime.disk import Buffer, is_passing
 from kreplica.runtime.turns import Turns
 from kreplica.storage.directories.log_directories import LogDirectories
-from kreplica.storage.inspection.damage import Damage
-from kreplica.storage.log.batch_scanning import header_at
+from kreplica.storage.formats.batch_scanning import header_at
 from kreplica.storage.log.log import Log
 from kreplica.storage.producers.refused_batches import RefusalsWithoutLog
+from kreplica.storage.segments.damage import Damage
 
 log = Logger()
 

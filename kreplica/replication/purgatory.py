@@ -8,25 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
+from kreplica.model import TopicPartition
 from kreplica.runtime import Reactor
-
-if TYPE_CHECKING:
-    from kreplica.replication.partition import Partition
 
 log = Logger()
 
 _in_order = attrgetter("topic_partition")
 
 
+class Watched(Protocol):
+    """A partition whose changes complete delayed operations."""
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+
+    @property
+    def waiting(self) -> dict[Watcher, None]: ...
+
+
 class Watcher(Protocol):
     """Whoever stands in a partition's ``waiting``."""
 
-    def changed(self, partitions: set[Partition]) -> None:
+    def changed(self, partitions: set[Any]) -> None:
         """Some partitions changed, perhaps others than its own; it may leave their ``waiting``."""
 
 
@@ -42,9 +50,9 @@ class Waiting:
     def __init__(
         self,
         reactor: Reactor,
-        partitions: Iterable[Partition],
+        partitions: Iterable[Watched],
         timeout_s: float,
-        look: Callable[[set[Partition]], bool],
+        look: Callable[[set[Any]], bool],
         expire: Callable[[], None],
     ) -> None:
         self._partitions = tuple(partitions)
@@ -54,7 +62,7 @@ class Waiting:
         for partition in self._partitions:
             partition.waiting[self] = None
 
-    def changed(self, partitions: set[Partition]) -> None:
+    def changed(self, partitions: set[Any]) -> None:
         if self._timer is not None and self._look(partitions):
             self.abandon()
 
@@ -82,10 +90,10 @@ class Wakeups:
 
     def __init__(self, at_end_of_turn: AtEndOfTurn) -> None:
         self._at_end_of_turn = at_end_of_turn
-        self._marked: set[Partition] = set()
+        self._marked: set[Watched] = set()
         self._scheduled = False
 
-    def mark(self, partition: Partition) -> None:
+    def mark(self, partition: Watched) -> None:
         """Something about it changed that a waiting request may have waited for."""
         if partition.waiting:
             self._marked.add(partition)

@@ -8,9 +8,9 @@ from twisted.logger import Logger
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import TopicPartition
-from kreplica.storage.inspection.damage import Damage
 from kreplica.storage.log.log import Log
 from kreplica.storage.log.results import LogSlice
+from kreplica.storage.segments.damage import Damage
 
 _log = Logger()
 

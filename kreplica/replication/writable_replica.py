@@ -11,7 +11,7 @@ from kreplica.replication.leader.leader_state import Led
 from kreplica.replication.leadership import Leadership
 from kreplica.replication.replica import Replica
 from kreplica.runtime.disk import Buffer
-from kreplica.storage.log.batch_scanning import header_at
+from kreplica.storage.formats.batch_scanning import header_at
 from kreplica.storage.log.results import AppendResult
 from kreplica.storage.producers.producer_state import Origin
 from kreplica.wire.batches import BatchHeader

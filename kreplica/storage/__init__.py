@@ -61,9 +61,9 @@ Coming back after a stop, a kill or a power loss:
 
 from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.storage.log.log import Log
-from kreplica.storage.log.log_config import LogConfig, StorageConfig
 from kreplica.storage.log.results import AppendResult, LogSlice
 from kreplica.storage.log.timestamp_search import FoundOffset
+from kreplica.storage.log_config import LogConfig, StorageConfig
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction
 from kreplica.storage.producers.producer_state import Origin
 

@@ -11,7 +11,7 @@ import pytest
 from kreplica.membership.incarnation import FILE_NAME, Incarnations, Note, intact_since
 from kreplica.model import NO_BROKER_EPOCH, BrokerRegistration, TopicPartition
 from kreplica.storage.directories.log_directories import LogDirectories
-from kreplica.storage.log.log_config import LogConfig
+from kreplica.storage.log_config import LogConfig
 from kreplica.testing.simulator.simulation import Simulation
 
 TOPIC_ID = UUID(int=7)

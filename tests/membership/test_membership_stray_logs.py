@@ -12,7 +12,7 @@ from kreplica.membership.registration import create_persistent_paths
 from kreplica.membership.stray_logs import Topic, find_strays, remove_strays, why_stray
 from kreplica.model import NO_BROKER_EPOCH, ZERO_UUID, TopicAssignment, TopicPartition
 from kreplica.storage.directories.log_directories import LogDirectories
-from kreplica.storage.log.log_config import LogConfig
+from kreplica.storage.log_config import LogConfig
 from kreplica.testing.simulator.simulation import Simulation
 from kreplica.zookeeper import ConnectionLoss, ZooKeeperClient
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator

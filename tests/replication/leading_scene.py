@@ -14,7 +14,7 @@ from kreplica.replication.leadership import Leadership
 from kreplica.replication.partition import Partition
 from kreplica.replication.purgatory import Wakeups
 from kreplica.storage.log.log import Log
-from kreplica.storage.log.log_config import LogConfig
+from kreplica.storage.log_config import LogConfig
 from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.records import Record

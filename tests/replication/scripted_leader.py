@@ -23,7 +23,7 @@ from kreplica.runtime import Runtime
 from kreplica.runtime.offload import Offload
 from kreplica.server.fetch.partition import NO_DIVERGENCE
 from kreplica.storage.log.log import Log
-from kreplica.storage.log.log_config import LogConfig
+from kreplica.storage.log_config import LogConfig
 from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.batches import iter_headers, stamp

@@ -15,7 +15,7 @@ from kreplica.model import TopicPartition
 from kreplica.replication import Leadership, Partition, Partitions, Role, Wakeups
 from kreplica.runtime import turns
 from kreplica.storage.directories.log_directories import LogDirectories
-from kreplica.storage.log.log_config import LogConfig
+from kreplica.storage.log_config import LogConfig
 from kreplica.testing.simulator.simulation import Simulation
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.records import Record

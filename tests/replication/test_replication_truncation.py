@@ -10,7 +10,7 @@ import pytest
 from kreplica.model import NO_EPOCH
 from kreplica.replication.follower import truncation
 from kreplica.replication.follower.truncation import Restart
-from kreplica.storage.log.leader_epochs import EpochEntry
+from kreplica.storage.formats.leader_epochs import EpochEntry
 
 Record = tuple[int, int]
 """Leader epoch, and a number that no other record has."""

@@ -8,7 +8,7 @@ from random import Random
 
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import OsDisk
-from kreplica.storage.directories.checkpoints import RECOVERY_POINTS, read_offsets
+from kreplica.storage.formats.checkpoints import RECOVERY_POINTS, read_offsets
 from kreplica.wire.batches import iter_headers
 
 

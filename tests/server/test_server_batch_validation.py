@@ -18,8 +18,8 @@ from test_server_produce_runs import Broker, produce
 from twisted.internet.threads import deferToThread
 
 from kreplica.errors import ErrorCode
-from kreplica.storage.log.append_validation import validate
-from kreplica.storage.log.log_config import LogConfig
+from kreplica.storage.log_config import LogConfig
+from kreplica.storage.segments.append_validation import validate
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch, encode_record, seal
 from kreplica.wire.batches import HEADER_SIZE, BatchHeader, parse_header
 from kreplica.wire.compression import XERIAL_HEADER, Codec, compress

@@ -12,7 +12,7 @@ from kreplica.spark.pipelines.audit.file_replicas import FileReplica
 from kreplica.spark.pipelines.audit.replica_comparison import LogMoved, Span, compare
 from kreplica.spark.pipelines.audit.replica_findings import Comparison, Kind
 from kreplica.spark.source.segment_files import ReplicaFiles
-from kreplica.storage.log.leader_epochs import EpochEntry
+from kreplica.storage.formats.leader_epochs import EpochEntry
 from kreplica.wire.batch_building import build_batch, filter_batch
 from kreplica.wire.batches import parse_header
 from kreplica.wire.records import Record

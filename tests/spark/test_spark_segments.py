@@ -14,7 +14,7 @@ from kreplica.client_core.errors import CorruptBatch
 from kreplica.runtime.disk import OsDisk
 from kreplica.spark.source import segment_reading
 from kreplica.spark.source.range_reading import DataLoss
-from kreplica.storage.directories.checkpoints import HIGH_WATERMARKS, read_offsets
+from kreplica.storage.formats.checkpoints import HIGH_WATERMARKS, read_offsets
 from kreplica.wire.batches import iter_headers
 from kreplica.wire.records import Record, iter_records
 from pyspark_kreplica import DefaultSource

@@ -14,12 +14,12 @@ from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.runtime.disk import FileRange
 from kreplica.storage import LogDirectories, StorageConfig
 from kreplica.storage.directories.failed_logs import set_aside
-from kreplica.storage.inspection.damage import WHOLE_SEGMENT, Damage
-from kreplica.storage.inspection.scrubbing import PASS_STEPS_MIN
-from kreplica.storage.log.batch_scanning import HEADERS_READ_SIZE
+from kreplica.storage.directories.scrubbing import PASS_STEPS_MIN
+from kreplica.storage.formats.batch_scanning import HEADERS_READ_SIZE
 from kreplica.storage.log.log import Log
-from kreplica.storage.log.log_config import LogConfig
 from kreplica.storage.log.timestamp_search import MAX_TIMESTAMP
+from kreplica.storage.log_config import LogConfig
+from kreplica.storage.segments.damage import WHOLE_SEGMENT, Damage
 from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.testing.simulator.memory_file import MemoryFile
 from kreplica.testing.simulator.simulation import Simulation

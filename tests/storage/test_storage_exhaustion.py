@@ -15,8 +15,8 @@ from twisted.logger import LogEvent, LogLevel, formatEvent, globalLogPublisher
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.storage import Log, LogConfig, LogDirectories, Origin
-from kreplica.storage.directories.checkpoints import RECOVERY_POINTS, read_offsets
 from kreplica.storage.durability.failed_syncs import is_marked
+from kreplica.storage.formats.checkpoints import RECOVERY_POINTS, read_offsets
 from kreplica.testing.simulator.simulation import Simulation
 
 KEY = TopicPartition("orders", 0)

@@ -116,7 +116,7 @@ def test_leader_epochs_follow_their_format(tmp_path):
 def test_the_clean_shutdown_marker_is_kafkas(tmp_path):
     """The JSON that Kafka 3.7 and later reads its broker epoch from."""
     from kreplica.runtime.disk import OsDisk
-    from kreplica.storage.directories.checkpoints import write_clean_shutdown
+    from kreplica.storage.formats.checkpoints import write_clean_shutdown
 
     write_clean_shutdown(OsDisk(), str(tmp_path / "m"), 12)
     assert json.loads((tmp_path / "m").read_text()) == {"version": 0, "brokerEpoch": 12}

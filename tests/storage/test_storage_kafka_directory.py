@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import OsDisk
 from kreplica.storage import LogConfig, LogDirectories
-from kreplica.storage.directories.checkpoints import (
+from kreplica.storage.formats.checkpoints import (
     CLEAN_SHUTDOWN,
     META_PROPERTIES,
     read_clean_shutdown,

@@ -6,7 +6,7 @@ import random
 
 from kreplica.model import NO_EPOCH
 from kreplica.runtime.disk import OsDisk
-from kreplica.storage.log.leader_epochs import LeaderEpochs
+from kreplica.storage.formats.leader_epochs import LeaderEpochs
 
 
 def latest_entry(epochs: LeaderEpochs) -> int:

@@ -21,7 +21,7 @@ from storage_world import (
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.storage import AppendResult, LogConfig, Origin
-from kreplica.storage.log.log_config import CODECS
+from kreplica.storage.log_config import CODECS
 from kreplica.wire.batches import parse_header, verify_crc
 from kreplica.wire.compression import Codec
 

@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.storage import Log, LogDirectories
-from kreplica.storage.directories.checkpoints import RECOVERY_POINTS, read_offsets
+from kreplica.storage.formats.checkpoints import RECOVERY_POINTS, read_offsets
 from kreplica.testing.simulator.simulation import Simulation
 
 KEY = TopicPartition("orders", 0)

@@ -9,8 +9,8 @@ import pytest
 from storage_world import SMALL, bases_of, batch, fill, idempotent, offsets_of, open_log, read_bytes, values_of
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
-from kreplica.storage.log.leader_epochs import FILE_NAME
-from kreplica.storage.log.segment import Segment
+from kreplica.storage.formats.leader_epochs import FILE_NAME
+from kreplica.storage.segments.segment import Segment
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from storage_world import idempotent, open_log, values_of
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
-from kreplica.storage.log.log_config import LogConfig
 from kreplica.storage.log.results import AppendResult
+from kreplica.storage.log_config import LogConfig
 from kreplica.storage.producers.refused_batches import (
     KEPT_MS,
     LOGS_MISSING_MAX,

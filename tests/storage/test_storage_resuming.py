@@ -8,9 +8,9 @@ import pytest
 from storage_world import SMALL, batch, idempotent, marker, open_log, read_bytes, records_of
 
 from kreplica.storage.log import log as log_module
-from kreplica.storage.log.segment import Segment
 from kreplica.storage.producers.producer_state import Origin
 from kreplica.storage.recovery import loading, resume_points
+from kreplica.storage.segments.segment import Segment
 from kreplica.testing.simulator.disk import MemoryDisk
 
 PATH = "/data/orders-0"

@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred
 
 from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.storage import LogDirectories
-from kreplica.storage.inspection.scrubbing import PASS_STEPS_MIN, Scrubber
+from kreplica.storage.directories.scrubbing import PASS_STEPS_MIN, Scrubber
 from kreplica.testing.simulator.simulation import Simulation
 
 KEY = TopicPartition("orders", 0)

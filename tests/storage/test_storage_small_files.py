@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import OsDisk
-from kreplica.storage.directories.checkpoints import (
+from kreplica.storage.formats.checkpoints import (
     MetaProperties,
     decode_uuid,
     encode_uuid,
@@ -24,10 +24,10 @@ from kreplica.storage.directories.checkpoints import (
     write_offsets,
     write_topic_id,
 )
-from kreplica.storage.directories.names import deleted_name, parse_directory_name
-from kreplica.storage.log.indexes import OffsetIndex, TimeIndex
-from kreplica.storage.log.leader_epochs import LeaderEpochs
-from kreplica.storage.log.open_segments import OpenSegments
+from kreplica.storage.formats.leader_epochs import LeaderEpochs
+from kreplica.storage.formats.names import deleted_name, parse_directory_name
+from kreplica.storage.segments.indexes import OffsetIndex, TimeIndex
+from kreplica.storage.segments.open_segments import OpenSegments
 from kreplica.testing.simulator.disk import MemoryDisk
 
 DISK = OsDisk()

@@ -12,12 +12,12 @@ from twisted.logger import globalLogPublisher
 
 from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.storage import LogDirectories, StorageConfig
-from kreplica.storage.inspection.scrubbing import PASS_STEPS_MIN
-from kreplica.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCHS
+from kreplica.storage.directories.scrubbing import PASS_STEPS_MIN
+from kreplica.storage.formats.leader_epochs import FILE_NAME as LEADER_EPOCHS
 from kreplica.storage.log.log import Log
-from kreplica.storage.log.log_config import LogConfig
-from kreplica.storage.producers.aborted_checkpoint import FILE_NAME as ABORTED_CHECKPOINT
+from kreplica.storage.log_config import LogConfig
 from kreplica.storage.producers.producer_state import Origin
+from kreplica.storage.recovery.aborted_checkpoint import FILE_NAME as ABORTED_CHECKPOINT
 from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.testing.simulator.simulation import Simulation
 from kreplica.wire.batches import iter_headers

@@ -12,10 +12,10 @@ from twisted.internet.defer import Deferred
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.replication import Role
-from kreplica.storage.directories.checkpoints import RECOVERY_POINTS, read_offsets
 from kreplica.storage.directories.failed_logs import DAMAGED_SUFFIX
+from kreplica.storage.formats.checkpoints import RECOVERY_POINTS, read_offsets
 from kreplica.storage.log.log import Log
-from kreplica.storage.log.segment import LOG_SUFFIX, Segment
+from kreplica.storage.segments.segment import LOG_SUFFIX, Segment
 from kreplica.testing.cluster.state import state_of
 from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.testing.storms.replicated_run import SAFE, SYNCED, ReplicatedRun

@@ -13,7 +13,7 @@ from kreplica.cluster import documents, znodes
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition
 from kreplica.storage.log.log import Log
-from kreplica.storage.log.log_config import LogConfig
+from kreplica.storage.log_config import LogConfig
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.testing.cluster.committed_log import CommittedLog
 from kreplica.testing.cluster.invariants import BrokenRule, Invariants

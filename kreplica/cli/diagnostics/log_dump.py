@@ -15,7 +15,7 @@ from kreplica.cli.diagnostics.log_lines import line_of
 from kreplica.cli.http.session import Failed
 from kreplica.cli.terminal.screen import echo
 from kreplica.runtime.disk import ReadOnlyDisk
-from kreplica.storage.directories.checkpoints import PARTITION_METADATA
+from kreplica.storage.formats.checkpoints import PARTITION_METADATA
 
 
 @click.command()

@@ -11,7 +11,9 @@ from typing import Any, TypeAlias
 
 from kreplica.errors import KafkaError, ProtocolError, StorageError
 from kreplica.runtime.disk import Disk
-from kreplica.storage.directories.checkpoints import PARTITION_METADATA, encode_uuid, parse_checkpoint, read_topic_id
+from kreplica.storage.formats.checkpoints import PARTITION_METADATA, encode_uuid, parse_checkpoint, read_topic_id
+from kreplica.storage.formats.leader_epochs import FILE_NAME as LEADER_EPOCHS
+from kreplica.storage.formats.leader_epochs import LeaderEpochs
 from kreplica.storage.inspection.files import (
     EntryFile,
     aborted_entries,
@@ -24,8 +26,6 @@ from kreplica.storage.inspection.files import (
     transaction_index,
 )
 from kreplica.storage.inspection.verification import CHECKPOINTS
-from kreplica.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCHS
-from kreplica.storage.log.leader_epochs import LeaderEpochs
 from kreplica.storage.producers.snapshots import decode_snapshot
 from kreplica.wire.batches import BatchHeader, TimestampType, verify_crc
 from kreplica.wire.compression import Codec

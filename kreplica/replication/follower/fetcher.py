@@ -25,8 +25,8 @@ from kreplica.replication.follower.fetch_session import FetchSession
 from kreplica.replication.follower.fetcher_config import FetcherConfig
 from kreplica.replication.follower.follower_state import Followed, Next
 from kreplica.replication.follower.leader_range import Ranges, find_ranges
-from kreplica.replication.follower.retries import Retries
 from kreplica.replication.partition import Partition
+from kreplica.replication.retries import Retries
 from kreplica.replication.throttle import ReplicationThrottle, TokenBucket
 from kreplica.runtime import Runtime
 from kreplica.runtime.pause import pause

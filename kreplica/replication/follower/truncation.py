@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kreplica.model import NO_EPOCH
-from kreplica.storage.log.leader_epochs import EpochEntry
+from kreplica.storage.formats.leader_epochs import EpochEntry
 
 UNKNOWN_OFFSET = -1
 

@@ -17,11 +17,11 @@ from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
 from kreplica.model import NO_BROKER_EPOCH
-from kreplica.replication.follower.retries import Retries
 from kreplica.replication.leader import in_sync
 from kreplica.replication.leader.isr_notifications import IsrNotifications
 from kreplica.replication.leader.isr_proposal import Proposal
 from kreplica.replication.leader.leader_state import Led
+from kreplica.replication.retries import Retries
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
 from kreplica.runtime.together import together

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
-from kreplica.replication.partition import Partition
+from kreplica.replication.leader.leader_state import LedPartition
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
 from kreplica.runtime.turns import Turns
@@ -22,7 +22,7 @@ class LagWatch:
         look cannot lag at the next.
     """
 
-    def __init__(self, reactor: Reactor, partitions: Iterable[Partition], interval_s: float) -> None:
+    def __init__(self, reactor: Reactor, partitions: Iterable[LedPartition], interval_s: float) -> None:
         self._reactor = reactor
         self._partitions = partitions
         self._interval_s = interval_s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import LeaderAndIsr
@@ -12,12 +12,34 @@ from kreplica.replication.leader import high_watermark, in_sync, isr_proposal
 from kreplica.replication.leader.followers import UNKNOWN_OFFSET, Progress, in_epoch
 from kreplica.replication.leader.isr_proposal import Proposal
 from kreplica.replication.leader.lease import Lease
-from kreplica.replication.purgatory import Wakeups
-
-if TYPE_CHECKING:
-    from kreplica.replication.partition import Partition
+from kreplica.replication.leadership import Leadership
+from kreplica.replication.purgatory import Wakeups, Watched
+from kreplica.storage.log.log import Log
 
 NOBODY: Mapping[int, int] = {}
+
+
+class LedPartition(Watched, Protocol):
+    """The partition that a leader state belongs to."""
+
+    leadership: Leadership
+    high_watermark: int
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def led(self) -> Led | None: ...
+
+    @property
+    def end_offset_that_counts(self) -> int: ...
+
+    @property
+    def in_sync_required(self) -> int: ...
+
+    def step_down(self, state: LeaderAndIsr) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +74,7 @@ class Led:
 
     def __init__(
         self,
-        partition: Partition,
+        partition: LedPartition,
         surroundings: Surroundings,
         known: Mapping[int, Progress],
         unresolved: Proposal | None = None,

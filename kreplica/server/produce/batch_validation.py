@@ -22,8 +22,8 @@ from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
 from kreplica.runtime.offload import Offload, let_others_run
 from kreplica.server.protocol.connection import Connection
-from kreplica.storage.log.append_validation import ValidatedBatch, validate
-from kreplica.storage.log.log_config import LogConfig
+from kreplica.storage.log_config import LogConfig
+from kreplica.storage.segments.append_validation import ValidatedBatch, validate
 from kreplica.wire.batches import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE, MAGIC, MAGIC_POSITION, Bytes
 from kreplica.wire.compression import DecompressedTooLarge
 from kreplica.wire.message_sets import is_message_set

@@ -12,7 +12,7 @@ from kreplica.errors import ErrorCode, KafkaError, ProtocolError, RecordsRefused
 from kreplica.interfaces import Instead, IProduceInterceptor, LogRecord, Principal, Refuse
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
-from kreplica.replication.leader.intercepted_append import append_intercepted
+from kreplica.replication.intercepted_append import append_intercepted
 from kreplica.runtime import Reactor
 from kreplica.runtime.disk import Buffer
 from kreplica.server.metadata.metadata_cache import MetadataCache
@@ -22,9 +22,9 @@ from kreplica.server.produce.handler import Produce
 from kreplica.server.produce.results import find_partition
 from kreplica.server.protocol.principals import NOBODY, principal_of
 from kreplica.server.protocol.request import Request
-from kreplica.storage.log.append_validation import ValidatedBatch
 from kreplica.storage.log.results import AppendResult
 from kreplica.storage.producers.producer_state import Origin
+from kreplica.storage.segments.append_validation import ValidatedBatch
 from kreplica.transactions.admission import Admission
 from kreplica.wire.batch_building import with_records
 from kreplica.wire.batches import Bytes, check_batch

@@ -19,7 +19,7 @@ from kreplica.server.produce.delayed_produce import ALL_IN_SYNC, Pending, is_rea
 from kreplica.server.produce.results import appended_row, error_row, find_partition
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import in_slices
-from kreplica.storage.log.batch_scanning import header_at
+from kreplica.storage.formats.batch_scanning import header_at
 from kreplica.storage.producers.producer_state import Origin
 from kreplica.transactions.admission import Admission, Producer
 from kreplica.transactions.verification import refusal_of

@@ -22,7 +22,7 @@ from kreplica.replication.throttle import ReplicationThrottle
 from kreplica.runtime import Reactor
 from kreplica.server.protocol.limits import UNLIMITED, Bounds
 from kreplica.settings.broker_settings import BrokerSettings
-from kreplica.storage.log.log_config import StorageConfig
+from kreplica.storage.log_config import StorageConfig
 from kreplica.transactions import TransactionsConfig
 
 

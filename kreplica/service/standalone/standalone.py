@@ -18,7 +18,7 @@ from kreplica.service.composition.stopping import stop_all
 from kreplica.service.process.banner import banner
 from kreplica.service.process.coordinator_process import coordinator_failed, start_coordinator
 from kreplica.settings.broker_settings import BrokerSettings
-from kreplica.storage.directories.checkpoints import META_PROPERTIES, read_meta_properties
+from kreplica.storage.formats.checkpoints import META_PROPERTIES, read_meta_properties
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 from kreplica.zookeeper.embedded.store import Store
 

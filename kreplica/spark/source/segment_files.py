@@ -12,17 +12,17 @@ from typing import NamedTuple
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import File, OsDisk, OsFile
-from kreplica.storage.directories.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, read_offsets
-from kreplica.storage.directories.names import parse_directory_name
+from kreplica.storage.formats.batch_scanning import scan_headers
+from kreplica.storage.formats.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, read_offsets
+from kreplica.storage.formats.names import parse_directory_name
 from kreplica.storage.inspection.files import (
     aborted_entries,
     offset_index,
     segment_bases,
     transaction_index,
 )
-from kreplica.storage.log.batch_scanning import scan_headers
-from kreplica.storage.log.indexes import OFFSET_ENTRY_SIZE
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction
+from kreplica.storage.segments.indexes import OFFSET_ENTRY_SIZE
 from kreplica.wire.batches import BatchHeader
 
 NAME_DIGITS = 20

@@ -20,7 +20,7 @@ from kreplica.spark.source.range_reading import CHUNK_SIZE, lost
 from kreplica.spark.source.ranges import OffsetRange
 from kreplica.spark.source.rows import arrow_rows
 from kreplica.spark.source.segment_files import ReplicaFiles, replicas
-from kreplica.storage.log.batch_scanning import header_at
+from kreplica.storage.formats.batch_scanning import header_at
 from kreplica.wire.batches import HEADER_SIZE, LENGTH_END
 from kreplica.wire.control_records import parse_end_marker
 from kreplica.wire.records import iter_records

@@ -14,14 +14,20 @@ from hashlib import blake2b
 from kreplica.errors import ProtocolError, StorageError
 from kreplica.runtime.disk import Disk, File
 from kreplica.storage.compaction.record_filter import BatchFilter
-from kreplica.storage.inspection.damage import Damage, is_whole, reading
-from kreplica.storage.log.batch_scanning import scan_batches
+from kreplica.storage.formats.batch_scanning import scan_batches
 from kreplica.storage.log.log import Log
-from kreplica.storage.log.log_config import NO_LIMIT, LogConfig
-from kreplica.storage.log.open_segments import OpenSegments
-from kreplica.storage.log.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, SUFFIXES, TRANSACTION_INDEX_SUFFIX, Segment
+from kreplica.storage.log_config import NO_LIMIT, LogConfig
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions
 from kreplica.storage.recovery.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
+from kreplica.storage.segments.damage import Damage, is_whole, reading
+from kreplica.storage.segments.open_segments import OpenSegments
+from kreplica.storage.segments.segment import (
+    LOG_SUFFIX,
+    RELATIVE_OFFSET_MAX,
+    SUFFIXES,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+)
 from kreplica.wire.batches import BatchHeader, parse_header
 from kreplica.wire.records import iter_keys
 

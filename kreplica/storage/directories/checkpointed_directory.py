@@ -8,15 +8,15 @@ from twisted.internet.interfaces import IDelayedCall
 
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
-from kreplica.storage.directories.checkpoints import (
+from kreplica.storage.directories.directory_files import OffsetCheckpoints, recovery_points, start_offsets
+from kreplica.storage.directories.failed_logs import FailedLog
+from kreplica.storage.durability.coalescing import Coalescing
+from kreplica.storage.formats.checkpoints import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
 )
-from kreplica.storage.directories.directory_files import OffsetCheckpoints, recovery_points, start_offsets
-from kreplica.storage.directories.failed_logs import FailedLog
-from kreplica.storage.durability.coalescing import Coalescing
 from kreplica.storage.log.log import Log
 
 _RETRY_SECONDS = 1.0

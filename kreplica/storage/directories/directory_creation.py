@@ -10,7 +10,7 @@ from kreplica.model import ZERO_UUID
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import Disk
 from kreplica.runtime.together import together
-from kreplica.storage.directories.checkpoints import PARTITION_METADATA, write_topic_id
+from kreplica.storage.formats.checkpoints import PARTITION_METADATA, write_topic_id
 
 _AT_ONCE_MAX = 50
 """Directories made by one call on another thread."""

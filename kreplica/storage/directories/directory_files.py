@@ -10,7 +10,8 @@ from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import Disk, is_passing
-from kreplica.storage.directories.checkpoints import (
+from kreplica.storage.directories.failed_logs import FailedLog
+from kreplica.storage.formats.checkpoints import (
     META_PROPERTIES,
     MetaProperties,
     read_meta_properties,
@@ -18,7 +19,6 @@ from kreplica.storage.directories.checkpoints import (
     write_meta_properties,
     write_offsets,
 )
-from kreplica.storage.directories.failed_logs import FailedLog
 from kreplica.storage.log.log import Log
 
 _log = Logger()

@@ -14,11 +14,11 @@ from twisted.logger import Logger
 
 from kreplica.errors import StorageError
 from kreplica.runtime.disk import Disk
-from kreplica.storage.inspection.damage import Damage
+from kreplica.storage.directories.opening import LogToOpen
 from kreplica.storage.log.log import Log
-from kreplica.storage.log.segment import LOG_SUFFIX, SUFFIXES
 from kreplica.storage.producers.snapshots import SNAPSHOT_SUFFIX
-from kreplica.storage.recovery.opening import LogToOpen
+from kreplica.storage.segments.damage import Damage
+from kreplica.storage.segments.segment import LOG_SUFFIX, SUFFIXES
 
 DAMAGED_SUFFIX = ".damaged"
 

@@ -18,14 +18,14 @@ from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import is_passing
 from kreplica.runtime.turns import Turns
-from kreplica.storage.compaction.cleaner import Cleaner
+from kreplica.storage.directories.cleaner import Cleaner
 from kreplica.storage.directories.log_directory import LogDirectory
-from kreplica.storage.inspection.damage import WHOLE_SEGMENT, Damage, is_unreadable
-from kreplica.storage.inspection.scrubbing import INTERVAL_SECONDS, Scrubber
+from kreplica.storage.directories.scrubbing import INTERVAL_SECONDS, Scrubber
 from kreplica.storage.log.log import Log
-from kreplica.storage.log.log_config import NO_LIMIT, LogConfig, StorageConfig
-from kreplica.storage.log.open_segments import OpenSegments
 from kreplica.storage.log.readable_log import ReadableLog
+from kreplica.storage.log_config import NO_LIMIT, LogConfig, StorageConfig
+from kreplica.storage.segments.damage import WHOLE_SEGMENT, Damage, is_unreadable
+from kreplica.storage.segments.open_segments import OpenSegments
 
 _log = Logger()
 

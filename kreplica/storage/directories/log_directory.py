@@ -17,7 +17,14 @@ from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import DirectoryLock, is_full, is_passing, make_directories_durably
 from kreplica.storage.directories.checkpointed_directory import CheckpointedDirectory
-from kreplica.storage.directories.checkpoints import (
+from kreplica.storage.directories.directory_creation import Made, NewDirectories
+from kreplica.storage.directories.directory_files import check_identity
+from kreplica.storage.directories.failed_logs import FailedLog
+from kreplica.storage.directories.file_removal import Removals
+from kreplica.storage.directories.opening import LogToOpen, open_on_threads
+from kreplica.storage.durability.failed_syncs import is_marked, remove_mark
+from kreplica.storage.durability.group_commit import Flusher
+from kreplica.storage.formats.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -26,20 +33,13 @@ from kreplica.storage.directories.checkpoints import (
     read_clean_shutdown,
     write_clean_shutdown,
 )
-from kreplica.storage.directories.directory_creation import Made, NewDirectories
-from kreplica.storage.directories.directory_files import check_identity
-from kreplica.storage.directories.failed_logs import FailedLog
-from kreplica.storage.directories.file_removal import Removals
-from kreplica.storage.directories.names import DELETE_SUFFIX, deleted_name, directory_name, parse_directory_name
-from kreplica.storage.durability.failed_syncs import is_marked, remove_mark
-from kreplica.storage.durability.group_commit import Flusher
-from kreplica.storage.inspection.damage import Damage
+from kreplica.storage.formats.names import DELETE_SUFFIX, deleted_name, directory_name, parse_directory_name
 from kreplica.storage.log.log import Log
-from kreplica.storage.log.log_config import LogConfig, StorageConfig
-from kreplica.storage.log.open_segments import OpenSegments
 from kreplica.storage.log.readable_log import ReadableLog
-from kreplica.storage.log.segment_list import remove_files
-from kreplica.storage.recovery.opening import LogToOpen, open_on_threads
+from kreplica.storage.log_config import LogConfig, StorageConfig
+from kreplica.storage.segments.damage import Damage
+from kreplica.storage.segments.open_segments import OpenSegments
+from kreplica.storage.segments.segment_list import remove_files
 
 _AT_ONCE_MAX = 50
 """Logs closed by one call on another thread: the way there and back costs more than closing a small one."""

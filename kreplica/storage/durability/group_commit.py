@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 
+from kreplica.errors import StorageError
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import is_out_of_descriptors, is_passing
 from kreplica.storage.durability.coalescing import Coalescing
 from kreplica.storage.durability.unflushed import Unsynced
-from kreplica.storage.log.log import Log
 
 RETRY_SECONDS = 1.0
 """Until what could not be synced for want of room or descriptors is tried again."""
 
 
-class Flusher:
+class FlushableLog(Protocol):
+    """The operations of a log that group commit needs."""
+
+    owner: Any
+
+    @property
+    def failure(self) -> StorageError | None: ...
+
+    def unsynced(self) -> Unsynced: ...
+
+    def mark_synced(self, synced: Unsynced) -> None: ...
+
+
+LogT = TypeVar("LogT", bound=FlushableLog)
+
+
+class Flusher(Generic[LogT]):
     """Syncs the logs of one directory, round by round.
 
     :param synced: told after each round which logs have a higher recovery point now.
@@ -25,23 +42,23 @@ class Flusher:
     """
 
     def __init__(
-        self, runtime: Runtime, synced: Callable[[list[Log]], None], failed: Callable[[OSError], None]
+        self, runtime: Runtime, synced: Callable[[list[LogT]], None], failed: Callable[[OSError], None]
     ) -> None:
         self._runtime = runtime
         self._synced = synced
         self._failed = failed
-        self._wanted: dict[Log, None] = {}
+        self._wanted: dict[LogT, None] = {}
         self._rounds = Coalescing(self._round)
         self._retry: IDelayedCall | None = None
         self._broken = False
 
-    def request(self, log: Log) -> None:
+    def request(self, log: LogT) -> None:
         """Have all that the log holds when the next round begins synced."""
         if not self._broken:
             self._wanted[log] = None
             self._rounds.request()
 
-    def forget(self, log: Log) -> None:
+    def forget(self, log: LogT) -> None:
         """The log is deleted; a round that has begun ends by itself."""
         self._wanted.pop(log, None)
 
@@ -72,7 +89,7 @@ class Flusher:
             log.mark_synced(unsynced)
         self._synced([log for log, _ in work])
 
-    def _not_synced(self, logs: dict[Log, None], error: OSError, *, may_pass: bool) -> None:
+    def _not_synced(self, logs: dict[LogT, None], error: OSError, *, may_pass: bool) -> None:
         """:param may_pass: files could not be opened, or indexes not be written; no sync has failed."""
         if not may_pass:
             self._broken = True

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kreplica.runtime.disk import Disk, File, is_out_of_descriptors
 from kreplica.storage.durability.failed_syncs import leave_mark
-from kreplica.storage.log.segment import LOG_SUFFIX, SUFFIXES, Segment
+from kreplica.storage.segments.segment import LOG_SUFFIX, SUFFIXES, Segment
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from struct import Struct
 from typing import NamedTuple
 
 from kreplica.runtime.disk import Disk, File
-from kreplica.storage.log.batch_scanning import scan_batches
-from kreplica.storage.log.indexes import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
-from kreplica.storage.log.segment import LOG_SUFFIX
+from kreplica.storage.formats.batch_scanning import scan_batches
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction
+from kreplica.storage.segments.indexes import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
+from kreplica.storage.segments.segment import LOG_SUFFIX
 from kreplica.wire.batches import BatchHeader
 
 BATCH_SIZE_MAX = 128 * 1024 * 1024

@@ -11,20 +11,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kreplica.runtime.disk import Disk
+from kreplica.storage.formats.batch_scanning import scan_headers
 from kreplica.storage.inspection import files
-from kreplica.storage.inspection.damage import reading
 from kreplica.storage.inspection.index_checks import OffsetIndexCheck, TimeIndexCheck, Wrong
-from kreplica.storage.log.batch_scanning import scan_headers
-from kreplica.storage.log.open_segments import OpenSegments
-from kreplica.storage.log.segment import (
+from kreplica.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions
+from kreplica.storage.recovery.aborted_recovery import SegmentFile, recompute
+from kreplica.storage.segments.damage import reading
+from kreplica.storage.segments.open_segments import OpenSegments
+from kreplica.storage.segments.segment import (
     INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     Segment,
     segment_path,
 )
-from kreplica.storage.producers.aborted_recovery import SegmentFile, recompute
-from kreplica.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions
 
 _SHARE_MIN = 0.25
 _ENTRIES_MIN = 16

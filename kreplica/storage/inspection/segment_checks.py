@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from kreplica.errors import KafkaError, ProtocolError
 from kreplica.model import NO_EPOCH
 from kreplica.runtime.disk import Disk
+from kreplica.storage.formats.leader_epochs import EpochEntry
 from kreplica.storage.inspection.files import batches, offset_index, time_index, transaction_index
 from kreplica.storage.inspection.index_checks import OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck, Wrong
-from kreplica.storage.log.append_validation import read_marker
-from kreplica.storage.log.leader_epochs import EpochEntry
-from kreplica.storage.log.segment import (
+from kreplica.storage.segments.append_validation import read_marker
+from kreplica.storage.segments.segment import (
     INDEX_SUFFIX,
     RELATIVE_OFFSET_MAX,
     TIME_INDEX_SUFFIX,

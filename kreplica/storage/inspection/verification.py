@@ -9,7 +9,7 @@ from itertools import islice
 
 from kreplica.errors import StorageError
 from kreplica.runtime.disk import Disk
-from kreplica.storage.directories.checkpoints import (
+from kreplica.storage.formats.checkpoints import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
@@ -18,11 +18,11 @@ from kreplica.storage.directories.checkpoints import (
     parse_checkpoint,
     read_topic_id,
 )
-from kreplica.storage.directories.names import parse_directory_name
+from kreplica.storage.formats.leader_epochs import FILE_NAME as LEADER_EPOCHS
+from kreplica.storage.formats.leader_epochs import EpochEntry, LeaderEpochs
+from kreplica.storage.formats.names import parse_directory_name
 from kreplica.storage.inspection.files import segment_bases
 from kreplica.storage.inspection.segment_checks import PROBLEMS_MAX, CheckOptions, LogPlace, Problem, SegmentCheck
-from kreplica.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCHS
-from kreplica.storage.log.leader_epochs import EpochEntry, LeaderEpochs
 from kreplica.storage.producers.snapshots import SNAPSHOT_SUFFIX, decode_snapshot
 
 LOOKS_MAX = 4

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kreplica.runtime.disk import Buffer
-from kreplica.storage.log.append_validation import Checked
 from kreplica.storage.log.results import AppendResult
+from kreplica.storage.segments.append_validation import Checked
 from kreplica.wire.batches import CONTROL_BIT, LENGTH_END, SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader, stamped
 from kreplica.wire.control_records import EndMarker
 

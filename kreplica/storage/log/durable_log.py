@@ -8,12 +8,12 @@ from twisted.logger import Logger
 
 from kreplica.errors import StorageError
 from kreplica.runtime.disk import is_out_of_descriptors
-from kreplica.storage.directories.checkpoints import PARTITION_METADATA
 from kreplica.storage.durability.unflushed import Unsynced, index_paths
-from kreplica.storage.inspection.damage import Damage
+from kreplica.storage.formats.checkpoints import PARTITION_METADATA
 from kreplica.storage.inspection.index_scrubbing import WrongIndexes
 from kreplica.storage.log.readable_log import ReadableLog
-from kreplica.storage.log.segment import Segment
+from kreplica.storage.segments.damage import Damage
+from kreplica.storage.segments.segment import Segment
 
 _log = Logger()
 

@@ -7,22 +7,29 @@ be recovered, ``Unsynced.sync``, compaction, ``close``) is called through ``Offl
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import Buffer, Disk, is_passing
-from kreplica.storage.log.append_validation import Checked, check_as_follower, check_as_leader, read_markers, split_runs
 from kreplica.storage.log.batched_append import AppendRun, may_join, place
-from kreplica.storage.log.log_config import DAY_MS, LogConfig
-from kreplica.storage.log.open_segments import OpenSegments
 from kreplica.storage.log.owner import LogOwner
 from kreplica.storage.log.results import AppendResult
 from kreplica.storage.log.retention import expired_segments
-from kreplica.storage.log.segment import Segment
 from kreplica.storage.log.truncatable_log import TruncatableLog
+from kreplica.storage.log_config import DAY_MS, LogConfig
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction
 from kreplica.storage.producers.producer_state import Origin
 from kreplica.storage.recovery.loading import Loading, nothing_yet
+from kreplica.storage.segments.append_validation import (
+    Checked,
+    check_as_follower,
+    check_as_leader,
+    read_markers,
+    split_runs,
+)
+from kreplica.storage.segments.open_segments import OpenSegments
+from kreplica.storage.segments.segment import Segment
 from kreplica.wire.batches import LENGTH_END
 
 _ENTRIES_WAITING_MAX = 512
@@ -103,7 +110,7 @@ class Log(TruncatableLog):
         log._segments.remove = log._remove
         return log
 
-    def owned_by(self, owner: LogOwner, open_segments: OpenSegments) -> None:
+    def owned_by(self, owner: LogOwner[Any], open_segments: OpenSegments) -> None:
         """Report to this owner, and count open files there, from now on."""
         self.owner = owner
         self._open_segments = open_segments

@@ -1,38 +1,37 @@
-"""Whom a log reports to."""
+"""Interface through which a log notifies the log directory that owns it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from kreplica.storage.inspection.damage import Damage
-    from kreplica.storage.log.log import Log
-    from kreplica.storage.log.readable_log import ReadableLog
+from kreplica.storage.segments.damage import Damage
+
+LogT = TypeVar("LogT", contravariant=True)
 
 
-class LogOwner(Protocol):
-    """Whoever keeps a log (a log directory): told what it has to act on."""
+class LogOwner(Protocol[LogT]):
+    """Notified by a log of events that its log directory must act on."""
 
-    def rolled(self, log: Log) -> None:
-        """A segment was closed, and may be synced."""
+    def rolled(self, log: LogT) -> None:
+        """A segment was closed and can be synced."""
 
-    def start_offset_advanced(self, log: Log) -> None:
-        """The log start offset is to be remembered."""
+    def start_offset_advanced(self, log: LogT) -> None:
+        """The log start offset moved; the checkpoint must be updated."""
 
-    def truncated(self, log: Log) -> None:
-        """The offsets that were remembered may be beyond the log's end."""
+    def truncated(self, log: LogT) -> None:
+        """The log was truncated; checkpointed offsets may be beyond its end."""
 
-    def failed(self, log: ReadableLog, error: OSError) -> None:
-        """The device failed: nothing may be trusted to be written any more."""
+    def failed(self, log: LogT, error: OSError) -> None:
+        """The device failed; later writes cannot be trusted."""
 
-    def damaged(self, log: ReadableLog, damage: Damage) -> None:
-        """A batch is not what was written, or cannot be read."""
+    def damaged(self, log: LogT, damage: Damage) -> None:
+        """A batch differs from what was written, or cannot be read."""
 
-    def remove(self, log: Log, paths: list[str]) -> None:
-        """Files that nobody needs any more."""
+    def remove(self, log: LogT, paths: list[str]) -> None:
+        """These files are no longer needed."""
 
-    def refused(self, log: Log, error: OSError) -> None:
-        """An append was refused: there is no room, no descriptor or no memory for it now."""
+    def refused(self, log: LogT, error: OSError) -> None:
+        """An append was refused for lack of space, file descriptors or memory."""
 
-    def flush_due(self, log: Log) -> None:
-        """``flush.messages`` are not synced yet."""
+    def flush_due(self, log: LogT) -> None:
+        """At least ``flush.messages`` records are not synced yet."""

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import Disk, FileRange
-from kreplica.storage.inspection.damage import WHOLE_SEGMENT, Damage, Stretch, is_unreadable
 from kreplica.storage.inspection.index_scrubbing import IndexesToCheck
-from kreplica.storage.log.log_config import LogConfig
-from kreplica.storage.log.open_segments import OpenSegments
 from kreplica.storage.log.owner import LogOwner
 from kreplica.storage.log.results import LogSlice
-from kreplica.storage.log.segment import Segment
-from kreplica.storage.log.segment_list import Segments
 from kreplica.storage.log.timestamp_search import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -24,9 +20,14 @@ from kreplica.storage.log.timestamp_search import (
     find_by_timestamp,
     find_max_timestamp,
 )
-from kreplica.storage.producers.aborted_recovery import SegmentFile
+from kreplica.storage.log_config import LogConfig
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction
+from kreplica.storage.recovery.aborted_recovery import SegmentFile
 from kreplica.storage.recovery.loading import Opened
+from kreplica.storage.segments.damage import WHOLE_SEGMENT, Damage, Stretch, is_unreadable
+from kreplica.storage.segments.open_segments import OpenSegments
+from kreplica.storage.segments.segment import Segment
+from kreplica.storage.segments.segment_list import Segments
 
 
 class ReadableLog:
@@ -48,7 +49,7 @@ class ReadableLog:
         self.path = path
         self.topic_partition = topic_partition
         self.config = config
-        self.owner: LogOwner | None = None
+        self.owner: LogOwner[Any] | None = None
         self.log_start_offset = parts.log_start_offset
         self.log_end_offset = parts.log_end_offset
         self.recovery_point = parts.recovery_point

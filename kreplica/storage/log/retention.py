@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kreplica.storage.log.log_config import LogConfig
-from kreplica.storage.log.segment import Segment
-from kreplica.storage.log.segment_list import Segments
+from kreplica.storage.log_config import LogConfig
+from kreplica.storage.segments.segment import Segment
+from kreplica.storage.segments.segment_list import Segments
 
 
 def expired_segments(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kreplica.storage.inspection.damage import reading
-from kreplica.storage.log.segment import Segment
-from kreplica.storage.log.segment_list import Segments
+from kreplica.storage.segments.damage import reading
+from kreplica.storage.segments.segment import Segment
+from kreplica.storage.segments.segment_list import Segments
 from kreplica.wire.records import iter_records, max_timestamp_record
 
 LATEST = -1

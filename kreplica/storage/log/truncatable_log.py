@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
-
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime.disk import is_passing
 from kreplica.storage.log.durable_log import DurableLog
-from kreplica.storage.log.segment import Segment
-from kreplica.storage.log.segment_list import remove_files
 from kreplica.storage.recovery.loading import restore_producers
-
-if TYPE_CHECKING:
-    from kreplica.storage.log.log import Log
+from kreplica.storage.segments.segment import Segment
+from kreplica.storage.segments.segment_list import remove_files
 
 
 class TruncatableLog(DurableLog):
@@ -70,7 +65,7 @@ class TruncatableLog(DurableLog):
         self.leader_epochs.clear()
         self._ends_at(offset)
         if self.owner is not None:
-            self.owner.start_offset_advanced(cast("Log", self))
+            self.owner.start_offset_advanced(self)
         try:
             segment.create()
         except OSError as error:
@@ -94,7 +89,7 @@ class TruncatableLog(DurableLog):
                 raise
         finally:
             if self.owner is not None:
-                self.owner.truncated(cast("Log", self))
+                self.owner.truncated(self)
         # A sync under way is void by now, and an end that no append led to may be beyond what was ever synced.
         self._flush_if_due()
 
@@ -130,11 +125,11 @@ class TruncatableLog(DurableLog):
 
     def _flush_if_due(self) -> None:
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages and self.owner is not None:
-            self.owner.flush_due(cast("Log", self))
+            self.owner.flush_due(self)
 
     def _remove(self, paths: list[str]) -> None:
         if self.owner is not None:
-            self.owner.remove(cast("Log", self), paths)
+            self.owner.remove(self, paths)
         else:
             remove_files(self._disk, paths)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime.disk import Buffer
-from kreplica.storage.log.batch_scanning import header_at
+from kreplica.storage.formats.batch_scanning import header_at
 from kreplica.storage.producers import transaction_verification
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction
 from kreplica.storage.producers.refused_batches import Refusals

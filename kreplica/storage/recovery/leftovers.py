@@ -8,9 +8,9 @@ the place of every segment in its range.
 from __future__ import annotations
 
 from kreplica.runtime.disk import Disk
-from kreplica.storage.log.batch_scanning import scan_headers
-from kreplica.storage.log.segment import LOG_SUFFIX, SUFFIXES, segment_path
-from kreplica.storage.log.segment_list import DELETED_SUFFIX, remove_files
+from kreplica.storage.formats.batch_scanning import scan_headers
+from kreplica.storage.segments.segment import LOG_SUFFIX, SUFFIXES, segment_path
+from kreplica.storage.segments.segment_list import DELETED_SUFFIX, remove_files
 
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"

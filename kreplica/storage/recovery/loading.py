@@ -17,21 +17,21 @@ from twisted.logger import Logger
 from kreplica.errors import KafkaError, StorageError
 from kreplica.model import NO_EPOCH, TopicPartition
 from kreplica.runtime.disk import Disk
-from kreplica.storage.inspection.damage import Damage, reading
-from kreplica.storage.log.append_validation import read_marker
-from kreplica.storage.log.batch_scanning import header_after, scan_batches
-from kreplica.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCHS_FILE
-from kreplica.storage.log.leader_epochs import LeaderEpochs
-from kreplica.storage.log.log_config import LogConfig
-from kreplica.storage.log.open_segments import OpenSegments
-from kreplica.storage.log.segment import INDEX_SUFFIX, LOG_SUFFIX, RELATIVE_OFFSET_MAX, TIME_INDEX_SUFFIX, Segment
-from kreplica.storage.log.segment_list import Segments, remove_files
-from kreplica.storage.producers.aborted_checkpoint import AbortedCheckpoint
-from kreplica.storage.producers.aborted_recovery import SegmentFile, recompute
+from kreplica.storage.formats.batch_scanning import header_after, scan_batches
+from kreplica.storage.formats.leader_epochs import FILE_NAME as LEADER_EPOCHS_FILE
+from kreplica.storage.formats.leader_epochs import LeaderEpochs
+from kreplica.storage.log_config import LogConfig
 from kreplica.storage.producers.producer_state import ProducerStates
 from kreplica.storage.producers.snapshots import SnapshotFiles
+from kreplica.storage.recovery.aborted_checkpoint import AbortedCheckpoint
+from kreplica.storage.recovery.aborted_recovery import SegmentFile, recompute
 from kreplica.storage.recovery.leftovers import clear_leftovers
 from kreplica.storage.recovery.resume_points import find_resume_point, keep_resume_point
+from kreplica.storage.segments.append_validation import read_marker
+from kreplica.storage.segments.damage import Damage, reading
+from kreplica.storage.segments.open_segments import OpenSegments
+from kreplica.storage.segments.segment import INDEX_SUFFIX, LOG_SUFFIX, RELATIVE_OFFSET_MAX, TIME_INDEX_SUFFIX, Segment
+from kreplica.storage.segments.segment_list import Segments, remove_files
 from kreplica.wire.batches import BatchHeader, verify_crc
 from kreplica.wire.control_records import EndMarker
 

@@ -11,12 +11,12 @@ import sys
 from typing import NamedTuple
 
 from kreplica.runtime.disk import is_passing
-from kreplica.storage.inspection.damage import Damage
-from kreplica.storage.log.leader_epochs import LeaderEpochs
-from kreplica.storage.log.segment import Segment
-from kreplica.storage.producers.aborted_checkpoint import AbortedCheckpoint
+from kreplica.storage.formats.leader_epochs import LeaderEpochs
 from kreplica.storage.producers.producer_state import ProducerStates
 from kreplica.storage.producers.snapshots import SnapshotFiles
+from kreplica.storage.recovery.aborted_checkpoint import AbortedCheckpoint
+from kreplica.storage.segments.damage import Damage
+from kreplica.storage.segments.segment import Segment
 
 
 class ResumePoint(NamedTuple):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from kreplica.storage.log.log import Log
-from kreplica.storage.log.segment import LOG_SUFFIX
+from kreplica.storage.segments.segment import LOG_SUFFIX
 from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.wire.batches import parse_header
 

@@ -17,7 +17,7 @@ from kreplica.errors import KreplicaError
 from kreplica.model import TopicPartition
 from kreplica.service.composition.broker import Broker
 from kreplica.settings.definitions.replication import RACK_AWARE_SELECTOR
-from kreplica.storage.log.segment import LOG_SUFFIX
+from kreplica.storage.segments.segment import LOG_SUFFIX
 from kreplica.testing.anomalies import report
 from kreplica.testing.clients.idempotent_producer import IdempotentProducer, Load
 from kreplica.testing.clients.pipelining_producer import PipeliningProducer, Style

@@ -124,7 +124,7 @@ GUARDS: tuple[Guard, ...] = (
         "fetch offset matches",
         (
             Place("kreplica.replication.follower.follower_state:matches_offset", always),
-            Place("kreplica.storage.log.append_validation:may_follow", always),
+            Place("kreplica.storage.segments.append_validation:may_follow", always),
         ),
         logs.is_answered_twice,
         "stands behind",

@@ -21,7 +21,7 @@ from kreplica.client_core.retries import RetrySchedule
 from kreplica.errors import ErrorCode, ProtocolError
 from kreplica.model import TopicPartition
 from kreplica.spark.pipelines.audit.replica_comparison import Batch, Gap, LogMoved
-from kreplica.storage.log.leader_epochs import EpochEntry
+from kreplica.storage.formats.leader_epochs import EpochEntry
 from kreplica.wire.batches import iter_headers, verify_crc
 from kreplica.wire.messages import FETCH, LIST_OFFSETS
 

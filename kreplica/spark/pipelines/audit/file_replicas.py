@@ -17,7 +17,8 @@ from kreplica.model import TopicPartition
 from kreplica.runtime.disk import File
 from kreplica.spark.pipelines.audit.replica_comparison import OFFSET_END, Batch, Gap, LogMoved, ReplicaGone
 from kreplica.spark.source.segment_files import NAME_DIGITS, FilesAsTheyAre, ReplicaFiles, replicas
-from kreplica.storage.directories.checkpoints import (
+from kreplica.storage.formats.batch_scanning import header_at, scan_batches
+from kreplica.storage.formats.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
@@ -27,10 +28,9 @@ from kreplica.storage.directories.checkpoints import (
     read_offsets,
     read_topic_id,
 )
+from kreplica.storage.formats.leader_epochs import FILE_NAME as EPOCHS_NAME
+from kreplica.storage.formats.leader_epochs import EpochEntry, LeaderEpochs
 from kreplica.storage.inspection.files import BATCH_SIZE_MAX, offset_entries, offset_index
-from kreplica.storage.log.batch_scanning import header_at, scan_batches
-from kreplica.storage.log.leader_epochs import FILE_NAME as EPOCHS_NAME
-from kreplica.storage.log.leader_epochs import EpochEntry, LeaderEpochs
 from kreplica.wire.batches import HEADER_SIZE, BatchHeader, verify_crc
 
 READ_SIZE = 256 << 10

@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 from kreplica.errors import KreplicaError, ProtocolError
 from kreplica.model import TopicPartition
 from kreplica.spark.pipelines.audit.replica_findings import Comparison, Coverage, Kind
-from kreplica.storage.log.leader_epochs import EpochEntry
+from kreplica.storage.formats.leader_epochs import EpochEntry
 from kreplica.wire.batches import BatchHeader
 from kreplica.wire.records import Record, iter_records
 

@@ -17,7 +17,7 @@ from kreplica.spark.source.options import SourceOptions
 from kreplica.spark.source.range_reading import worker_cluster
 from kreplica.spark.source.ranges import OffsetRange
 from kreplica.spark.source.segment_files import ReplicaFiles, replicas
-from kreplica.storage.log.batch_scanning import scan_batches, scan_headers
+from kreplica.storage.formats.batch_scanning import scan_batches, scan_headers
 from kreplica.wire.batches import BatchHeader, iter_headers
 
 log = logging.getLogger(__name__)

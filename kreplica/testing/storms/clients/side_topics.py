@@ -16,7 +16,7 @@ from kreplica.client.errors import ClientError, ConnectionFailed
 from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
-from kreplica.storage.directories.names import parse_directory_name
+from kreplica.storage.formats.names import parse_directory_name
 from kreplica.testing.clients.wire_client import WireClient
 from kreplica.testing.cluster.cluster import BROKER_PORT
 from kreplica.testing.cluster.state import acting, assignment_of, is_in_sync, is_moving, replicas_of, znode

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable
 from random import Random
 
-from kreplica.storage.log.segment import LOG_SUFFIX
+from kreplica.storage.segments.segment import LOG_SUFFIX
 from kreplica.testing.simulator.disk import CAPACITY_BYTES, MemoryDisk
 from kreplica.testing.simulator.offload import DELAY_S
 from kreplica.testing.simulator.simulation import DATA_DIRECTORY

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kreplica.storage.log.segment import LOG_SUFFIX
+from kreplica.storage.segments.segment import LOG_SUFFIX
 from kreplica.testing.storms.replicated_run import SYNCED, ReplicatedRun
 from tests.support.mutations.scenarios.scene import (
     CONTROLLER,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from kreplica.storage.log.segment import LOG_SUFFIX
+from kreplica.storage.segments.segment import LOG_SUFFIX
 from kreplica.testing.clients.idempotent_producer import Load
 from kreplica.testing.clients.pipelining_producer import Style
 from kreplica.testing.simulator.disk import CAPACITY_BYTES

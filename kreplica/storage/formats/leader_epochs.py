@@ -16,7 +16,7 @@ from typing import NamedTuple
 from kreplica.errors import StorageError
 from kreplica.model import NO_EPOCH
 from kreplica.runtime.disk import Disk
-from kreplica.storage.directories.checkpoints import parse_checkpoint, render_checkpoint
+from kreplica.storage.formats.checkpoints import parse_checkpoint, render_checkpoint
 
 FILE_NAME = "leader-epoch-checkpoint"
 UNDEFINED_OFFSET = -1

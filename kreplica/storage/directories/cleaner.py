@@ -13,9 +13,9 @@ from kreplica.runtime import Runtime
 from kreplica.runtime.disk import is_out_of_descriptors
 from kreplica.storage.compaction.compaction import Compaction, CompactionPlan, Source, plan_compaction
 from kreplica.storage.directories.log_directory import LogDirectory
-from kreplica.storage.inspection.damage import Damage
 from kreplica.storage.log.log import Log
-from kreplica.storage.log.log_config import StorageConfig
+from kreplica.storage.log_config import StorageConfig
+from kreplica.storage.segments.damage import Damage
 
 _log = Logger()
 

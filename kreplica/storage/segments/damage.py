@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from kreplica.errors import StorageError
 from kreplica.model import NO_EPOCH
 from kreplica.runtime.disk import Disk, File
-from kreplica.storage.log.batch_scanning import BATCHES_READ_SIZE, scan_batches
-from kreplica.storage.log.leader_epochs import EpochEntry
+from kreplica.storage.formats.batch_scanning import BATCHES_READ_SIZE, scan_batches
+from kreplica.storage.formats.leader_epochs import EpochEntry
 from kreplica.wire.batches import HEADER_SIZE, BatchHeader, verify_crc
 
 _UNREADABLE = frozenset({errno.EIO, errno.ENODATA, errno.EILSEQ, errno.EBADMSG, errno.EUCLEAN})

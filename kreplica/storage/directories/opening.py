@@ -15,10 +15,10 @@ from kreplica.errors import StorageError
 from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.runtime.disk import Disk
 from kreplica.runtime.offload import Offload
-from kreplica.storage.directories.checkpoints import PARTITION_METADATA, read_topic_id, write_topic_id
-from kreplica.storage.inspection.damage import is_unreadable
+from kreplica.storage.formats.checkpoints import PARTITION_METADATA, read_topic_id, write_topic_id
 from kreplica.storage.log.log import Log
-from kreplica.storage.log.log_config import LogConfig
+from kreplica.storage.log_config import LogConfig
+from kreplica.storage.segments.damage import is_unreadable
 
 _log = Logger()
 

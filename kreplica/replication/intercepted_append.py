@@ -8,9 +8,9 @@ from typing import NamedTuple
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.replication.partition import Partition
 from kreplica.runtime.disk import Buffer
-from kreplica.storage.log.append_validation import check_as_leader
 from kreplica.storage.log.results import AppendResult
 from kreplica.storage.producers.producer_state import NO_OFFSET, Origin
+from kreplica.storage.segments.append_validation import check_as_leader
 from kreplica.wire.batches import BatchHeader
 from kreplica.wire.notes import Note, build_notes
 

@@ -9,9 +9,9 @@ from twisted.logger import Logger
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import is_passing
 from kreplica.runtime.offload import Offload
-from kreplica.storage.inspection.damage import Damage
 from kreplica.storage.log.log import Log
-from kreplica.storage.log.segment import Segment
+from kreplica.storage.segments.damage import Damage
+from kreplica.storage.segments.segment import Segment
 
 INTERVAL_SECONDS = 1.0
 

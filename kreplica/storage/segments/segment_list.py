@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
 from kreplica.runtime.disk import Disk
-from kreplica.storage.log.segment import SUFFIXES, Segment
+from kreplica.storage.segments.segment import SUFFIXES, Segment
 from kreplica.wire.batches import BatchHeader
 
 DELETED_SUFFIX = ".deleted"

@@ -9,13 +9,13 @@ from itertools import zip_longest
 
 from kreplica.errors import KafkaError
 from kreplica.runtime.disk import Disk
-from kreplica.storage.inspection.damage import Damage, reading
-from kreplica.storage.log.append_validation import read_marker
-from kreplica.storage.log.batch_scanning import scan_headers
-from kreplica.storage.log.segment import Segment
+from kreplica.storage.formats.batch_scanning import scan_headers
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction
 from kreplica.storage.producers.producer_state import ProducerStates
 from kreplica.storage.producers.snapshots import SnapshotFiles
+from kreplica.storage.segments.append_validation import read_marker
+from kreplica.storage.segments.damage import Damage, reading
+from kreplica.storage.segments.segment import Segment
 
 
 @dataclass(frozen=True, slots=True)

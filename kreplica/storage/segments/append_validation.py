@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from kreplica.errors import ErrorCode, KafkaError, ProtocolError, RecordsRefused
-from kreplica.storage.log.log_config import NO_LIMIT, LogConfig
+from kreplica.storage.log_config import NO_LIMIT, LogConfig
 from kreplica.storage.producers.producer_state import Origin
 from kreplica.wire.batch_building import seal
 from kreplica.wire.batches import (

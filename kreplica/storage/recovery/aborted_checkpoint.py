@@ -13,8 +13,8 @@ from twisted.logger import Logger
 
 from kreplica.errors import StorageError
 from kreplica.runtime.disk import Disk
-from kreplica.storage.directories.checkpoints import parse_checkpoint, render_checkpoint
-from kreplica.storage.log.segment import Segment
+from kreplica.storage.formats.checkpoints import parse_checkpoint, render_checkpoint
+from kreplica.storage.segments.segment import Segment
 
 FILE_NAME = "kreplica-aborted-transactions"
 

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from twisted.logger import Logger
 
 from kreplica.runtime.disk import Buffer, Disk, File
-from kreplica.storage.inspection.damage import Damage
-from kreplica.storage.log.batch_scanning import header_at, scan_headers
-from kreplica.storage.log.indexes import NO_TIMESTAMP, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
-from kreplica.storage.log.log_config import LogConfig
-from kreplica.storage.log.open_segments import OpenSegments
+from kreplica.storage.formats.batch_scanning import header_at, scan_headers
+from kreplica.storage.log_config import LogConfig
 from kreplica.storage.producers.aborted_transactions import AbortedTransactions
 from kreplica.storage.producers.snapshots import SNAPSHOT_SUFFIX
+from kreplica.storage.segments.damage import Damage
+from kreplica.storage.segments.indexes import NO_TIMESTAMP, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
+from kreplica.storage.segments.open_segments import OpenSegments
 from kreplica.wire.batches import HEADER_SIZE, BatchHeader
 
 LOG_SUFFIX = ".log"
