@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
-from kreplica.testing.storms.cleanup import burial
+from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.testing.storms.options import StormOptions
 from kreplica.testing.storms.outcome import run_storm
 from kreplica.testing.storms.storm import Storm
@@ -31,7 +31,7 @@ def run(scale: str = "quick") -> list[dict[str, Any]]:
 
 def _calm(batch_records: int, seconds: float) -> dict[str, Any]:
     options = StormOptions(brokers=3, partitions=2, messages_per_s=MESSAGES_PER_S, batch_records=batch_records)
-    with burial():
+    with deferred_collection():
         storm = Storm(1, options)
         scheduler, history = storm.run.cluster.simulation.scheduler, storm.run.history
         events, acknowledged, began_s = scheduler.events_count, history.acked_count, perf_counter()

@@ -1,7 +1,7 @@
-"""Every broker and topic setting as data, and what a file, the command line and ZooKeeper say of them.
+"""All broker and topic settings as data, and their values from files, the command line and ZooKeeper.
 
 * ``setting`` one setting: name, type, default, range, run-time change
-* ``validators`` what values may be
+* ``validators`` allowed values
 * ``definitions/`` all settings, by subject
 * ``names`` which names are known, and what an unknown one was meant to be
 * ``properties`` Java's ``.properties`` format

@@ -1,4 +1,4 @@
-"""What AlterConfigs, IncrementalAlterConfigs and CreateTopics may do to settings: pure checks and edits."""
+"""Validation and application of changes by AlterConfigs, IncrementalAlterConfigs and CreateTopics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kreplica.settings.validators import Value
 
 
 class OperationType(IntEnum):
-    """What one operation of IncrementalAlterConfigs does (KIP-339)."""
+    """Operations of IncrementalAlterConfigs (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -24,7 +24,7 @@ class OperationType(IntEnum):
 
 
 class AlterOperation(NamedTuple):
-    """:param operation: an ``OperationType``, as the request has it."""
+    """One operation of a request; ``operation`` is the number of an ``OperationType``, not validated."""
 
     name: str
     operation: int
@@ -36,9 +36,9 @@ def alter_incrementally(
     operations: Sequence[AlterOperation],
     known: Mapping[str, Setting] = TOPIC_SETTINGS,
 ) -> dict[str, str]:
-    """The settings of an entity after some operations, not yet validated.
+    """Apply operations to the settings of an entity, without validating the result.
 
-    :param current: what its znode holds.
+    :param current: the content of its znode.
     :param known: ``TOPIC_SETTINGS`` or ``BROKER_SETTINGS``.
     :raise KafkaError: INVALID_REQUEST for a name twice, a value missing or an operation unknown; INVALID_CONFIG where
         something that is not a list is appended to or subtracted from.
@@ -58,11 +58,11 @@ def alter_incrementally(
 def validate_topic_config(
     configs: Mapping[str, str | None], defaults: Mapping[str, Value] | None = None
 ) -> None:
-    """Refuse what a topic may not be told.
+    """Validate the overrides of a topic.
 
-    :param configs: all overrides that the topic is to have.
-    :param defaults: what the broker says of the rest, typed; Kafka's defaults where it is None.
-    :raise KafkaError: INVALID_CONFIG, naming the setting, the value and what is allowed.
+    :param configs: all new overrides of the topic.
+    :param defaults: the broker's typed defaults for the other settings; None for Kafka's defaults.
+    :raise KafkaError: INVALID_CONFIG; the message names the setting, the value and the allowed values.
     """
     typed = {name: setting.default for name, setting in TOPIC_SETTINGS.items()} | dict(defaults or {})
     for name, text in configs.items():
@@ -80,11 +80,11 @@ def validate_topic_config(
 def validate_broker_config(
     configs: Mapping[str, str | None], *, changed: Iterable[str], per_broker: bool, takes_custom: bool = False
 ) -> None:
-    """Refuse settings that brokers cannot change while they run.
+    """Validate dynamic settings of brokers.
 
-    :param configs: all dynamic settings that the broker, or all brokers together, are to have.
-    :param changed: the names that a request names, which must be such as may change.
-    :param per_broker: whether they are for one broker; else for all.
+    :param configs: all new dynamic settings of the broker or of the cluster.
+    :param changed: names of the settings in the request, which must be dynamic.
+    :param per_broker: True for one broker, False for the whole cluster.
     :param takes_custom: accept names that are no settings, as Kafka does; they are kept and have no effect.
     :raise KafkaError: INVALID_REQUEST for a setting that cannot change so; INVALID_CONFIG for a name or value that is
         not allowed.
@@ -124,7 +124,7 @@ def _refuse_malformed(operations: Sequence[AlterOperation]) -> None:
 
 
 def _edit_list(name: str, operation: int, value: str, current: str | None, known: Mapping[str, Setting]) -> list[str]:
-    """A list after items are appended or subtracted; where nobody has set it, it begins as Kafka's default."""
+    """Append to or subtract from a list, which starts as Kafka's default if it is not set."""
     verb = "append" if operation == OperationType.APPEND else "subtract"
     setting = known.get(name)
     if setting is None:

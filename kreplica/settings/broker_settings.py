@@ -26,7 +26,7 @@ _OTHER_NAMES = (
 
 
 class Given(NamedTuple):
-    """What somebody wrote, and where: ``broker.properties, line 3``."""
+    """Text of a setting and its location: ``broker.properties, line 3``."""
 
     text: str
     place: str
@@ -35,7 +35,7 @@ class Given(NamedTuple):
 class BrokerSettings:
     """Every setting of a broker, as it was at start.  Never changes; what changes at run time is ``dynamic``'s.
 
-    :ivar warnings: one sentence for each setting that somebody set and that is not obeyed.
+    :ivar warnings: one sentence for each configured setting that is ignored.
     :ivar listeners: where to listen; a host may be empty (all interfaces), a port 0 (the system's choice).
     :ivar advertised_listeners: what to tell others; an empty host is this machine's name, port 0 the bound one.
     :ivar inter_broker_listener: the name of the listener by which brokers speak to each other.
@@ -58,7 +58,7 @@ class BrokerSettings:
         """The settings that a text in Java's properties format and some overrides make.
 
         :param overrides: ``name=value`` each; they win over the text, and later ones over earlier ones.
-        :param origin: what the text is, for errors: a file's path.
+        :param origin: source of the text for error messages, such as a path.
         :raise SettingsError: anything is unknown, malformed, missing or contradictory; the message names the line.
         """
         given = {
@@ -80,7 +80,7 @@ class BrokerSettings:
         return self._values[name]
 
     def text(self, name: str) -> str | None:
-        """What was written, or else the default as Kafka's tools print it; None where there is neither."""
+        """Return the configured text, or the default as Kafka's tools print it; None if there is neither."""
         given = self._given.get(name)
         return given.text.strip() if given is not None else format_value(BROKER_SETTINGS[name].default)
 
@@ -90,7 +90,7 @@ class BrokerSettings:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The names of the settings that somebody set."""
+        """Names of the configured settings."""
         return tuple(self._given)
 
     def _typed(self) -> dict[str, Value]:
@@ -109,7 +109,7 @@ class BrokerSettings:
         return values
 
     def _parsed(self, name: str, parse: Callable[[str], T]) -> T:
-        """What a parser makes of a setting; its errors get the setting's place."""
+        """Parse a setting; errors name its location."""
         try:
             return parse(self.text(name) or "")
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""What a broker's settings must be together: Kafka's own rules, and those of a broker that lives on ZooKeeper."""
+"""Rules that combine several settings of a broker: Kafka's own, and those of ZooKeeper mode."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ Values = Mapping[str, Any]
 
 
 class Rule(NamedTuple):
-    """:param names: the settings that the rule is about.
-    :param message: what is wrong where it does not hold.
+    """A rule over several settings.
+
+    :param names: the settings that it reads.
+    :param message: the error if it is violated.
     """
 
     names: tuple[str, ...]
@@ -129,4 +131,4 @@ RULES = (
         "127.0.0.1",
     ),
 )
-"""All rules; the first that does not hold is reported."""
+"""All rules; the first violated one is reported."""

@@ -1,8 +1,8 @@
-"""Settings that change at run time: layers of them, what counts in the end, and how DescribeConfigs shows it.
+"""Dynamic settings: their layers, the effective values, and their presentation by DescribeConfigs.
 
-A value of ``/config/topics/T`` counts more than one of ``/config/brokers/N``, that more than one of
-``/config/brokers/<default>``, that more than the broker's file, and all more than Kafka's default (KIP-226).
-Everything here is resolved when something changes; reading a value is a look-up.
+``/config/topics/T`` overrides ``/config/brokers/N``, which overrides ``/config/brokers/<default>``, the broker's file
+and Kafka's defaults, in this order (KIP-226). Layers are resolved when one of them changes, so reading a value is a
+look-up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kreplica.settings.setting import Setting, Source, Update, format_value
 from kreplica.settings.validators import Value
 
 UNKNOWN_TYPE = 0
-"""DescribeConfigs' type of a setting that nobody knows."""
+"""Type of an unknown setting in DescribeConfigs."""
 
 _MS = {"hours": 3_600_000, "minutes": 60_000}
 _ALTERNATIVES = (
@@ -28,13 +28,13 @@ _ALTERNATIVES = (
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
 )
-"""Settings of a broker that say the same; the first that is set counts."""
+"""Alternative names of the same broker setting; the first one that is set applies."""
 
 _DEFAULT_TEXTS = {name: format_value(setting.default) for name, setting in BROKER_SETTINGS.items()}
 
 
 class Synonym(NamedTuple):
-    """One place that gives a setting a value; ``value`` is None where it is a secret."""
+    """The value of a setting in one layer; ``value`` is None if it is a secret."""
 
     name: str
     value: str | None
@@ -43,11 +43,11 @@ class Synonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigRow:
-    """One setting as DescribeConfigs answers it.
+    """One setting in a response to DescribeConfigs.
 
-    :param value: None for a secret, and where nothing is set.
+    :param value: None if it is a secret or not set.
     :param config_type: Kafka's code of the type; 0 is unknown.
-    :param synonyms: all places that give it a value, the one that counts first.
+    :param synonyms: its values in all layers; the first one applies.
     """
 
     name: str
@@ -61,40 +61,42 @@ class ConfigRow:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody has set it: version 0 of DescribeConfigs has this in place of the source."""
+        """True if no layer sets it; version 0 of DescribeConfigs has this field instead of the source."""
         return self.source is Source.DEFAULT_CONFIG
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """The effective settings of one topic.
+    """Effective settings of one topic.
 
-    :param ignored: a sentence for each override that is malformed or unknown, and so does not count.
+    :param ignored: one sentence for each override that is ignored because it is malformed or unknown.
     """
 
     values: Mapping[str, Value]
     ignored: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Any:
-        """The typed value of a topic's setting, which is never None.
+        """Return the typed value of a topic setting, which is never None.
 
-        :raise KeyError: there is no such setting.
+        :raise KeyError: the setting does not exist.
         """
         return self.values[name]
 
 
 class EffectiveSettings:
-    """A broker's settings with the dynamic layers over them.  Never changes: a change makes another one.
+    """Immutable effective settings of a broker: its file and the dynamic layers.
 
-    :ivar ignored: a sentence for each dynamic value that is malformed or may not be set, and so does not count.
-    :ivar unkept: a clause for each dynamic value that promises a protection which this release does not give.
+    :ivar ignored: one sentence for each dynamic value that is ignored because it is malformed or not allowed.
+    :ivar unkept: one clause for each dynamic value that promises a protection which kreplica does not provide.
     """
 
     def __init__(
         self, static: BrokerSettings, broker: Mapping[str, str] | None = None, default: Mapping[str, str] | None = None
     ) -> None:
-        """:param broker: of ``/config/brokers/N``.
-        :param default: of ``/config/brokers/<default>``.
+        """Resolve the layers.
+
+        :param broker: the content of ``/config/brokers/N``.
+        :param default: the content of ``/config/brokers/<default>``.
         """
         self.static = static
         ignored: list[str] = []
@@ -122,16 +124,16 @@ class EffectiveSettings:
         self._topic_defaults = {setting.name: self._topic_default(setting) for setting in TOPIC_SETTINGS.values()}
 
     def __getitem__(self, name: str) -> Any:
-        """The typed value of a broker's setting; None where it is not set and has no default.
+        """Return the typed value of a broker setting; None if it is not set and has no default.
 
-        :raise KeyError: there is no such setting.
+        :raise KeyError: the setting does not exist.
         """
         return self._values[name]
 
     def topic(self, overrides: Mapping[str, str]) -> TopicSettings:
-        """What counts for a topic.
+        """Return the effective settings of a topic.
 
-        :param overrides: of ``/config/topics/T``.
+        :param overrides: the content of ``/config/topics/T``.
         """
         values = dict(self._topic_defaults)
         ignored = []
@@ -149,9 +151,9 @@ class EffectiveSettings:
     # --- DescribeConfigs ---------------------------------------------------------------------------------------------
 
     def describe_topic(self, overrides: Mapping[str, str], names: Collection[str] | None = None) -> list[ConfigRow]:
-        """Every setting of a topic.
+        """Describe the settings of a topic.
 
-        :param names: only these; None for all.
+        :param names: the settings to describe; None for all.
         """
         known = (self._topic_row(setting, overrides) for setting in TOPIC_SETTINGS.values())
         source = Source.DYNAMIC_TOPIC_CONFIG
@@ -159,7 +161,7 @@ class EffectiveSettings:
         return [row for rows in (known, unknown) for row in rows if names is None or row.name in names]
 
     def describe_broker(self, names: Collection[str] | None = None) -> list[ConfigRow]:
-        """Every setting of this broker, except those that Kafka does not list and nobody has set."""
+        """Describe all settings of this broker, except unset ones that Kafka does not list."""
         listed = {setting.name: setting for setting in BROKER_SETTINGS.values() if setting.listed}
         for name in (*self.static.given, *self._default, *self._broker):
             setting = broker_setting(name)
@@ -169,7 +171,7 @@ class EffectiveSettings:
         return [row for row in (*known, *self._custom_here.values()) if names is None or row.name in names]
 
     def describe_default_broker(self, names: Collection[str] | None = None) -> list[ConfigRow]:
-        """What is set for all brokers together, and nothing else, as Kafka answers for the broker without a name."""
+        """Describe the cluster-wide dynamic settings, as Kafka does for the default broker resource."""
         rows = []
         for name, text in self._default.items():
             setting = broker_setting(name)
@@ -199,7 +201,7 @@ class EffectiveSettings:
     # --- layers ------------------------------------------------------------------------------------------------------
 
     def _places(self, names: Sequence[str]) -> Iterator[Synonym]:
-        """Every value that some broker's settings have, layer by layer, the strongest first."""
+        """Yield the values of broker settings in all layers, in order of precedence."""
         for layer, source in self._layers:
             for name in names:
                 text = layer.get(name)
@@ -207,7 +209,7 @@ class EffectiveSettings:
                     yield Synonym(name, text, source)
 
     def _topic_default(self, setting: Setting) -> Value:
-        """What the broker's settings say of a topic's setting, in the unit of the topic's."""
+        """Return the broker's default for a topic setting, in the unit of the topic setting."""
         for place in self._places(setting.synonyms):
             value = BROKER_SETTINGS[place.name].parse(place.value or "")
             if isinstance(value, int) and not isinstance(value, bool):
@@ -218,7 +220,7 @@ class EffectiveSettings:
 
 
 def _usable(layer: Mapping[str, str], ignored: list[str]) -> dict[str, str]:
-    """The dynamic settings that count; what is wrong with the others is added to ``ignored``."""
+    """Return the valid dynamic settings; append a sentence to ``ignored`` for each of the others."""
     usable = {}
     for name, text in layer.items():
         setting = broker_setting(name)
@@ -236,7 +238,7 @@ def _usable(layer: Mapping[str, str], ignored: list[str]) -> dict[str, str]:
 
 
 def _fold_older_name(values: dict[str, Value]) -> None:
-    """The older name of ``message.timestamp.before.max.ms`` counts where the newer one is not set (KIP-937)."""
+    """Use the older name of ``message.timestamp.before.max.ms`` if the newer one is not set (KIP-937)."""
     newer, older = "message.timestamp.before.max.ms", "message.timestamp.difference.max.ms"
     if values[newer] == TOPIC_SETTINGS[newer].default:
         values[newer] = values[older]
@@ -259,10 +261,10 @@ def _row(setting: Setting, text: str | None, synonyms: tuple[Synonym, ...], *, r
 
 
 def _custom_rows(layer: Mapping[str, str], source: Source) -> dict[str, ConfigRow]:
-    """Rows of the names that are no settings: Kafka takes them for settings of plugins."""
+    """Describe unknown names, which Kafka treats as settings of plugins."""
     return {name: _unknown_row(name, source) for name in layer if broker_setting(name) is None}
 
 
 def _unknown_row(name: str, source: Source) -> ConfigRow:
-    """A name that is no setting: its value may be a secret, so it is not shown."""
+    """Describe an unknown name; its value may be a secret, so it is hidden."""
     return ConfigRow(name, None, source, False, True, UNKNOWN_TYPE, (Synonym(name, None, source),), "")

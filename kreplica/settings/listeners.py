@@ -1,4 +1,4 @@
-"""The values that describe listeners: ``NAME://host:port`` lists, and which protocol each name stands for."""
+"""Listener settings: lists of ``NAME://host:port``, and the security protocol of each name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SERVED = "PLAINTEXT"
 def parse_protocols(text: str) -> dict[str, str]:
     """``NAME:PROTOCOL,NAME:PROTOCOL`` as protocols by the listeners' names, which are in upper case.
 
-    :raise ValueError: malformed, a name twice, or a protocol that nobody knows.
+    :raise ValueError: malformed, a duplicate name, or an unknown protocol.
     """
     protocols: dict[str, str] = {}
     for item in _items(text):
@@ -35,7 +35,7 @@ def parse_protocols(text: str) -> dict[str, str]:
 
 
 def parse_listeners(text: str, protocols: Mapping[str, str]) -> tuple[Endpoint, ...]:
-    """``NAME://host:port,NAME://host:port`` as endpoints, of which no two have the same name.
+    """Parse ``NAME://host:port,NAME://host:port`` into endpoints with distinct names.
 
     The host is empty where none is given: all interfaces.  Port 0 lets the system choose.
     :param protocols: security protocols by names of listeners.
@@ -63,7 +63,7 @@ def check_ports(endpoints: Sequence[Endpoint]) -> None:
 
 
 def check_advertised(advertised: Sequence[Endpoint], listeners: Sequence[Endpoint]) -> None:
-    """What others are told must be an address that they can use, of a listener that exists.
+    """Validate that each advertised address is usable and belongs to a listener.
 
     :raise ValueError: it is not.
     """

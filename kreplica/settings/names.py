@@ -1,4 +1,4 @@
-"""Names of settings: which are known, and what an unknown one was probably meant to be."""
+"""Look-up of settings by name, with suggestions for unknown names."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ PLUGIN_PREFIX = "kreplica.plugin."
 
 
 def broker_setting(name: str) -> Setting | None:
-    """The broker's setting of that name; None where there is none.
+    """Return the broker setting with a name; None if it does not exist.
 
-    ``listener.name.L.S`` is Kafka's setting S for the listener L alone (KIP-103): it is that of S, and not obeyed.
-    ``kreplica.plugin.P.S`` is a text that only the plugin P understands, which checks it at start.
+    ``listener.name.L.S`` is Kafka's setting S for the listener L only (KIP-103); it is accepted and ignored.
+    ``kreplica.plugin.P.S`` is a setting of the plugin P, which validates it at start.
     """
     known = BROKER_SETTINGS.get(name)
     if known is None and name.startswith(PLUGIN_PREFIX):
@@ -35,7 +35,7 @@ def broker_setting(name: str) -> Setting | None:
 
 
 def hint(name: str) -> str:
-    """A sentence that names what was probably meant, with a space before it; empty where nothing is near."""
+    """Return a sentence, after a space, with the most similar known name; empty if no name is similar."""
     topic = TOPIC_SETTINGS.get(name)
     if topic is not None and topic.synonyms:
         return f" It is a setting of topics; the broker's is {topic.synonyms[0]}."
@@ -43,7 +43,7 @@ def hint(name: str) -> str:
 
 
 def topic_hint(name: str) -> str:
-    """As ``hint``, for settings of topics."""
+    """Return the same as ``hint`` for topic settings."""
     for topic in TOPIC_SETTINGS.values():
         if name in topic.synonyms:
             return f" It is a setting of brokers; the topic's is {topic.name}."
@@ -51,7 +51,7 @@ def topic_hint(name: str) -> str:
 
 
 def not_obeyed(settings: Iterable[Setting]) -> tuple[str, ...]:
-    """A warning for each setting that is only known: somebody set it and should know that nothing comes of it."""
+    """Return a warning for each setting that is accepted and ignored."""
     return tuple(
         f"{setting.name} is a setting of Apache Kafka that kreplica does not obey: {setting.instead}"
         for setting in settings
@@ -60,9 +60,9 @@ def not_obeyed(settings: Iterable[Setting]) -> tuple[str, ...]:
 
 
 def unkept_promise(setting: Setting, value: Value) -> str | None:
-    """Return why this value is refused: it promises a protection that is not given; None if it is accepted.
+    """Return why a value is rejected: it promises a protection that kreplica does not provide. None if accepted.
 
-    :param value: typed.
+    :param value: the typed value.
     """
     if not setting.promises_protection(value):
         return None

@@ -1,8 +1,8 @@
-"""Java's ``.properties`` format, of which every entry remembers its line.
+"""Parser of Java's ``.properties`` format that keeps the line number of each entry.
 
 The format is that of ``java.util.Properties.load``: comments with ``#`` or ``!``; ``=``, ``:`` or white space after the
-name; a backslash at the end of a line continues it; escapes and ``\\uXXXX``; of two entries of one name the
-later counts.
+name; a backslash at the end of a line continues it; escapes and ``\\uXXXX``; if a name occurs twice, the later
+entry applies.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 
 
 class Entry(NamedTuple):
-    """One name and value, and the line where it begins: the first line is 1."""
+    """Name, value and line number, counted from 1."""
 
     name: str
     value: str
@@ -29,9 +29,9 @@ class Entry(NamedTuple):
 
 
 def parse_properties(text: str, origin: str) -> dict[str, Entry]:
-    """The entries by name, in the order of the file.
+    """Parse the entries, in the order of the file.
 
-    :param origin: what the text is, for errors: a file's path.
+    :param origin: source of the text for error messages, such as a path.
     :raise SettingsError: an escape is malformed; the message names origin and line.
     """
     entries: dict[str, Entry] = {}
@@ -48,7 +48,7 @@ def parse_properties(text: str, origin: str) -> dict[str, Entry]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their number, continued ones joined, without comments and empty ones."""
+    """Yield logical lines with their numbers, without comments and empty lines."""
     begun: int | None = None
     joined = ""
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):

@@ -1,4 +1,4 @@
-"""Types of resources that have settings in Kafka's protocol, by their names."""
+"""Resource types of Kafka's configuration requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NAMES = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: 
 
 
 def no_settings(resource_type: int) -> KafkaError:
-    """The error for a resource of a type that has no settings here."""
+    """Return the error for a resource type without settings in kreplica."""
     name = NAMES.get(resource_type)
     named = f"{name} resources" if name is not None else f"resources of the unknown type {resource_type}"
     return KafkaError(ErrorCode.INVALID_REQUEST, f"This broker keeps no settings of {named}, only of TOPIC and BROKER.")

@@ -1,4 +1,4 @@
-"""One setting as data: its name, type, default, range, and what may change it.  Holds no state."""
+"""Description of one setting: name, type, default, range and dynamic changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kreplica.settings.validators import ANY, Validator, Value
 
 
 class Type(IntEnum):
-    """The types of settings, by the codes that DescribeConfigs answers them with (KIP-569)."""
+    """Types of settings, with their codes in DescribeConfigs (KIP-569)."""
 
     BOOLEAN = 1
     STRING = 2
@@ -25,7 +25,7 @@ class Type(IntEnum):
 
 
 class Source(IntEnum):
-    """Where a value comes from, by the codes of DescribeConfigs (KIP-226); the first that has one wins."""
+    """Sources of values, with their codes in DescribeConfigs (KIP-226), in order of precedence."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -35,7 +35,7 @@ class Source(IntEnum):
 
 
 class Importance(Enum):
-    """How likely somebody has to think about a setting."""
+    """Importance of a setting to an operator."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -43,7 +43,7 @@ class Importance(Enum):
 
 
 class Update(Enum):
-    """How a broker's setting may change while the broker runs (KIP-226)."""
+    """How a broker setting can change while the broker runs (KIP-226)."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -61,15 +61,15 @@ _UNITS = {
 class Setting:
     """One setting of a broker or of a topic.
 
-    :param name: Kafka's own, or one of ours under ``kreplica.``.
-    :param default: Kafka's default, typed; None where nothing is set unless somebody sets it.
-    :param valid: what a value must obey beyond its type.
-    :param update: whether it may change at run time, and for whom.
+    :param name: Kafka's name, or a name with the prefix ``kreplica.``.
+    :param default: Kafka's typed default; None if it has no default.
+    :param valid: validation rule besides the type.
+    :param update: whether it can change at run time, for one broker or for the cluster.
     :param documentation: one sentence; may be empty where ``instead`` says all there is to say.
-    :param instead: what happens whatever the value is; None where the setting does what it says.
+    :param instead: behaviour of a setting that is ignored; None for all others.
     :param harmless: of a setting that promises protection and is not obeyed: the values that promise nothing.  With any
         other value a broker does not start.  None for all other settings.
-    :param listed: whether DescribeConfigs shows it where nobody has set it.
+    :param listed: True if DescribeConfigs lists it even if it is not set.
     :param synonyms: of a topic's setting: the broker's settings that give its default, the strongest first.
     """
 
@@ -87,7 +87,7 @@ class Setting:
 
     @property
     def implemented(self) -> bool:
-        """Whether the setting does what it says; one that does not is only known, and warned of."""
+        """False if the setting is accepted with a warning and ignored."""
         return self.instead is None
 
     def promises_protection(self, value: Value) -> bool:
@@ -96,17 +96,17 @@ class Setting:
 
     @property
     def sensitive(self) -> bool:
-        """Whether the value is a secret, which is never shown."""
+        """True if the value is a secret, which is never shown."""
         return self.type is Type.PASSWORD
 
     @property
     def unit(self) -> str:
-        """The unit of the value; empty where it has none."""
+        """The unit of the value; empty if it has none."""
         return "bytes" if self.name.endswith("buffer.size") else _UNITS.get(self.name.rpartition(".")[2], "")
 
     @property
     def expected(self) -> str:
-        """What a value must look like, in words."""
+        """Description of valid values."""
         if self.type is Type.BOOLEAN:
             return "true or false"
         if self.type is Type.DOUBLE:
@@ -117,15 +117,15 @@ class Setting:
         return self.valid.allowed or ("a list separated by commas" if self.type is Type.LIST else "text")
 
     def describe(self) -> str:
-        """What the setting does, and what happens instead where it does not do so, in a sentence each."""
+        """The documentation, and for an ignored setting the behaviour instead."""
         if self.instead is None:
             return self.documentation
         return f"{self.documentation} Not obeyed: {self.instead}.".strip()
 
     def parse(self, text: str) -> Value:
-        """The typed value of what somebody wrote; white space around it does not count.
+        """Parse a value; surrounding white space is ignored.
 
-        :raise ValueError: the text is not of the type or not in the range; the message says what is expected.
+        :raise ValueError: the text has the wrong type or is out of range; the message describes valid values.
         """
         try:
             value = self._convert(text.strip())
@@ -157,7 +157,7 @@ class Setting:
 
 
 def format_value(value: Value) -> str | None:
-    """A typed value as Kafka's tools print it; None stays None."""
+    """Format a typed value as Kafka's tools do; None stays None."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -168,7 +168,7 @@ def format_value(value: Value) -> str | None:
 
 
 def _format_double(value: float) -> str:
-    """As Java prints doubles: ``0.5``, ``1.0E7``, ``1.7976931348623157E308``."""
+    """Format a double as Java does: ``0.5``, ``1.0E7``, ``1.7976931348623157E308``."""
     if value == 0 or not math.isfinite(value) or 1e-3 <= abs(value) < 1e7:
         return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, repr(value))
     digits = 16  # the fewest digits that read back as the same number, as repr() does

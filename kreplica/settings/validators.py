@@ -1,4 +1,4 @@
-"""What a setting's value may be: small frozen rules, each of which can say itself in words."""
+"""Validation rules for the values of settings, each with a description in words."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Protocol
 
 Value = bool | int | float | str | tuple[str, ...] | None
-"""A typed value: lists are tuples; None where nothing is set and Kafka has no default."""
+"""A typed value: lists are tuples; None if the setting is not set and has no default."""
 
 
 class Validator(Protocol):
-    """One rule for values of a setting."""
+    """A validation rule."""
 
     @property
     def allowed(self) -> str:
-        """The rule in words that follow "expected"; empty where the type says it all."""
+        """The rule as words that follow "expected"; empty if the type is the only rule."""
 
     def accepts(self, value: Value) -> bool:
-        """Whether a value of the right type obeys the rule."""
+        """Return True if a value of the right type is valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,14 @@ class _Anything:
 
 
 ANY = _Anything()
-"""No rule beyond the type."""
+"""Accepts every value of the right type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A number between two bounds, both included; a bound of None is none.
+    """A number between two inclusive bounds; None means unbounded.
 
-    :param also: one more number that is fine, where Kafka gives one a meaning of its own.
+    :param also: a special value outside of the range that Kafka accepts.
     """
 
     low: float | None = None
@@ -62,7 +62,7 @@ class Range:
 
 
 def at_least(low: float) -> Range:
-    """A number from ``low`` on."""
+    """A number of at least ``low``."""
     return Range(low)
 
 
@@ -73,9 +73,9 @@ def between(low: float, high: float) -> Range:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One of some words.
+    """One of several words.
 
-    :param any_case: whether upper and lower case are the same.
+    :param any_case: True to ignore case.
     """
 
     choices: tuple[str, ...]
@@ -93,7 +93,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class EachOneOf:
-    """A list that holds nothing but these words; it may be empty."""
+    """A list of these words; it may be empty."""
 
     choices: tuple[str, ...]
 
@@ -123,7 +123,7 @@ class ReleaseVersion:
 
 @dataclass(frozen=True, slots=True)
 class ThrottledReplicas:
-    """Replicas that a throttle is for: ``*`` for all, or a list of partition:broker."""
+    """Throttled replicas: ``*`` for all, or a list of partition:broker."""
 
     allowed: str = "* or a list of partition:broker, such as 0:1,0:2"
 

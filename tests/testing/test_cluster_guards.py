@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kreplica.testing.storms.cleanup import burial
+from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.testing.storms.sweep import keep_quiet
 from tests.support.mutations.guard import Guard, without
 from tests.support.mutations.guards import GUARDS
@@ -26,8 +26,8 @@ def _quiet() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _buried() -> Iterator[None]:
-    with burial():
+def _deferred_collection() -> Iterator[None]:
+    with deferred_collection():
         yield
 
 

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from kreplica.testing.simulator.offload import DELAY_S
-from kreplica.testing.storms.cleanup import burial
+from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.testing.storms.faults import FAULTS
 from kreplica.testing.storms.replicated_run import SAFE, SYNCED, ReplicatedRun
 
@@ -17,8 +17,8 @@ PATH = "/data/of-another-fault"
 
 
 @pytest.fixture(autouse=True)
-def _buried() -> Iterator[None]:
-    with burial():
+def _deferred_collection() -> Iterator[None]:
+    with deferred_collection():
         yield
 
 

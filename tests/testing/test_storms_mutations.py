@@ -12,7 +12,7 @@ from rich.console import Console
 
 from kreplica.replication.leader import in_sync
 from kreplica.testing.cluster.invariants import BrokenRule
-from kreplica.testing.storms.cleanup import burial
+from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.testing.storms.log_watch import UnexpectedLog
 from kreplica.testing.storms.options import StormOptions
 from kreplica.testing.storms.outcome import Outcome, unfinished
@@ -28,8 +28,8 @@ CONDITIONAL = next(number for number, guard in enumerate(GUARDS) if guard.name =
 
 
 @pytest.fixture(autouse=True)
-def _buried() -> Iterator[None]:
-    with burial():
+def _deferred_collection() -> Iterator[None]:
+    with deferred_collection():
         yield
 
 

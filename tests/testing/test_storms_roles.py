@@ -9,14 +9,14 @@ import pytest
 
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.testing.simulator.network import LATE_S_MAX
-from kreplica.testing.storms.cleanup import burial
+from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.testing.storms.faults import FAULTS
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 
 @pytest.fixture(autouse=True)
-def _buried() -> Iterator[None]:
-    with burial():
+def _deferred_collection() -> Iterator[None]:
+    with deferred_collection():
         yield
 
 

@@ -13,7 +13,7 @@ from kreplica.testing.anomalies import Kind, report
 from kreplica.testing.anomalies.history import Poll
 from kreplica.testing.cluster.state import assignment_of, state_of
 from kreplica.testing.histories.record_history import History
-from kreplica.testing.storms.cleanup import burial
+from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.testing.storms.clients.side_partition import LATE, SideHistory
 from kreplica.testing.storms.expected_state import Answer, Expected
 from kreplica.testing.storms.faults import partitions, topics
@@ -112,7 +112,7 @@ def test_settings_that_are_not_as_asked_for_are_found() -> None:
 
 def test_what_a_trimmed_topic_loses_is_found() -> None:
     """Only what lies before the latest start of any replica's log may be gone before anybody read it."""
-    with burial(), replicated(5) as run:
+    with deferred_collection(), replicated(5) as run:
         create(run)
         run.cluster.run(5.0)
         (partition,) = run.side_topics.current()
@@ -128,7 +128,7 @@ def test_what_a_trimmed_topic_loses_is_found() -> None:
 
 def test_where_logs_began_is_known() -> None:
     """Also when the replica that began last is gone."""
-    with burial(), replicated(6) as run:
+    with deferred_collection(), replicated(6) as run:
         create(run)
         (partition,) = run.side_topics.current()
         assert partition.committed.start_offset == 0

@@ -20,7 +20,7 @@ from kreplica.testing.cluster.invariants import BrokenRule, Invariants
 from kreplica.testing.cluster.state import acting, is_in_sync, state_of, znode
 from kreplica.testing.histories.record_history import History
 from kreplica.testing.simulator.disk import MemoryDisk
-from kreplica.testing.storms.cleanup import burial
+from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 KEY = TopicPartition("orders", 0)
@@ -135,7 +135,7 @@ def test_what_is_as_before_costs_nothing() -> None:
 @pytest.mark.parametrize("dead_before", [0, 1])
 def test_who_died_in_sync_without_what_is_committed_is_found(dead_before: int) -> None:
     """Though its broker does not run, and may be out of sync before it is back; whoever else may be in sync."""
-    with burial():
+    with deferred_collection():
         run = ReplicatedRun(1, partitions=1)
         leader, followers = run.leader(), run.followers()
         for follower in followers[:dead_before]:

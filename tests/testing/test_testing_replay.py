@@ -26,7 +26,7 @@ from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.testing.replay.reading import JournalUnreadable, read_journals
 from kreplica.testing.replay.replay import Outcome, Replay, replay_all
 from kreplica.testing.simulator.disk import MemoryDisk
-from kreplica.testing.storms.cleanup import burial
+from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.zookeeper import Create
 from tests.support.controller_scene import ControllerScene
 
@@ -36,9 +36,9 @@ CONTROLLER = 101
 
 
 @pytest.fixture(autouse=True)
-def _buried() -> Iterator[None]:
+def _deferred_collection() -> Iterator[None]:
     """A replay that stops in the middle leaves controllers that protest when they are thrown away: here, not later."""
-    with burial():
+    with deferred_collection():
         yield
 
 

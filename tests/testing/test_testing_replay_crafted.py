@@ -22,7 +22,7 @@ from kreplica.cli.diagnostics.replay import command
 from kreplica.controller.journal import files as journal_files
 from kreplica.controller.journal.lines import decode_line
 from kreplica.testing.replay import reading
-from kreplica.testing.storms.cleanup import burial
+from kreplica.testing.storms.cleanup import deferred_collection
 
 ODD: list[Any] = [
     None, True, -1, 0, 2**31, 2**63, 10**30, 1e308, -0.5, float("nan"), float("inf"), "", "x", "\x1b[2J", "\ud800",
@@ -31,8 +31,8 @@ ODD: list[Any] = [
 
 
 @pytest.fixture(autouse=True)
-def _buried() -> Iterator[None]:
-    with burial():
+def _deferred_collection() -> Iterator[None]:
+    with deferred_collection():
         yield
 
 

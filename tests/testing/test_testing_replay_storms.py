@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kreplica.controller.journal import files
-from kreplica.testing.storms.cleanup import burial
+from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.testing.storms.journals import check_journals
 from kreplica.testing.storms.options import options_of
 from kreplica.testing.storms.storm import Storm, planned
@@ -20,7 +20,7 @@ ENTRIES_MIN = 50
 
 def replayed(seed: int, chosen: dict[str, str]) -> None:
     """Let a storm blow, and repeat what its controllers noted; what becomes of the cluster others look at."""
-    with burial():
+    with deferred_collection():
         options = options_of(seed, chosen)
         storm = Storm(seed, options)
         storm.blow(planned(seed, options))

@@ -13,7 +13,7 @@ from kreplica.testing.replay.difference import explain
 from kreplica.testing.replay.reading import JournalFile, JournalUnreadable, read_journals
 from kreplica.testing.replay.replay import Outcome, Replay
 from kreplica.testing.replay.story import Story
-from kreplica.testing.storms.cleanup import burial
+from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.testing.storms.sweep import keep_quiet
 
 
@@ -36,7 +36,7 @@ def command(path: Path, verbose: bool, until: int | None) -> None:
     """
     keep_quiet()  # a controller logs what goes wrong in it, and here all of that is compared
     try:
-        with burial():
+        with deferred_collection():
             events, decisions = _replay_all(path, verbose, until)
     except JournalUnreadable as error:
         raise Unreadable(plain(str(error))) from None

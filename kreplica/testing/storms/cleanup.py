@@ -1,7 +1,7 @@
-"""What killed processes leave behind is thrown away between two storms, not in the middle of one.
+"""Collects the garbage of killed processes between storms, never during one.
 
-A coroutine that is thrown away runs its ``finally`` clauses.  When Python finds a cycle of garbage depends on all that
-the process has ever done; a storm depends on its seed alone.
+A collected coroutine runs its ``finally`` clauses. The time of a garbage collection depends on the history of the whole
+process, but a storm must depend only on its seed.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from contextlib import contextmanager
 
 
 def only_between_storms() -> None:
-    """Collect cycles nowhere else in this process from now on, and never look at what is there already."""
+    """Disable automatic garbage collection in this process, and exclude existing objects from later ones."""
     gc.collect()
     gc.freeze()
     gc.disable()
 
 
 @contextmanager
-def burial() -> Iterator[None]:
-    """Collect no cycles inside, and all of them at the end; coroutines that protest are not listened to."""
+def deferred_collection() -> Iterator[None]:
+    """Disable garbage collection inside and run it at the end; errors of collected coroutines are ignored."""
     before, enabled = sys.unraisablehook, gc.isenabled()
     sys.unraisablehook = lambda _: None
     if enabled:

@@ -8,7 +8,7 @@ from enum import Enum
 from time import perf_counter
 from traceback import format_exception
 
-from kreplica.testing.storms.cleanup import burial
+from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.testing.storms.journals import check_journals
 from kreplica.testing.storms.log_watch import LogWatch, UnexpectedLog
 from kreplica.testing.storms.options import StormOptions
@@ -68,7 +68,7 @@ def run_storm(
     :param only: numbers of the faults that are to happen; None for all.
     :param trace: called with one line per event.
     """
-    with burial():
+    with deferred_collection():
         return run_unburied(seed, options, only, trace)
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
 
-from kreplica.testing.storms.cleanup import burial
+from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.testing.storms.options import options_of
 from kreplica.testing.storms.outcome import Cause, run_storm
 from kreplica.testing.storms.sweep import keep_quiet
@@ -106,7 +106,7 @@ def score_guard(number: int, seeds: Sequence[int], catches_max: int, chosen: Map
 
 
 def _scenario(guard: Guard) -> str:
-    with burial():
+    with deferred_collection():
         try:
             guard.scenario(SCENARIO_SEED)
         except (AssertionError, TimeoutError) as error:
