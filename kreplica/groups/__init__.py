@@ -1,17 +1,14 @@
-"""The coordinator of consumer groups: who is a member, what each was assigned, and which offsets were committed.
+"""Group coordinator: membership, partition assignments and committed offsets of consumer groups.
 
-A group is coordinated by the broker that leads one partition of ``__consumer_offsets``: its state in memory is what is
-committed in that partition, so that whoever leads it next goes on where this broker stopped.
+A group is coordinated by the leader of one partition of ``__consumer_offsets``. The state in memory is the state
+committed in that partition, so the next leader continues from the same state.
 
-* ``coordinator``: ``GroupCoordinator``: what handlers of requests call; ``config``: what it is told of settings
-* ``shard``: ``GroupShard``: groups and offsets of one partition
-* ``group``: ``Group``: what both kinds of groups have in common
-* ``records``: keys and values of ``__consumer_offsets``
-* ``offsets``: ``Offsets``: committed offsets, in memory and on their way into the log
-* ``offset_commits``: who may commit them, and how that ends
-* ``expiry``: offsets that go, and groups with them
-* ``waits``: whom a group waits for, and until when
-* ``lag``: how far a group is behind and whether that is trouble, pure; ``lag_tracking``: the same as time goes by
-* ``classic/``: groups whose members share out the partitions themselves (JoinGroup, SyncGroup)
-* ``consumer/``: groups whose partitions the coordinator shares out (KIP-848); ``consumer_records``: theirs
+* ``coordinator``: entry point for request handlers
+* ``shard``: groups and offsets of one partition of ``__consumer_offsets``
+* ``offsets``: committed offsets; ``offset_commits``: authorization of commits; ``offset_expiry``: retention
+* ``records``, ``consumer_records``: on-disk format
+* ``memory_limits``: memory accounting of groups and members
+* ``diagnostics``: members that a rebalance waits for
+* ``lag``: consumer lag and its status (pure); ``lag_tracking``: periodic sampling of commits
+* ``classic``: the JoinGroup/SyncGroup protocol; ``consumer``: the KIP-848 protocol
 """

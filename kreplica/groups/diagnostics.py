@@ -1,4 +1,4 @@
-"""Whom a group waits for, and until when: for whoever explains why it does not get on.  Reads, and changes nothing."""
+"""Read-only diagnostics: members that a group waits for, and session deadlines of all members."""
 
 from __future__ import annotations
 
@@ -17,26 +17,29 @@ if TYPE_CHECKING:
 
 
 class PendingStep(StrEnum):
-    """What a member has to do."""
+    """The step that a member has to complete."""
 
     JOIN = "join"
-    """Join anew: a rebalance has begun.  A consumer does when it polls."""
+    """Send JoinGroup: a rebalance is in progress. Consumers do so when they poll."""
     SYNC = "sync"
-    """Ask for its assignment; of the leader, say what everybody's is."""
+    """Send SyncGroup. The group leader sends the assignments of all members with it."""
     REVOKE = "revoke"
-    """Give partitions up that others are to have."""
+    """Revoke partitions that are assigned to other members."""
     COME = "come"
-    """Come back with the id that it was told, or come at all: more members may join a group that was empty."""
+    """Join with the member id it was given; without a member id, the initial rebalance delay for new members is
+    running.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class PendingMember:
-    """:param member_id: empty where nobody in particular is waited for.
+    """A member, or the arrival of any new member, that the group waits for.
 
-    :param left_s: until it goes on without; None where it does not.
+    :param member_id: empty if the group waits for any new member.
+    :param left_s: seconds until the group continues without it; None if the wait has no timeout.
     """
 
-    what: PendingStep
+    step: PendingStep
     member_id: str = ""
     instance_id: str | None = None
     client_id: str = ""
@@ -46,9 +49,10 @@ class PendingMember:
 
 @dataclass(frozen=True, slots=True)
 class SessionDeadline:
-    """How long a member may be silent still, in seconds, before it is a member no more.
+    """Time left in a member's session.
 
-    :param session_s: how long it may be in all.
+    :param left_s: seconds until the session expires.
+    :param session_s: session timeout in seconds.
     """
 
     member_id: str
@@ -60,18 +64,18 @@ class SessionDeadline:
 
 
 def pending_members(group: Group) -> list[PendingMember]:
-    """Whom a group waits for now, those first that it goes on without first."""
+    """Return the members that a group waits for, earliest timeout first."""
     if isinstance(group, ClassicGroup):
-        waits = list(_classic_waits(group))
+        pending = list(_classic_pending(group))
     elif isinstance(group, ConsumerGroup):
-        waits = list(_consumer_waits(group))
+        pending = list(_consumer_pending(group))
     else:
-        waits = []
-    return sorted(waits, key=lambda wait: (wait.left_s is None, wait.left_s or 0.0, wait.member_id))
+        pending = []
+    return sorted(pending, key=lambda each: (each.left_s is None, each.left_s or 0.0, each.member_id))
 
 
 def session_deadlines(group: Group) -> list[SessionDeadline]:
-    """Of every member that has to be heard of."""
+    """Return the session deadlines of all members whose session timer is in use."""
     if isinstance(group, ClassicGroup):
         return [
             SessionDeadline(
@@ -101,35 +105,40 @@ def session_deadlines(group: Group) -> list[SessionDeadline]:
     return []
 
 
-def _classic_waits(group: ClassicGroup) -> Iterator[PendingMember]:
+def _classic_pending(group: ClassicGroup) -> Iterator[PendingMember]:
     roster, left_s = group.roster, group.phase_left_s
     if group.state is State.PREPARING_REBALANCE:
         if group.is_gathering:
             yield PendingMember(PendingStep.COME, left_s=left_s)
         missing = [m for m in roster.members.values() if m.awaiting_join is None]
-        what = PendingStep.JOIN
+        step = PendingStep.JOIN
         for member_id, session in roster.pending.items():
-            yield PendingMember(PendingStep.COME, member_id, left_s=_sooner(session.left_s, left_s))
+            yield PendingMember(PendingStep.COME, member_id, left_s=_earlier(session.left_s, left_s))
     elif group.state is State.COMPLETING_REBALANCE:
-        missing, what = [roster.members[member_id] for member_id in roster.unsynced], PendingStep.SYNC
+        missing, step = [roster.members[member_id] for member_id in roster.unsynced], PendingStep.SYNC
     else:
         return
     for member in missing:
-        left = _sooner(member.session.left_s, left_s)
-        yield PendingMember(what, member.member_id, member.instance_id, member.client_id, member.client_host, left)
+        left = _earlier(member.session.left_s, left_s)
+        yield PendingMember(step, member.member_id, member.instance_id, member.client_id, member.client_host, left)
 
 
-def _consumer_waits(group: ConsumerGroup) -> Iterator[PendingMember]:
+def _consumer_pending(group: ConsumerGroup) -> Iterator[PendingMember]:
     for member in group.state.members.values():
         if member.progress.state is MemberState.UNREVOKED_PARTITIONS:
-            said, left = member.subscription, group.revocation_left_s(member.member_id)
+            subscription, left = member.subscription, group.revocation_left_s(member.member_id)
             session = group.session_left_s(member.member_id)
             if left is not None and session is not None:
                 left = min(left, session)
             yield PendingMember(
-                PendingStep.REVOKE, member.member_id, said.instance_id, said.client_id, said.client_host, left
+                PendingStep.REVOKE,
+                member.member_id,
+                subscription.instance_id,
+                subscription.client_id,
+                subscription.client_host,
+                left,
             )
 
 
-def _sooner(session_s: float, phase_s: float | None) -> float:
+def _earlier(session_s: float, phase_s: float | None) -> float:
     return session_s if phase_s is None else min(session_s, phase_s)

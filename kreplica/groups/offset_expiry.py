@@ -1,4 +1,4 @@
-"""Offsets that go: of groups that nobody is in any more, of topics that nobody reads, of topics that are gone."""
+"""Removes expired committed offsets and offsets of deleted topics."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 log = Logger()
 
 TOMBSTONES_MAX = 1000
-"""Of one append: a group may have more offsets than fit into a batch."""
+"""Maximum number of tombstones per append: a group may have more offsets than fit into one batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiryConfig:
-    """The defaults are Kafka's.
+    """Settings of offset expiry; the defaults are Kafka's.
 
-    :param retention_ms: how long offsets are kept that nothing keeps: ``offsets.retention.minutes``.
-    :param check_interval_ms: how often they are looked for: ``offsets.retention.check.interval.ms``.
+    :param retention_ms: ``offsets.retention.minutes``, in milliseconds.
+    :param check_interval_ms: ``offsets.retention.check.interval.ms``.
     """
 
     retention_ms: int = 10_080 * 60_000
@@ -39,9 +39,9 @@ class ExpiryConfig:
 
 
 def is_expired(committed: CommittedOffset, since_ms: int | None, now_ms: int, retention_ms: int) -> bool:
-    """Whether an offset is to go (KIP-211).
+    """Return True if an offset has expired (KIP-211).
 
-    :param since_ms: from when its retention counts; None while its group keeps it.
+    :param since_ms: start of its retention; None while its group is in use.
     """
     if since_ms is None:
         return False
@@ -51,14 +51,14 @@ def is_expired(committed: CommittedOffset, since_ms: int | None, now_ms: int, re
 
 
 def is_gone(topic: str, view: ClusterView) -> bool:
-    """Whether a topic was deleted while nobody told this broker, which knows of all that there are."""
+    """Return True if a topic was deleted. Requires complete metadata of the cluster."""
     return view.partition_count(topic) is None and view.is_complete
 
 
 class OffsetExpiry:
-    """Owned by the shard of one partition; looks from ``start`` to ``stop``.
+    """Periodic expiry for the shard of one partition, which owns it.
 
-    One topic of one group is one step; what it removes is in one append, and others have their turn between steps.
+    Works on one topic of one group at a time, removes its offsets in one append, and yields to the reactor in between.
     """
 
     def __init__(self, runtime: Runtime, shard: GroupShard, view: ClusterView, config: ExpiryConfig) -> None:
@@ -69,16 +69,16 @@ class OffsetExpiry:
         self._running: dict[Deferred[None], None] = {}
 
     def start(self) -> None:
-        """Look for the first time when the interval has passed."""
+        """Start the timer; the first check runs after one interval."""
         self._run(self._check_forever())
 
     def stop(self) -> None:
-        """Leave no timer."""
+        """Cancel all timers and running checks."""
         for running in list(self._running):
             running.cancel()
 
     def topics_removed(self, topics: Collection[str]) -> None:
-        """Topics were deleted: whoever makes one of that name again does not begin in the middle of it."""
+        """Remove the offsets of deleted topics, so that they do not apply to new topics of the same names."""
         self._run(self._remove_topics(topics))
 
     def _run(self, loop: Coroutine[Deferred[Any], Any, None]) -> None:
@@ -93,7 +93,7 @@ class OffsetExpiry:
             await self.check()
 
     async def check(self) -> None:
-        """Look at all groups, once."""
+        """Check the offsets of all groups once."""
         turns = Turns(self._runtime.reactor)
         for group_id in list(self._shard.groups):
             for topic, partitions in self._shard.offsets.partitions_of(group_id):
@@ -120,7 +120,12 @@ class OffsetExpiry:
             if topic_is_gone or is_expired(committed, since_ms, now_ms, self._config.retention_ms):
                 expired.append((build_offset_key(group_id, topic, partition), None))
         if expired:
-            log.info("{count} offsets of {group!r} in {topic!r} go", count=len(expired), group=group_id, topic=topic)
+            log.info(
+                "removing {count} expired offsets of group {group!r} in topic {topic!r}",
+                count=len(expired),
+                group=group_id,
+                topic=topic,
+            )
             self._remove(group_id, expired)
 
     async def _remove_topics(self, topics: Collection[str]) -> None:
@@ -142,16 +147,15 @@ class OffsetExpiry:
         if code is ErrorCode.NONE:
             self._remove_unused(group_id)
         else:
-            log.info("offsets of {group!r} are kept for now: {code}", group=group_id, code=code.name)
+            log.info("cannot remove offsets of group {group!r}, retrying later: {code}", group=group_id, code=code.name)
 
     def _remove_unused(self, group_id: str) -> None:
-        """A group without members goes with its last offset."""
+        """Delete a group without members and offsets."""
         group = self._shard.group(group_id)
         if group is not None and group.is_empty and not self._shard.offsets.has(group_id):
             self._shard.delete(group_id, lambda code: None)
 
 
 def _ended(failure: Failure) -> None:
-    """It was stopped; or this code failed, which is told."""
     if failure.check(CancelledError) is None:
-        log.failure("looking for offsets that expire", failure)
+        log.failure("offset expiry failed", failure)

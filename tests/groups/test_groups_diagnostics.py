@@ -9,7 +9,7 @@ from kreplica.groups.diagnostics import PendingStep, pending_members, session_de
 
 
 def waits(group):
-    return [(wait.what, wait.member_id.split("-")[0], round(wait.left_s)) for wait in pending_members(group)]
+    return [(wait.step, wait.member_id.split("-")[0], round(wait.left_s)) for wait in pending_members(group)]
 
 
 def classic(script, **config):

@@ -1,4 +1,4 @@
-"""What classic groups are told of the broker's settings."""
+"""Settings of classic groups."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ClassicConfig:
-    """The defaults are Kafka's.
+    """Settings of classic groups; the defaults are Kafka's.
 
-    :param initial_rebalance_delay_ms: how long an empty group waits for more members (KIP-134).
-    :param size_max: members that one group may have (KIP-389).
+    :param initial_rebalance_delay_ms: time that an empty group waits for more members (KIP-134).
+    :param size_max: maximum number of members per group (KIP-389).
     """
 
     initial_rebalance_delay_ms: int = 3000

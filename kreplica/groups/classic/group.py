@@ -1,4 +1,4 @@
-"""One classic group: its state, and the ways in."""
+"""State and operations of one classic group."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ T = TypeVar("T")
 
 
 class ClassicGroup:
-    """A ``Group``.  Owned by the shard of its partition, from the first request or from loading until ``unload``.
+    """A classic group; implements ``Group`` and is owned by its shard, from creation or loading until ``unload``.
 
-    Every way in (a request, a timer, an answer of the log) is one step: it changes the group first, and what is to be
-    told is told when all is changed.
+    Every entry point (a request, a timer, a log callback) is one step: it changes the group first and calls the
+    callbacks of requests when all changes are made.
 
-    :param unused: told, with the group's id, when it has neither members nor a record: it may be forgotten.
-    :param record: what was loaded; None for a new group.
+    :param unused: called with the group id when the group has neither members nor a record and may be forgotten.
+    :param record: the loaded record; None for a new group.
     :ivar account: charged for members.
-    :ivar protocol: the chosen one; None without members.
-    :ivar is_gathering: the first rebalance of an empty group waits for more members (KIP-134).
-    :ivar has_newcomer: somebody came while it waited.
+    :ivar protocol: the selected protocol; None without members.
+    :ivar is_gathering: the first rebalance of an empty group is waiting for more members (KIP-134).
+    :ivar has_newcomer: a member joined during that wait.
     """
 
     type_name = CLASSIC
@@ -83,7 +83,7 @@ class ClassicGroup:
         self._may_be_written = False
         self._state_timestamp_ms = runtime.wall_clock_ms()
         self._timer: IDelayedCall | None = None
-        self._to_tell: deque[Callable[[], None]] = deque()
+        self._callbacks: deque[Callable[[], None]] = deque()
         if record is not None:
             self._restore(record)
 
@@ -98,24 +98,24 @@ class ClassicGroup:
             for member in self.roster.members.values():
                 member.heard()
         if len(self.roster.members) > self.config.size_max:
-            self._step(lambda: rebalancing.prepare(self, "it has more members than it may have"))
+            self._step(lambda: rebalancing.prepare(self, "it has more members than group.max.size"))
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
     def join(self, request: Join, answer: JoinAnswer) -> None:
-        """A member joins; it is answered when all have, or when there is nothing to wait for."""
+        """Handle JoinGroup; answered when the join phase completes, or immediately if there is nothing to wait for."""
         self._step(lambda: joining.join(self, request, answer))
 
     def abandon_join(self, answer: JoinAnswer) -> None:
-        """The connection that waits for this answer to a ``join`` is closed."""
+        """Handle the loss of the connection that waits for this response to ``join``."""
         self._step(lambda: joining.abandon(self, answer))
 
     def sync(self, request: Sync, answer: SyncAnswer) -> None:
-        """A member asks for its assignment, and the leader says all; answered once the assignment is committed."""
+        """Handle SyncGroup; answered once the leader's assignment is committed."""
         self._step(lambda: syncing.sync(self, request, answer))
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """A member lives; it is told whether it has to join again."""
+        """Handle Heartbeat; returns REBALANCE_IN_PROGRESS if the member has to join again."""
         try:
             member = self.check_generation(member_id, instance_id, generation)
         except KafkaError as error:
@@ -124,12 +124,12 @@ class ClassicGroup:
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.PREPARING_REBALANCE else ErrorCode.NONE
 
     def leave(self, leaves: Sequence[Leave]) -> list[ErrorCode]:
-        """Members leave, or are removed; one answer for each."""
+        """Remove members; returns one error code for each."""
         codes: list[ErrorCode] = []
         self._step(lambda: codes.extend(member_removal.leave(self, leave) for leave in leaves))
         return codes
 
-    # --- what is told of it ------------------------------------------------------------------------------------------
+    # --- description -------------------------------------------------------------------------------------------------
 
     @property
     def state_name(self) -> str:
@@ -141,11 +141,11 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is a member, or was told an id to become one."""
+        """True without members and unused member ids."""
         return self.state is State.EMPTY and not self.roster.pending
 
     def describe(self) -> Description:
-        """What tools see."""
+        """Return the group for DescribeGroups."""
         is_stable = self.state is State.STABLE
         return Description(
             self.state_name,
@@ -182,32 +182,34 @@ class ClassicGroup:
     def tombstones(self) -> list[Pair]:
         return [(build_group_key(self.group_id), None)] if self._may_be_written else []
 
-    # --- who may -----------------------------------------------------------------------------------------------------
+    # --- validation --------------------------------------------------------------------------------------------------
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member that has this id, and this instance id where it says one.
+        """Return the member with this id, and with this instance id if given.
 
-        :raise KafkaError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID, another came later under its instance id.
+        :raise KafkaError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID if another member has joined with the instance id.
         """
         if instance_id is not None:
             holder = self.roster.id_of(instance_id)
             if holder is not None and not fencing.holds_instance(member_id, holder):
-                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id!r} is {holder!r} now")
+                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, f"instance {instance_id!r} is member {holder!r} now")
             if holder is None:
-                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"nobody is {instance_id!r}")
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member has instance id {instance_id!r}")
         member = self.roster.members.get(member_id)
         if member is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
         return member
 
     def check_generation(self, member_id: str, instance_id: str | None, generation: int) -> Member:
-        """The same of a member that speaks of a generation.
+        """Return the member if the generation is current.
 
-        :raise KafkaError: also ILLEGAL_GENERATION, that is not the group's.
+        :raise KafkaError: as ``check_member``; ILLEGAL_GENERATION.
         """
         member = self.check_member(member_id, instance_id)
         if not fencing.is_current_generation(generation, self.generation):
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"{generation} is not {self.generation}")
+            raise KafkaError(
+                ErrorCode.ILLEGAL_GENERATION, f"generation {generation} is not the current generation {self.generation}"
+            )
         return member
 
     def check_commit(
@@ -220,7 +222,7 @@ class ClassicGroup:
             if not transactional:
                 member.heard()
         elif not transactional and self.state is not State.EMPTY:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "only members commit while there are any")
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members, and only they may commit")
         if self.state is State.COMPLETING_REBALANCE and not transactional:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
@@ -230,7 +232,9 @@ class ClassicGroup:
     def check_offset_delete(self) -> None:
         self._check_alive()
         if self.state is not State.EMPTY and self.protocol_type != CONSUMERS:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"what members of type {self.protocol_type!r} read is unknown")
+            raise KafkaError(
+                ErrorCode.NON_EMPTY_GROUP, f"subscriptions of members of type {self.protocol_type!r} cannot be decoded"
+            )
 
     def check_delete(self) -> None:
         self._check_alive()
@@ -244,17 +248,17 @@ class ClassicGroup:
     # --- for the modules of this package, within a step --------------------------------------------------------------
 
     def transition(self, state: State) -> None:
-        """Come into another state.
+        """Change the state.
 
-        :raise RuntimeError: it cannot follow: a fault of this code.
+        :raise RuntimeError: invalid transition, a bug in this code.
         """
         if self.state not in PREVIOUS[state]:
-            raise RuntimeError(f"{self.group_id!r} cannot become {state.value} from {self.state.value}")
+            raise RuntimeError(f"group {self.group_id!r}: invalid transition from {self.state.value} to {state.value}")
         self.state = state
         self._state_timestamp_ms = self._runtime.wall_clock_ms()
 
     def begin_generation(self) -> None:
-        """All who will be members have joined: choose what they speak."""
+        """Start the next generation with the members that have joined, and select its protocol."""
         self.generation += 1
         self.roster.unsynced = {}
         if self.roster.members:
@@ -265,7 +269,7 @@ class ClassicGroup:
             self.transition(State.EMPTY)
 
     def new_member(self, member_id: str, request: Join) -> Member:
-        """A member that is not in the roster yet; its session has not begun."""
+        """Return a new member that is not in the roster yet; its session timer is not started."""
         return Member(
             member_id,
             request.instance_id,
@@ -279,66 +283,67 @@ class ClassicGroup:
         )
 
     def new_member_id(self, request: Join) -> str:
-        """An id that nobody has, and that says to people who it is."""
+        """Return a unique member id with the instance or client id as prefix."""
         return f"{request.instance_id or request.client_id}-{random_uuid(self._runtime.random)}"
 
     def session_ended(self, member: Member) -> None:
-        """A member was not heard of for the whole of its session."""
+        """Callback of a member's session timer."""
         self._step(lambda: member_removal.expire(self, member))
 
     def pending_ended(self, member_id: str) -> None:
-        """Who was told an id did not come with it."""
+        """Callback of the timer of an unused member id."""
         self._step(lambda: member_removal.expire_pending(self, member_id))
 
-    def start_timer(self, delay_ms: int, over: Callable[[], None]) -> None:
-        """The time that this phase of a rebalance may take: there is one phase at a time, and one timer.
+    def start_timer(self, delay_ms: int, expired: Callable[[], None]) -> None:
+        """Start the timer of a rebalance phase in place of the previous phase's.
 
-        :param delay_ms: at once where it is negative, as clients may have it.
+        :param delay_ms: fires immediately if negative; clients may send such values.
         """
         self.stop_timer()
 
         def fired() -> None:
             self._timer = None
-            self._step(over)
+            self._step(expired)
 
         self._timer = self.reactor.callLater(max(delay_ms / 1000, 0.0), fired)
 
     @property
     def phase_left_s(self) -> float | None:
-        """Until this phase of a rebalance is over, whoever is missing; None where none has begun."""
+        """Seconds until the timeout of the current rebalance phase; None if no phase is running."""
         return None if self._timer is None else max(self._timer.getTime() - self.reactor.seconds(), 0.0)
 
     def stop_timer(self) -> None:
-        """The phase is over."""
+        """Cancel the timer of the rebalance phase."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def tell(self, answer: Callable[[T], None], what: T) -> None:
-        """Answer somebody when this step is over."""
-        self._to_tell.append(lambda: answer(what))
+    def answer(self, callback: Callable[[T], None], response: T) -> None:
+        """Call the callback of a request at the end of this step."""
+        self._callbacks.append(lambda: callback(response))
 
     def store(self, assignments: Mapping[str, bytes], stored: Callable[[ErrorCode], None]) -> None:
-        """Write the group as it is, with these assignments.
+        """Write the group with these assignments.
 
-        :param stored: a step of its own: NONE once it is committed, or what members are told else.
+        :param stored: called as a separate step with NONE once it is committed, otherwise with the error for the
+            members.
         """
         record = record_of(self.roster, self.generation, self.protocol, self._state_timestamp_ms, assignments)
         try:
             pair = (build_group_key(self.group_id), build_group_value(record))
         except ProtocolError as error:
-            log.error("group {group!r} cannot be written: {error}", group=self.group_id, error=str(error))
-            self.tell(lambda code: self._step(lambda: stored(code)), ErrorCode.UNKNOWN_SERVER_ERROR)
+            log.error("cannot write group {group!r}: {error}", group=self.group_id, error=str(error))
+            self.answer(lambda code: self._step(lambda: stored(code)), ErrorCode.UNKNOWN_SERVER_ERROR)
             return
         self._may_be_written = True
-        self._log.append([pair], _nothing, lambda code: self._step(lambda: stored(_told(code))))
+        self._log.append([pair], _nothing, lambda code: self._step(lambda: stored(_client_error(code))))
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
     def _step(self, act: Callable[[], None]) -> None:
         act()
-        while self._to_tell:
-            self._to_tell.popleft()()
+        while self._callbacks:
+            self._callbacks.popleft()()
         if self.is_empty and not self._may_be_written:
             self._unused(self.group_id)
 
@@ -355,14 +360,13 @@ class ClassicGroup:
             member.session.end()
             member.release()
         self.account.close()
-        while self._to_tell:
-            self._to_tell.popleft()()
+        while self._callbacks:
+            self._callbacks.popleft()()
 
 
-def _told(code: ErrorCode) -> ErrorCode:
-    """What members are told of a write: that a group is too large for a batch is nothing they can help."""
+def _client_error(code: ErrorCode) -> ErrorCode:
+    """Return the error that members receive: they cannot act on MESSAGE_TOO_LARGE of the group's record."""
     return ErrorCode.UNKNOWN_SERVER_ERROR if code is ErrorCode.MESSAGE_TOO_LARGE else code
 
 
-def _nothing() -> None:
-    """Nothing is to be done before the answer."""
+def _nothing() -> None: ...

@@ -1,4 +1,4 @@
-"""What a classic group writes to the log, and becomes again from it."""
+"""Converts a classic group to its log record and back."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def record_of(
     state_timestamp_ms: int,
     assignments: Mapping[str, bytes],
 ) -> GroupRecord:
-    """The group as it is after a rebalance, or as it will be once this is committed.
+    """Return the record of a group after a rebalance.
 
-    :param assignments: by member ids; who is not in it has nothing to do.
+    :param assignments: by member id; members without an entry get an empty assignment.
     """
     return GroupRecord(
         roster.protocol_type or "",
@@ -47,9 +47,9 @@ def record_of(
 def restored_roster(
     record: GroupRecord, account: GroupAccount, reactor: Reactor, expired: Callable[[Member], None]
 ) -> Roster:
-    """The members as they were written: of what they said, only what they said for the chosen protocol is known.
+    """Return the members of a record. Only their metadata for the selected protocol is known.
 
-    :param expired: as ``Member`` takes it; no session has begun.
+    :param expired: callback of ``Member``; no session timer is started.
     """
     roster = Roster(account, record.protocol_type or None)
     for kept in record.members:

@@ -1,4 +1,4 @@
-"""What JoinGroup does in each state."""
+"""JoinGroup in each state of a classic group."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from kreplica.groups.classic.group import ClassicGroup
 
 NEWCOMER_TIMEOUT_MS = 300_000
-"""So long is a newcomer kept that waits for a rebalance to end: it has no id yet, so it cannot be heard of.
+"""Time for which a new member that waits for a rebalance is kept.
 
-Whoever asked may have gone and come again as somebody else.
+It cannot send heartbeats yet, and its client may have disconnected and joined again under another id.
 """
 
 PENDING_MAX = 10_000
-"""So many may have been told an id, and not have joined with it yet; more are refused as if the group were full."""
+"""Maximum number of unused member ids per group; further new members are refused as if the group were full."""
 
 
 def join(group: ClassicGroup, request: Join, answer: JoinAnswer) -> None:
-    """Within a step: join, and end the rebalance where this was the last one."""
+    """Within a step: handle JoinGroup, and complete the rebalance if this was the last missing member."""
     try:
         if not _has_room(group, request.member_id):
-            _turn_away(group, request.member_id)
-        if not _speaks(group, request):
+            _refuse_full(group, request.member_id)
+        if not _has_common_protocol(group, request):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         _check_memory(group, request)
         if request.member_id == UNKNOWN_MEMBER:
@@ -43,22 +43,22 @@ def join(group: ClassicGroup, request: Join, answer: JoinAnswer) -> None:
             _join_again(group, group.check_member(request.member_id, request.instance_id), request, answer)
     except KafkaError as error:
         is_full = error.code is ErrorCode.GROUP_MAX_SIZE_REACHED
-        group.tell(answer, Joined(error.code, UNKNOWN_MEMBER if is_full else request.member_id))
+        group.answer(answer, Joined(error.code, UNKNOWN_MEMBER if is_full else request.member_id))
     rebalancing.complete_if_ready(group)
 
 
 def end(group: ClassicGroup, member: Member, joined: Joined) -> None:
-    """Answer a member that waits for a rebalance; nothing where it does not."""
+    """Answer the pending JoinGroup request of a member, if there is one."""
     answer = group.roster.end_join(member)
     if answer is not None:
-        group.tell(answer, joined)
+        group.answer(answer, joined)
 
 
 def abandon(group: ClassicGroup, answer: JoinAnswer) -> None:
-    """Within a step: the connection on which a member waited is closed.
+    """Within a step: handle the loss of the connection on which a member waits.
 
-    A new member that has not received its id cannot come back under it, so it is removed.  One that has received it
-    may join again on another connection until the shortest session timeout is over.
+    A new member that has not received its id is removed, because it cannot join again with it. One that has received
+    its id may join again on another connection until the minimum session timeout is over.
     """
     member = group.roster.waiting_for(answer)
     if member is not None and member.is_new:
@@ -69,7 +69,7 @@ def abandon(group: ClassicGroup, answer: JoinAnswer) -> None:
 
 
 def joined(group: ClassicGroup, member: Member, *, skip_assignment: bool = False) -> Joined:
-    """What a member of the group's generation is told; the leader is told of all of them."""
+    """Return the JoinGroup response of a member of the current generation; the leader's lists all members."""
     is_leader = group.roster.leader == member.member_id
     return Joined(
         ErrorCode.NONE,
@@ -84,7 +84,7 @@ def joined(group: ClassicGroup, member: Member, *, skip_assignment: bool = False
 
 
 def _has_room(group: ClassicGroup, member_id: str) -> bool:
-    """Whether somebody may be a member: in a group that shrinks, who comes first stays (KIP-389)."""
+    """Return True if a member may join: while a group shrinks, the first to rejoin stay (KIP-389)."""
     roster, size_max = group.roster, group.config.size_max
     if member_id == UNKNOWN_MEMBER and len(roster.pending) >= PENDING_MAX:
         return False
@@ -95,7 +95,7 @@ def _has_room(group: ClassicGroup, member_id: str) -> bool:
 
 
 def _check_memory(group: ClassicGroup, request: Join) -> None:
-    """Refuse a member that the group, its address or the broker has no memory for; nothing has changed then."""
+    """Raise if the group, its client address or the broker has no memory for the member."""
     member_id = group.roster.id_of(request.instance_id) or request.member_id
     member = group.roster.members.get(member_id)
     names = (member_id, request.instance_id, request.client_id, request.client_host)
@@ -103,7 +103,7 @@ def _check_memory(group: ClassicGroup, request: Join) -> None:
     group.account.check(member_id, request.client_host, size_of(request.protocols) + texts_size(names) + assigned)
 
 
-def _turn_away(group: ClassicGroup, member_id: str) -> None:
+def _refuse_full(group: ClassicGroup, member_id: str) -> None:
     member = group.roster.members.get(member_id)
     if member is not None:
         member_removal.drop(group, member)
@@ -111,7 +111,7 @@ def _turn_away(group: ClassicGroup, member_id: str) -> None:
     raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
 
 
-def _speaks(group: ClassicGroup, request: Join) -> bool:
+def _has_common_protocol(group: ClassicGroup, request: Join) -> bool:
     if group.state is State.EMPTY:
         return bool(request.protocol_type and request.protocols)
     return group.roster.supports(request.protocol_type, request.protocols)
@@ -126,7 +126,7 @@ def _join_new(group: ClassicGroup, request: Join, answer: JoinAnswer) -> None:
         session = SessionTimer(group.reactor, lambda: group.pending_ended(member_id))
         group.roster.await_member(member_id, session, request.client_host)
         session.extend(request.session_timeout_ms)
-        group.tell(answer, Joined(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        group.answer(answer, Joined(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     else:
         _add(group, member_id, request, answer)
 
@@ -144,19 +144,19 @@ def _add(group: ClassicGroup, member_id: str, request: Join, answer: JoinAnswer)
 
 
 def _join_again(group: ClassicGroup, member: Member, request: Join, answer: JoinAnswer) -> None:
-    """A member joins that is one already: mostly for a rebalance, else since it missed an answer or has changed."""
+    """Handle JoinGroup of an existing member: for a rebalance, after a lost response, or with new metadata."""
     is_leader = group.roster.leader == member.member_id
-    # A leader of a stable group that joins again has seen something that its assignment does not account for.
-    knows_enough = group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and not is_leader)
-    if knows_enough and member.protocols == request.protocols:
-        group.tell(answer, joined(group, member))
+    # The leader of a stable group joins again if its assignment is outdated, for example after new partitions.
+    can_answer = group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and not is_leader)
+    if can_answer and member.protocols == request.protocols:
+        group.answer(answer, joined(group, member))
     else:
         _update(group, member, request, answer)
-        rebalancing.prepare(group, f"{member.member_id!r} joins anew ({request.reason or 'no reason given'})")
+        rebalancing.prepare(group, f"{member.member_id!r} rejoins ({request.reason or 'no reason given'})")
 
 
 def _update(group: ClassicGroup, member: Member, request: Join, answer: JoinAnswer) -> None:
-    # Kafka reads no further request of a connection while one waits; here it may, and each gets its answer.
+    # A connection may send another request while one is pending, unlike in Kafka: answer both.
     end(group, member, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.roster.update(member, request.protocols, request.session_timeout_ms, request.rebalance_timeout_ms)
     group.roster.await_join(member, answer)
@@ -168,7 +168,7 @@ def _update(group: ClassicGroup, member: Member, request: Join, answer: JoinAnsw
 
 
 class _Before:
-    """What a static member was before it came again: it is that again where the new id cannot be written."""
+    """State of a static member before it was replaced; restored if the new id cannot be written."""
 
     def __init__(self, group: ClassicGroup, member: Member) -> None:
         self.leader = group.roster.leader or UNKNOWN_MEMBER
@@ -183,7 +183,7 @@ class _Before:
 
 
 def _replace(group: ClassicGroup, member: Member, member_id: str, request: Join, answer: JoinAnswer) -> None:
-    """A static member came again: its predecessor is fenced, and a stable group goes on as it is (KIP-345)."""
+    """Replace a static member that joined again; a stable group stays stable (KIP-345)."""
     before = _Before(group, member)
     end(group, member, Joined(ErrorCode.FENCED_INSTANCE_ID, member.member_id))
     syncing.end(group, member, Synced(ErrorCode.FENCED_INSTANCE_ID))
@@ -193,20 +193,20 @@ def _replace(group: ClassicGroup, member: Member, member_id: str, request: Join,
     if group.state is State.STABLE and group.roster.select_protocol() == group.protocol:
         _store_replaced(group, member, before, request, answer)
     else:
-        rebalancing.prepare(group, f"{member_id!r} takes the place of a member ({request.reason or 'no reason given'})")
+        rebalancing.prepare(group, f"{member_id!r} replaces a static member ({request.reason or 'no reason given'})")
 
 
 def _store_replaced(group: ClassicGroup, member: Member, before: _Before, request: Join, answer: JoinAnswer) -> None:
     def stored(code: ErrorCode) -> None:
         if group.state is not State.STABLE or member.awaiting_join is not answer:
-            return  # a rebalance has begun, for which it has joined already; or it is replaced or gone itself
+            return  # a rebalance has started, or the member was replaced or removed
         if code is not ErrorCode.NONE:
             end(group, member, Joined(code, UNKNOWN_MEMBER))
             before.restore(group, member)
         elif request.may_skip_assignment:
             end(group, member, joined(group, member, skip_assignment=True))
         else:
-            # Before KIP-814 a leader cannot be told to assign nothing, so it is not told that it leads.
+            # Before KIP-814 the response cannot skip the assignment, so it does not name the member as leader.
             end(group, member, replace(joined(group, member), leader=before.leader, members=()))
         member.heard()
 

@@ -1,4 +1,4 @@
-"""One member of a classic group."""
+"""Member of a classic group."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kreplica.runtime import Reactor
 
 
 class Member:
-    """Owned by the ``Roster`` of its group.
+    """Member of a classic group; owned by the ``Roster``.
 
-    :param expired: told when its session has ended, which begins with ``heard``.
-    :ivar knows_id: the client has received its member id, so it can join again with it.
-    :ivar is_new: it has not seen a rebalance end yet, so it cannot send heartbeats.
-    :ivar awaiting_join: the answer it waits for; set and taken by the roster, which counts them.
-    :ivar awaiting_sync: the same of a SyncGroup.
+    :param expired: called when the session expires; the session starts with ``heard``.
+    :ivar knows_id: the client has received its member id and can join again with it.
+    :ivar is_new: no rebalance has completed since it joined, so it cannot send heartbeats yet.
+    :ivar awaiting_join: callback of its pending JoinGroup request; set and cleared by the roster, which counts them.
+    :ivar awaiting_sync: callback of its pending SyncGroup request.
     """
 
     __slots__ = (
@@ -63,7 +63,7 @@ class Member:
         self.awaiting_sync: SyncAnswer | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it has to say for a protocol; nothing for one that it does not speak."""
+        """Return the metadata for a protocol; empty if the member does not support it."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
@@ -71,7 +71,7 @@ class Member:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that it is charged for."""
+        """Memory charged for this member, in bytes."""
         return (
             size_of(self.protocols)
             + texts_size((self.member_id, self.instance_id, self.client_id, self.client_host))
@@ -80,22 +80,22 @@ class Member:
 
     @property
     def is_kept_by_waiting(self) -> bool:
-        """Whether it need not be heard of: it waits for an answer, and cannot send heartbeats meanwhile.
+        """True if a pending response keeps the member alive: it cannot send heartbeats meanwhile.
 
-        Who is new is not kept so: it may be gone, and have come again under another id.
+        Does not apply to new members: the client may have disconnected and joined again under another id.
         """
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def release(self) -> None:
-        """Drop what takes memory: a member and its session refer to each other until garbage is collected."""
+        """Drop large fields at once; the reference cycle between member and session delays garbage collection."""
         self.protocols = ()
         self.assignment = b""
 
     def heard(self) -> None:
-        """It has a whole session from now."""
+        """Restart the session timeout."""
         self.session.extend(self.session_timeout_ms)
 
 
 def size_of(protocols: Protocols) -> int:
-    """Return the memory that a member with these protocols is charged for, without its names and assignment."""
+    """Return the memory charged for a member with these protocols, without its names and assignment."""
     return MEMBER_OVERHEAD_BYTES + sum(texts_size(protocol) for protocol in protocols)

@@ -1,4 +1,4 @@
-"""How members go: they say so, they are removed, or they are not heard of."""
+"""Removes members from a classic group: LeaveGroup, removal by an administrator, session expiry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def leave(group: ClassicGroup, request: Leave) -> ErrorCode:
-    """Within a step: a member leaves, or somebody removes it by its instance id."""
+    """Within a step: remove a member that leaves, or that an administrator removes by its instance id."""
     if request.member_id in group.roster.pending:
         expire_pending(group, request.member_id)
         return ErrorCode.NONE
@@ -32,36 +32,36 @@ def leave(group: ClassicGroup, request: Leave) -> ErrorCode:
 
 
 def expire(group: ClassicGroup, member: Member) -> None:
-    """A member's session has ended."""
+    """Remove a member whose session has expired, unless a pending response keeps it alive."""
     if member.is_kept_by_waiting:
         member.heard()
     else:
-        remove(group, member, f"{member.member_id!r} was not heard of for {member.session_timeout_ms} ms")
+        remove(group, member, f"{member.member_id!r} sent no heartbeat for {member.session_timeout_ms} ms")
 
 
 def expire_pending(group: ClassicGroup, member_id: str) -> None:
-    """Who was told an id does not come."""
+    """Within a step: forget a member id that was not used in time."""
     drop_pending(group, member_id)
     rebalancing.complete_if_ready(group)
 
 
 def drop(group: ClassicGroup, member: Member) -> None:
-    """Take a member off the roster; if it waits for anything, it is told that it is unknown."""
+    """Remove a member from the roster and answer its pending requests with UNKNOWN_MEMBER_ID."""
     member.session.end()
     joining.end(group, member, Joined(ErrorCode.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER))
     answer, member.awaiting_sync = member.awaiting_sync, None
     if answer is not None:
-        group.tell(answer, Synced(ErrorCode.UNKNOWN_MEMBER_ID))
+        group.answer(answer, Synced(ErrorCode.UNKNOWN_MEMBER_ID))
     group.roster.remove(member)
 
 
 def drop_pending(group: ClassicGroup, member_id: str) -> None:
-    """Forget that somebody was told an id."""
+    """Forget a member id that was assigned but not used."""
     group.roster.drop_pending(member_id)
 
 
 def remove(group: ClassicGroup, member: Member, reason: str) -> None:
-    """Within a step: remove a member, and let the others join again.
+    """Within a step: remove a member and start a rebalance.
 
     :param reason: for the log.
     """

@@ -1,4 +1,4 @@
-"""When a rebalance begins, and when it has everybody."""
+"""Starts and completes rebalances of a classic group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = Logger()
 
 
 def prepare(group: ClassicGroup, reason: str) -> None:
-    """Let all members join anew; nothing where they are asked to already.
+    """Start a rebalance, unless one is being prepared.
 
     :param reason: for the log.
     """
@@ -27,7 +27,7 @@ def prepare(group: ClassicGroup, reason: str) -> None:
     if group.state is State.COMPLETING_REBALANCE:
         fail_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
     log.info(
-        "group {group!r} of generation {generation} begins a rebalance: {reason}",
+        "group {group!r} of generation {generation} starts a rebalance: {reason}",
         group=group.group_id,
         generation=group.generation,
         reason=reason,
@@ -43,19 +43,19 @@ def prepare(group: ClassicGroup, reason: str) -> None:
 
 
 def complete_if_ready(group: ClassicGroup) -> None:
-    """End the wait for members where all have joined that are known."""
+    """Complete the join phase if all known members have joined."""
     if group.state is State.PREPARING_REBALANCE and not group.is_gathering and group.roster.has_all_joined:
         _complete(group)
 
 
 def fail_syncs(group: ClassicGroup, code: ErrorCode) -> None:
-    """There will be no assignment in this generation."""
+    """Answer all pending SyncGroup requests of this generation with an error."""
     for member in group.roster.members.values():
         syncing.end(group, member, Synced(code))
 
 
 def _gather(group: ClassicGroup, delay_ms: int, left_ms: int) -> None:
-    """Wait for more members, and again as long as some come; all in all no longer than members may take to join."""
+    """Wait for more members, and extend the wait while new ones join, up to the rebalance timeout in total."""
 
     def over() -> None:
         if group.has_newcomer and left_ms > 0:
@@ -70,15 +70,15 @@ def _gather(group: ClassicGroup, delay_ms: int, left_ms: int) -> None:
 
 
 def _complete(group: ClassicGroup) -> None:
-    """All have joined, or the time is up: who has not joined is no member any more, unless it is a static one."""
+    """Complete the join phase; dynamic members that have not joined are removed."""
     roster = group.roster
     group.stop_timer()
     for member in list(roster.members.values()):
         if member.awaiting_join is None and member.instance_id is None:
             member_removal.drop(group, member)
     if roster.members and not roster.elect_joined_leader():
-        # Only static members are left: each has until the end of its session to come again.
-        log.warn("group {group!r}: nobody has joined", group=group.group_id)
+        # Only static members are left: they may join until their sessions expire.
+        log.warn("group {group!r}: no member has joined", group=group.group_id)
         group.start_timer(roster.rebalance_timeout_ms, lambda: _complete(group))
         return
     group.is_gathering = False
@@ -102,13 +102,13 @@ def _complete(group: ClassicGroup) -> None:
 
 def _emptied(group: ClassicGroup, code: ErrorCode) -> None:
     if code is not ErrorCode.NONE:
-        # Nobody waits for it: whoever coordinates next finds members that are gone, and misses them soon.
-        log.warn("group {group!r} is empty, which could not be written: {code}", group=group.group_id, code=code.name)
+        # No request waits for it. The next coordinator loads the former members and expires their sessions.
+        log.warn("cannot write the empty group {group!r}: {code}", group=group.group_id, code=code.name)
 
 
 def _expire_syncs(group: ClassicGroup) -> None:
-    """Who has joined and does not ask for its assignment is no member any more, not even a static one."""
+    """Remove members, static ones too, that have joined but not sent SyncGroup in time."""
     missing = [group.roster.members[member_id] for member_id in group.roster.unsynced]
     for member in missing:
         member_removal.drop(group, member)
-    prepare(group, f"{len(missing)} members did not ask for their assignments")
+    prepare(group, f"{len(missing)} members did not send SyncGroup in time")

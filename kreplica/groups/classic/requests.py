@@ -1,4 +1,4 @@
-"""What members ask and are answered, whatever version of the protocol they speak."""
+"""Version-independent requests and responses of classic group members."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from kreplica.errors import ErrorCode
 from kreplica.groups.group import NO_GENERATION, UNKNOWN_MEMBER
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""Names of protocols (assignors), the one that is liked best first, each with what the member has to say for it."""
+"""Names of supported protocols (assignors) in order of preference, each with the member's metadata for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """:param member_id: ``UNKNOWN_MEMBER`` for who is new.
+    """A JoinGroup request.
+
+    :param member_id: ``UNKNOWN_MEMBER`` for a new member.
     :param instance_id: of a static member (KIP-345).
-    :param requires_known_member: who is new is told its id first, and joins with that (KIP-394).
-    :param may_skip_assignment: it understands that it leads, and has nothing to assign (KIP-814).
-    :param reason: why it joins, for the log (KIP-800).
+    :param requires_known_member: a new member receives an id first and joins with it in a second request (KIP-394).
+    :param may_skip_assignment: the client supports ``skip_assignment`` in the response (KIP-814).
+    :param reason: reason given by the client, for the log (KIP-800).
     """
 
     member_id: str
@@ -36,7 +38,7 @@ class Join:
 
 
 class JoinedMember(NamedTuple):
-    """What the leader is told of a member."""
+    """A member as listed in the leader's JoinGroup response."""
 
     member_id: str
     instance_id: str | None
@@ -45,8 +47,10 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """:param leader: the member that assigns.
-    :param members: all of them for the leader, nobody for the others.
+    """A JoinGroup response.
+
+    :param leader: id of the member that computes the assignment.
+    :param members: all members in the leader's response, empty in all others.
     """
 
     error: ErrorCode
@@ -61,8 +65,10 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """:param protocol_type: what the member takes it to be; None where it does not say (before version 5).
-    :param assignments: by member ids, from the leader; members that are not in it get nothing to do.
+    """A SyncGroup request.
+
+    :param protocol_type: expected protocol type; None before version 5.
+    :param assignments: by member id, sent by the leader; members without an entry get an empty assignment.
     """
 
     generation: int
@@ -75,7 +81,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """What a member is to do."""
+    """A SyncGroup response."""
 
     error: ErrorCode
     protocol_type: str | None = None
@@ -85,9 +91,9 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """A member that leaves, or that is removed by its instance id.
+    """A member that leaves, or is removed by its instance id.
 
-    :param member_id: ``UNKNOWN_MEMBER`` where whoever has the instance id is meant.
+    :param member_id: ``UNKNOWN_MEMBER`` for the member that currently has the instance id.
     """
 
     member_id: str
@@ -96,7 +102,7 @@ class Leave:
 
 
 class DescribedMember(NamedTuple):
-    """What tools see of a member; metadata and assignment are empty unless the group is stable."""
+    """A member in DescribeGroups; metadata and assignment are empty unless the group is stable."""
 
     member_id: str
     instance_id: str | None
@@ -108,9 +114,9 @@ class DescribedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What tools see of a group.
+    """A group in DescribeGroups.
 
-    :param protocol: the chosen one; empty unless the group is stable.
+    :param protocol: the selected protocol; empty unless the group is stable.
     """
 
     state_name: str

@@ -1,4 +1,4 @@
-"""Who is a member of a group, who leads, and which protocols all of them speak: no clock, no log, no answers."""
+"""Members of a classic group, its leader, and the protocols that all members support. Pure data, no timers."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from kreplica.groups.memory_limits import GroupAccount
 from kreplica.wire.messages.consumer_protocol import SUBSCRIPTION, parse_versioned
 
 CONSUMERS = "consumer"
-"""The protocol type of consumers, whose subscriptions can be read here."""
+"""Protocol type of consumers, whose subscriptions can be decoded."""
 
 
 SUBSCRIPTION_BYTES_MAX = 2 * 2**20
-"""Subscriptions of one group that are decoded, which takes up to 25 times their size; larger ones count as unknown."""
+"""Maximum total size of subscriptions that are decoded; decoding takes up to 25 times this size in memory."""
 
 PENDING_BYTES = 1024
-"""Charged for a member id that was given out, and its session."""
+"""Memory charged for a member id that was assigned but not used yet, and its session timer."""
 
 
 class Roster:
-    """What a request needs of it costs the same however many members there are.
+    """Members of one group. The cost of each operation does not depend on the number of members.
 
-    :param account: charged for each member while it is here.
-    :ivar members: by their ids.
-    :ivar pending: who was told an id, and has not joined with it yet: the time until it has to.
-    :ivar leader: the member that assigns; None while there are no members.
-    :ivar protocol_type: of the members there are, or were last; None where there never was one.
-    :ivar unsynced: who has not asked for its assignment in this generation (a set in order).
+    :param account: charged for each member.
+    :ivar members: by member id.
+    :ivar pending: member ids that were assigned but not used yet, with the timers after which they expire.
+    :ivar leader: id of the member that computes the assignment; None without members.
+    :ivar protocol_type: of the current or last members; None if there never were any.
+    :ivar unsynced: ids of members that have not sent SyncGroup in this generation (an ordered set).
     """
 
     def __init__(self, account: GroupAccount, protocol_type: str | None = None) -> None:
@@ -46,14 +46,14 @@ class Roster:
         self._speakers: dict[str, int] = {}
         self._topics: tuple[str | None, frozenset[str] | None] | None = None
 
-    # --- who ---------------------------------------------------------------------------------------------------------
+    # --- members ----------------------------------------------------------------------------------------------------
 
     def id_of(self, instance_id: str | None) -> str | None:
-        """The member that has an instance id now; None where nobody has."""
+        """Return the id of the member that currently has an instance id, or None."""
         return self._ids.get(instance_id) if instance_id is not None else None
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Add a member; the first one leads, and says of what type the group is."""
+        """Add a member; the first one becomes leader and sets the protocol type."""
         if not self.members:
             self.protocol_type = protocol_type
         self.members[member.member_id] = member
@@ -65,7 +65,7 @@ class Roster:
         self._charge(member)
 
     def remove(self, member: Member) -> None:
-        """Remove a member; if it led, another does."""
+        """Remove a member; if it was the leader, another member becomes leader."""
         del self.members[member.member_id]
         if member.instance_id is not None:
             del self._ids[member.instance_id]
@@ -77,7 +77,7 @@ class Roster:
         member.release()
 
     def rename(self, member: Member, member_id: str) -> None:
-        """A static member came again, under a new id: it stays what it was, leader too."""
+        """Replace the id of a static member that joined again; it keeps its role."""
         del self.members[member.member_id]
         if self.leader == member.member_id:
             self.leader = member_id
@@ -91,7 +91,7 @@ class Roster:
             self._ids[member.instance_id] = member_id
 
     def update(self, member: Member, protocols: Protocols, session_timeout_ms: int, rebalance_timeout_ms: int) -> None:
-        """What a member says when it joins again."""
+        """Set the protocols and timeouts of a member that joined again."""
         self._count(member.protocols, -1)
         member.protocols = protocols
         self._count(protocols, 1)
@@ -100,17 +100,17 @@ class Roster:
         self._charge(member)
 
     def assign(self, member: Member, assignment: bytes) -> None:
-        """Keep a member's assignment."""
+        """Set a member's assignment."""
         member.assignment = assignment
         self._charge(member)
 
     def await_member(self, member_id: str, session: SessionTimer, address: str) -> None:
-        """Keep the session of a client that received a member id, and has not joined with it yet."""
+        """Track a member id that was assigned to a client until the client joins with it."""
         self.pending[member_id] = session
         self._account.set(member_id, address, PENDING_BYTES)
 
     def drop_pending(self, member_id: str) -> None:
-        """Forget such a client; nothing where there is none."""
+        """Forget an unused member id, if it exists."""
         session = self.pending.pop(member_id, None)
         if session is not None:
             session.end()
@@ -119,13 +119,13 @@ class Roster:
     # --- joining -----------------------------------------------------------------------------------------------------
 
     def await_join(self, member: Member, answer: JoinAnswer) -> None:
-        """A member has joined and waits for the others; whoever waited under its name before was answered."""
+        """Register the pending JoinGroup request of a member. An earlier one must have been answered."""
         member.awaiting_join = answer
         self.awaiting_join_count += 1
         self._by_answer[id(answer)] = member
 
     def end_join(self, member: Member) -> JoinAnswer | None:
-        """Take the answer that a member waits for; None where it does not."""
+        """Remove and return the callback of a member's pending JoinGroup request, or None."""
         answer = member.awaiting_join
         if answer is not None:
             member.awaiting_join = None
@@ -134,19 +134,19 @@ class Roster:
         return answer
 
     def waiting_for(self, answer: JoinAnswer) -> Member | None:
-        """Return the member that waits for that very answer; None where it has been given."""
+        """Return the member whose pending request has this callback, or None if it was answered."""
         member = self._by_answer.get(id(answer))
         return member if member is not None and member.awaiting_join is answer else None
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether everybody has who is known, also of those who were told an id only."""
+        """True if all members have joined and no assigned member id is unused."""
         return self.awaiting_join_count == len(self.members) and not self.pending
 
     def elect_joined_leader(self) -> bool:
-        """Let somebody lead who has joined.
+        """Make sure that the leader is a member that has joined.
 
-        :return: whether there is one.
+        :return: False if no member has joined.
         """
         if not self.awaiting_join_count:
             return False
@@ -156,38 +156,38 @@ class Roster:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long members may take to join: the patience of the most patient one."""
+        """Maximum rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     # --- protocols ---------------------------------------------------------------------------------------------------
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether there is a protocol that all members speak, and who comes with these does too."""
-        everybody = len(self.members)
+        """Return True if some of these protocols is supported by all members."""
+        member_count = len(self.members)
         return protocol_type == self.protocol_type and any(
-            self._speakers.get(name, 0) == everybody for name, _ in protocols
+            self._speakers.get(name, 0) == member_count for name, _ in protocols
         )
 
     def select_protocol(self) -> str:
-        """The protocol that most members like best, of those that all speak; of several the one voted for first."""
-        everybody = len(self.members)
+        """Return the protocol that gets most votes; each member votes for its most preferred common protocol."""
+        member_count = len(self.members)
         votes: dict[str, int] = {}
         for member in self.members.values():
             for name, _ in member.protocols:
-                if self._speakers[name] == everybody:
+                if self._speakers[name] == member_count:
                     votes[name] = votes.get(name, 0) + 1
                     break
         return max(votes, key=votes.__getitem__)
 
     def joined_members(self, protocol: str | None) -> Sequence[JoinedMember]:
-        """What the leader is told of everybody."""
+        """Return all members for the leader's JoinGroup response."""
         return [
             JoinedMember(member.member_id, member.instance_id, member.metadata(protocol))
             for member in self.members.values()
         ]
 
     def topics(self, protocol: str | None) -> frozenset[str] | None:
-        """The topics that consumers subscribe to; None where that cannot be read: other members, another format."""
+        """Return the topics that consumers are subscribed to; None if they cannot be decoded."""
         if self._topics is None or self._topics[0] != protocol:
             self._topics = (protocol, self._read_topics(protocol))
         return self._topics[1]

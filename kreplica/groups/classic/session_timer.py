@@ -1,4 +1,4 @@
-"""Timers of members and of groups."""
+"""Session timer of a member of a classic group."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from kreplica.runtime import Reactor
 
 
 class SessionTimer:
-    """The time by which a member has to be heard of.
+    """Calls back if a member sends no heartbeat within its session timeout.
 
-    A heartbeat only moves a number: the timer itself is started once, and starts anew for what is left when it fires.
+    A heartbeat only moves the deadline. The reactor timer is rescheduled for the remaining time when it fires.
     """
 
     __slots__ = ("_deadline_s", "_expired", "_fires_s", "_reactor", "_timer")
@@ -25,9 +25,9 @@ class SessionTimer:
         self._fires_s = 0.0
 
     def extend(self, timeout_ms: int) -> None:
-        """It ends in so many milliseconds from now, whether that is later than before or sooner.
+        """Set the deadline to this many milliseconds from now, which may be earlier than the current deadline.
 
-        :param timeout_ms: at once where it is negative, as clients and the log may have it.
+        :param timeout_ms: expires immediately if negative; clients and the log may contain such values.
         """
         timeout_s = max(timeout_ms / 1000, 0.0)
         self._deadline_s = self._reactor.seconds() + timeout_s
@@ -38,11 +38,11 @@ class SessionTimer:
 
     @property
     def left_s(self) -> float:
-        """Until it ends; 0 where it has."""
+        """Seconds until the session expires; 0 if it has expired."""
         return max(self._deadline_s - self._reactor.seconds(), 0.0)
 
     def end(self) -> None:
-        """Nobody waits for the member any more."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""The states of a classic group, and what can follow what."""
+"""States of a classic group and their valid transitions."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from types import MappingProxyType
 
 
 class State(Enum):
-    """By the names that Kafka shows."""
+    """Values are the state names that Kafka reports."""
 
     EMPTY = "Empty"
-    """No members; there may be offsets."""
+    """No members; committed offsets may exist."""
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Members are asked to join anew."""
+    """Waiting for all members to send JoinGroup."""
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """All have joined; the leader's assignment is awaited."""
+    """All members have joined; waiting for the leader's SyncGroup."""
     STABLE = "Stable"
-    """Everybody can have an assignment."""
+    """The assignment is committed and available to all members."""
     DEAD = "Dead"
-    """It is not here any more: deleted, or coordinated by another broker."""
+    """Deleted, or coordinated by another broker."""
 
 
 PREVIOUS: Mapping[State, frozenset[State]] = MappingProxyType(
@@ -31,4 +31,4 @@ PREVIOUS: Mapping[State, frozenset[State]] = MappingProxyType(
         State.DEAD: frozenset(State),
     }
 )
-"""The states from which each can be reached."""
+"""Valid previous states of each state."""

@@ -1,4 +1,4 @@
-"""What SyncGroup does in each state."""
+"""SyncGroup in each state of a classic group."""
 
 from __future__ import annotations
 
@@ -16,41 +16,43 @@ if TYPE_CHECKING:
 
 
 def sync(group: ClassicGroup, request: Sync, answer: SyncAnswer) -> None:
-    """Within a step: give a member its assignment, now or when the leader's is committed."""
+    """Within a step: answer SyncGroup, immediately or once the leader's assignment is committed."""
     try:
         member = group.check_generation(request.member_id, request.instance_id, request.generation)
         _check_protocol(group, request)
         if group.state is State.PREPARING_REBALANCE:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     except KafkaError as error:
-        group.tell(answer, Synced(error.code))
+        group.answer(answer, Synced(error.code))
         return
     _note_synced(group, member)
     if group.state is State.STABLE:
-        group.tell(answer, _synced(group, member))
+        group.answer(answer, _synced(group, member))
         member.heard()
         return
-    end(group, member, Synced(ErrorCode.REBALANCE_IN_PROGRESS))  # it asked before, and asks again
+    end(group, member, Synced(ErrorCode.REBALANCE_IN_PROGRESS))  # an earlier request is still pending
     member.awaiting_sync = answer
     if group.roster.leader == member.member_id:
         _assign(group, dict(request.assignments))
 
 
 def end(group: ClassicGroup, member: Member, synced: Synced) -> None:
-    """Answer a member that waits for its assignment; nothing where it does not."""
+    """Answer the pending SyncGroup request of a member, if there is one."""
     answer, member.awaiting_sync = member.awaiting_sync, None
     if answer is not None:
         member.heard()
-        group.tell(answer, synced)
+        group.answer(answer, synced)
 
 
 def _check_protocol(group: ClassicGroup, request: Sync) -> None:
-    for said, chosen in (
+    for expected, selected in (
         (request.protocol_type, group.roster.protocol_type),
         (request.protocol_name, group.protocol),
     ):
-        if said is not None and said != chosen:
-            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{said!r} is not {chosen!r}")
+        if expected is not None and expected != selected:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"expected {expected!r}, the group has {selected!r}"
+            )
 
 
 def _note_synced(group: ClassicGroup, member: Member) -> None:
@@ -61,7 +63,7 @@ def _note_synced(group: ClassicGroup, member: Member) -> None:
 
 
 def _assign(group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
-    """The leader has said what each member is to do: it counts once it is committed."""
+    """Write the leader's assignment; it takes effect once it is committed."""
     generation = group.generation
 
     def stored(code: ErrorCode) -> None:

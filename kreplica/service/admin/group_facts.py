@@ -41,7 +41,7 @@ class LocalGroupFacts:
         now_ms = self._wall_clock_ms()
         waits = [
             GroupWait(
-                wait.what.value,
+                wait.step.value,
                 _named(wait.member_id, wait.instance_id, wait.client_id, wait.client_host),
                 None if wait.left_s is None else now_ms + round(wait.left_s * 1000),
             )
