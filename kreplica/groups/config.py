@@ -1,4 +1,4 @@
-"""What the coordinator of groups is told of the broker's settings."""
+"""Settings of the group coordinator."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from kreplica.groups.offset_expiry import ExpiryConfig
 
 @dataclass(frozen=True, slots=True)
 class GroupsConfig:
-    """One part for each kind of state."""
-
     classic: ClassicConfig = field(default_factory=ClassicConfig)
     expiry: ExpiryConfig = field(default_factory=ExpiryConfig)
     consumer: ConsumerConfig = field(default_factory=ConsumerConfig)

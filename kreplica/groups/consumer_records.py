@@ -1,7 +1,7 @@
-"""Keys and values of ``__consumer_offsets`` that keep the groups of KIP-848, in the format of Kafka 4.0, both ways.
+"""Record format of KIP-848 groups in ``__consumer_offsets``, as in Kafka 4.0.
 
-The version of a key says what kind of record it is.  Keys are in the plain encoding, values, of version 0, in that of
-KIP-482; unknown tags of later versions are read over.  A null value, the tombstone, is None.
+The version of a key determines the record type. Keys use the plain encoding; values, of version 0, the flexible one
+(KIP-482), with unknown tagged fields ignored. A tombstone has the value None.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kreplica.wire.schema import Schema
 
 
 class RecordKind(IntEnum):
-    """What a record is about: the version of its key.  ``name`` of the key is what the line says in brackets."""
+    """Record type: the version of its key. A name in brackets is the ``name`` of the key."""
 
     GROUP_EPOCH = 3
     TOPICS = 4
@@ -33,7 +33,10 @@ class RecordKind(IntEnum):
 
 
 class ConsumerKey(NamedTuple):
-    """:param name: the member or the regular expression; empty where the kind has neither."""
+    """Key of a record.
+
+    :param name: member id or regular expression; empty for other record types.
+    """
 
     kind: RecordKind
     group_id: str
@@ -41,7 +44,7 @@ class ConsumerKey(NamedTuple):
 
 
 KEY_TEXT_BYTES_MAX = 2**15 - 1
-"""Bytes of a group's id, a member's id or a regular expression: in keys, lengths are int16."""
+"""Maximum size of group ids, member ids and regular expressions in bytes; lengths in keys are int16."""
 
 _VERSION = Struct(">h")
 _VALUE_VERSION = 0
@@ -127,14 +130,14 @@ _VALUES = {kind: _value_schema(_TITLES[kind], text) for kind, text in _VALUE_TEX
 
 
 def is_consumer_key(version: int) -> bool:
-    """Whether a key of that version is of a group of KIP-848."""
+    """Return True if a key version belongs to a KIP-848 group."""
     return version in _KEYS
 
 
 def build_consumer_key(key: ConsumerKey) -> bytes:
-    """Write a key.
+    """Encode a key.
 
-    :raise ProtocolError: a text is longer than ``KEY_TEXT_BYTES_MAX``.
+    :raise ProtocolError: a string is longer than ``KEY_TEXT_BYTES_MAX``.
     """
     kind, group_id, name = key
     fields = {"group_id": group_id, _KEY_NAMES.get(kind, ""): name}
@@ -142,30 +145,30 @@ def build_consumer_key(key: ConsumerKey) -> bytes:
 
 
 def parse_consumer_key(key: Buffer) -> ConsumerKey:
-    """Read a key.
+    """Parse a key.
 
-    :raise ProtocolError: it is malformed, or of no such kind.
+    :raise ProtocolError: malformed, or an unknown record type.
     """
     version = _version_of("ConsumerGroupKey", key)
     if not is_consumer_key(version):
-        raise ProtocolError("ConsumerGroupKey.version", f"{version} is of no group of KIP-848")
+        raise ProtocolError("ConsumerGroupKey.version", f"{version} is not a key version of KIP-848 groups")
     kind = RecordKind(version)
     fields = _KEYS[kind].parse(kind, key, _VERSION.size)
     return ConsumerKey(kind, fields["group_id"], fields.get(_KEY_NAMES.get(kind, ""), ""))
 
 
 def build_consumer_value(kind: RecordKind, fields: dict[str, Any]) -> bytes:
-    """Write a value by the names of its fields in Kafka.
+    """Encode a value from fields named as in Kafka.
 
-    :raise ProtocolError: a value does not fit.
+    :raise ProtocolError: a field is out of range.
     """
     return _VERSION.pack(_VALUE_VERSION) + _VALUES[kind].build(_VALUE_VERSION, fields)
 
 
 def parse_consumer_value(kind: RecordKind, value: Buffer) -> dict[str, Any]:
-    """Read a value into its fields.
+    """Parse a value into its fields.
 
-    :raise ProtocolError: it is malformed, or of a version that is not known, which the error names.
+    :raise ProtocolError: malformed, or an unknown version, which the message contains.
     """
     schema = _VALUES[kind]
     return schema.parse(_version_of(schema.name, value), value, _VERSION.size)

@@ -1,4 +1,4 @@
-"""What handlers of requests call: it finds a group's shard, and says why where there is none."""
+"""Entry point of request handlers for classic groups: finds the shard of a group and forwards the request."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from kreplica.runtime import Runtime
 
 NOT_FOUND = Description(State.DEAD.value)
-"""What is shown of a group that does not exist."""
+"""Description of a group that does not exist."""
 
 
 class Listed(NamedTuple):
-    """What a list of groups says of each."""
+    """A group in ListGroups."""
 
     group_id: str
     protocol_type: str
@@ -43,7 +43,7 @@ class Listed(NamedTuple):
 class GroupCoordinator:
     """The groups that this broker coordinates; owned by the broker.
 
-    :ivar shards: for who commits and fetches offsets.
+    :ivar shards: also used to commit and fetch offsets.
     """
 
     def __init__(self, runtime: Runtime, shards: Shards[GroupShard], config: ClassicConfig) -> None:
@@ -54,7 +54,7 @@ class GroupCoordinator:
     # --- members of classic groups -----------------------------------------------------------------------------------
 
     def join(self, group_id: str, request: Join, answer: JoinAnswer) -> None:
-        """JoinGroup."""
+        """Handle JoinGroup."""
         try:
             group = self._group_to_join(group_id, request)
         except KafkaError as error:
@@ -63,30 +63,30 @@ class GroupCoordinator:
         group.join(request, answer)
 
     def abandon_join(self, group_id: str, answer: JoinAnswer) -> None:
-        """The connection that waits for this answer to JoinGroup is closed."""
+        """Handle the loss of the connection that waits for this JoinGroup response."""
         try:
             group = self.shards.shard_of(group_id).group(group_id)
         except KafkaError:
-            return  # another broker coordinates the group: its members here were answered
+            return  # unloaded, so its pending requests have been answered
         if isinstance(group, ClassicGroup):
             group.abandon_join(answer)
 
     def sync(self, group_id: str, request: Sync, answer: SyncAnswer) -> None:
-        """SyncGroup."""
+        """Handle SyncGroup."""
         try:
             group = _classic(self._current_shard(group_id), group_id)
         except KafkaError as error:
             is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            # The rebalance that it speaks of is over: it need not look for the coordinator again to join anew.
+            # Its rebalance is over. The client can rejoin at once, without looking for the coordinator again.
             answer(Synced(ErrorCode.REBALANCE_IN_PROGRESS if is_loading else error.code))
             return
         group.sync(request, answer)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Heartbeat.
+        """Handle Heartbeat.
 
-        While ZooKeeper is out of reach a member is heard, so that no session ends for that, and yet is told to look for
-        another coordinator, which there may be by now.
+        Without a connection to ZooKeeper a heartbeat extends the session, so that members do not expire, but returns an
+        error so that the client looks for another coordinator, which may exist by now.
         """
         try:
             group = _classic(self._shard_for_members(group_id), group_id)
@@ -98,9 +98,9 @@ class GroupCoordinator:
         return code
 
     def leave(self, group_id: str, leaves: Sequence[Leave]) -> list[ErrorCode]:
-        """LeaveGroup; one answer for each who leaves.
+        """Handle LeaveGroup; returns one error code per member.
 
-        :raise KafkaError: what all of them are answered.
+        :raise KafkaError: the error for the whole request.
         """
         shard = self._current_shard(group_id)
         try:
@@ -110,13 +110,13 @@ class GroupCoordinator:
         return group.leave(leaves)
 
     def _shard_for_members(self, group_id: str) -> GroupShard:
-        """Where there are members there is an id; offsets alone may be those of the group without a name."""
+        """Return the shard of a group with a non-empty id; only offsets may use the empty group id."""
         if not group_id:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group has no id")
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "group_id is empty")
         return self.shards.shard_of(group_id)
 
     def _current_shard(self, group_id: str) -> GroupShard:
-        """The same, where no other broker can coordinate the group by now."""
+        """Like ``_shard_for_members``, but raises if another broker may coordinate the group by now."""
         self._shard_for_members(group_id)
         return self.shards.current_shard_of(group_id)
 
@@ -129,28 +129,28 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
         return shard.classic(group_id, request.client_host)
 
-    # --- tools -------------------------------------------------------------------------------------------------------
+    # --- admin -------------------------------------------------------------------------------------------------------
 
     def describe(self, group_id: str) -> Description:
-        """DescribeGroups: a classic group as it is now.
+        """Handle DescribeGroups.
 
-        :return: ``NOT_FOUND`` for one that does not exist, or is one of KIP-848.
-        :raise KafkaError: another coordinates it, or it is not loaded.
+        :return: ``NOT_FOUND`` if there is no classic group with this id.
+        :raise KafkaError: another broker coordinates the group, or it is not loaded yet.
         """
         group = self.shards.shard_of(group_id).group(group_id)
         return group.describe() if isinstance(group, ClassicGroup) else NOT_FOUND
 
     async def list_groups(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[Listed]]:
-        """ListGroups: the groups that this broker coordinates, with offsets or with members.
+        """Handle ListGroups: all groups of this broker that have offsets or members.
 
-        :param states: names, in any case; none are all.
-        :param types: the same of types (KIP-848).
-        :return: with COORDINATOR_LOAD_IN_PROGRESS while some partition is not loaded.
+        :param states: state names in any case; empty for all.
+        :param types: group types in any case; empty for all (KIP-848).
+        :return: the error is COORDINATOR_LOAD_IN_PROGRESS while a partition is being loaded; the list is then partial.
         """
         wanted_states = {state.lower() for state in states}
         wanted_types = {name.lower() for name in types}
-        is_whole = not self.shards.is_loading and not any(shard.is_waking for shard in self.shards.loaded())
-        code = ErrorCode.NONE if is_whole else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        is_complete = not self.shards.is_loading and not any(shard.is_restoring for shard in self.shards.loaded())
+        code = ErrorCode.NONE if is_complete else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         listed = []
         turns = Turns(self._runtime.reactor)
         for shard in self.shards.loaded():
@@ -162,14 +162,14 @@ class GroupCoordinator:
         return code, listed
 
     def topics_removed(self, topics: Collection[str]) -> None:
-        """Topics were deleted: nobody has read anything of them any more."""
+        """Remove the offsets of deleted topics."""
         for shard in self.shards.loaded():
             shard.expiry.topics_removed(topics)
 
     def delete(self, group_id: str, answer: Callable[[ErrorCode], None]) -> None:
-        """DeleteGroups: a group without members goes, with its offsets.
+        """Handle DeleteGroups: delete a group without members, with its offsets.
 
-        :param answer: NONE once that is committed.
+        :param answer: called with NONE once the deletion is committed.
         """
         try:
             self.shards.shard_of(group_id).delete(group_id, answer)
@@ -178,9 +178,9 @@ class GroupCoordinator:
 
 
 def _classic(shard: GroupShard, group_id: str) -> ClassicGroup:
-    """The group that somebody claims to be a member of.
+    """Return the classic group that a client claims to be a member of.
 
-    :raise KafkaError: UNKNOWN_MEMBER_ID, there is no such classic group.
+    :raise KafkaError: UNKNOWN_MEMBER_ID if there is no such classic group.
     """
     group: Group | None = shard.group(group_id)
     if not isinstance(group, ClassicGroup):

@@ -1,4 +1,4 @@
-"""What classic groups and those of KIP-848 have in common: all that offsets, listings and deletions need of a group."""
+"""Interface of a group that offsets, listings and deletions use, for classic and KIP-848 groups."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ if TYPE_CHECKING:
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
-"""The types of groups, as ListGroups names them (KIP-848)."""
+"""Group types as reported by ListGroups (KIP-848)."""
 
 UNKNOWN_MEMBER = ""
-"""The member id of who is not a member, or not yet."""
+"""Member id of a client that is not a member yet."""
 
 NO_GENERATION = -1
-"""The generation, or member epoch, of a commit by somebody who is not a member."""
+"""Generation, or member epoch, of a commit by a client that is not a member."""
 
 
 class Group(Protocol):
-    """One group; owned by the ``GroupShard`` of its partition."""
+    """A group; owned by the ``GroupShard`` of its partition."""
 
     @property
     def group_id(self) -> str: ...
@@ -30,52 +30,55 @@ class Group(Protocol):
 
     @property
     def state_name(self) -> str:
-        """As ListGroups shows it: ``Empty``, ``Stable``, ``Dead`` ..."""
+        """State as reported by ListGroups: ``Empty``, ``Stable``, ``Dead``, and others."""
 
     @property
     def protocol_type(self) -> str:
-        """``consumer`` for consumers, ``connect`` for workers ...; empty for a group that never had members."""
+        """``consumer``, ``connect`` and so on; empty for a group that never had members."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members."""
+        """True without members."""
 
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool, version: int
     ) -> None:
-        """Whether somebody may commit offsets now; for a member it counts as a heartbeat too.
+        """Raise if a client may not commit offsets now; counts as a heartbeat of a member.
 
-        :param member_id: ``UNKNOWN_MEMBER`` for who assigns partitions to itself.
-        :param generation: or the member's epoch; ``NO_GENERATION`` for who is not a member.
-        :param transactional: by TxnOffsetCommit, of which older versions do not say who commits.
+        :param member_id: ``UNKNOWN_MEMBER`` for a client that assigns partitions to itself.
+        :param generation: or the member epoch; ``NO_GENERATION`` for a client that is not a member.
+        :param transactional: TxnOffsetCommit, whose older versions do not carry a member id.
         :param version: of the request.
         :raise KafkaError: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS,
             STALE_MEMBER_EPOCH, COORDINATOR_NOT_AVAILABLE.
         """
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Whether somebody may fetch offsets.
+        """Raise if a client may not fetch offsets.
 
         :raise KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
         """
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member of it reads that topic, or might: its offsets are not deleted, and do not expire."""
+        """Return True if a member is or may be subscribed to the topic, so that its offsets are kept."""
 
     def check_offset_delete(self) -> None:
-        """Whether offsets of topics that nobody is subscribed to may be deleted (KIP-496).
+        """Raise if offsets of topics without subscribers may not be deleted (KIP-496).
 
-        :raise KafkaError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP, what its members read is not known.
+        :raise KafkaError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP if the subscriptions of its members are unknown.
         """
 
     def check_delete(self) -> None:
-        """:raise KafkaError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP, it has members."""
+        """Raise if the group may not be deleted.
+
+        :raise KafkaError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP.
+        """
 
     def expires_from_ms(self, topic: str, commit_timestamp_ms: int) -> int | None:
-        """From when the retention of an offset counts (KIP-211); None while it does not expire."""
+        """Return the start of an offset's retention (KIP-211), or None while it does not expire."""
 
     def tombstones(self) -> list[Pair]:
-        """What removes the group itself, without its offsets, from the log; nothing where nothing was written."""
+        """Return the tombstones of the group's records, without its offsets; empty if none were written."""
 
     def unload(self) -> None:
-        """The group is not here any more: stop all timers, and answer whoever waits with NOT_COORDINATOR."""
+        """Stop all timers and answer pending requests with NOT_COORDINATOR."""

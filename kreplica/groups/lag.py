@@ -1,7 +1,7 @@
-"""How far a group is behind, and whether that is trouble: by its own commits, without a threshold to be set.  Pure.
+"""Consumer lag status of partitions and groups, derived from their own commits without thresholds. Pure.
 
-A partition is watched through a window of its last commits, each with the lag that it left.  What is normal for a
-consumer is what it did in that window: one that commits every five minutes is not silent after one.
+Each partition has a window of its last commits with the lag after each. The window shows the consumer's normal commit
+interval: a consumer that commits every five minutes is not stopped after one minute.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from itertools import pairwise
 from typing import NamedTuple
 
 WINDOW = 10
-"""Commits that are looked at."""
+"""Number of commits in the window."""
 
 _FIELDS = 3
 
 
 class Status(IntEnum):
-    """How a partition, or a whole group, gets on; the worse, the greater."""
+    """Status of a partition or group; a higher value is worse."""
 
     OK = 0
-    """It keeps up, or cannot be said to be behind."""
+    """Keeps up, or there is not enough data."""
 
     WARN = 1
-    """It commits, and falls behind: over the whole window the lag has grown and never shrunk."""
+    """Commits, but falls behind: over the whole window the lag grew and never shrank."""
 
     STALLED = 2
-    """It commits, but never another offset, although there is lag."""
+    """Commits the same offset again and again although there is lag."""
 
     STOPPED = 3
-    """It does not commit any more, although there is lag."""
+    """Has stopped committing although there is lag."""
 
 
 class Commit(NamedTuple):
     """A commit in the window.
 
-    :param lag: records that it left to be read, when it was seen.
+    :param lag: number of unread records when it was sampled.
     """
 
     timestamp_ms: int
@@ -46,9 +46,9 @@ class Commit(NamedTuple):
 
 
 class Window:
-    """The last commits of one group and partition, the oldest first, as they were seen from time to time.
+    """Last commits of one group and partition, oldest first, as sampled.
 
-    :ivar caught_up_ms: when there was no lag for the last time, as far as was seen; -1 for never.
+    :ivar caught_up_ms: time of the last sample without lag; -1 for never.
     """
 
     __slots__ = ("_numbers", "caught_up_ms")
@@ -65,17 +65,16 @@ class Window:
         return (Commit(*numbers[start : start + _FIELDS]) for start in range(0, len(numbers), _FIELDS))
 
     def copy(self) -> Window:
-        """Another one that has seen the same."""
         other = Window()
         other._numbers = self._numbers[:]
         other.caught_up_ms = self.caught_up_ms
         return other
 
-    def see(self, timestamp_ms: int, offset: int, lag: int, now_ms: int) -> None:
-        """What is committed now; a commit that was seen before is not taken for another.
+    def add(self, timestamp_ms: int, offset: int, lag: int, now_ms: int) -> None:
+        """Add a sample; ignored if the commit was sampled before.
 
         :param timestamp_ms: of the commit.
-        :param lag: as it is now.
+        :param lag: current lag.
         """
         if lag == 0:
             self.caught_up_ms = now_ms
@@ -88,20 +87,20 @@ class Window:
 
 
 def lag_between(committed_offset: int, log_end_offset: int) -> int:
-    """Records that are left to be read; none where the log has been cut off behind the group."""
+    """Return the number of unread records; 0 if the log was truncated below the committed offset."""
     return max(log_end_offset - committed_offset, 0)
 
 
 def status_of(window: Window, lag: int, now_ms: int, silence_ms_min: int) -> Status:
-    """How a partition gets on.
+    """Return the status of a partition.
 
-    :param lag: as it is now.
-    :param silence_ms_min: a silence that is shorter means nothing: commits are not looked at more often than that.
+    :param lag: current lag.
+    :param silence_ms_min: shorter gaps between commits are ignored, because of the sampling interval.
     """
     commits = list(window)
     if lag == 0 or not commits:
         return Status.OK
-    if is_silent(commits, window.caught_up_ms, now_ms, silence_ms_min):
+    if has_stopped(commits, window.caught_up_ms, now_ms, silence_ms_min):
         return Status.STOPPED
     if len(commits) < WINDOW or was_caught_up(commits, window.caught_up_ms):
         return Status.OK
@@ -110,28 +109,28 @@ def status_of(window: Window, lag: int, now_ms: int, silence_ms_min: int) -> Sta
     return Status.WARN if is_falling_behind(commits) else Status.OK
 
 
-def is_silent(commits: list[Commit], caught_up_ms: int, now_ms: int, silence_ms_min: int) -> bool:
-    """Whether there has been lag but no commit for longer than all commits of the window took."""
+def has_stopped(commits: list[Commit], caught_up_ms: int, now_ms: int, silence_ms_min: int) -> bool:
+    """Return True if there has been lag without a commit for longer than the time span of the window."""
     usual_ms = commits[-1].timestamp_ms - commits[0].timestamp_ms
     return now_ms - max(commits[-1].timestamp_ms, caught_up_ms) > max(usual_ms, silence_ms_min)
 
 
 def was_caught_up(commits: list[Commit], caught_up_ms: int) -> bool:
-    """Whether there was no lag at some time within the window."""
+    """Return True if the lag was 0 at some time within the window."""
     return caught_up_ms >= commits[0].timestamp_ms or any(commit.lag == 0 for commit in commits)
 
 
 def is_advancing(commits: list[Commit]) -> bool:
-    """Whether some commit is of a later offset than the one before it."""
+    """Return True if some commit has a higher offset than the previous one."""
     return any(later.offset > earlier.offset for earlier, later in pairwise(commits))
 
 
 def is_falling_behind(commits: list[Commit]) -> bool:
-    """Whether the lag has grown over the window and shrunk at no time."""
+    """Return True if the lag grew over the window and never shrank."""
     shrinks = any(later.lag < earlier.lag for earlier, later in pairwise(commits))
     return commits[-1].lag > commits[0].lag and not shrinks
 
 
 def worst(statuses: Iterable[Status]) -> Status:
-    """The status of a group, by those of its partitions."""
+    """Return the status of a group from those of its partitions."""
     return max(statuses, default=Status.OK)

@@ -1,4 +1,4 @@
-"""What the groups of this broker commit, looked at from time to time, and how far they are behind."""
+"""Samples the commits of the groups of this broker and computes their lag."""
 
 from __future__ import annotations
 
@@ -25,20 +25,22 @@ if TYPE_CHECKING:
 log = Logger()
 
 REST_FACTOR = 10
-"""Looking takes at most so small a part of the time, however many groups there are."""
+"""Sampling takes at most one part in this many of the time."""
 
 
 class LogEnds(Protocol):
-    """Where partitions' logs end (``coordination.LogEnds``)."""
+    """Source of log end offsets (``coordination.LogEnds``)."""
 
     async def of(self, keys: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """By partition, as far as somebody could tell."""
+        """Return log end offsets by partition; partitions that cannot be reached are missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class LagConfig:
-    """:param interval_s: how often commits are looked at.
-    :param windows_max: partitions of groups that are watched, 400 bytes each; others are judged by their last commit.
+    """Settings of lag tracking.
+
+    :param interval_s: sampling interval in seconds.
+    :param windows_max: maximum number of sampled partitions, 400 bytes each; others are judged by their last commit.
     """
 
     interval_s: float = 10.0
@@ -46,9 +48,9 @@ class LagConfig:
 
 
 class PartitionLag(NamedTuple):
-    """How far one group is behind in one partition.
+    """Lag of a group in one partition.
 
-    :param log_end_offset: None where nobody could tell; lag and status are not known then.
+    :param log_end_offset: None if unknown; then lag and status are None as well.
     """
 
     topic: str
@@ -60,7 +62,7 @@ class PartitionLag(NamedTuple):
 
 
 class GroupLag(NamedTuple):
-    """The same of a group: the sum of the lags that are known, and the worst status."""
+    """Lag of a group: the sum of known lags and the worst status."""
 
     group_id: str
     state_name: str
@@ -70,9 +72,9 @@ class GroupLag(NamedTuple):
 
 
 class LagTracker:
-    """Owned by the broker; watches the groups that it coordinates from ``start`` to ``stop``.
+    """Lag of the groups that this broker coordinates, sampled from ``start`` to ``stop``; owned by the broker.
 
-    Commits are not reported to it: it looks what is committed, so a commit costs nothing more.
+    Committed offsets are polled, so that commits have no extra cost.
     """
 
     def __init__(
@@ -87,20 +89,20 @@ class LagTracker:
         self._running: Deferred[None] | None = None
 
     def start(self) -> None:
-        """Look for the first time when the interval has passed."""
-        self._running = Deferred.fromCoroutine(self._look_forever())
+        """Start the timer; the first sample is taken after one interval."""
+        self._running = Deferred.fromCoroutine(self._sample_forever())
         self._running.addErrback(_ended)
 
     def stop(self) -> None:
-        """Leave no timer."""
+        """Cancel the timer and a running sample."""
         running, self._running = self._running, None
         if running is not None:
             running.cancel()
 
     async def lag_of(self, group_id: str) -> GroupLag:
-        """How far a group is behind now.
+        """Return the current lag of a group.
 
-        :raise KafkaError: GROUP_ID_NOT_FOUND; NOT_COORDINATOR and the like, another broker has to be asked.
+        :raise KafkaError: GROUP_ID_NOT_FOUND; NOT_COORDINATOR and similar errors if another broker has to be asked.
         """
         shard = self._shards.current_shard_of(group_id)
         group = shard.group(group_id)
@@ -123,16 +125,16 @@ class LagTracker:
         lag = lag_between(committed.offset, log_end_offset)
         now_ms = self._runtime.wall_clock_ms()
         known = self._windows.get(key)
-        # What was committed since is seen in a copy: who asks often does not shorten the window.
+        # Use a copy, so that frequent calls do not fill the window.
         window = known.copy() if known is not None else Window()
-        window.see(committed.commit_timestamp_ms, committed.offset, lag, now_ms)
+        window.add(committed.commit_timestamp_ms, committed.offset, lag, now_ms)
         status = status_of(window, lag, now_ms, int(WINDOW * self._config.interval_s * 1000))
         return PartitionLag(key.topic, key.partition, committed, log_end_offset, lag, status)
 
     def committed(self) -> Iterator[tuple[OffsetKey, int, int | None]]:
-        """What the groups of this broker have committed by now: partition, offset, and the lag where it is known.
+        """Yield key, committed offset and lag of every committed partition.
 
-        Where logs end is what the last look found: nobody is asked.
+        Log end offsets are those of the last sample; lag is None if there is none.
         """
         for shard in self._shards.loaded():
             for group_id in shard.offsets.group_ids():
@@ -140,18 +142,18 @@ class LagTracker:
                     end = self._ends.get(_partition_of(key))
                     yield key, committed.offset, None if end is None else lag_between(committed.offset, end)
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- sampling ----------------------------------------------------------------------------------------------------
 
-    async def _look_forever(self) -> None:
+    async def _sample_forever(self) -> None:
         rest_s = self._config.interval_s
         while True:
             await pause(self._runtime.reactor, rest_s)
             began_s = self._runtime.reactor.seconds()
-            await self.look()
+            await self.sample()
             rest_s = max(self._config.interval_s, (self._runtime.reactor.seconds() - began_s) * REST_FACTOR)
 
-    async def look(self) -> None:
-        """See what all groups have committed by now."""
+    async def sample(self) -> None:
+        """Sample the commits of all groups once."""
         keys = await self._committed_partitions()
         if not keys:
             self._windows, self._ends = {}, {}
@@ -161,7 +163,7 @@ class LagTracker:
         windows: dict[OffsetKey, Window] = {}
         for shard in self._shards.loaded():
             for group_id in shard.offsets.group_ids():
-                self._see(shard, group_id, ends, windows)
+                self._sample_group(shard, group_id, ends, windows)
                 if turns.is_over:
                     await turns.next()
         self._windows = windows
@@ -177,7 +179,7 @@ class LagTracker:
                     await turns.next()
         return list(keys)
 
-    def _see(
+    def _sample_group(
         self,
         shard: GroupShard,
         group_id: str,
@@ -195,7 +197,7 @@ class LagTracker:
             windows[key] = window
             if log_end_offset is not None:
                 lag = lag_between(committed.offset, log_end_offset)
-                window.see(committed.commit_timestamp_ms, committed.offset, lag, now_ms)
+                window.add(committed.commit_timestamp_ms, committed.offset, lag, now_ms)
 
 
 def _offsets_of(shard: GroupShard, group_id: str) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
@@ -211,6 +213,5 @@ def _partition_of(key: OffsetKey) -> TopicPartition:
 
 
 def _ended(failure: Failure) -> None:
-    """It was stopped; or this code failed, which is told."""
     if failure.check(CancelledError) is None:
-        log.failure("looking at what groups commit", failure)
+        log.failure("lag tracking failed", failure)

@@ -1,7 +1,7 @@
-"""Memory that members of groups hold on this broker, counted by member, group, client address and broker.
+"""Memory limits of consumer groups, by member, group, client address and broker.
 
-Every change of a group passes through its ``GroupAccount``, so the totals need no scan.  Requests are checked before
-anything changes; state that comes from the log is counted, but never refused.
+Every change of a group updates its ``GroupAccount``, so totals need no scan. Requests are checked before anything
+changes; state loaded from the log is counted but never refused.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from kreplica.errors import ErrorCode, KafkaError
 log = Logger()
 
 MEMBER_OVERHEAD_BYTES = 2048
-"""Counted for each member beside its own texts: the member, its timer, its indexes and a request that waits."""
+"""Charged per member in addition to its strings: objects, timer, indexes and a pending request."""
 
 GROUP_OVERHEAD_BYTES = 2048
-"""Counted for each group, with or without members."""
+"""Charged per group, with or without members."""
 
 TEXT_OVERHEAD_BYTES = 64
-"""Counted for each text or byte string beside its length."""
+"""Charged per string or byte string in addition to its length."""
 
 FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
 
 _GROUP_KEY = "\0group"
-"""No member has this id."""
+"""Key of the group itself; not a possible member id."""
 
 _Holding = tuple[str, int]
 """Client address and bytes."""
@@ -35,7 +35,7 @@ _Holding = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class GroupBounds:
-    """Bytes that members of groups may hold.
+    """Memory limits in bytes.
 
     :param member_bytes_max: one member's protocols, metadata and subscriptions.
     :param group_bytes_max: all members of one group.
@@ -50,10 +50,10 @@ class GroupBounds:
 
 
 class GroupMemory:
-    """Total of one broker; owned by its coordinators, shared by all their groups.
+    """Totals of one broker; owned by its coordinators and shared by all groups.
 
-    :ivar held_bytes: of all groups.
-    :ivar refused: requests that were refused since the start because a bound was reached.
+    :ivar held_bytes: total of all groups.
+    :ivar refused: number of requests refused since the start.
     """
 
     def __init__(self, bounds: GroupBounds | None = None) -> None:
@@ -63,11 +63,11 @@ class GroupMemory:
         self._by_address: dict[str, int] = {}
 
     def held_by(self, address: str) -> int:
-        """Return the bytes that members from one client address hold."""
+        """Return the bytes charged to one client address."""
         return self._by_address.get(address, 0)
 
     def add(self, address: str, size: int) -> None:
-        """Count more bytes, or fewer where the size is negative."""
+        """Add to the bytes charged to an address; the size may be negative."""
         self.held_bytes += size
         held = self._by_address.get(address, 0) + size
         if held:
@@ -77,7 +77,7 @@ class GroupMemory:
 
 
 class GroupAccount:
-    """Memory of one group; each member holds under a key of its own until ``remove`` or ``close``."""
+    """Memory of one group; each member is charged under its own key until ``remove`` or ``close``."""
 
     __slots__ = ("_group_id", "_holdings", "_memory", "held_bytes")
 
@@ -88,10 +88,10 @@ class GroupAccount:
         self.held_bytes = 0
 
     def open(self, address: str, *, is_refusable: bool = True) -> None:
-        """Count the group itself.
+        """Charge for the group itself.
 
-        :param address: of the client that makes it; empty for a group that is loaded.
-        :raise KafkaError: as ``check``; only where ``is_refusable``.
+        :param address: of the client that creates it; empty for a loaded group.
+        :raise KafkaError: as ``check``, if ``is_refusable``.
         """
         size = GROUP_OVERHEAD_BYTES + len(self._group_id)
         if is_refusable:
@@ -99,10 +99,10 @@ class GroupAccount:
         self.set(_GROUP_KEY, address, size)
 
     def check(self, key: str, address: str, size: int) -> None:
-        """Raise if a member may not grow to that size; a member that does not grow is never refused.
+        """Raise if a member may not grow to this size; a member that does not grow is never refused.
 
-        :raise KafkaError: MESSAGE_TOO_LARGE, the member alone is too large; GROUP_MAX_SIZE_REACHED, the group, the
-            client's address or the broker has no room.  Clients retry neither.
+        :raise KafkaError: MESSAGE_TOO_LARGE if the member alone is too large; GROUP_MAX_SIZE_REACHED if the limit of
+            the group, the client address or the broker is reached. Clients retry neither.
         """
         held_by, before = self._holdings.get(key, ("", 0))
         grown = size - before
@@ -129,7 +129,7 @@ class GroupAccount:
                 raise KafkaError(code, f"{total} bytes exceed {setting}={total_max}")
 
     def set(self, key: str, address: str, size: int) -> None:
-        """Count a member as holding that many bytes from now on."""
+        """Set the bytes charged for a member."""
         before_address, before = self._holdings.get(key, (address, 0))
         if before_address == address:
             self._memory.add(address, size - before)
@@ -140,7 +140,7 @@ class GroupAccount:
         self._holdings[key] = (address, size)
 
     def remove(self, key: str) -> None:
-        """Return what a member holds; nothing where it holds nothing."""
+        """Remove the charge of a member, if any."""
         holding = self._holdings.pop(key, None)
         if holding is not None:
             address, size = holding
@@ -148,17 +148,17 @@ class GroupAccount:
             self._memory.add(address, -size)
 
     def rename(self, key: str, new_key: str) -> None:
-        """Count what a member holds under its new id."""
+        """Move the charge of a member to its new id."""
         holding = self._holdings.pop(key, None)
         if holding is not None:
             self._holdings[new_key] = holding
 
     def close(self) -> None:
-        """Return everything: the group is unloaded or forgotten."""
+        """Remove all charges of the group."""
         for key in list(self._holdings):
             self.remove(key)
 
 
 def texts_size(texts: Iterable[str | bytes | None]) -> int:
-    """Return the bytes counted for texts."""
+    """Return the bytes charged for these strings."""
     return sum(len(text) + TEXT_OVERHEAD_BYTES for text in texts if text is not None)

@@ -1,4 +1,4 @@
-"""Who may commit offsets of a group, and how a commit ends."""
+"""Authorizes and executes offset commits."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from kreplica.groups.shard import GroupShard
 
 MEMBER_EPOCHS_FROM = 9
-"""The version of OffsetCommit from which clients may be members of groups of KIP-848."""
+"""First version of OffsetCommit that supports members of KIP-848 groups."""
 
 _GROUP_ID_CHARACTERS_SAFE = TEXT_SIZE_MAX // 4
 
 
 @dataclass(slots=True)
 class Committer:
-    """Who commits, as the request says.
+    """The client that commits, as described by its request.
 
-    :param generation: or the member's epoch; ``NO_GENERATION`` for who is not a member.
+    :param generation: or the member epoch; ``NO_GENERATION`` for a client that is not a member.
     :param version: of the request.
-    :param client_host: which a new group is charged to.
+    :param client_host: charged for a new group.
     """
 
     group_id: str
@@ -37,24 +37,24 @@ class Committer:
 
 
 def is_writable(group_id: str) -> bool:
-    """Whether a group's id fits into the keys of the log."""
+    """Return True if a group id fits into a record key."""
     return len(group_id) <= _GROUP_ID_CHARACTERS_SAFE or len(group_id.encode()) <= TEXT_SIZE_MAX
 
 
 def is_metadata_acceptable(metadata: str, characters_max: int) -> bool:
-    """Whether a text may be committed along with an offset.
+    """Return True if this metadata may be committed with an offset.
 
-    :param characters_max: ``offset.metadata.max.bytes``, which in spite of its name bounds characters.
+    :param characters_max: ``offset.metadata.max.bytes``, which limits characters in spite of its name.
     """
     return not metadata or (len(metadata) <= characters_max and len(metadata.encode()) <= TEXT_SIZE_MAX)
 
 
 def commit(shard: GroupShard, committer: Committer, values: OffsetValues, answer: Answer) -> None:
-    """Commit offsets of a group, which comes into being where there is none.
+    """Commit offsets of a group; creates the group if it does not exist.
 
     :param values: at least one.
-    :param answer: called exactly once; NONE: they are committed.
-    :raise KafkaError: this committer may not; nothing was appended then, and ``answer`` is not called.
+    :param answer: called exactly once; NONE means committed.
+    :raise KafkaError: the client may not commit; nothing was appended and ``answer`` is not called.
     """
     _admit(shard, committer, transactional=False)
     shard.offsets.commit(committer.group_id, values, _answering(shard, committer.group_id, answer))
@@ -68,14 +68,14 @@ def commit_in_transaction(
     values: OffsetValues,
     answer: Answer,
 ) -> None:
-    """The same as part of a producer's transaction, which was seen to be under way (KIP-890).
+    """Like ``commit``, as part of a producer's transaction, which has been verified (KIP-890).
 
     :raise KafkaError: as ``commit``.
     """
     try:
         _admit(shard, committer, transactional=True)
     except KafkaError as error:
-        if error.code is ErrorCode.STALE_MEMBER_EPOCH:  # transactional producers know of generations alone
+        if error.code is ErrorCode.STALE_MEMBER_EPOCH:  # TxnOffsetCommit does not define STALE_MEMBER_EPOCH
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from None
         raise
     answering = _answering(shard, committer.group_id, answer)
@@ -96,7 +96,7 @@ def _admit(shard: GroupShard, committer: Committer, *, transactional: bool) -> N
     if committer.generation > NO_GENERATION:
         knows_epochs = not transactional and committer.version >= MEMBER_EPOCHS_FROM
         code = ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION
-        raise KafkaError(code, f"there is no group {committer.group_id!r}")
+        raise KafkaError(code, f"group {committer.group_id!r} does not exist")
     shard.classic(committer.group_id, committer.client_host)
 
 

@@ -1,7 +1,7 @@
-"""How far the groups of one partition of ``__consumer_offsets`` have read, and what may change that soon.
+"""Committed offsets of the groups of one partition of ``__consumer_offsets``, and pending changes to them.
 
-An offset is kept as the very value that lies in the log, a string of bytes of about 60 in memory: a broker may keep
-millions of them, and few are ever asked for.
+Each offset is kept as the encoded record value (about 60 bytes), because a broker may keep millions of offsets and
+decodes few of them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 Answer = Callable[[ErrorCode], None]
 OffsetValues = Sequence[tuple[str, Sequence[tuple[int, bytes]]]]
-"""Topics, with partitions and the values that their records have."""
+"""Topics with partitions and their encoded record values."""
 
 
 class _Topic:
-    """The offsets of one group and topic.
+    """Offsets of one group and topic.
 
-    :ivar values: by partition.
+    :ivar values: encoded values by partition.
     """
 
     __slots__ = ("key_prefix", "values")
@@ -45,10 +45,10 @@ class _Topic:
 
 
 class _Pending:
-    """What a transaction that has not ended commits for one partition.
+    """Offset of one partition in an open transaction.
 
-    :ivar value: None where something later counts, whatever becomes of the transaction.
-    :ivar order: of its record among those of transactions, in the order of the log; -1 until that is committed.
+    :ivar value: None if it was superseded, so that the outcome of the transaction does not matter.
+    :ivar order: position among the transactional records in log order; -1 until it is committed to the log.
     """
 
     __slots__ = ("order", "value")
@@ -59,12 +59,12 @@ class _Pending:
 
 
 class Offsets:
-    """Owned by the shard of a partition.  What was appended counts from when it is committed, in the order of the log.
+    """Offsets of one shard, which owns it. Appended offsets take effect when they are committed, in log order.
 
-    What a transaction commits counts from its end, but as of its own place in the log: what was committed outside of
-    the transaction after that stays.
+    Offsets of a transaction take effect at its end, but at their own position in the log: later commits outside of the
+    transaction win.
 
-    :ivar appeared: told of a group that has its first offset; whoever made this sets it when all is loaded.
+    :ivar appeared: called with a group id when its first offset takes effect; set by the owner after loading.
     """
 
     def __init__(self, log: StateLog) -> None:
@@ -79,23 +79,23 @@ class Offsets:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def group_ids(self) -> list[str]:
-        """The groups that have offsets, or will have when a transaction is committed."""
+        """Return the groups with offsets, including those of open transactions."""
         return list(dict.fromkeys((*self._groups, *self._pending)))
 
     def has(self, group_id: str) -> bool:
-        """Whether a group has offsets, or might have soon."""
+        """Return True if a group has offsets or pending commits."""
         return group_id in self._groups or self.is_changing(group_id)
 
     def is_changing(self, group_id: str) -> bool:
-        """Whether offsets of a group are in the log that do not count yet."""
+        """Return True if a group has commits that have not taken effect yet."""
         return group_id in self._pending or any(append.group_id == group_id for append in self._in_flight)
 
     def may_have(self, group_id: str, topic: str) -> bool:
-        """Whether a group may have offsets of a topic, now or soon."""
+        """Return True if a group has offsets of a topic or pending commits."""
         return topic in self._groups.get(group_id, ()) or self.is_changing(group_id)
 
     def committed(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
-        """What a group has committed for a partition, or None."""
+        """Return the committed offset of a partition, or None."""
         topics = self._groups.get(group_id)
         if topics is None:
             return None
@@ -106,12 +106,12 @@ class Offsets:
         return parse_offset_value(value) if value is not None else None
 
     def partitions_of(self, group_id: str) -> list[tuple[str, list[int]]]:
-        """The topics and partitions that a group has offsets for, sorted."""
+        """Return the topics and partitions with committed offsets of a group, sorted."""
         topics = self._groups.get(group_id, {})
         return [(topic, sorted(kept.values)) for topic, kept in sorted(topics.items())]
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether a transaction that has not ended commits an offset for this partition (KIP-447)."""
+        """Return True if an open transaction has an offset of this partition (KIP-447)."""
         pending = self._pending.get(group_id)
         return pending is not None and (topic, partition) in pending
 
@@ -120,8 +120,8 @@ class Offsets:
     def commit(self, group_id: str, values: OffsetValues, answer: Answer) -> None:
         """Append offsets of a group.
 
-        :param values: at least one, of topics that exist.
-        :param answer: as that of ``StateLog.append``.
+        :param values: at least one, of existing topics.
+        :param answer: see ``StateLog.append``.
         """
         append = _Append(self, group_id, values, answer)
         self._in_flight[append] = None
@@ -130,12 +130,12 @@ class Offsets:
     def commit_in_transaction(
         self, group_id: str, values: OffsetValues, producer_id: int, producer_epoch: int, answer: Answer
     ) -> None:
-        """Append offsets of a group as part of a producer's transaction.
+        """Append offsets of a group as part of a transaction.
 
-        From now on these partitions are unstable until the transaction ends; where nothing could be appended they are
-        not, since no end of a transaction would be told of here.
+        The partitions are unstable until the transaction ends. If the append fails they are not, because no marker
+        would follow.
 
-        :param answer: as that of ``StateLog.append_transactional``.
+        :param answer: see ``StateLog.append_transactional``.
         """
         append = _TransactionalAppend(self, group_id, values, answer, producer_id)
         records = self._records(group_id, values)
@@ -146,13 +146,13 @@ class Offsets:
                     self._pending_of(producer_id, OffsetKey(group_id, topic, partition))
 
     def remove(self, records: Sequence[Pair], answer: Answer) -> None:
-        """Append tombstones of offsets, as ``tombstones`` makes them."""
+        """Append tombstones returned by ``tombstones``."""
         self._log.append(records, lambda: self.forget(records), answer)
 
     def tombstones(self, group_id: str, wanted: Callable[[str, int], bool] | None = None) -> list[Pair]:
-        """What removes a group's offsets from the log, also those that are in the log and do not count yet.
+        """Return tombstones of a group's offsets, including those of pending commits.
 
-        :param wanted: of a topic and a partition, whether it is to be removed; None for all of them.
+        :param wanted: predicate on topic and partition; None for all.
         """
         keys: dict[tuple[str, int], None] = {}
         for topic, partitions in self.partitions_of(group_id):
@@ -166,13 +166,13 @@ class Offsets:
         return [(build_offset_key(group_id, *key), None) for key in keys if wanted is None or wanted(*key)]
 
     def forget(self, records: Sequence[Pair]) -> None:
-        """Tombstones are committed; those of other kinds of records are passed over."""
+        """Apply committed tombstones; records of other types are ignored."""
         for key, value in records:
             if value is None and key_version(key) in OFFSET_KEY_VERSIONS:
                 self._remove(parse_offset_key(key))
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """A transaction has ended, which need not have committed offsets here."""
+        """Apply the end of a transaction, which may have committed no offsets here."""
         for key, pending in self._transactions.pop(producer_id, {}).items():
             self._settle(producer_id, key)
             if committed and pending.value is not None:
@@ -180,22 +180,23 @@ class Offsets:
                 self._topic(key.group_id, key.topic).values[key.partition] = pending.value
 
     def replay(self, key: bytes, value: bytes | None, batch: BatchHeader) -> None:
-        """A record of the log, while it is loaded.
+        """Apply a record of the log while it is loaded.
 
-        :raise ProtocolError: it is malformed, or its value's version is not known.
+        :raise ProtocolError: malformed record or unknown value version.
         """
-        whose = parse_offset_key(key)
+        offset_key_fields = parse_offset_key(key)
         if value is None:
-            self._remove(whose)
+            self._remove(offset_key_fields)
             return
-        parse_offset_value(value)  # for its errors: what is kept can be read at any time
+        parse_offset_value(value)  # raises if malformed, so that kept values can always be decoded
         if batch.is_transactional:
-            self._put_pending(batch.producer_id, whose, value)
+            self._put_pending(batch.producer_id, offset_key_fields, value)
         else:
-            self._put(whose.group_id, [(whose.topic, [(whose.partition, value)])])
+            group_id, topic, partition = offset_key_fields
+            self._put(group_id, [(topic, [(partition, value)])])
 
     def unload(self) -> None:
-        """This broker leads no more: nothing is known any longer, and what is appended is answered by the log."""
+        """Forget everything; the log answers pending appends."""
         self._groups = {}
         self._transactions = {}
         self._pending = {}
@@ -234,7 +235,7 @@ class Offsets:
         return pending
 
     def _settle(self, producer_id: int, key: OffsetKey) -> None:
-        """A transaction has ended: as far as it goes, the partition is stable."""
+        """Remove an entry of an ended transaction; the partition may become stable."""
         group = self._pending[key.group_id]
         partition = group[key[1:]]
         del partition[producer_id]
@@ -244,7 +245,7 @@ class Offsets:
             del self._pending[key.group_id]
 
     def _supersede(self, key: OffsetKey, order: int) -> None:
-        """What transactions wrote for a partition up to a place in the log does not count, however they end."""
+        """Discard transactional offsets of a partition up to a position in the log."""
         for pending in self._pending.get(key.group_id, {}).get(key[1:], {}).values():
             if is_overtaken(pending.order, order):
                 pending.value = None
@@ -273,12 +274,12 @@ class Offsets:
 
 
 def is_overtaken(order: int, by_order: int) -> bool:
-    """Whether what a transaction wrote lies before something else in the log."""
+    """Return True if a transactional record precedes another record in the log."""
     return order <= by_order
 
 
 class _Append:
-    """Offsets of one request that are in the log, or about to be."""
+    """Offsets of one request that are being appended."""
 
     __slots__ = ("_answer", "_offsets", "group_id", "values")
 
@@ -297,7 +298,7 @@ class _Append:
 
 
 class _TransactionalAppend(_Append):
-    """The same within a transaction."""
+    """Offsets of one request that are being appended as part of a transaction."""
 
     __slots__ = ("_producer_id",)
 

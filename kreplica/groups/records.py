@@ -1,7 +1,7 @@
-"""Keys and values of ``__consumer_offsets`` in Kafka's format, both ways: committed offsets and classic groups.
+"""Record format of committed offsets and classic groups in ``__consumer_offsets``, as in Kafka.
 
-Every key and every value starts with its version as an int16.  Keys 0 and 1 are of offsets, 2 of groups; 3 and beyond
-belong to the groups of KIP-848.  A null value, the tombstone, is None.
+Keys and values start with their version (int16). Key versions 0 and 1 are offsets, 2 classic groups, 3 and above
+KIP-848 groups. A tombstone has the value None.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from kreplica.wire.primitives import Buffer
 from kreplica.wire.schema import Schema
 
 OFFSET_KEY_VERSIONS = (0, 1)
-"""Of keys of committed offsets: 1 is written, 0 is the same by an older name."""
+"""Key versions of committed offsets. Version 1 is written; version 0 has the same layout."""
 
 GROUP_KEY_VERSION = 2
 
 NO_LEADER_EPOCH = -1
-"""The leader epoch of a commit that did not say which it read at."""
+"""Leader epoch of a commit without one."""
 
 NO_TIME = -1
-"""A time in milliseconds that is not set."""
+"""Timestamp that is not set."""
 
 TEXT_SIZE_MAX = 2**15 - 1
-"""Bytes of a text in these records: lengths are int16."""
+"""Maximum size of strings in these records in bytes; lengths are int16."""
 
 _OFFSET_VALUE_VERSION = 3
 _EXPIRING_OFFSET_VALUE_VERSION = 1
@@ -90,7 +90,7 @@ _GROUP_VALUE = Schema(
 
 
 class OffsetKey(NamedTuple):
-    """Whose offset a record is about."""
+    """Key of a committed offset."""
 
     group_id: str
     topic: str
@@ -98,12 +98,12 @@ class OffsetKey(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """What a group committed for one partition.
+    """Committed offset of one partition.
 
-    :param offset: of the next record to read.
+    :param offset: next offset to read.
     :param leader_epoch: of the last record read, or ``NO_LEADER_EPOCH`` (KIP-320).
-    :param metadata: any text of the client.
-    :param expire_timestamp_ms: when it may go, where the client said so (OffsetCommit 2 to 4), or ``NO_TIME``.
+    :param metadata: arbitrary text of the client.
+    :param expire_timestamp_ms: expiry set by the client (OffsetCommit 2 to 4), or ``NO_TIME``.
     """
 
     offset: int
@@ -115,10 +115,10 @@ class CommittedOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemberRecord:
-    """A member of a classic group, as the group's record keeps it.
+    """Member of a classic group in the group's record.
 
-    :param subscription: what it sent for the protocol that was chosen.
-    :param assignment: what its leader gave it.
+    :param subscription: its metadata for the selected protocol.
+    :param assignment: as sent by the group leader.
     """
 
     member_id: str
@@ -133,12 +133,11 @@ class MemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """A classic group after a rebalance, as its record keeps it.
+    """Record of a classic group, written after each rebalance.
 
     :param protocol_type: ``""`` for a group that never had members.
-    :param protocol: None without members, as is ``leader``.
-    :param state_timestamp_ms: when the group came into the state that was written; ``NO_TIME`` in records older than
-        value version 2.
+    :param protocol: None without members, like ``leader``.
+    :param state_timestamp_ms: time of the last state change; ``NO_TIME`` before value version 2.
     """
 
     protocol_type: str
@@ -150,9 +149,9 @@ class GroupRecord:
 
 
 def key_version(key: Buffer) -> int:
-    """The version of a key, which says what kind of record it is of.
+    """Return the version of a key, which determines the record type.
 
-    :raise ProtocolError: it is cut short.
+    :raise ProtocolError: the key is truncated.
     """
     return _version_of("CoordinatorKey", key)
 
@@ -161,39 +160,39 @@ def key_version(key: Buffer) -> int:
 
 
 def offset_key_prefix(group_id: str, topic: str) -> bytes:
-    """What the keys of all partitions of a topic start with: ``offset_key`` adds the partition.
+    """Return the common prefix of the offset keys of a topic; ``offset_key`` appends the partition.
 
-    :raise ProtocolError: a name is too long to be written.
+    :raise ProtocolError: a name is too long.
     """
     return _VERSION.pack(1) + _OFFSET_KEY.build(1, {"group": group_id, "topic": topic})[: -_PARTITION.size]
 
 
 def offset_key(prefix: bytes, partition: int) -> bytes:
-    """The key of a committed offset, by the prefix that its topic's keys have."""
+    """Return the key of a committed offset from its topic's prefix."""
     return prefix + _PARTITION.pack(partition)
 
 
 def build_offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    """The key of a committed offset, version 1.
+    """Return the key of a committed offset, version 1.
 
-    :raise ProtocolError: a name is too long to be written.
+    :raise ProtocolError: a name is too long.
     """
     return offset_key(offset_key_prefix(group_id, topic), partition)
 
 
 def parse_offset_key(key: Buffer) -> OffsetKey:
-    """Read a key of version 0 or 1.
+    """Parse a key of version 0 or 1.
 
-    :raise ProtocolError: it is not such a key.
+    :raise ProtocolError: another kind of key, or malformed.
     """
     fields = _parse(_OFFSET_KEY, key)
     return OffsetKey(fields["group"], fields["topic"], fields["partition"])
 
 
 def build_offset_value(committed: CommittedOffset) -> bytes:
-    """The value of a committed offset: version 3, or 1 where the client said when it expires.
+    """Return the value of a committed offset: version 3, or 1 if the client set an expiry.
 
-    :raise ProtocolError: a field does not fit.
+    :raise ProtocolError: a field is out of range.
     """
     offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms = committed
     if expire_timestamp_ms != NO_TIME:
@@ -216,11 +215,11 @@ def build_offset_value(committed: CommittedOffset) -> bytes:
 
 
 def parse_offset_value(value: Buffer) -> CommittedOffset:
-    """Read a value of versions 0 to 4.
+    """Parse a value of versions 0 to 4.
 
-    :raise ProtocolError: it is malformed, or of a version that is not known, which the error names.
+    :raise ProtocolError: malformed, or an unknown version, which the message contains.
     """
-    if len(value) == _BARE_OFFSET_VALUE.size:  # most are such, and whoever loads, lists or expires reads them all
+    if len(value) == _BARE_OFFSET_VALUE.size:  # fast path: most values have no metadata
         version, offset, leader_epoch, size, commit_timestamp_ms = _BARE_OFFSET_VALUE.unpack(value)
         if version == _OFFSET_VALUE_VERSION and size == 0:
             return CommittedOffset(offset, leader_epoch, "", commit_timestamp_ms)
@@ -238,26 +237,26 @@ def parse_offset_value(value: Buffer) -> CommittedOffset:
 
 
 def build_group_key(group_id: str) -> bytes:
-    """The key of a classic group, version 2.
+    """Return the key of a classic group, version 2.
 
-    :raise ProtocolError: the id is too long to be written.
+    :raise ProtocolError: the group id is too long.
     """
     return _VERSION.pack(GROUP_KEY_VERSION) + _GROUP_KEY.build(GROUP_KEY_VERSION, {"group": group_id})
 
 
 def parse_group_key(key: Buffer) -> str:
-    """The group's id.
+    """Return the group id of a key of version 2.
 
-    :raise ProtocolError: it is not a key of version 2.
+    :raise ProtocolError: another kind of key, or malformed.
     """
     group_id: str = _parse(_GROUP_KEY, key)["group"]
     return group_id
 
 
 def build_group_value(group: GroupRecord) -> bytes:
-    """The value of a classic group, version 3.
+    """Return the value of a classic group, version 3.
 
-    :raise ProtocolError: a field does not fit, such as a text of more than ``TEXT_SIZE_MAX`` bytes.
+    :raise ProtocolError: a field is out of range, for example a string longer than ``TEXT_SIZE_MAX`` bytes.
     """
     fields = {
         "protocol_type": group.protocol_type,
@@ -271,9 +270,9 @@ def build_group_value(group: GroupRecord) -> bytes:
 
 
 def parse_group_value(value: Buffer) -> GroupRecord:
-    """Read a value of versions 0 to 4.
+    """Parse a value of versions 0 to 4.
 
-    :raise ProtocolError: it is malformed, or of a version that is not known, which the error names.
+    :raise ProtocolError: malformed, or an unknown version, which the message contains.
     """
     fields = _parse(_GROUP_VALUE, value)
     return GroupRecord(
@@ -306,7 +305,7 @@ def _member(fields: dict[str, Any]) -> MemberRecord:
         fields.get("group_instance_id"),
         fields["client_id"],
         fields["client_host"],
-        # Before KIP-62 there was one timeout for both.
+        # Before KIP-62 one timeout served both purposes.
         fields.get("rebalance_timeout", session_timeout_ms),
         session_timeout_ms,
         fields["subscription"],

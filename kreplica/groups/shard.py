@@ -1,4 +1,4 @@
-"""All that is known of the groups of one partition of ``__consumer_offsets``."""
+"""Groups and offsets of one partition of ``__consumer_offsets``."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ Answer = Callable[[ErrorCode], None]
 
 
 class GroupShard:
-    """A ``coordination.shards.Shard``: made empty, filled by ``replay``, in service from ``loaded`` to ``unload``.
+    """A ``coordination.shards.Shard``: created empty, filled by ``replay``, in service from ``loaded`` to ``unload``.
 
-    What is in memory is what is committed in the log; a group that is in the middle of a rebalance is ahead of its
-    record, which says how it was after the last one.
+    Memory holds the committed state of the log. A group in the middle of a rebalance is ahead of its record, which
+    describes the previous rebalance.
 
-    :param memory: shared by all shards of a broker; the shard's own where it is None.
-    :ivar groups: by their ids, of both kinds, also those that have offsets only; not all of them while ``is_waking``.
-    :ivar expiry: removes offsets that nothing keeps.
+    :param memory: shared by all shards of a broker; a private one if None.
+    :ivar groups: both types by group id, including groups with offsets only; partial while ``is_restoring``.
+    :ivar expiry: removes expired offsets.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class GroupShard:
         self._view = view
         self._records: dict[str, GroupRecord] = {}
         self._replayed = ReplayedGroups()
-        self._asleep: dict[str, GroupState | GroupRecord | None] = {}
-        self._waking: Deferred[None] | None = None
+        self._unrestored: dict[str, GroupState | GroupRecord | None] = {}
+        self._restoring: Deferred[None] | None = None
         self.log = log
         self.offsets = offsets
         self.groups: dict[str, Group] = {}
@@ -77,9 +77,9 @@ class GroupShard:
     # --- loading -----------------------------------------------------------------------------------------------------
 
     def replay(self, key: bytes, value: bytes | None, batch: BatchHeader) -> None:
-        """A record of the log; one of a kind that is newer than this code is passed over, as Kafka does.
+        """Apply a record of the log; unknown record types of newer versions are ignored, as in Kafka.
 
-        :raise ProtocolError: it is malformed.
+        :raise ProtocolError: malformed record.
         """
         version = key_version(key)
         if version in OFFSET_KEY_VERSIONS:
@@ -90,40 +90,41 @@ class GroupShard:
             self._replayed.replay(key, value)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """A marker: offsets that were committed within the transaction count now, or are forgotten."""
+        """Apply a transaction marker: commit or discard the offsets of the transaction."""
         self.offsets.end_transaction(producer_id, committed)
 
     def loaded(self) -> None:
-        """Everything is replayed: groups come to life, each when somebody asks for it or in its turn.
+        """Start serving after the replay.
 
-        There may be many thousands, whose members get timers.  From then on they have a whole session to be heard of.
+        Groups are restored in the background or on first use, because there may be many thousands. Restored members
+        start with a full session timeout.
         """
         for state in self._replayed.states():
             if state.members or state.group_id not in self._records:
-                self._asleep[state.group_id] = state
+                self._unrestored[state.group_id] = state
         for group_id, record in self._records.items():
-            self._asleep.setdefault(group_id, record)
+            self._unrestored.setdefault(group_id, record)
         for group_id in self.offsets.group_ids():
-            self._asleep.setdefault(group_id, None)
+            self._unrestored.setdefault(group_id, None)
         self._records, self._replayed = {}, ReplayedGroups()
-        self._waking = Deferred.fromCoroutine(self._wake_all())
-        self._waking.addErrback(_waking_ended)
+        self._restoring = Deferred.fromCoroutine(self._restore_all())
+        self._restoring.addErrback(_restore_failed)
         self.offsets.appeared = self._offsets_appeared
         self.expiry.start()
 
     def unload(self) -> None:
-        """This broker leads no more: timers stop, and whoever waits is answered with NOT_COORDINATOR."""
+        """Stop timers and answer pending requests with NOT_COORDINATOR."""
         self.expiry.stop()
-        if self._waking is not None:
-            self._waking.cancel()
-        self._asleep = {}
+        if self._restoring is not None:
+            self._restoring.cancel()
+        self._unrestored = {}
         groups, self.groups = self.groups, {}
         for group in groups.values():
             group.unload()
         self.offsets.unload()
 
     def _offsets_appeared(self, group_id: str) -> None:
-        """A group has offsets; where its commit was given up for lost and the group forgotten, it is here again."""
+        """Recreate a group whose commit was reported as failed but was committed later."""
         if self.group(group_id) is None:
             self.groups[group_id] = self._new_classic(group_id)
 
@@ -135,13 +136,13 @@ class GroupShard:
             self._records[group_id] = parse_group_value(value)
 
     @property
-    def is_waking(self) -> bool:
-        """Whether ``groups`` does not have all of them yet."""
-        return bool(self._asleep)
+    def is_restoring(self) -> bool:
+        """True while ``groups`` is incomplete after loading."""
+        return bool(self._unrestored)
 
-    async def _wake_all(self) -> None:
+    async def _restore_all(self) -> None:
         turns = Turns(self._runtime.reactor)
-        for group_id in list(self._asleep):
+        for group_id in list(self._unrestored):
             self.group(group_id)
             if turns.is_over:
                 await turns.next()
@@ -149,22 +150,22 @@ class GroupShard:
     # --- finding -----------------------------------------------------------------------------------------------------
 
     def group(self, group_id: str) -> Group | None:
-        """The group of either kind that has this id."""
-        if group_id in self._asleep:
-            known = self._asleep.pop(group_id)
-            if isinstance(known, GroupState):
-                loaded = self.groups[group_id] = self._new_consumer(known)
+        """Return the group of either type with this id, or None."""
+        if group_id in self._unrestored:
+            replayed = self._unrestored.pop(group_id)
+            if isinstance(replayed, GroupState):
+                loaded = self.groups[group_id] = self._new_consumer(replayed)
                 loaded.account.open("", is_refusable=False)
             else:
-                self.groups[group_id] = self._new_classic(group_id, known)
+                self.groups[group_id] = self._new_classic(group_id, replayed)
         return self.groups.get(group_id)
 
     def classic(self, group_id: str, address: str = "") -> ClassicGroup:
-        """The classic group that has this id; an empty one where there is none yet, or one of KIP-848 without members.
+        """Return the classic group with this id; creates it if it does not exist or is a KIP-848 group without members.
 
-        :param address: the client's, which a new group is charged to.
-        :raise KafkaError: INCONSISTENT_GROUP_PROTOCOL, it is one of KIP-848, and has members; GROUP_MAX_SIZE_REACHED,
-            there is no memory for one more group.
+        :param address: client address that a new group is charged to.
+        :raise KafkaError: INCONSISTENT_GROUP_PROTOCOL if it is a KIP-848 group with members; GROUP_MAX_SIZE_REACHED if
+            there is no memory for another group.
         """
         group = self.group(group_id)
         if isinstance(group, ConsumerGroup) and group.is_empty:
@@ -175,7 +176,7 @@ class GroupShard:
             account.open(address)
             group = self.groups[group_id] = self._new_classic(group_id, account=account)
         if not isinstance(group, ClassicGroup):
-            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{group_id!r} is a group of the consumer protocol")
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {group_id!r} uses the consumer protocol")
         return group
 
     def _new_classic(
@@ -189,23 +190,23 @@ class GroupShard:
         )
 
     def consumer(self, group_id: str, *, is_new_allowed: bool) -> ConsumerGroup:
-        """The group of KIP-848 that has this id.
+        """Return the KIP-848 group with this id.
 
-        :param is_new_allowed: whether a new one is made, also in place of a classic group without members; it counts
-            only when ``adopt`` is told.
-        :raise KafkaError: GROUP_ID_NOT_FOUND, there is none, or a classic one has this id.
+        :param is_new_allowed: create the group if it does not exist or is a classic group without members; the new
+            group is registered by ``adopt``.
+        :raise KafkaError: GROUP_ID_NOT_FOUND.
         """
         group = self.group(group_id)
         if isinstance(group, ConsumerGroup):
             return group
         if not is_new_allowed or (group is not None and not group.is_empty):
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r} of the consumer protocol")
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"no group {group_id!r} of the consumer protocol exists")
         return self._new_consumer(GroupState(group_id), group.tombstones() if group is not None else ())
 
     def adopt(self, group: ConsumerGroup, address: str) -> None:
-        """A group has got its first member: from now on it is found under its id.
+        """Register a KIP-848 group that has received its first member.
 
-        :param address: of that member's client, which a new group is charged to.
+        :param address: client address that a new group is charged to.
         """
         replaced = self.group(group.group_id)
         if replaced is not group:
@@ -223,7 +224,7 @@ class GroupShard:
     def delete(self, group_id: str, answer: Answer) -> None:
         """Delete a group without members, with its offsets.
 
-        :param answer: told once the deletion is committed, and why not else.
+        :param answer: called with NONE once the deletion is committed, otherwise with the error.
         :raise KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
         group = self.group(group_id)
@@ -238,7 +239,7 @@ class GroupShard:
         self._delete_some(group, records, answer)
 
     def _delete_some(self, group: Group, records: Sequence[Pair], answer: Answer) -> None:
-        """As many as fit into a batch, and the others when these are committed; the group's own come last."""
+        """Append one batch of tombstones, then the next once it is committed; the group's own come last."""
         first, rest = records[:TOMBSTONES_MAX], records[TOMBSTONES_MAX:]
 
         def answered(code: ErrorCode) -> None:
@@ -250,16 +251,16 @@ class GroupShard:
         self.log.append(first, lambda: self._deleted(group, first), answered)
 
     def remove_if_unused(self, group_id: str) -> None:
-        """Forget a group that has neither members nor offsets, and of which nothing is in the log."""
+        """Forget a group without members, offsets and records."""
         group = self.group(group_id)
         if group is not None and group.is_empty and not group.tombstones() and not self.offsets.has(group_id):
             self._forget(group)
 
     def _remove_consumer(self, group: ConsumerGroup) -> None:
-        """A classic group takes the id.
+        """Remove a KIP-848 group whose id is taken by a classic group.
 
-        Where this is not written, and this broker fails before the classic group is, there still is the one that
-        it replaces: without members, so that it may be replaced again.
+        If the broker fails before the tombstones are written, the old group is loaded without members and can be
+        replaced again.
         """
         records = group.tombstones()
         self._forget(group)
@@ -267,7 +268,7 @@ class GroupShard:
             self.log.append(records, lambda: None, lambda code: None)
 
     def _deleted(self, group: Group, records: Sequence[Pair]) -> None:
-        """The tombstones are committed: what is left is who joined meanwhile, and what was committed after them."""
+        """Apply committed tombstones; members that joined meanwhile and later commits remain."""
         self.offsets.forget(records)
         if group.is_empty and not self.offsets.has(group.group_id):
             self._forget(group)
@@ -278,6 +279,6 @@ class GroupShard:
         group.unload()
 
 
-def _waking_ended(failure: Failure) -> None:
+def _restore_failed(failure: Failure) -> None:
     if failure.check(CancelledError) is None:
-        log.failure("groups that were loaded cannot be restored", failure)
+        log.failure("cannot restore loaded groups", failure)

@@ -16,7 +16,7 @@ def window_of(lags: list[int], *, interval_ms: int, advance: int, start_offset: 
     window = Window()
     for index, lag in enumerate(lags):
         now_ms = index * interval_ms
-        window.see(now_ms, start_offset + index * advance, lag, now_ms)
+        window.add(now_ms, start_offset + index * advance, lag, now_ms)
     return window
 
 
@@ -67,7 +67,7 @@ def test_who_waited_for_records_is_not_silent() -> None:
     """A consumer that commits only what it reads is not stopped when the first record comes after a quiet hour."""
     window = window_of([5, 0], interval_ms=10 * SECOND, advance=5)
     last_ms, hour_ms = 10 * SECOND, 3600 * SECOND
-    window.see(last_ms, 1005, 0, hour_ms)
+    window.add(last_ms, 1005, 0, hour_ms)
     assert status_of(window, 1, hour_ms + 10 * SECOND, SILENCE_MS_MIN) is OK
     assert status_of(window, 1, hour_ms + 31 * SECOND, SILENCE_MS_MIN) is STOPPED
 
@@ -77,7 +77,7 @@ def test_who_caught_up_between_commits_is_not_behind() -> None:
     window = window_of(GROWING, interval_ms=10 * SECOND, advance=5)
     last = list(window)[-1]
     assert status_of(window, 30, 95 * SECOND, SILENCE_MS_MIN) is WARN
-    window.see(last.timestamp_ms, last.offset, 0, 95 * SECOND)
+    window.add(last.timestamp_ms, last.offset, 0, 95 * SECOND)
     assert status_of(window, 30, 96 * SECOND, SILENCE_MS_MIN) is OK
 
 
@@ -86,7 +86,7 @@ def test_the_window_slides() -> None:
     window = Window()
     for number in range(WINDOW + 3):
         for _ in range(2):
-            window.see(number, number * 10, number, number)
+            window.add(number, number * 10, number, number)
     assert len(window) == WINDOW
     assert list(window) == [Commit(number, number * 10, number) for number in range(3, WINDOW + 3)]
 
@@ -94,8 +94,8 @@ def test_the_window_slides() -> None:
 def test_an_offset_that_is_committed_again_is_a_commit() -> None:
     """Who commits the same offset at another time has committed: it is stalled rather than stopped."""
     window = Window()
-    window.see(1, 10, 5, 1)
-    window.see(2, 10, 5, 2)
+    window.add(1, 10, 5, 1)
+    window.add(2, 10, 5, 2)
     assert len(window) == 2
 
 

@@ -151,17 +151,17 @@ def test_what_is_watched_is_bounded(scene: LagScene) -> None:
     """Beyond so many partitions groups are judged by their last commit alone."""
     scene.tracker = scene.new_tracker(scene.broker, LagConfig(INTERVAL_S, windows_max=2))
     scene.wire.commit("g", {"t": {0: 0, 1: 0}, "u": {0: 0}})
-    scene.cluster.run_until(scene.tracker.look())
+    scene.cluster.run_until(scene.tracker.sample())
     assert len(scene.tracker._windows) == 2
     assert len(scene.lag().partitions) == 3
 
 
 def test_what_is_gone_is_not_watched(scene: LagScene) -> None:
     """Deleted offsets leave nothing behind; a tracker that stops leaves no timer."""
-    scene.cluster.run_until(scene.tracker.look())
+    scene.cluster.run_until(scene.tracker.sample())
     assert len(scene.tracker._windows) == 1
     scene.wire.delete_offsets("g", {"t": [0]})
-    scene.cluster.run_until(scene.tracker.look())
+    scene.cluster.run_until(scene.tracker.sample())
     assert scene.tracker._windows == {}
     scene.tracker.start()
     scene.tracker.stop()

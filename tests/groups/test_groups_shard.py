@@ -45,7 +45,7 @@ def test_groups_come_to_life_in_turns() -> None:
     """Many groups keep nobody waiting: they come to life a few at a time."""
     scene = busy_scene()
     assert 0 < len(scene.shard.groups) < GROUPS / 2
-    while scene.shard.is_waking:
+    while scene.shard.is_restoring:
         scene.clock.advance(0)
     code, groups = listed(scene)
     assert code is ErrorCode.NONE

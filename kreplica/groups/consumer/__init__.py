@@ -1,22 +1,21 @@
-"""Groups of KIP-848: the coordinator shares out the partitions, and each member comes to its share at its own pace.
+"""Groups of the consumer rebalance protocol (KIP-848): the coordinator computes the assignment.
 
-One heartbeat does it all.  A group's epoch grows with whatever changes what members are to have; a target is computed
-for that epoch; and each member goes, heartbeat by heartbeat, from what it owns to its target.  No partition is given to
-a member before the one that owns it has said that it gave it up, or is a member no more.
+All requests are ConsumerGroupHeartbeats. The group epoch grows with every change of members, subscriptions or topics; a
+target assignment is computed for each epoch, and each member moves towards its target with its own heartbeats. A
+partition is assigned to a member only after its previous owner has confirmed the revocation or has been removed.
 
-Pure, of frozen values:
+Pure modules, on immutable values:
 
-* ``state``: ``GroupState``: a group as one value; ``members``: ``Member``; ``assignment``: sets of partitions
-* ``requests``: ``Heartbeat``, and what makes no sense in any group
-* ``transitions``: heartbeats, leaving, timing out: a state in, the next one out: start here
-* ``fencing``: who is still a member, and what is free: the rules by name
-* ``subscriptions``: which topics members read; ``topic_lookup``: regular expressions of topics
-* ``targets``, ``assignors/``: what everybody is to have
-* ``reconciliation``: how far a member may go
-* ``persistence``: the records between two states, and the state that records lead to
+* ``transitions``: state changes by heartbeats, leaving and timeouts
+* ``state``: a group as one value; ``members``: its members; ``assignment``: sets of partitions
+* ``requests``: heartbeats and their validation; ``fencing``: rules for epochs and ownership
+* ``subscriptions``: subscribed topics; ``topic_lookup``: regular expressions
+* ``target_assignment``, ``assignors``: computation of the target
+* ``reconciliation``: steps of a member towards its target
+* ``persistence``: conversion to and from records; ``memory_size``: memory charged for a group
 
-In service:
+Modules with timers and I/O:
 
-* ``group``: ``ConsumerGroup``; ``writes``: what is decided and not committed; ``timers``: sessions and revocations
-* ``coordinator``: ``ConsumerCoordinator``: what handlers of requests call; ``config``: what it is told of settings
+* ``group``: a group in service; ``pending_writes``: uncommitted changes; ``timers``: session and revocation timeouts
+* ``coordinator``: entry point for request handlers; ``config``: settings
 """

@@ -1,4 +1,4 @@
-"""Which partitions of which topics: the value that targets, members and requests have in common."""
+"""Sets of topic partitions, used for targets, members and requests."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Any
 from uuid import UUID
 
 Assignment = Mapping[UUID, frozenset[int]]
-"""Partitions by topic id.  Never changed once made; a topic without partitions is not in it."""
+"""Partitions by topic id. Immutable; contains no topic without partitions."""
 
 NOTHING: Assignment = {}
 
 
 def intersection(left: Assignment, right: Assignment) -> Assignment:
-    """What is in both."""
+    """Return the partitions that are in both."""
     return _without_empty((topic_id, left[topic_id] & right[topic_id]) for topic_id in left if topic_id in right)
 
 
 def difference(left: Assignment, right: Assignment) -> Assignment:
-    """What is in the first, and not in the second."""
+    """Return the partitions of the first that are not in the second."""
     if not right:
         return left
     return _without_empty((topic_id, held - right.get(topic_id, frozenset())) for topic_id, held in left.items())
 
 
 def union(left: Assignment, right: Assignment) -> Assignment:
-    """What is in either."""
+    """Return the partitions of both."""
     if not left or not right:
         return left or right
     merged = dict(left)
@@ -35,24 +35,24 @@ def union(left: Assignment, right: Assignment) -> Assignment:
 
 
 def is_within(part: Assignment, whole: Assignment) -> bool:
-    """Whether all of the first is in the second."""
+    """Return True if all partitions of the first are in the second."""
     return all(partitions <= whole.get(topic_id, frozenset()) for topic_id, partitions in part.items())
 
 
 def count(assignment: Assignment) -> int:
-    """How many partitions there are."""
+    """Return the number of partitions."""
     return sum(map(len, assignment.values()))
 
 
 def pairs(assignment: Assignment) -> Iterator[tuple[UUID, int]]:
-    """Each partition, in the order of topic ids and numbers."""
+    """Yield all partitions, sorted by topic id and partition."""
     for topic_id in sorted(assignment):
         for partition in sorted(assignment[topic_id]):
             yield topic_id, partition
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]]) -> Assignment:
-    """Read what messages and records have: ``topic_id`` and ``partitions``, a topic perhaps more than once."""
+    """Read ``topic_id`` and ``partitions`` of messages and records; a topic may occur more than once."""
     merged: dict[UUID, frozenset[int]] = {}
     for row in rows:
         if row["partitions"]:
@@ -61,7 +61,7 @@ def from_rows(rows: Iterable[Mapping[str, Any]]) -> Assignment:
 
 
 def to_rows(assignment: Assignment) -> list[dict[str, Any]]:
-    """Write it for messages and records, sorted."""
+    """Return sorted rows for messages and records."""
     return [{"topic_id": topic_id, "partitions": sorted(assignment[topic_id])} for topic_id in sorted(assignment)]
 
 

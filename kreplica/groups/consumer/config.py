@@ -1,4 +1,4 @@
-"""What groups of KIP-848 are told of the broker's settings."""
+"""Settings of KIP-848 groups."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kreplica.groups.consumer.assignors import ASSIGNORS, Assignor
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """The defaults are Kafka's.
+    """Settings of KIP-848 groups; the defaults are Kafka's.
 
-    :param enabled: whether ``group.coordinator.rebalance.protocols`` names this protocol.
-    :param session_timeout_ms: a member that is not heard of for so long has died.
-    :param heartbeat_interval_ms: how often members are told to send heartbeats.
-    :param size_max: members that one group may have.
-    :param assignors: those that may be asked for; the first is taken where members ask for none.
+    :param enabled: True if ``group.coordinator.rebalance.protocols`` includes ``consumer``.
+    :param session_timeout_ms: a member that sends no heartbeat for this long is removed.
+    :param heartbeat_interval_ms: interval sent to members.
+    :param size_max: maximum number of members per group.
+    :param assignors: available assignors; the first is the default.
     """
 
     enabled: bool = True

@@ -1,4 +1,4 @@
-"""What handlers of requests call for groups of KIP-848: it finds a group's shard, and makes groups."""
+"""Entry point of request handlers for KIP-848 groups."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from kreplica.groups.consumer.group import ConsumerGroup
 from kreplica.groups.consumer.members import JOINING
 from kreplica.groups.consumer.requests import Heartbeat
 from kreplica.groups.consumer.state import GroupState
-from kreplica.groups.consumer.subscriptions import Surroundings, regular_expressions
-from kreplica.groups.consumer.target_assignment import chosen
+from kreplica.groups.consumer.subscriptions import TopicSnapshot, regular_expressions
+from kreplica.groups.consumer.target_assignment import selected_assignor
 from kreplica.groups.consumer.topic_lookup import TopicLookup
 from kreplica.groups.consumer.transitions import Answer
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 class ConsumerCoordinator:
-    """The groups of KIP-848 that this broker coordinates; owned by the broker.
+    """The KIP-848 groups that this broker coordinates; owned by the broker.
 
-    :ivar view: of the cluster's topics.
+    :ivar view: topics of the cluster.
     """
 
     def __init__(self, runtime: Runtime, shards: Shards[GroupShard], view: ClusterView, config: ConsumerConfig) -> None:
@@ -40,14 +40,14 @@ class ConsumerCoordinator:
 
     @property
     def heartbeat_interval_ms(self) -> int:
-        """How often members are to send heartbeats."""
+        """Heartbeat interval sent to members."""
         return self._config.heartbeat_interval_ms
 
     async def heartbeat(self, request: Heartbeat, version: int) -> Answer:
-        """ConsumerGroupHeartbeat.
+        """Handle ConsumerGroupHeartbeat.
 
         :param version: of the request.
-        :raise KafkaError: what the member is answered.
+        :raise KafkaError: the error for the member.
         """
         self._check_enabled()
         requests.check(request, version, tuple(each.name for each in self._config.assignors))
@@ -59,40 +59,41 @@ class ConsumerCoordinator:
         version_of_topics = self._lookup.version
         is_changed = group.topics_version != version_of_topics
         resolved = {}
-        expressions = self._to_look_up(group, request, is_changed)
+        expressions = self._unresolved(group, request, is_changed)
         if expressions:
             resolved = await self._lookup.resolve(expressions)
-            shard, group = self._find(request)  # much may have happened meanwhile
-        answered = group.heartbeat(request, Surroundings(self.view, resolved, is_changed, version_of_topics))
+            shard, group = self._find(request)  # the lookup may have yielded: the group may have changed
+        answered = group.heartbeat(request, TopicSnapshot(self.view, resolved, is_changed, version_of_topics))
         shard.adopt(group, request.client_host)
         return await answered
 
     def describe(self, group_id: str) -> GroupState:
-        """ConsumerGroupDescribe: the group as it is in the log.
+        """Return the committed state of a group for ConsumerGroupDescribe.
 
-        :raise KafkaError: GROUP_ID_NOT_FOUND, there is no such group, or it is a classic one; another coordinates it.
+        :raise KafkaError: GROUP_ID_NOT_FOUND if there is no KIP-848 group with this id; other errors if another broker
+            coordinates it.
         """
         self._check_enabled()
         group = self._shards.shard_of(group_id).group(group_id)
         if not isinstance(group, ConsumerGroup) or not group.committed.epoch:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r} of the consumer protocol")
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"no group {group_id!r} of the consumer protocol exists")
         return group.committed
 
     def assignor_of(self, state: GroupState) -> str:
-        """The name of the assignor that shares out a group's partitions."""
-        return chosen(state, self._config.assignors).name
+        """Return the name of the assignor in use for a group."""
+        return selected_assignor(state, self._config.assignors).name
 
     def _check_enabled(self) -> None:
         if not self._config.enabled:
             raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION, "group.coordinator.rebalance.protocols does not name consumer"
+                ErrorCode.UNSUPPORTED_VERSION, "group.coordinator.rebalance.protocols does not include consumer"
             )
 
     def _find(self, request: Heartbeat) -> tuple[GroupShard, ConsumerGroup]:
-        """The group, which does not exist yet, maybe, for who joins.
+        """Return the group; creates an unregistered one if a member joins a group that does not exist.
 
-        While ZooKeeper is out of reach a member is heard, so that no session ends for that, and yet is told to look for
-        another coordinator, which there may be by now.
+        Without a connection to ZooKeeper a heartbeat extends the session, so that members do not expire, but raises an
+        error so that the client looks for another coordinator, which may exist by now.
         """
         shard = self._shards.shard_of(request.group_id)
         group = shard.consumer(request.group_id, is_new_allowed=request.member_epoch == JOINING)
@@ -102,8 +103,8 @@ class ConsumerCoordinator:
             group.heard(request.member_id)
             raise
 
-    def _to_look_up(self, group: ConsumerGroup, request: Heartbeat, is_changed: bool) -> list[str]:
-        """The regular expressions of which it is not known what they name now."""
+    def _unresolved(self, group: ConsumerGroup, request: Heartbeat, is_changed: bool) -> list[str]:
+        """Return the regular expressions whose matches have to be looked up."""
         if request.is_leaving:
             return []
         found = []

@@ -1,4 +1,4 @@
-"""Who is still the member it says it is, and who may own what: each rule a predicate of its own."""
+"""Fencing rules of KIP-848 groups: member epochs, instance ids and partition ownership."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from kreplica.groups.consumer.members import Member
 
 
 def is_current_epoch(member: Member, epoch: int) -> bool:
-    """Whether a heartbeat's member epoch is the one that the last answer said."""
+    """Return True if a heartbeat carries the member epoch of the last response."""
     return epoch == member.progress.epoch
 
 
 def missed_last_answer(member: Member, epoch: int, owned: Assignment | None) -> bool:
-    """Whether a heartbeat's epoch is the one before: the last answer was lost, if the member owns no more than it said.
+    """Return True if a heartbeat carries the previous epoch because the last response was lost.
 
-    One that owns anything else has lived through more than one lost answer, and must not go on.
+    The member must not own partitions beyond its assignment; otherwise it has missed more than one response.
     """
     if epoch != member.progress.previous_epoch or owned is None:
         return False
@@ -23,17 +23,17 @@ def missed_last_answer(member: Member, epoch: int, owned: Assignment | None) -> 
 
 
 def is_epoch_of_commit(member: Member, epoch: int) -> bool:
-    """Whether a commit's member epoch is the member's: with an older one it may not own the partition any more."""
+    """Return True if a commit carries the current member epoch; with an older one the partition may have moved."""
     return epoch == member.progress.epoch
 
 
 def is_free(owner: str | None, member_id: str) -> bool:
-    """Whether a partition may be given to a member: nobody owns it who has not said that it gave it up."""
+    """Return True if a partition has no other owner, so that it may be assigned to the member."""
     return owner is None or owner == member_id
 
 
 def has_given_up(member: Member, owned: Assignment | None) -> bool:
-    """Whether a member's heartbeat shows that it owns none of what it was to give up; one that is silent does not."""
+    """Return True if a heartbeat confirms that the member has revoked all pending partitions."""
     if owned is None:
         return False
     pending = member.progress.pending_revocation
@@ -41,31 +41,31 @@ def has_given_up(member: Member, owned: Assignment | None) -> bool:
 
 
 def check_epoch(member: Member, epoch: int, owned: Assignment | None) -> None:
-    """Refuse a heartbeat of a member that was given up, or replaced, or answered by a coordinator that did not last.
+    """Raise if a heartbeat carries an outdated member epoch.
 
-    :raise KafkaError: FENCED_MEMBER_EPOCH: it has to drop everything, and join again.
+    :raise KafkaError: FENCED_MEMBER_EPOCH; the member has to release all partitions and join again.
     """
     if not is_current_epoch(member, epoch) and not missed_last_answer(member, epoch, owned):
         raise KafkaError(
             ErrorCode.FENCED_MEMBER_EPOCH,
-            f"member {member.member_id!r} is at epoch {member.progress.epoch}, and says {epoch}",
+            f"member {member.member_id!r} is at epoch {member.progress.epoch}, the request has {epoch}",
         )
 
 
 def check_instance(member: Member, member_id: str) -> None:
-    """Refuse who speaks for a static member that is somebody else by now.
+    """Raise if another member has taken over the instance id.
 
     :raise KafkaError: FENCED_INSTANCE_ID.
     """
     if member.member_id != member_id:
         raise KafkaError(
             ErrorCode.FENCED_INSTANCE_ID,
-            f"instance {member.subscription.instance_id!r} is member {member.member_id!r} now, not {member_id!r}",
+            f"instance {member.subscription.instance_id!r} is now member {member.member_id!r}, not {member_id!r}",
         )
 
 
 def check_released(member: Member, member_id: str) -> None:
-    """Refuse who would take over a static member that has not left.
+    """Raise if a client tries to take over the instance id of a static member that has not left.
 
     :raise KafkaError: UNRELEASED_INSTANCE_ID.
     """

@@ -1,4 +1,4 @@
-"""One group of KIP-848 in service: its state, what of it is committed, and its timers."""
+"""KIP-848 group in service: decided and committed state, timers, pending heartbeats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kreplica.groups.consumer.memory_size import charge, check_memory
 from kreplica.groups.consumer.pending_writes import RETRY_SECONDS, GroupWrites
 from kreplica.groups.consumer.requests import Heartbeat
 from kreplica.groups.consumer.state import GroupState, StateName
-from kreplica.groups.consumer.subscriptions import Surroundings, Topics, is_subscribed
+from kreplica.groups.consumer.subscriptions import Topics, TopicSnapshot, is_subscribed
 from kreplica.groups.consumer.target_assignment import with_target
 from kreplica.groups.consumer.timers import MemberTimers
 from kreplica.groups.consumer.transitions import Answer, advance, enter, leave, needs_target, remove
@@ -31,33 +31,33 @@ if TYPE_CHECKING:
 log = Logger()
 
 COMMIT_VERSION_MIN = 9
-"""The first version of OffsetCommit in which a member of such a group may commit: older clients know of no epochs."""
+"""First version of OffsetCommit that carries member epochs."""
 
 WAITING_MAX = 20_000
-"""Heartbeats of one group that may wait for a write; a member has one at a time."""
+"""Maximum number of heartbeats per group that wait for a write; each member has at most one."""
 
-NOT_COMMITTED = "what the group decided is not committed"
+NOT_COMMITTED = "the group's state change could not be committed"
 
 
 class _Heartbeat(NamedTuple):
-    """One that waits for its answer."""
+    """A pending heartbeat."""
 
     request: Heartbeat
-    around: Surroundings
+    topics: TopicSnapshot
     answered: Deferred[Answer]
 
 
 class ConsumerGroup:
-    """A ``groups.group.Group``.  Owned by the shard of its partition, from its first member or from loading.
+    """Implements ``groups.group.Group``; owned by the shard of its partition, from its first member or from loading.
 
-    :param state: what was loaded, or a group that does not exist yet.
-    :param account: charged for members, and for what their regular expressions match.
-    :param preceding: records that its writes take along until one is committed: what removes the classic group of that
-        name.
-    :ivar account: the same.
-    :ivar state: as it was decided.
-    :ivar committed: as it is in the log.
-    :ivar topics_version: of the topics as the group last looked at them; None for not at all.
+    :param state: the loaded state, or the empty state of a new group.
+    :param account: charged for members and for matches of regular expressions.
+    :param preceding: records written before its own until one write is committed: tombstones of a replaced classic
+        group.
+    :ivar account: as above.
+    :ivar state: decided state, ahead of the log.
+    :ivar committed: committed state.
+    :ivar topics_version: version of the topic metadata last used; None if never.
     """
 
     type_name = CONSUMER
@@ -82,7 +82,7 @@ class ConsumerGroup:
         self.account = account
         self._preceding = preceding
         self._entering: list[_Heartbeat] = []
-        self._writes = GroupWrites(runtime.reactor, state_log, state, self._committed, self._go_back, self._write_ended)
+        self._writes = GroupWrites(runtime.reactor, state_log, state, self._committed, self._discard, self._write_ended)
         self._timers = MemberTimers(
             runtime.reactor, config.session_timeout_ms, self._session_ended, self._revocation_ended
         )
@@ -90,29 +90,29 @@ class ConsumerGroup:
 
     # --- members -----------------------------------------------------------------------------------------------------
 
-    def heartbeat(self, request: Heartbeat, around: Surroundings) -> Deferred[Answer]:
-        """A heartbeat, also a member's last one.
+    def heartbeat(self, request: Heartbeat, topics: TopicSnapshot) -> Deferred[Answer]:
+        """Handle a heartbeat, including one that leaves.
 
-        :return: fires when what it says is committed; may be cancelled.
-        :raise KafkaError: nothing has changed: of ``transitions``, or COORDINATOR_NOT_AVAILABLE.
+        :return: fires once its changes are committed; may be cancelled.
+        :raise KafkaError: as ``transitions``, or COORDINATOR_NOT_AVAILABLE; nothing has changed.
         """
         if self._writes.is_failing or self._writes.waiting_count + len(self._entering) >= WAITING_MAX:
             self.heard(request.member_id)
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "what the group decided cannot be written now")
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the group's state cannot be written at the moment")
         check_memory(self.account, self.state, request)
-        heartbeat = _Heartbeat(request, around, Deferred())
+        heartbeat = _Heartbeat(request, topics, Deferred())
         if request.is_leaving:
-            outcome = leave(self.state, request, around)
-            self._become(outcome.state, partial(_settle, heartbeat.answered, outcome.answer))
-        elif self._writes.is_under_way and needs_target(enter(self.state, request, around, self._config)[0]):
-            self._entering.append(heartbeat)  # one target will do for all who come until then
+            outcome = leave(self.state, request, topics)
+            self._become(outcome.state, partial(_answer, heartbeat.answered, outcome.answer))
+        elif self._writes.is_in_flight and needs_target(enter(self.state, request, topics, self._config)[0]):
+            self._entering.append(heartbeat)  # share one target computation with the others that arrive meanwhile
         else:
             self._decide([heartbeat], refuse=False)
         return heartbeat.answered
 
     @property
     def session_s(self) -> float:
-        """How long a member may be silent."""
+        """Session timeout in seconds."""
         return self._config.session_timeout_ms / 1000
 
     def session_left_s(self, member_id: str) -> float | None:
@@ -124,33 +124,33 @@ class ConsumerGroup:
         return self._timers.revocation_left_s(member_id)
 
     def heard(self, member_id: str) -> None:
-        """Somebody says to be a member, who lives, though there is no answer for it now: no session ends for that."""
+        """Restart a member's session without a response, so that it does not expire while requests fail."""
         self._timers.heard(member_id)
 
     def _decide(self, heartbeats: Sequence[_Heartbeat], *, refuse: bool = True) -> None:
-        """Decide on heartbeats in their order, with one target.
+        """Decide heartbeats in order, with one target computation.
 
-        :param refuse: answer those that are refused by now, instead of raising.
+        :param refuse: answer refused heartbeats with an error instead of raising it.
         """
         state = self.state
         entered: list[tuple[_Heartbeat, Progress]] = []
         for heartbeat in heartbeats:
             try:
-                state, told = enter(state, heartbeat.request, heartbeat.around, self._config)
+                state, known = enter(state, heartbeat.request, heartbeat.topics, self._config)
             except KafkaError as error:
                 if not refuse:
                     raise
                 heartbeat.answered.errback(error)
                 continue
             self.heard(heartbeat.request.member_id)
-            self.topics_version = heartbeat.around.version
-            entered.append((heartbeat, told))
+            self.topics_version = heartbeat.topics.version
+            entered.append((heartbeat, known))
         if needs_target(state):
             state = with_target(state, self._config.assignors)
         answers = []
-        for heartbeat, told in entered:
-            state, answer = advance(state, heartbeat.request, told)
-            answers.append(partial(_settle, heartbeat.answered, answer))
+        for heartbeat, known in entered:
+            state, answer = advance(state, heartbeat.request, known)
+            answers.append(partial(_answer, heartbeat.answered, answer))
         self._become(state, *answers)
 
     def _become(self, state: GroupState, *settle: Callable[[ErrorCode], None]) -> None:
@@ -162,7 +162,7 @@ class ConsumerGroup:
         self._writes.add(records, state, *settle)
 
     def _write_ended(self, code: ErrorCode) -> None:
-        """Who came while it was under way is decided on, or sent away with all others."""
+        """Decide the heartbeats that arrived during the write, or fail them with it."""
         entering, self._entering = self._entering, []
         if code is ErrorCode.NONE:
             if entering:
@@ -175,8 +175,8 @@ class ConsumerGroup:
         self.committed = state
         self._preceding = ()
 
-    def _go_back(self, state: GroupState) -> None:
-        log.error("{group!r} has too much to write at once: it stays as it is", group=self.group_id)
+    def _discard(self, state: GroupState) -> None:
+        log.error("group {group!r}: state change exceeds the maximum batch size and was discarded", group=self.group_id)
         old, self.state = self.state, state
         self.topics_version = None
         self._follow(old, state)
@@ -186,19 +186,19 @@ class ConsumerGroup:
         charge(self.account, old, new)
 
     def _session_ended(self, member_id: str) -> None:
-        self._expire(member_id, "was not heard of for a session")
+        self._expire(member_id, "sent no heartbeat for a session timeout")
 
     def _revocation_ended(self, member_id: str) -> None:
-        self._expire(member_id, "has not given up its partitions in time")
+        self._expire(member_id, "did not revoke its partitions in time")
 
     def _expire(self, member_id: str, why: str) -> None:
-        if self._writes.is_failing:  # its heartbeats could not be answered either
+        if self._writes.is_failing:  # its heartbeats could not be answered either, so it must not expire
             self._timers.later(member_id, RETRY_SECONDS)
             return
-        log.info("{member!r} of {group!r} {why}", member=member_id, group=self.group_id, why=why)
-        self._become(remove(self.state, [member_id], Surroundings(self._topics)))
+        log.info("member {member!r} of group {group!r} {why}", member=member_id, group=self.group_id, why=why)
+        self._become(remove(self.state, [member_id], TopicSnapshot(self._topics)))
 
-    # --- what both kinds of groups have ------------------------------------------------------------------------------
+    # --- Group interface ---------------------------------------------------------------------------------------------
 
     @property
     def state_name(self) -> str:
@@ -206,8 +206,8 @@ class ConsumerGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members, and nothing to write that may stand behind what removes it."""
-        return not self.state.members and not self._writes.is_under_way
+        """True without members and without a write in flight that could follow the group's tombstones in the log."""
+        return not self.state.members and not self._writes.is_in_flight
 
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool, version: int
@@ -225,7 +225,9 @@ class ConsumerGroup:
             )
         if not fencing.is_epoch_of_commit(member, generation):
             code = ErrorCode.ILLEGAL_GENERATION if transactional else ErrorCode.STALE_MEMBER_EPOCH
-            raise KafkaError(code, f"{member_id!r} is at epoch {member.progress.epoch}, and says {generation}")
+            raise KafkaError(
+                code, f"member {member_id!r} is at epoch {member.progress.epoch}, the request has {generation}"
+            )
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         if not member_id and member_epoch < 0:
@@ -236,7 +238,7 @@ class ConsumerGroup:
         if not fencing.is_epoch_of_commit(member, member_epoch):
             raise KafkaError(
                 ErrorCode.STALE_MEMBER_EPOCH,
-                f"{member_id!r} is at epoch {member.progress.epoch}, and says {member_epoch}",
+                f"member {member_id!r} is at epoch {member.progress.epoch}, the request has {member_epoch}",
             )
 
     def is_subscribed_to(self, topic: str) -> bool:
@@ -263,7 +265,7 @@ class ConsumerGroup:
         self.account.close()
 
 
-def _settle(answered: Deferred[Answer], answer: Answer, code: ErrorCode) -> None:
+def _answer(answered: Deferred[Answer], answer: Answer, code: ErrorCode) -> None:
     if code is ErrorCode.NONE:
         answered.callback(answer)
     else:

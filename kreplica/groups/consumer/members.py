@@ -1,4 +1,4 @@
-"""One member of a group: what it asked for, and how far it is on its way to what it was given."""
+"""Member of a KIP-848 group: its subscription and its progress towards the target assignment."""
 
 from __future__ import annotations
 
@@ -8,36 +8,38 @@ from enum import IntEnum
 from kreplica.groups.consumer.assignment import Assignment
 
 JOINING = 0
-"""The member epoch of a heartbeat that joins, or joins again with nothing."""
+"""Member epoch of a heartbeat that joins, or rejoins without partitions."""
 
 LEAVING = -1
-"""The member epoch of a heartbeat that leaves for good."""
+"""Member epoch of a heartbeat that leaves the group."""
 
 LEAVING_FOR_A_WHILE = -2
-"""The member epoch of a static member's last heartbeat; it also stays the member's epoch until it is back (KIP-848)."""
+"""Member epoch of a heartbeat with which a static member leaves temporarily; kept as its epoch until it rejoins
+(KIP-848).
+"""
 
 NOT_SET = -1
-"""A rebalance timeout that is not as before; a time or an epoch that was never set."""
+"""Rebalance timeout that is unchanged; timestamp or epoch that was never set."""
 
 
 class MemberState(IntEnum):
-    """How a member stands to its target; the numbers are those of the records."""
+    """State of a member relative to its target; the values are those in the records."""
 
     STABLE = 0
-    """It has all it may have of the target of its epoch."""
+    """Owns all partitions of its target."""
     UNREVOKED_PARTITIONS = 1
-    """It has to give up partitions before it may come to the next epoch."""
+    """Has to revoke partitions before it moves to the next epoch."""
     UNRELEASED_PARTITIONS = 2
-    """It is at the epoch of its target, and others have yet to give up partitions for it."""
+    """Is at the target epoch and waits for partitions that other members have to revoke."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member said of itself.
+    """Subscription and metadata of a member.
 
     :param topic_names: sorted.
-    :param regular_expression: of names of topics, beside those; None or empty for none.
-    :param server_assignor: the one it asks for, or None.
+    :param regular_expression: subscribed topic pattern in addition to the names; None or empty for none.
+    :param server_assignor: preferred assignor, or None.
     """
 
     instance_id: str | None = None
@@ -52,12 +54,12 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a member has come.
+    """Progress of a member towards its target.
 
-    :param epoch: what its next heartbeat has to say.
-    :param previous_epoch: what it may say still, where the last answer did not reach it.
-    :param assigned: what it owns, or was told to take.
-    :param pending_revocation: what it was told to give up, and owns until it says that it did.
+    :param epoch: member epoch that its next heartbeat must carry.
+    :param previous_epoch: also accepted if the last response was lost.
+    :param assigned: partitions it owns or was assigned in the last response.
+    :param pending_revocation: partitions it has to revoke, and owns until it confirms the revocation.
     """
 
     epoch: int = 0
@@ -69,7 +71,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member; never changed, but replaced by another value."""
+    """Member of a KIP-848 group; immutable."""
 
     member_id: str
     subscription: Subscription = Subscription()
@@ -77,5 +79,5 @@ class Member:
 
     @property
     def is_away(self) -> bool:
-        """Whether it is a static member that has left for a while."""
+        """True for a static member that has left temporarily."""
         return self.progress.epoch == LEAVING_FOR_A_WHILE

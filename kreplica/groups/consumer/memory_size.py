@@ -1,4 +1,4 @@
-"""Memory that a group of KIP-848 is charged for: its members' subscriptions, and the matches of its expressions."""
+"""Memory charged for a KIP-848 group: subscriptions of its members and matches of regular expressions."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from kreplica.groups.consumer.state import GroupState, Resolved, changed_members
 from kreplica.groups.memory_limits import MEMBER_OVERHEAD_BYTES, GroupAccount, texts_size
 
 MATCH_BYTES = 8
-"""Charged for each topic that an expression matches: the name itself is the cluster's."""
+"""Charged per topic that a regular expression matches; the name itself is shared with the cluster metadata."""
 
 
 def check_memory(account: GroupAccount, state: GroupState, request: Heartbeat) -> None:
-    """Refuse a heartbeat whose subscription the group, its address or the broker has no memory for.
+    """Raise if the group, its client address or the broker has no memory for the subscription in a heartbeat.
 
-    A heartbeat that says nothing about the subscription costs nothing here.
+    A heartbeat without a subscription is never refused.
 
-    :raise KafkaError: of ``GroupAccount.check``.
+    :raise KafkaError: see ``GroupAccount.check``.
     """
     if request.is_leaving or (request.topic_names is None and not request.regular_expression):
         return
     if request.member_epoch != JOINING and request.member_id not in state.members:
-        return  # refused as an unknown member
+        return  # refused later as an unknown member
     names = request.topic_names or ()
     expression = request.regular_expression
     if request.topic_names is None:
@@ -33,10 +33,10 @@ def check_memory(account: GroupAccount, state: GroupState, request: Heartbeat) -
 
 
 def charge(account: GroupAccount, old: GroupState, new: GroupState) -> None:
-    """Charge for the members and matches of the new state in place of the old one."""
+    """Update the account for the members and matches of the new state."""
     for before, after in changed_members(old, new):
         if after is None:
-            assert before is not None, "one of both is a member"
+            assert before is not None, "before and after are not both None"
             account.remove(_member_key(before.member_id))
         elif before is None or before.subscription is not after.subscription:
             subscription = after.subscription

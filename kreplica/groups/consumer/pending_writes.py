@@ -1,12 +1,11 @@
-"""What a group has decided and has yet to be committed, and who waits for it.
+"""Uncommitted state changes of a group and the requests that wait for them.
 
-A group decides at once, on top of what it has decided before, and answers when all of it is committed: of two members
-that heartbeat at the same time neither sees the group as it was before the other.  One write at a time is on its way;
-what is decided meanwhile leaves together, as the next.
+A group decides on top of its earlier, uncommitted decisions and answers once they are committed, so that simultaneous
+heartbeats see each other's changes. One write is in flight at a time; changes decided meanwhile form the next write.
 
-A write whose answer was given up may be committed later all the same, or never.  So it is neither forgotten nor
-replaced: it is repeated until it is committed, and nothing else of the group is written before.  Meanwhile the group
-serves nobody; whoever leads the partition next knows what was committed.
+A failed write may still be committed later. It is therefore repeated until it is committed, and nothing else of the
+group is written before. Meanwhile the group refuses requests; a new leader of the partition reads the result in the
+log.
 """
 
 from __future__ import annotations
@@ -25,16 +24,18 @@ if TYPE_CHECKING:
     from kreplica.coordination.state_log import Pair, StateLog
 
 RETRY_SECONDS = 1.0
-"""A write that failed is repeated after so long."""
+"""Delay before a failed write is repeated."""
 
 Answer = Callable[[ErrorCode], None]
 
 
 @dataclass(slots=True)
 class _Write:
-    """:param base: the group before it.
-    :param state: the group after it.
-    :ivar records: by key: of several of the same key the last is enough.
+    """One write.
+
+    :param base: state before it.
+    :param state: state after it.
+    :ivar records: by key: only the last record of a key is needed.
     """
 
     base: GroupState
@@ -44,12 +45,12 @@ class _Write:
 
 
 class GroupWrites:
-    """Owned by one group.
+    """Writes of one group, which owns it.
 
-    :param committed: told of each state that is committed, in their order.
-    :param dropped: told to go back to a state, as what followed it cannot be written at all.
-    :param settled: told whenever a write has ended, with what those are told who waited for it: more may be added.
-    :ivar is_failing: the last write failed, and is to be repeated.
+    :param committed: called with each committed state, in order.
+    :param dropped: called with the state to return to if a write cannot be executed at all.
+    :param settled: called with the error code whenever a write has ended; may add more.
+    :ivar is_failing: the last write failed and will be repeated.
     """
 
     def __init__(
@@ -66,26 +67,26 @@ class GroupWrites:
         self._committed = committed
         self._dropped = dropped
         self._settled = settled
-        self._under_way: _Write | None = None
+        self._in_flight: _Write | None = None
         self._next = _Write(state, state)
         self._retry: IDelayedCall | None = None
         self.is_failing = False
 
     @property
-    def is_under_way(self) -> bool:
-        """Whether a write is on its way."""
-        return self._under_way is not None
+    def is_in_flight(self) -> bool:
+        """True while a write is in flight."""
+        return self._in_flight is not None
 
     @property
     def waiting_count(self) -> int:
-        """How many wait for an answer."""
-        under_way = self._under_way
-        return len(self._next.answers) + (len(under_way.answers) if under_way is not None else 0)
+        """Number of requests that wait for a response."""
+        in_flight = self._in_flight
+        return len(self._next.answers) + (len(in_flight.answers) if in_flight is not None else 0)
 
     def add(self, records: Iterable[Pair], state: GroupState, *answers: Answer) -> None:
-        """Take what leads the group to a state, perhaps nothing.
+        """Add the records that lead to a state; may be empty.
 
-        :param answers: told NONE once that state is committed, at once where it is, or why it is not.
+        :param answers: called with NONE once the state is committed, otherwise with the error.
         """
         write = self._next
         for key, value in records:
@@ -93,69 +94,69 @@ class GroupWrites:
             write.records[key] = value
         write.state = state
         write.answers += answers
-        if self._under_way is None:
+        if self._in_flight is None:
             self._begin()
 
     def close(self, code: ErrorCode) -> None:
-        """Answer all who wait; nothing more is written, whatever becomes of the write that is on its way."""
+        """Answer all waiting requests and stop writing; the write in flight may still be committed."""
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
         self._give_up(code)
-        self._under_way = None
+        self._in_flight = None
 
     def _begin(self) -> None:
-        """Write what was decided; where nothing has changed, answer."""
+        """Start the next write; if there are no changes, answer at once."""
         write = self._next
         self._next = _Write(write.state, write.state)
         if write.records:
-            self._under_way = write
+            self._in_flight = write
             self._append()
         else:
-            _tell(write.answers, ErrorCode.NONE)
+            _answer_all(write.answers, ErrorCode.NONE)
 
     def _append(self) -> None:
-        write = self._under_way
+        write = self._in_flight
         if write is not None:
             state = write.state
             self._retry = None
             self._log.append(list(write.records.items()), lambda: self._committed(state), self._answered)
 
     def _answered(self, code: ErrorCode) -> None:
-        write = self._under_way
+        write = self._in_flight
         if write is None:
             return
         self.is_failing = code is not ErrorCode.NONE and code is not ErrorCode.MESSAGE_TOO_LARGE
         if code is ErrorCode.NONE:
-            self._under_way = None
+            self._in_flight = None
             answers, write.answers = write.answers, []
             self._settled(code)
-            if self._under_way is None:
+            if self._in_flight is None:
                 self._begin()
-            _tell(answers, code)
+            _answer_all(answers, code)
         elif code is ErrorCode.MESSAGE_TOO_LARGE:
-            # What the others decided stands on it.
+            # Later decisions are based on the discarded state.
             self._dropped(write.base)
             self._give_up(ErrorCode.UNKNOWN_SERVER_ERROR)
-            self._under_way = None
+            self._in_flight = None
             self._next = _Write(write.base, write.base)
             self._settled(ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
-            # Also where another may lead: if nobody does, this broker goes on, in the same epoch.
+            # Retry even if another broker may lead by now: if none does, this broker continues in the same epoch.
             self._retry = self._reactor.callLater(RETRY_SECONDS, self._append)
             self._give_up(code)
             self._settled(code)
 
     def _give_up(self, code: ErrorCode) -> None:
-        """Answer all who wait; what was decided stays."""
+        """Answer all waiting requests; the decided state remains."""
         answers = self._next.answers
         self._next.answers = []
-        if self._under_way is not None:
-            answers = self._under_way.answers + answers
-            self._under_way.answers = []
-        _tell(answers, code)
+        if self._in_flight is not None:
+            answers = self._in_flight.answers + answers
+            self._in_flight.answers = []
+        _answer_all(answers, code)
 
 
-def _tell(answers: list[Answer], code: ErrorCode) -> None:
+def _answer_all(answers: list[Answer], code: ErrorCode) -> None:
     for answer in answers:
         answer(code)

@@ -1,7 +1,7 @@
-"""A group in the log: the records that lead from one state to the next, and the state that all records lead to.
+"""Converts KIP-848 groups to records and back.
 
-Every record says how something is, not how it changed.  So a write may be repeated, and of two writes of the same key
-the last is enough.
+Each record contains a complete value, not a change. A write may therefore be repeated, and only the last record of a
+key matters.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from kreplica.coordination.state_log import Pair
 
 MEMBER_KINDS = (RecordKind.CURRENT, RecordKind.TARGET, RecordKind.MEMBER)
-"""In the order in which the tombstones of a member stand, which Kafka relies on when it reads them."""
+"""Order of a member's tombstones, on which Kafka's replay relies."""
 
 
 def records_between(old: GroupState, new: GroupState) -> Iterator[Pair]:
-    """What has to be written when a group has come from one state to another."""
+    """Yield the records for a change from one state to another."""
     group_id = new.group_id
     changed = changed_members(old, new)
     for before, member in changed:
@@ -52,7 +52,7 @@ def records_between(old: GroupState, new: GroupState) -> Iterator[Pair]:
 
 
 def tombstones(state: GroupState) -> list[Pair]:
-    """What removes a group from the log, in the order that Kafka relies on; nothing where nothing was written."""
+    """Return the tombstones of a group, in the order on which Kafka relies; empty if nothing was written."""
     if not state.epoch:
         return []
     members = [_record(kind, state.group_id, None, each) for each in state.members for kind in MEMBER_KINDS]
@@ -142,7 +142,7 @@ def _progress(fields: dict[str, Any]) -> Progress:
 
 
 def _member_state(number: int) -> MemberState:
-    """One that is newer than this broker is taken for that in which a member has to say first what it owns."""
+    """Map unknown states of newer versions to the one in which the member has to report its partitions first."""
     return MemberState(number) if number in _MEMBER_STATES else MemberState.UNREVOKED_PARTITIONS
 
 
@@ -153,8 +153,8 @@ _MEMBER_STATES = frozenset(MemberState)
 
 
 @dataclass(slots=True)
-class _Read:
-    """What the log says of one group so far; ``epoch`` is None while it says that there is none."""
+class _GroupRecords:
+    """Records of one group read so far; ``epoch`` is None if the group does not exist."""
 
     epoch: int | None = None
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
@@ -166,22 +166,22 @@ class _Read:
 
 
 class ReplayedGroups:
-    """Reads the records of a partition in the order of its log; what they come to counts only at their end.
+    """Groups built from the records of a partition; only valid after the last record.
 
-    In between, a log that was compacted may show a partition as owned by two: of what a member was, only the last is
-    left, and it may stand behind what others came to be thanks to it.
+    In a compacted log, intermediate states may show a partition with two owners, because only the last record of each
+    member is left.
     """
 
     def __init__(self) -> None:
-        self._groups: dict[str, _Read] = {}
+        self._groups: dict[str, _GroupRecords] = {}
 
     def replay(self, key: bytes, value: bytes | None) -> None:
-        """Take a record.
+        """Apply a record.
 
-        :raise ProtocolError: it is malformed, or of a version that is not known.
+        :raise ProtocolError: malformed, or an unknown version.
         """
         kind, group_id, name = parse_consumer_key(key)
-        read = self._groups.setdefault(group_id, _Read())
+        read = self._groups.setdefault(group_id, _GroupRecords())
         fields = None if value is None else parse_consumer_value(kind, value)
         if kind is RecordKind.GROUP_EPOCH:
             read.epoch = None if fields is None else fields["epoch"]
@@ -193,11 +193,11 @@ class ReplayedGroups:
             _take(_entries(read, kind), kind, name, fields)
 
     def states(self) -> list[GroupState]:
-        """The groups that there are, by their ids."""
+        """Return the existing groups, sorted by id."""
         return [_state(group_id, read) for group_id, read in sorted(self._groups.items()) if read.epoch is not None]
 
 
-def _entries(read: _Read, kind: RecordKind) -> dict[str, Any]:
+def _entries(read: _GroupRecords, kind: RecordKind) -> dict[str, Any]:
     if kind is RecordKind.MEMBER:
         return read.subscriptions
     if kind is RecordKind.CURRENT:
@@ -222,7 +222,7 @@ def _read_topics(fields: dict[str, Any]) -> dict[str, Topic]:
     return {row["topic_name"]: Topic(row["topic_id"], row["num_partitions"]) for row in fields["topics"]}
 
 
-def _state(group_id: str, read: _Read) -> GroupState:
+def _state(group_id: str, read: _GroupRecords) -> GroupState:
     state = GroupState(
         group_id,
         read.epoch or 0,

@@ -1,7 +1,7 @@
-"""One member's way to its target: what it has to give up first, what it may take, and at which epoch it is.
+"""Moves one member towards its target assignment.
 
-A member that owns what it is not to have keeps its epoch until it has given that up; then it comes to the epoch of the
-target, with all of the target that nobody else owns any more; the rest follows as others give it up.
+A member that owns partitions outside of its target keeps its epoch until it has revoked them. It then moves to the
+target epoch with all target partitions that are free, and receives the others when their owners have revoked them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from kreplica.groups.consumer.state import GroupState, is_reconciled
 
 
 def reconcile(state: GroupState, member: Member, owned: Assignment | None) -> Progress:
-    """Take a member as far as it may go now.
+    """Return the next progress of a member.
 
-    :param owned: what its heartbeat says it owns; None if it says nothing of that.
-    :return: the same object if it stays where it is.
+    :param owned: owned partitions according to its heartbeat; None if not given.
+    :return: the same object if nothing changed.
     """
     if is_reconciled(member, state.target_epoch):
         return member.progress
@@ -47,7 +47,7 @@ def _next(state: GroupState, member: Member, owned: Assignment | None) -> Progre
 
 
 def _free(state: GroupState, wanted: Assignment, member_id: str) -> Assignment:
-    """What of it nobody else owns."""
+    """Return the partitions that no other member owns."""
     found: dict[UUID, frozenset[int]] = {}
     for topic_id, partitions in wanted.items():
         free = frozenset(each for each in partitions if fencing.is_free(state.owner_of(topic_id, each), member_id))

@@ -1,4 +1,4 @@
-"""A group as one value: whatever happens makes another one, and the log is written from the difference of the two."""
+"""Immutable state of a KIP-848 group; the log is written from the difference of two states."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kreplica.groups.consumer.assignment import NOTHING, Assignment, difference,
 from kreplica.groups.consumer.members import Member, MemberState
 
 Owners = Mapping[UUID, Mapping[int, str]]
-"""The member that owns each partition, until it has given it up."""
+"""Member id of the owner of each partition, kept until the partition is revoked."""
 
 
 class StateName(StrEnum):
-    """The states of a group, by the names that tools show."""
+    """Names of group states as reported by Kafka."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -26,18 +26,18 @@ class StateName(StrEnum):
 
 
 class Topic(NamedTuple):
-    """A topic that a group is subscribed to, as its last target was computed from."""
+    """Subscribed topic, as used for the current target."""
 
     topic_id: UUID
     partition_count: int
 
 
 class Resolved(NamedTuple):
-    """The topics that a regular expression names.
+    """Topics that a regular expression matches.
 
     :param topic_names: sorted.
-    :param version: of the cluster's metadata, as this coordinator counts; means nothing to another one.
-    :param timestamp_ms: when they were looked up.
+    :param version: metadata version of the coordinator that resolved it; not comparable between coordinators.
+    :param timestamp_ms: time of the lookup.
     """
 
     topic_names: tuple[str, ...]
@@ -47,16 +47,15 @@ class Resolved(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """One group.
+    """State of one group.
 
-    :param epoch: grows whenever what members are to have may be another: members, subscriptions, topics.
+    :param epoch: incremented when members, subscriptions or topics change, so that the target may change.
     :param members: by id.
-    :param topics: by name: those that members are subscribed to and that exist.
+    :param topics: existing subscribed topics by name.
     :param resolved: by regular expression.
-    :param target_epoch: the group's epoch by which ``target`` was computed; a lower one than ``epoch`` means that it is
-        to be computed anew.
-    :param target: what each member is to have.
-    :param owners: follows from what the members own; no partition has two.
+    :param target_epoch: group epoch for which ``target`` was computed; the target is outdated if lower than ``epoch``.
+    :param target: target assignment by member id.
+    :param owners: derived from the partitions of the members; each partition has at most one owner.
     """
 
     group_id: str
@@ -70,7 +69,7 @@ class GroupState:
 
     @property
     def name(self) -> StateName:
-        """What the group is doing."""
+        """State of the group as reported to clients."""
         if not self.members:
             return StateName.EMPTY
         if self.epoch > self.target_epoch:
@@ -80,24 +79,24 @@ class GroupState:
         return StateName.RECONCILING
 
     def static_member(self, instance_id: str) -> Member | None:
-        """The member of that instance id, also while it is away."""
+        """Return the member with this instance id, also if it has left temporarily, or None."""
         for member in self.members.values():
             if member.subscription.instance_id == instance_id:
                 return member
         return None
 
     def owner_of(self, topic_id: UUID, partition: int) -> str | None:
-        """The member that owns a partition, or has yet to give it up."""
+        """Return the id of the member that owns a partition or has yet to revoke it, or None."""
         return self.owners.get(topic_id, {}).get(partition)
 
     def with_member(self, member: Member) -> GroupState:
-        """The same group with one member new, or in place of what it was before."""
+        """Return the group with one member added or replaced."""
         before = self.members.get(member.member_id)
         owners = _transfer(self.owners, member.member_id, before, member)
         return replace(self, members={**self.members, member.member_id: member}, owners=owners)
 
     def without_members(self, member_ids: Iterable[str]) -> GroupState:
-        """The same group without some members, their target and what they owned."""
+        """Return the group without some members, their targets and partitions."""
         members, target, owners = dict(self.members), dict(self.target), self.owners
         for member_id in member_ids:
             owners = _transfer(owners, member_id, members.pop(member_id), None)
@@ -106,11 +105,11 @@ class GroupState:
 
 
 MemberChange = tuple[Member | None, Member | None]
-"""What a member was and is; None where it was none, or is none any more."""
+"""A member before and after a change; None if it does not exist."""
 
 
 def changed_members(old: GroupState, new: GroupState) -> list[MemberChange]:
-    """The members that are not the same in both."""
+    """Return the members that differ between two states."""
     if old.members is new.members:
         return []
     was = old.members.get
@@ -123,12 +122,12 @@ def changed_members(old: GroupState, new: GroupState) -> list[MemberChange]:
 
 
 def is_reconciled(member: Member, target_epoch: int) -> bool:
-    """Whether a member has all of the target of that epoch."""
+    """Return True if a member owns all of its target at this epoch."""
     return member.progress.epoch == target_epoch and member.progress.state is MemberState.STABLE
 
 
 def _transfer(owners: Owners, member_id: str, before: Member | None, after: Member | None) -> Owners:
-    """Who owns what when a member has become another, or none."""
+    """Return the owners after a change of one member."""
     had, has = _held(before), _held(after)
     lost, won = difference(had, has), difference(has, had)
     if not lost and not won:

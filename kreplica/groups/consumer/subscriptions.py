@@ -1,4 +1,4 @@
-"""What the members of a group are subscribed to, as the cluster is now."""
+"""Resolves the subscriptions of the members of a group to existing topics."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from kreplica.groups.consumer.state import GroupState, Resolved, Topic
 
 
 class Topics(Protocol):
-    """What of ``ClusterView`` a subscription needs."""
+    """The part of ``ClusterView`` that subscriptions use."""
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions a topic has; None where there is no such topic."""
+        """Return the number of partitions of a topic, or None if it does not exist."""
 
     def topic_id(self, topic: str) -> UUID | None:
-        """A topic's id."""
+        """Return the id of a topic, or None if it does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a transition sees of the world.
+class TopicSnapshot:
+    """Topic metadata for one transition.
 
-    :param resolved: regular expressions that were looked up just now.
-    :param is_changed: whether topics may be others than when the group last looked.
-    :param version: of the topics, as they are now.
+    :param resolved: regular expressions that were just looked up.
+    :param is_changed: True if topics may have changed since the group last used them.
+    :param version: version of the topic metadata.
     """
 
     topics: Topics
@@ -36,20 +36,20 @@ class Surroundings:
     version: int | None = None
 
 
-def refresh(state: GroupState, surroundings: Surroundings) -> GroupState:
-    """Look up what the members are subscribed to.
+def refresh(state: GroupState, snapshot: TopicSnapshot) -> GroupState:
+    """Update the subscribed topics of a group.
 
-    :return: the same object if that is as before, else a group of the next epoch.
+    :return: the same object if nothing changed, otherwise a group of the next epoch.
     """
-    resolved = _resolved(state, surroundings.resolved)
-    topics = _topics(dict.fromkeys(_names(state, resolved)), surroundings.topics)
+    resolved = _resolved(state, snapshot.resolved)
+    topics = _topics(dict.fromkeys(_names(state, resolved)), snapshot.topics)
     if resolved == state.resolved and topics == state.topics:
         return state
     return replace(state, resolved=resolved, topics=topics, epoch=state.epoch + 1)
 
 
 def topic_ids_of(state: GroupState, subscription: Subscription) -> frozenset[UUID]:
-    """The topics that exist of those that a member is subscribed to."""
+    """Return the ids of the existing topics that a member is subscribed to."""
     names = subscription.topic_names
     if subscription.regular_expression:
         resolved = state.resolved.get(subscription.regular_expression)
@@ -58,7 +58,7 @@ def topic_ids_of(state: GroupState, subscription: Subscription) -> frozenset[UUI
 
 
 def is_subscribed(state: GroupState, topic: str) -> bool:
-    """Whether any member is subscribed to that topic."""
+    """Return True if any member is subscribed to the topic."""
     for member in state.members.values():
         resolved = state.resolved.get(member.subscription.regular_expression or "")
         if topic in member.subscription.topic_names or (resolved is not None and topic in resolved.topic_names):
@@ -67,7 +67,7 @@ def is_subscribed(state: GroupState, topic: str) -> bool:
 
 
 def _resolved(state: GroupState, fresh: Mapping[str, Resolved]) -> dict[str, Resolved]:
-    """Of each expression in use what it names now; one that names the same keeps its place in the log."""
+    """Return the matches of each expression in use; entries without a change keep their record in the log."""
     result = {}
     for expression in regular_expressions(state):
         old, new = state.resolved.get(expression), fresh.get(expression)
@@ -78,7 +78,7 @@ def _resolved(state: GroupState, fresh: Mapping[str, Resolved]) -> dict[str, Res
 
 
 def regular_expressions(state: GroupState) -> list[str]:
-    """Those in use, sorted."""
+    """Return the regular expressions in use, sorted."""
     found = {member.subscription.regular_expression for member in state.members.values()}
     return sorted(each for each in found if each)
 

@@ -1,4 +1,4 @@
-"""What every member is to have: computed anew for each epoch of the group, by the assignor that most members want."""
+"""Computes the target assignment of a group for each group epoch."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from kreplica.groups.consumer.state import GroupState
 from kreplica.groups.consumer.subscriptions import topic_ids_of
 
 
-def chosen(state: GroupState, assignors: tuple[Assignor, ...]) -> Assignor:
-    """The assignor that most members ask for; the first of the settings where none asks, or as many for it."""
+def selected_assignor(state: GroupState, assignors: tuple[Assignor, ...]) -> Assignor:
+    """Return the assignor that most members prefer; the first configured one if there is no preference or a tie."""
     votes = Counter(member.subscription.server_assignor for member in state.members.values())
     del votes[None]
-    return max(assignors, key=lambda assignor: votes[assignor.name])  # of equals the first
+    return max(assignors, key=lambda assignor: votes[assignor.name])  # the first of equals
 
 
 def with_target(state: GroupState, assignors: tuple[Assignor, ...]) -> GroupState:
-    """The group with a target of its epoch."""
+    """Return the group with a target for its current epoch."""
     topic_ids: dict[tuple[tuple[str, ...], str | None], frozenset[UUID]] = {}
     members = {}
     for member_id, member in state.members.items():
@@ -28,8 +28,8 @@ def with_target(state: GroupState, assignors: tuple[Assignor, ...]) -> GroupStat
         key = subscription.topic_names, subscription.regular_expression
         if key not in topic_ids:
             topic_ids[key] = topic_ids_of(state, subscription)
-        had = state.target.get(member_id, NOTHING)
-        members[member_id] = Subscriber(topic_ids[key], subscription.instance_id, had)
+        previous = state.target.get(member_id, NOTHING)
+        members[member_id] = Subscriber(topic_ids[key], subscription.instance_id, previous)
     counts = {topic.topic_id: topic.partition_count for topic in state.topics.values()}
-    target = chosen(state, assignors).assign(Group(members, counts))
+    target = selected_assignor(state, assignors).assign(Group(members, counts))
     return replace(state, target=target, target_epoch=state.epoch)

@@ -1,4 +1,4 @@
-"""How long members may be silent, and how long they may take to give partitions up."""
+"""Session and revocation timeouts of the members of a KIP-848 group."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kreplica.runtime import Reactor
 
 
 class MemberTimers:
-    """Owned by one group.
+    """Timers of one group, which owns them.
 
-    :param session_ended: told of a member that was not heard of for a session.
-    :param revocation_ended: told of a member that has not given up in time what it was to give up.
+    :param session_ended: called with the id of a member whose session has expired.
+    :param revocation_ended: called with the id of a member that did not revoke its partitions in time.
     """
 
     def __init__(
@@ -33,13 +33,13 @@ class MemberTimers:
         self._revocations: dict[str, IDelayedCall] = {}
 
     def heard(self, member_id: str) -> None:
-        """A member is alive: its session begins anew."""
+        """Restart a member's session timeout."""
         call = self._sessions.get(member_id)
         if call is not None:
             call.reset(self._session_s)
 
     def follow(self, old: GroupState, new: GroupState) -> None:
-        """The group has come to another state: new members have a session, those that are gone have none."""
+        """Update the timers after a state change."""
         for before, member in changed_members(old, new):
             if member is None:
                 if before is not None:
@@ -47,20 +47,20 @@ class MemberTimers:
                     _cancel(self._revocations, before.member_id)
                 continue
             if before is None:
-                self._begin_session(member.member_id)
+                self._start_session(member.member_id)
             if before is None or before.progress != member.progress:
-                self._watch_revocation(member)
+                self._update_revocation(member)
 
     def later(self, member_id: str, seconds: float) -> None:
-        """Look at a member again after a while, since nothing can be done about it now."""
-        self._begin_session(member_id, seconds)
+        """Check a member again after a delay, because it cannot be removed now."""
+        self._start_session(member_id, seconds)
 
     def session_left_s(self, member_id: str) -> float | None:
-        """Until a member has to be heard of; None where nobody waits for that."""
+        """Return the seconds until a member's session expires; None without a timer."""
         return self._left_s(self._sessions, member_id)
 
     def revocation_left_s(self, member_id: str) -> float | None:
-        """Until a member has to have given up what it was told to; None where it has nothing to give up."""
+        """Return the seconds until a member has to confirm its revocations; None without any."""
         return self._left_s(self._revocations, member_id)
 
     def _left_s(self, calls: dict[str, IDelayedCall], member_id: str) -> float | None:
@@ -68,24 +68,24 @@ class MemberTimers:
         return None if call is None else max(call.getTime() - self._reactor.seconds(), 0.0)
 
     def stop(self) -> None:
-        """Leave no timer."""
+        """Cancel all timers."""
         for calls in (self._sessions, self._revocations):
             for member_id in list(calls):
                 _cancel(calls, member_id)
 
-    def _begin_session(self, member_id: str, seconds: float | None = None) -> None:
+    def _start_session(self, member_id: str, seconds: float | None = None) -> None:
         _cancel(self._sessions, member_id)
         delay_s = self._session_s if seconds is None else seconds
-        self._sessions[member_id] = self._reactor.callLater(delay_s, self._over, self._sessions, member_id)
+        self._sessions[member_id] = self._reactor.callLater(delay_s, self._expired, self._sessions, member_id)
 
-    def _watch_revocation(self, member: Member) -> None:
+    def _update_revocation(self, member: Member) -> None:
         _cancel(self._revocations, member.member_id)
         if member.progress.state is MemberState.UNREVOKED_PARTITIONS:
             delay_s = max(member.subscription.rebalance_timeout_ms, 0) / 1000
-            call = self._reactor.callLater(delay_s, self._over, self._revocations, member.member_id)
+            call = self._reactor.callLater(delay_s, self._expired, self._revocations, member.member_id)
             self._revocations[member.member_id] = call
 
-    def _over(self, calls: dict[str, IDelayedCall], member_id: str) -> None:
+    def _expired(self, calls: dict[str, IDelayedCall], member_id: str) -> None:
         del calls[member_id]
         (self._session_ended if calls is self._sessions else self._revocation_ended)(member_id)
 

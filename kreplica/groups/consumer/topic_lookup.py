@@ -1,4 +1,4 @@
-"""Which topics the regular expressions of all groups name, kept up to date as topics come and go."""
+"""Topics that match the regular expressions of all groups, updated as topics change."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from kreplica.runtime import Runtime
 from kreplica.runtime.turns import Turns
 
 EXPRESSIONS_MAX = 1000
-"""So many are kept ready, those asked for last."""
+"""Maximum number of cached expressions; the least recently used are evicted."""
 
 
 class AllTopics(Protocol):
-    """What of ``ClusterView`` the lookup needs."""
+    """The part of ``ClusterView`` that the lookup uses."""
 
     def topics(self) -> Iterable[str]:
-        """The names of all topics, sorted."""
+        """Return the names of all topics, sorted."""
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Call back whenever they may be others."""
+        """Register a callback for changes of topics."""
 
 
 class _Entry:
-    """One expression; ``names`` are all topics that it was tried on, ``matching`` those of them that it names."""
+    """One expression: ``names`` are the topics it was matched against, ``matching`` the ones that matched."""
 
     __slots__ = ("automaton", "matching", "names", "version")
 
@@ -40,9 +40,9 @@ class _Entry:
 
 
 class TopicLookup:
-    """Owned by the coordinator; shared by all its groups.
+    """Cache of matches; owned by the coordinator and shared by all its groups.
 
-    :ivar version: grows whenever anything of the cluster's topics may be another: names, ids, counts of partitions.
+    :ivar version: incremented when names, ids or partition counts of topics may have changed.
     """
 
     def __init__(self, runtime: Runtime, cluster: AllTopics) -> None:
@@ -58,14 +58,14 @@ class TopicLookup:
         self.version += 1
 
     def check(self, expression: str) -> None:
-        """Refuse what is no regular expression.
+        """Raise if this is not a valid regular expression.
 
-        :raise KafkaError: INVALID_REGULAR_EXPRESSION; it says what is wrong.
+        :raise KafkaError: INVALID_REGULAR_EXPRESSION, with the reason.
         """
         self._entry(expression)
 
     def can_read(self, expression: str) -> bool:
-        """Whether it is a regular expression here: another broker may have accepted what this one would refuse."""
+        """Return True if this broker accepts the expression; another version may have accepted it before."""
         try:
             self.check(expression)
         except KafkaError:
@@ -73,7 +73,7 @@ class TopicLookup:
         return True
 
     async def resolve(self, expressions: Iterable[str]) -> dict[str, Resolved]:
-        """Look up the topics that expressions name; only topics that are new since the last time are tried.
+        """Return the topics that match the expressions; only topics that are new since the last call are matched.
 
         :raise KafkaError: INVALID_REGULAR_EXPRESSION.
         """

@@ -1,8 +1,8 @@
-"""What happens to a group: heartbeats, leaving, members that time out.  Pure: a state in, the next one out.
+"""State transitions of a KIP-848 group: heartbeats, leaving and timeouts. Pure.
 
-A heartbeat does, in this order: find the member, take over what it says of itself, look at the topics (``enter``);
-then, where the group's epoch is past that of its target, there has to be a new one (``targets``); then the member goes
-as far as it may (``advance``).  Of several heartbeats at once all enter before there is a target, which costs most.
+A heartbeat has three steps: ``enter`` finds the member and applies its metadata, subscription and topics; a new target
+is computed if the group epoch has grown (``target_assignment``); ``advance`` moves the member towards its target. For
+simultaneous heartbeats, all enter before the target is computed once, because that is the most expensive step.
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ from kreplica.groups.consumer.members import (
 from kreplica.groups.consumer.reconciliation import reconcile
 from kreplica.groups.consumer.requests import Heartbeat
 from kreplica.groups.consumer.state import GroupState
-from kreplica.groups.consumer.subscriptions import Surroundings, refresh
+from kreplica.groups.consumer.subscriptions import TopicSnapshot, refresh
 
 
 class Answer(NamedTuple):
-    """:param assignment: all that the member may own; None where it is as it was told before."""
+    """Response to a heartbeat.
+
+    :param assignment: partitions the member may own; None if unchanged since the last response.
+    """
 
     member_id: str
     member_epoch: int
@@ -39,8 +42,10 @@ class Answer(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """:param state: the same object if nothing has changed.
-    :param answer: it may leave when ``state`` is in the log.
+    """Result of a heartbeat.
+
+    :param state: the same object if nothing changed.
+    :param answer: may be sent once ``state`` is committed.
     """
 
     state: GroupState
@@ -48,64 +53,65 @@ class Outcome(NamedTuple):
 
 
 def enter(
-    state: GroupState, request: Heartbeat, around: Surroundings, config: ConsumerConfig
+    state: GroupState, request: Heartbeat, topics: TopicSnapshot, config: ConsumerConfig
 ) -> tuple[GroupState, Progress]:
-    """The first half of a heartbeat that is not a member's last: the group with all that it says.
+    """First step of a heartbeat that does not leave: apply its metadata and subscription.
 
-    :return: also how far the member had come, as it was told last.
+    :return: the new state, and the progress that the member knew before this heartbeat.
     :raise KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
-        GROUP_MAX_SIZE_REACHED: nothing has changed.
+        GROUP_MAX_SIZE_REACHED; nothing has changed.
     """
     if request.member_epoch == JOINING:
         state, member = _joined(state, request, config)
     else:
         member = _found(state, request)
         fencing.check_epoch(member, request.member_epoch, request.owned)
-    return _subscribed(state, member, request, around), member.progress
+    return _subscribed(state, member, request, topics), member.progress
 
 
 def needs_target(state: GroupState) -> bool:
-    """Whether a target is to be computed before any member may go on."""
+    """Return True if a new target has to be computed."""
     return state.epoch > state.target_epoch
 
 
-def advance(state: GroupState, request: Heartbeat, told: Progress) -> Outcome:
-    """The second half, once there is a target: the member goes as far as it may.
+def advance(state: GroupState, request: Heartbeat, known: Progress) -> Outcome:
+    """Last step of a heartbeat: move the member towards its target.
 
-    :param told: how far it had come before the first half.
+    :param known: progress of the member before ``enter``.
     """
     member = state.members[request.member_id]
     progress = reconcile(state, member, request.owned)
     if progress is not member.progress:
         state = state.with_member(replace(member, progress=progress))
-    is_told = request.member_epoch == told.epoch != JOINING and not request.is_full
-    assignment = None if is_told and progress.assigned == told.assigned else progress.assigned
+    is_known = request.member_epoch == known.epoch != JOINING and not request.is_full
+    assignment = None if is_known and progress.assigned == known.assigned else progress.assigned
     return Outcome(state, Answer(member.member_id, progress.epoch, assignment))
 
 
-def leave(state: GroupState, request: Heartbeat, around: Surroundings) -> Outcome:
-    """A member's last heartbeat; a static member that leaves for a while keeps its place until its session ends.
+def leave(state: GroupState, request: Heartbeat, topics: TopicSnapshot) -> Outcome:
+    """Handle the last heartbeat of a member; a static member that leaves temporarily keeps its partitions for a
+    session.
 
-    :raise KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID: nothing has changed.
+    :raise KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID; nothing has changed.
     """
     member = _found(state, request)
     answer = Answer(member.member_id, request.member_epoch)
     if request.member_epoch != LEAVING_FOR_A_WHILE:
-        return Outcome(remove(state, [member.member_id], around), answer)
+        return Outcome(remove(state, [member.member_id], topics), answer)
     if member.is_away:
         return Outcome(state, answer)
     away = Progress(LEAVING_FOR_A_WHILE, NOT_SET, MemberState.STABLE, member.progress.assigned)
     return Outcome(state.with_member(replace(member, progress=away)), answer)
 
 
-def remove(state: GroupState, member_ids: Iterable[str], around: Surroundings) -> GroupState:
-    """Members that left or died, all of whose partitions are free now."""
+def remove(state: GroupState, member_ids: Iterable[str], topics: TopicSnapshot) -> GroupState:
+    """Remove members that left or timed out, and free their partitions."""
     epoch = state.epoch + 1
-    return replace(refresh(state.without_members(member_ids), around), epoch=epoch)
+    return replace(refresh(state.without_members(member_ids), topics), epoch=epoch)
 
 
 def _found(state: GroupState, request: Heartbeat) -> Member:
-    """The member that sends a heartbeat."""
+    """Return the member that sends a heartbeat."""
     if request.instance_id is not None:
         member = state.static_member(request.instance_id)
         if member is not None:
@@ -118,7 +124,7 @@ def _found(state: GroupState, request: Heartbeat) -> Member:
 
 
 def _joined(state: GroupState, request: Heartbeat, config: ConsumerConfig) -> tuple[GroupState, Member]:
-    """The member that joins, with the partitions that it is not to give up, where it was a member before."""
+    """Return the member that joins, with the partitions it keeps if it was a member before."""
     if request.instance_id is not None:
         static = state.static_member(request.instance_id)
         if static is not None:
@@ -129,31 +135,32 @@ def _joined(state: GroupState, request: Heartbeat, config: ConsumerConfig) -> tu
         return state, member
     if len(state.members) >= config.size_max:
         raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED, f"{state.group_id!r} has {config.size_max} members, as many as it may"
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"group {state.group_id!r} has reached its maximum of {config.size_max} members",
         )
     return state, Member(request.member_id)
 
 
 def _returned(state: GroupState, away: Member, member_id: str) -> tuple[GroupState, Member]:
-    """A static member is back, in another process as a rule: it takes over everything of the one that left."""
+    """Transfer the state of a static member that left temporarily to its new member id."""
     member = Member(member_id, away.subscription, replace(away.progress, epoch=JOINING, previous_epoch=NOT_SET))
     target = state.target.get(away.member_id, NOTHING)
     state = state.without_members([away.member_id]).with_member(member)
     return replace(state, target={**state.target, member_id: target}), member
 
 
-def _subscribed(state: GroupState, member: Member, request: Heartbeat, around: Surroundings) -> GroupState:
-    """The group when the member has said what it has to say; of the next epoch if others' shares depend on it."""
+def _subscribed(state: GroupState, member: Member, request: Heartbeat, topics: TopicSnapshot) -> GroupState:
+    """Apply the subscription in a heartbeat; the epoch grows if the target may change."""
     before = state.members.get(member.member_id)
-    subscription = _said(member.subscription, request)
+    subscription = _updated_subscription(member.subscription, request)
     member = replace(member, subscription=subscription)
     if before != member:
         state = state.with_member(member)
     is_new = before is None or _wanted(before.subscription) != _wanted(subscription)
-    if not is_new and not around.is_changed:
+    if not is_new and not topics.is_changed:
         return state
     epoch = state.epoch
-    state = refresh(state, around)
+    state = refresh(state, topics)
     return replace(state, epoch=epoch + 1) if is_new else state
 
 
@@ -161,8 +168,8 @@ def _wanted(subscription: Subscription) -> tuple[tuple[str, ...], str | None]:
     return subscription.topic_names, subscription.regular_expression
 
 
-def _said(old: Subscription, request: Heartbeat) -> Subscription:
-    """What a member is known to have said of itself, after a heartbeat."""
+def _updated_subscription(old: Subscription, request: Heartbeat) -> Subscription:
+    """Return the subscription of a member after a heartbeat."""
     timeout_ms = request.rebalance_timeout_ms
     new = Subscription(
         instance_id=_newer(request.instance_id, old.instance_id),
@@ -177,5 +184,5 @@ def _said(old: Subscription, request: Heartbeat) -> Subscription:
     return old if new == old else new
 
 
-def _newer(said: str | None, before: str | None) -> str | None:
-    return before if said is None else said
+def _newer(new: str | None, before: str | None) -> str | None:
+    return before if new is None else new

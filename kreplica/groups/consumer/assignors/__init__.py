@@ -1,8 +1,8 @@
-"""What shares out partitions among members.  Pure: frozen values in, a new target out, the same for the same input.
+"""Partition assignors of the KIP-848 protocol. Pure and deterministic.
 
-* ``assignor``: ``Assignor``, and what it is given
-* ``uniform``: everybody gets as many as anybody else, and keeps what it had (the default)
-* ``range``: neighbouring partitions, the same numbers of every topic
+* ``assignor``: the interface
+* ``uniform``: equal counts and minimal movement (the default)
+* ``range``: contiguous ranges, the same partition numbers of every topic
 """
 
 from kreplica.groups.consumer.assignors.assignor import Assignor, Group, Subscriber
@@ -12,4 +12,4 @@ from kreplica.groups.consumer.assignors.uniform import UniformAssignor
 __all__ = ["ASSIGNORS", "Assignor", "Group", "RangeAssignor", "Subscriber", "UniformAssignor"]
 
 ASSIGNORS: tuple[Assignor, ...] = (UniformAssignor(), RangeAssignor())
-"""All there are, the default first."""
+"""All assignors, the default first."""

@@ -1,4 +1,4 @@
-"""What an assignor is, and what it is given."""
+"""Interface of assignors and their input."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from kreplica.groups.consumer.assignment import NOTHING, Assignment
 
 
 class Subscriber(NamedTuple):
-    """A member, as assignors see it.
+    """A member as seen by assignors.
 
-    :param topic_ids: of the topics that it is subscribed to and that exist.
-    :param target: what it was to have so far.
+    :param topic_ids: existing topics that it is subscribed to.
+    :param target: its previous target.
     """
 
     topic_ids: frozenset[UUID]
@@ -25,7 +25,7 @@ class Subscriber(NamedTuple):
 class TopicClass(NamedTuple):
     """Topics with the same subscribers.
 
-    :param subscribers: ids of members, sorted.
+    :param subscribers: member ids, sorted.
     :param topic_ids: sorted.
     """
 
@@ -35,17 +35,17 @@ class TopicClass(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What is to be shared out, and among whom.
+    """Input of an assignor.
 
     :param members: by member id.
-    :param partition_counts: of every topic that some member is subscribed to.
+    :param partition_counts: by id of every subscribed topic.
     """
 
     members: Mapping[str, Subscriber]
     partition_counts: Mapping[UUID, int]
 
     def classes(self) -> list[TopicClass]:
-        """The topics that have subscribers, those with the same ones together."""
+        """Group the topics that have subscribers by their sets of subscribers."""
         alike: dict[frozenset[UUID], list[str]] = {}
         for member_id in sorted(self.members):
             alike.setdefault(self.members[member_id].topic_ids, []).append(member_id)
@@ -62,18 +62,18 @@ class Group:
 
 
 class Assignor(Protocol):
-    """A way to share out partitions."""
+    """A partition assignment strategy."""
 
     @property
     def name(self) -> str:
-        """By which clients ask for it (``group.remote.assignor``)."""
+        """Name used by clients (``group.remote.assignor``)."""
 
     @property
     def class_name(self) -> str:
-        """By which Kafka's settings may name it too."""
+        """Class name accepted in Kafka's settings."""
 
     def assign(self, group: Group) -> Mapping[str, Assignment]:
-        """Give every partition of a topic with subscribers to one of them.
+        """Assign every partition of a subscribed topic to one of its subscribers.
 
-        :return: for each member, also one that gets nothing.
+        :return: an assignment for each member, which may be empty.
         """

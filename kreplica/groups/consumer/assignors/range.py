@@ -1,7 +1,7 @@
-"""Ranges: a member gets neighbouring partitions of a topic; the first members get one more, if it is not even.
+"""Range assignor: each member gets contiguous partitions of a topic; the first members get one more if needed.
 
-Topics with as many partitions and the same subscribers are shared out alike, so that whoever reads a partition of one
-reads the partition of the same number of the other: what joins of two topics by key need.
+Topics with equal partition counts and subscribers are co-partitioned: a member reads the same partition numbers of
+each, as joins by key require.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from kreplica.groups.consumer.assignors.assignor import Group
 
 
 class RangeAssignor:
-    """Static members come first, by their instance ids: a restart, with another member id, changes nothing."""
+    """Static members are ordered first, by instance id, so that restarts do not move partitions."""
 
     name = "range"
     class_name = "org.apache.kafka.coordinator.group.assignor.RangeAssignor"
 
     def assign(self, group: Group) -> Mapping[str, Assignment]:
-        """See ``Assignor``."""
         shares: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in sorted(group.members)}
         for subscribers, topic_ids in group.classes():
             ranked = sorted(subscribers, key=lambda member_id: _rank(group, member_id))

@@ -1,8 +1,8 @@
-"""Equal shares: no member has two partitions more than another that could read one of them; little moves.
+"""Uniform assignor: partition counts of members differ as little as possible, with few moves.
 
-Three steps: everybody keeps what it had and may still read; what nobody has goes to whoever has least; then partitions
-move from whoever has most to whoever has least, while that makes them more equal.  Where all members are subscribed to
-the same topics, their counts differ by one at most, and no assignment as equal moves fewer partitions.
+Three steps: members keep partitions they may still read; free partitions go to the member with the fewest; then
+partitions move from members with most to members with fewest while this evens out the counts. If all members have the
+same subscription, counts differ by at most one and the number of moves is minimal.
 """
 
 from __future__ import annotations
@@ -16,21 +16,20 @@ from kreplica.groups.consumer.assignors.assignor import Group, TopicClass
 
 
 class UniformAssignor:
-    """The default of Kafka too."""
+    """Default assignor, as in Kafka."""
 
     name = "uniform"
     class_name = "org.apache.kafka.coordinator.group.assignor.UniformAssignor"
 
     def assign(self, group: Group) -> Mapping[str, Assignment]:
-        """See ``Assignor``."""
         shares = _Shares(group)
         shares.keep()
-        # Topics with few subscribers come first: who can read little should not find others' partitions there.
+        # Topics with few subscribers come first, before members with more choice fill up.
         classes = sorted(group.classes(), key=lambda each: len(each.subscribers))
         for each in classes:
             shares.hand_out(each)
-        # A move in one class may make another possible elsewhere.  Each makes the sum of the squared counts smaller.
-        # Those with many subscribers come first, where a partition may go to whoever has least at once.
+        # A move may enable another in a different class.  Termination: each move reduces the sum of squared counts.
+        # Classes with many subscribers come first, where partitions can reach the smallest member directly.
         classes.reverse()
         while sum(map(shares.level, classes)):
             pass
@@ -38,7 +37,7 @@ class UniformAssignor:
 
 
 class _Shares:
-    """What each member has so far."""
+    """Partitions of each member during the computation."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
@@ -47,7 +46,7 @@ class _Shares:
         self._free = {topic_id: set(range(count)) for topic_id, count in group.partition_counts.items()}
 
     def keep(self) -> None:
-        """Everybody keeps what it was to have, where it is subscribed to it still."""
+        """Let members keep previous partitions of topics they are still subscribed to."""
         for member_id, held in self._held.items():
             topic_ids, _, target = self._group.members[member_id]
             for topic_id, partitions in target.items():
@@ -59,7 +58,7 @@ class _Shares:
                     self._counts[member_id] += len(kept)
 
     def hand_out(self, topics: TopicClass) -> None:
-        """Give what is free to whoever has least."""
+        """Assign free partitions to the subscribers with fewest partitions."""
         subscribers = topics.subscribers
         least = [(self._counts[member_id], index) for index, member_id in enumerate(subscribers)]
         heapify(least)
@@ -71,14 +70,14 @@ class _Shares:
                 heapreplace(least, (count + 1, index))
 
     def level(self, topics: TopicClass) -> int:
-        """Move partitions of these topics from whoever has most to whoever has least.
+        """Move partitions of these topics from members with most to members with fewest partitions.
 
-        :return: how many partitions have moved.
+        :return: number of moved partitions.
         """
         subscribers, topic_ids = topics
         counts = self._counts
-        of_all = [counts[member_id] for member_id in subscribers]
-        if max(of_all) - min(of_all) < 2:
+        all_counts = [counts[member_id] for member_id in subscribers]
+        if max(all_counts) - min(all_counts) < 2:
             return 0
         here = [sum(len(self._held[member_id].get(each, ())) for each in topic_ids) for member_id in subscribers]
         least = [(counts[member_id], index) for index, member_id in enumerate(subscribers)]
@@ -87,38 +86,38 @@ class _Shares:
         heapify(most)
         moved = 0
         while True:
-            # Members whose count has changed stand in the heaps a second time; what they had before is passed over.
+            # Members with changed counts are in the heaps twice; skip outdated entries.
             while most and (-most[0][0] != counts[subscribers[most[0][1]]] or not here[most[0][1]]):
                 heappop(most)
             while least[0][0] != counts[subscribers[least[0][1]]]:
                 heappop(least)
             if not most or -most[0][0] - least[0][0] < 2:
                 return moved
-            giver, taker = most[0][1], least[0][1]
-            self._move(subscribers[giver], subscribers[taker], topic_ids)
+            giver, receiver = most[0][1], least[0][1]
+            self._move(subscribers[giver], subscribers[receiver], topic_ids)
             moved += 1
-            for index, change in ((giver, -1), (taker, 1)):
+            for index, change in ((giver, -1), (receiver, 1)):
                 here[index] += change
                 heappush(least, (counts[subscribers[index]], index))
                 heappush(most, (-counts[subscribers[index]], index))
 
     def result(self) -> dict[str, Assignment]:
-        """What each member gets."""
+        """Return the assignment of each member."""
         return {
             member_id: {topic_id: frozenset(partitions) for topic_id, partitions in held.items() if partitions}
             for member_id, held in self._held.items()
         }
 
-    def _move(self, giver: str, taker: str, topic_ids: list[UUID]) -> None:
-        """Move the partition that spreads the topics best; of those, one that the giver does not have yet."""
-        held, others = self._held[giver], self._held[taker]
+    def _move(self, giver: str, receiver: str, topic_ids: list[UUID]) -> None:
+        """Move the partition that spreads topics best, preferably one that the giver did not have before."""
+        held, others = self._held[giver], self._held[receiver]
         topic_id = max(
             (each for each in topic_ids if held.get(each)),
             key=lambda each: len(held[each]) - len(others.get(each, ())),
         )
-        settled = self._group.members[giver].target.get(topic_id, frozenset())
-        partition = max(held[topic_id], key=lambda each: (each not in settled, each))
+        previous = self._group.members[giver].target.get(topic_id, frozenset())
+        partition = max(held[topic_id], key=lambda each: (each not in previous, each))
         held[topic_id].discard(partition)
         others.setdefault(topic_id, set()).add(partition)
         self._counts[giver] -= 1
-        self._counts[taker] += 1
+        self._counts[receiver] += 1
