@@ -43,31 +43,29 @@ from kreplica import __version__
 from kreplica.cli.terminal.lazy_groups import HELP_OPTIONS, LazyGroup, Subcommand
 
 SUBCOMMANDS = {
-    "produce": Subcommand("records.produce", "Write records to a topic, one a line."),
+    "produce": Subcommand("records.produce", "Write records to a topic, one per line."),
     "consume": Subcommand("records.consume", "Print the records of a topic."),
-    "cluster": Subcommand("commands.cluster", "The cluster in a few lines."),
+    "cluster": Subcommand("commands.cluster", "Show a summary of the cluster."),
     "broker": Subcommand("commands.broker", "Brokers: list, show, cordon, uncordon, drain."),
     "topic": Subcommand("commands.topic", "Topics: list, show, create, grow, shrink, delete, settings."),
-    "partition": Subcommand(
-        "commands.partition", "Partitions: list those that are offline, under-replicated or moving."
-    ),
+    "partition": Subcommand("commands.partition", "Partitions: list (offline, under-replicated, moving), show."),
     "group": Subcommand("commands.group", "Groups: list, show, lag, delete, reset their offsets."),
-    "plan": Subcommand(
-        "commands.plan", "Plans that move, add and remove replicas: make, list, show, watch, set, cancel."
-    ),
-    "election": Subcommand("commands.election", "Leaders by hand: list, preferred, unclean."),
+    "plan": Subcommand("commands.plan", "Reassignment plans: make, list, show, watch, set, cancel, delete."),
+    "election": Subcommand("commands.election", "Leader elections: list, preferred, unclean."),
     "config": Subcommand("commands.config", "Settings of topics and brokers: get, set, remove."),
-    "why": Subcommand("commands.why", "Why a partition, a group, a plan or a broker is as it is, and what you can do."),
-    "timeline": Subcommand("commands.timeline", "What happened in the cluster, and what happens."),
+    "why": Subcommand("commands.why", "Explain the state of a partition, group, plan or broker and what to do."),
+    "timeline": Subcommand("commands.timeline", "Show the cluster's events, past and new."),
     "zookeeper": Subcommand("commands.zookeeper", "Start a real ZooKeeper on this machine."),
-    "log": Subcommand("diagnostics.log", "A broker's files: dump, verify."),
+    "log": Subcommand("diagnostics.log", "Log files of a broker: dump, verify."),
     "pipeline": Subcommand(
-        "pipelines.pipeline", "Whole topics through Spark: archive, replay, audit, compare, profile."
+        "pipelines.pipeline", "Spark pipelines over whole topics: archive, replay, audit, compare, profile."
     ),
-    "verify": Subcommand("diagnostics.verify", "Load any Kafka-compatible cluster, and report what it did wrong."),
-    "simulate": Subcommand("diagnostics.simulate", "Run whole clusters with faults on virtual time, from seeds."),
-    "replay": Subcommand("diagnostics.replay", "Decide again what a controller decided, from its journal."),
-    "completion": Subcommand("commands.completion", "Print what makes a shell complete commands and options."),
+    "verify": Subcommand(
+        "diagnostics.verify", "Run a load on any Kafka-compatible cluster and report violated guarantees."
+    ),
+    "simulate": Subcommand("diagnostics.simulate", "Simulate whole clusters with faults on virtual time, from seeds."),
+    "replay": Subcommand("diagnostics.replay", "Replay a controller's decisions from its journal."),
+    "completion": Subcommand("commands.completion", "Print the shell completion script."),
 }
 """The commands by name."""
 
@@ -75,8 +73,8 @@ SUBCOMMANDS = {
 @click.group(cls=LazyGroup, subcommands=SUBCOMMANDS, context_settings=HELP_OPTIONS)
 @click.version_option(__version__, message="kreplica %(version)s")
 def main() -> None:
-    """A replicated log server that speaks the Kafka protocol: its tools.
+    """Tools of kreplica, a replicated log server that speaks the Kafka protocol.
 
-    Commands that ask a running cluster find it with --admin or KREPLICA_ADMIN.  They end with status 0 when all is
-    well, 1 when something was refused or failed, and 2 when the command was mistyped.
+    Commands that query a running cluster find it by --admin or KREPLICA_ADMIN.  Exit status: 0 for success, 1 if the
+    operation was rejected or failed, 2 for wrong arguments.
     """

@@ -14,18 +14,18 @@ from kreplica.cli.terminal.screen import Screen, bad, bytes_text, time_text
 _BROKER = click.argument("broker_id", metavar="BROKER", type=click.IntRange(min=0))
 
 
-SUBCOMMANDS = {"drain": Subcommand("commands.broker_drain", "Move all replicas off brokers: a plan.")}
+SUBCOMMANDS = {"drain": Subcommand("commands.broker_drain", "Move all replicas off brokers (a plan).")}
 
 
 @click.group(cls=LazyGroup, subcommands=SUBCOMMANDS)
 def command() -> None:
-    """Brokers: who is there, what they hold, and who gets no new replicas."""
+    """Brokers: state, replicas, log directories, cordons."""
 
 
 @command.command("list")
 @connected
 def listed(session: Session) -> None:
-    """List the brokers: those that live, and those that hold replicas though they do not."""
+    """List live brokers, and dead brokers that hold replicas."""
     session.show(session.get("/v1/brokers"), _describe_all)
 
 
@@ -94,11 +94,11 @@ def _describe(screen: Screen, broker: dict[str, Any]) -> None:
 
 @command.command()
 @_BROKER
-@click.option("--reason", help="For those who wonder later.")
+@click.option("--reason", help="A note, shown with the object.")
 @dry_run_option
 @connected
 def cordon(session: Session, broker_id: int, reason: str | None, dry_run: bool) -> None:
-    """Place no new replicas on a broker; what it holds stays."""
+    """Place no new replicas on a broker; existing replicas stay."""
     body = {} if reason is None else {"reason": reason}
     document = session.send("PUT", path_of("brokers", broker_id, "cordon"), body, query={"dry_run": dry_run})
     session.show_written(document, lambda screen, _: screen.line(f"Broker {broker_id} gets no new replicas."))

@@ -13,5 +13,5 @@ from kreplica.cli.commands.plan_make import drained, plan_options
 @click.argument("brokers", nargs=-1, required=True, type=click.IntRange(min=0), metavar="BROKER...")
 @plan_options
 def command(brokers: tuple[int, ...]) -> dict[str, Any]:
-    """Move all replicas off brokers, and place no new ones there: `plan make drain` by another name."""
+    """Move all replicas off brokers and cordon them.  Same as `plan make drain`."""
     return drained(brokers)

@@ -13,7 +13,7 @@ from kreplica.cli.terminal.screen import Screen, bad
 @click.command()
 @connected
 def command(session: Session) -> None:
-    """Show the cluster in a few lines: who is there, who decides, what is not as it should be."""
+    """Show brokers, controller and the number of unhealthy partitions."""
     session.show(session.get("/v1/cluster"), _describe)
 
 

@@ -14,17 +14,17 @@ _NAME = click.argument("name", metavar="NAME|default")
 
 @click.group()
 def command() -> None:
-    """Settings of topics (topic NAME), of a broker (broker ID), and of all brokers together (broker default)."""
+    """Settings of a topic (topic NAME), a broker (broker ID) or all brokers (broker default)."""
 
 
 @command.command("get")
 @_KIND
 @_NAME
 @click.argument("names", nargs=-1, metavar="[SETTING]...")
-@click.option("--all", "everything", is_flag=True, help="Also those that are by default.")
+@click.option("--all", "everything", is_flag=True, help="Include settings with their default values.")
 @connected
 def got(session: Session, kind: str, name: str, names: tuple[str, ...], everything: bool) -> None:
-    """Show settings: these, or those that were set."""
+    """Show the named settings, or all that differ from their defaults."""
     show_settings(session, _path(kind, name), names, everything=everything)
 
 
@@ -35,7 +35,7 @@ def got(session: Session, kind: str, name: str, names: tuple[str, ...], everythi
 @dry_run_option
 @connected
 def changed(session: Session, kind: str, name: str, settings: tuple[tuple[str, str], ...], dry_run: bool) -> None:
-    """Set settings, all at once or none.
+    """Change settings atomically.
 
     \b
     kreplica config set topic orders retention.ms=86400000
@@ -52,7 +52,7 @@ def changed(session: Session, kind: str, name: str, settings: tuple[tuple[str, s
 @dry_run_option
 @connected
 def removed(session: Session, kind: str, name: str, names: tuple[str, ...], dry_run: bool) -> None:
-    """Let settings be by default again."""
+    """Reset settings to their defaults."""
     change_settings(session, _path(kind, name), of_what=f"{kind} {name}",
                     changes={}, removals=names, dry_run=dry_run)  # fmt: skip
 

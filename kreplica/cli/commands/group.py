@@ -18,11 +18,11 @@ SUBCOMMANDS = {"reset": Subcommand("commands.group_reset", "Set the committed of
 
 @click.group(cls=LazyGroup, subcommands=SUBCOMMANDS)
 def command() -> None:
-    """Groups: who is in them, how far they are behind, and from where they go on."""
+    """Consumer groups: members, lag, offsets."""
 
 
 @command.command("list")
-@click.option("--search", metavar="TEXT", help="Only those whose name has this in it.")
+@click.option("--search", metavar="TEXT", help="Only names that contain this text.")
 @connected
 def listed(session: Session, search: str | None) -> None:
     """List the groups of the whole cluster."""

@@ -13,20 +13,25 @@ from kreplica.cli.terminal.screen import Screen
 
 @click.command()
 @click.argument("group")
-@click.option("--earliest", is_flag=True, help="To the first records that are there.")
-@click.option("--latest", is_flag=True, help="To the end: only what is written from now on is read.")
-@click.option("--time", "timestamp", type=Time(), metavar="TIME", help="To the first record of that time or later.")
-@click.option("--duration", type=Duration(), metavar="DURATION", help="To the first record since so long ago: 2h30m.")
-@click.option("--shift", type=int, metavar="N", help="So many records on, or back: -100.")
+@click.option("--earliest", is_flag=True, help="To the log start offset.")
+@click.option("--latest", is_flag=True, help="To the log end offset: only new records are read.")
+@click.option("--time", "timestamp", type=Time(), metavar="TIME", help="To the first record at this time or later.")
+@click.option(
+    "--duration",
+    type=Duration(),
+    metavar="DURATION",
+    help="To the first record within this duration before now: 2h30m.",
+)
+@click.option("--shift", type=int, metavar="N", help="Forward by N records; backward if negative: -100.")
 @click.option("--offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
 @click.option("--topic", "-t", "topics", multiple=True, type=Partitions(), metavar="TOPIC[:0,1,4-7]",
-              help="Only of this topic, or of these partitions of it; may be repeated.")  # fmt: skip
-@click.option("--execute/--dry-run", default=False, help="Do it; without it, only what would become of it is shown.")
+              help="Only this topic, or these partitions of it; may be repeated.")  # fmt: skip
+@click.option("--execute/--dry-run", default=False, help="Commit the new offsets; otherwise only show them.")
 @connected
 def command(
     session: Session, group: str, topics: tuple[tuple[str, list[int] | None], ...], execute: bool, **goals: Any
 ) -> None:
-    """Set the offsets from which a group that nobody is in goes on.
+    """Set the committed offsets of a group without active members.
 
     Nothing is changed without --execute.
 

@@ -20,10 +20,12 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--offline", "state", flag_value="offline", help="Only those that nobody leads.")
-@click.option("--under-replicated", "state", flag_value="under_replicated", help="Only those with replicas that lag.")
-@click.option("--moving", "state", flag_value="moving", help="Only those that are moved to other brokers.")
-@click.option("--topic", help="Only those of this topic.")
+@click.option("--offline", "state", flag_value="offline", help="Only partitions without a leader.")
+@click.option(
+    "--under-replicated", "state", flag_value="under_replicated", help="Only partitions with replicas out of sync."
+)
+@click.option("--moving", "state", flag_value="moving", help="Only partitions that are being reassigned.")
+@click.option("--topic", help="Only partitions of this topic.")
 @connected
 def listed(session: Session, state: str | None, topic: str | None) -> None:
     """List partitions."""

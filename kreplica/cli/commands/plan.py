@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 _PLAN = click.argument("plan")
 
 SUBCOMMANDS = {
-    "make": Subcommand("commands.plan_make", "Make a plan: one subcommand for each kind."),
-    "watch": Subcommand("commands.plan_watch", "Show a plan's progress until it ends."),
+    "make": Subcommand("commands.plan_make", "Create a plan: one subcommand per kind."),
+    "watch": Subcommand("commands.plan_watch", "Follow a plan until it ends."),
 }
 
 
 @click.group(cls=LazyGroup, subcommands=SUBCOMMANDS)
 def command() -> None:
-    """Plans that move, add and remove replicas.  Whoever made a plan may go: the controller carries it on."""
+    """Reassignment plans.  The controller executes a plan even after this command has exited."""
 
 
 @command.command("list")
-@click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="So many at most.")
+@click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="Maximum number of entries.")
 @connected
 def listed(session: Session, limit: int) -> None:
-    """List plans, the newest first, also those that have ended."""
+    """List plans, newest first, including those that have ended."""
     session.show(session.get("/v1/plans", {"limit": limit}), describe_plans)
 
 
 @command.command("show")
 @_PLAN
-@click.option("--moves", is_flag=True, help="Its moves (with --json instead of the plan).")
+@click.option("--moves", is_flag=True, help="Show the moves (with --json, instead of the plan).")
 @connected
 def shown(session: Session, plan: str, moves: bool) -> None:
     """Show a plan."""
@@ -59,15 +59,20 @@ def shown(session: Session, plan: str, moves: bool) -> None:
 
 @command.command("set")
 @_PLAN
-@click.option("--throttle", type=Size(), metavar="BYTES", help="Bytes a second that its moves may take: 50MB.")
-@click.option("--no-throttle", is_flag=True, help="Let its moves go as fast as they can.")
-@click.option("--moves-at-once", type=click.IntRange(min=1), help="Moves that a broker takes part in at a time.")
+@click.option(
+    "--throttle",
+    type=Size(),
+    metavar="BYTES",
+    help="Replication throttle of the plan's moves, in bytes per second: 50MB.",
+)
+@click.option("--no-throttle", is_flag=True, help="Remove the throttle.")
+@click.option("--moves-at-once", type=click.IntRange(min=1), help="Concurrent moves per broker.")
 @dry_run_option
 @connected
 def changed(
     session: Session, plan: str, throttle: int | None, no_throttle: bool, moves_at_once: int | None, dry_run: bool
 ) -> None:
-    """Change how fast a plan goes, while it goes."""
+    """Change the throttle or concurrency of a running plan."""
     body: dict[str, Any] = {}
     if throttle is not None and no_throttle:
         raise click.UsageError("either --throttle or --no-throttle")
@@ -83,12 +88,12 @@ def changed(
 
 @command.command()
 @_PLAN
-@click.option("--rollback", is_flag=True, help="Also take back what it has moved.")
+@click.option("--rollback", is_flag=True, help="Also move finished replicas back.")
 @yes_option
 @dry_run_option
 @connected
 def cancel(session: Session, plan: str, rollback: bool, yes: bool, dry_run: bool) -> None:
-    """End a plan: moves under way are taken back, those that are finished stay unless --rollback is given."""
+    """Cancel a plan: running moves are reverted; finished moves stay unless --rollback is given."""
     if not dry_run:
         confirm(f"Cancel plan {plan}{' and take back what it has moved' if rollback else ''}?", yes=yes,
                 session=session)  # fmt: skip
@@ -104,6 +109,6 @@ def cancel(session: Session, plan: str, rollback: bool, yes: bool, dry_run: bool
 @dry_run_option
 @connected
 def delete(session: Session, plan: str, dry_run: bool) -> None:
-    """Forget a plan that has ended."""
+    """Delete a plan that has ended."""
     document = session.send("DELETE", path_of("plans", plan), query={"dry_run": dry_run})
     session.show_written(document, lambda screen, _: screen.line(f"Plan {plan} is forgotten."))

@@ -23,12 +23,12 @@ FILE_SIZE_MAX = 64 * 1024 * 1024
 _BROKERS = click.argument("brokers", nargs=-1, required=True, type=click.IntRange(min=0), metavar="BROKER...")
 
 _OPTIONS = (
-    click.option("--throttle", type=Size(), metavar="BYTES", help="Bytes a second that its moves may take: 50MB."),
+    click.option("--throttle", type=Size(), metavar="BYTES", help="Replication throttle in bytes per second: 50MB."),
     click.option("--moves-at-once", type=click.IntRange(min=1),
-                 help="Moves that a broker takes part in at a time.  [default: 5]"),
-    click.option("--force", is_flag=True, help="Also where the last replica in sync goes by it."),
-    click.option("--comment", help="For those who wonder later."),
-    click.option("--detach", is_flag=True, help="Do not wait until it ends."),
+                 help="Concurrent moves per broker.  [default: 5]"),
+    click.option("--force", is_flag=True, help="Allow moves that remove the last in-sync replica of a partition."),
+    click.option("--comment", help="A note, shown with the object."),
+    click.option("--detach", is_flag=True, help="Do not wait until the plan ends."),
     yes_option,
     dry_run_option,
 )  # fmt: skip
@@ -36,10 +36,10 @@ _OPTIONS = (
 
 @click.group()
 def command() -> None:
-    """Make a plan: show what it would do, ask, then show its progress until it ends.
+    """Create a plan: preview it, confirm, then follow its progress.
 
-    Ctrl-C ends the watching, and not the plan.  With --json nobody is asked and nothing is watched: what the admin API
-    answers to --dry-run or --yes is printed.
+    Ctrl-C stops following, not the plan.  With --json there is no question and no progress: the response of the admin
+    API to --dry-run or --yes is printed.
     """
 
 
@@ -112,10 +112,10 @@ async def _made(
 @command.command()
 @click.argument("moves", nargs=-1, type=Replicas(), metavar="[TOPIC:PARTITION=BROKERS]...")
 @click.option("--file", "path", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Read them from JSON, as Kafka's own tools have it.")  # fmt: skip
+              help="Read the assignments from a JSON file in the format of Kafka's tools.")  # fmt: skip
 @plan_options
 def reassign(moves: tuple[tuple[str, int, list[int]], ...], path: Path | None) -> dict[str, Any]:
-    """Move replicas of partitions to brokers, the preferred leader first.
+    """Assign the replicas of partitions to brokers, preferred leader first.
 
     \b
     kreplica plan make reassign orders:0=1,2 orders:1=2,3 --throttle 50MB
@@ -147,7 +147,7 @@ def _rows(path: Path, member: str, names: tuple[str, ...]) -> list[dict[str, Any
 @click.argument("replication_factor", type=click.IntRange(min=1), metavar="REPLICAS")
 @plan_options
 def replication_factor(topics: tuple[str, ...], replication_factor: int) -> dict[str, Any]:
-    """Give every partition of topics so many replicas."""
+    """Change the replication factor of topics."""
     return {"kind": "replication_factor", "topics": list(topics), "replication_factor": replication_factor}
 
 
@@ -155,7 +155,7 @@ def replication_factor(topics: tuple[str, ...], replication_factor: int) -> dict
 @_BROKERS
 @plan_options
 def add_brokers(brokers: tuple[int, ...]) -> dict[str, Any]:
-    """Give new brokers their share of the replicas."""
+    """Move a fair share of the replicas to new brokers."""
     return {"kind": "add_brokers", "brokers": list(brokers)}
 
 
@@ -163,7 +163,7 @@ def add_brokers(brokers: tuple[int, ...]) -> dict[str, Any]:
 @_BROKERS
 @plan_options
 def drain(brokers: tuple[int, ...]) -> dict[str, Any]:
-    """Move all replicas off brokers, and place no new ones there."""
+    """Move all replicas off brokers and cordon them."""
     return drained(brokers)
 
 
@@ -175,13 +175,13 @@ def drained(brokers: tuple[int, ...]) -> dict[str, Any]:
 @command.command()
 @click.option("--topic", "topics", multiple=True, help="Only replicas of this topic; may be repeated.")
 @click.option("--weights", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Let brokers hold the same weight instead: what partitions weigh, read from JSON.")  # fmt: skip
+              help="Balance by the partition weights in this JSON file instead of by number of replicas.")  # fmt: skip
 @plan_options
 def rebalance(topics: tuple[str, ...], weights: Path | None) -> dict[str, Any]:
-    """Let every broker hold as many replicas as the others, with the least data moved.
+    """Even out the number of replicas per broker, moving as little data as possible.
 
-    With --weights, a file of {"weights": [{"topic", "partition", "weight"}, ...]}, as much of these as the others:
-    kreplica pipeline profile --plan measures them.
+    With --weights, a file of {"weights": [{"topic", "partition", "weight"}, ...]}, the sum of weights is evened out
+    instead.  `kreplica pipeline profile --plan` measures weights.
     """
     own: dict[str, Any] = {"topics": list(topics)} if topics else {}
     if weights is not None:
@@ -194,7 +194,7 @@ def rebalance(topics: tuple[str, ...], weights: Path | None) -> dict[str, Any]:
 @click.argument("partitions", type=click.IntRange(min=1))
 @plan_options
 def add_partitions(topic: str, partitions: int) -> dict[str, Any]:
-    """Add partitions to a topic, up to PARTITIONS in all."""
+    """Add partitions to a topic, up to a total of PARTITIONS."""
     return {"kind": "add_partitions", "topic": topic, "partitions": partitions}
 
 
@@ -202,10 +202,10 @@ def add_partitions(topic: str, partitions: int) -> dict[str, Any]:
 @click.argument("topic")
 @click.argument("partitions", type=click.IntRange(min=1))
 @click.option("--wait", "wait_ms", type=Duration(), metavar="DURATION",
-              help="How long groups may take to read what is there: 10m.")  # fmt: skip
+              help="How long consumer groups may take to read the remaining records, for example 10m.")  # fmt: skip
 @plan_options
 def remove_partitions(topic: str, partitions: int, wait_ms: int | None) -> dict[str, Any]:
-    """Take a topic's last partitions away, down to PARTITIONS, once groups have read them."""
+    """Remove the last partitions of a topic, down to PARTITIONS, after consumer groups have read them."""
     return removed_partitions(topic, partitions, wait_ms)
 
 

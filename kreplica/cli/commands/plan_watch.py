@@ -35,10 +35,9 @@ Show = Callable[[dict[str, Any]], None]
 @click.argument("plan")
 @connected
 def command(session: Session, plan: str) -> None:
-    """Show a plan's progress until it ends; Ctrl-C ends the watching, and not the plan.
+    """Follow a plan until it ends.  Ctrl-C stops following, not the plan.
 
-    The exit status is 0 where the plan was completed, 1 where it failed or was cancelled.  With --json each change is
-    one line.
+    Exit status: 0 if the plan completed, 1 if it failed or was cancelled.  With --json, each change is one line.
     """
     raise SystemExit(session.ask(lambda client: watch(session, client, plan)))
 

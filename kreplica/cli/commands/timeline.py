@@ -19,13 +19,13 @@ RETRIES_MAX = 30
 
 
 @click.command()
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="So many at most.")
-@click.option("--before", metavar="ID", help="Only what is older than this entry.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of entries.")
+@click.option("--before", metavar="ID", help="Only entries older than this one.")
 @click.option("--kind", help="Only entries of this kind.")
-@click.option("--follow", "-f", is_flag=True, help="Go on with what happens from now on, until Ctrl-C.")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing new entries until Ctrl-C.")
 @connected
 def command(session: Session, limit: int, before: str | None, kind: str | None, follow: bool) -> None:
-    """Tell what happened in the cluster, oldest first: of all brokers, merged.
+    """Show the events of all brokers, oldest first.
 
     With --follow --json, each entry is one line.
     """

@@ -16,22 +16,22 @@ _TOPIC = click.argument("topic")
 _PARTITIONS = click.argument("partitions", type=click.IntRange(min=1))
 
 SUBCOMMANDS = {
-    "config": Subcommand("commands.topic_config", "Its settings: get, set, remove."),
-    "export": Subcommand("transfer.topic_export", "Write its records to a file."),
-    "import": Subcommand("transfer.topic_import", "Write a file's records to it."),
-    "copy": Subcommand("transfer.topic_copy", "Write its records to another topic."),
-    "shrink": Subcommand("commands.topic_shrink", "Take partitions away: a plan."),
+    "config": Subcommand("commands.topic_config", "Topic settings: get, set, remove."),
+    "export": Subcommand("transfer.topic_export", "Export records to a file."),
+    "import": Subcommand("transfer.topic_import", "Import records from a file."),
+    "copy": Subcommand("transfer.topic_copy", "Copy records to another topic."),
+    "shrink": Subcommand("commands.topic_shrink", "Remove partitions (a plan)."),
 }
 
 
 @click.group(cls=LazyGroup, subcommands=SUBCOMMANDS)
 def command() -> None:
-    """Topics: what there is, and how it is made, grown, shrunk and deleted."""
+    """Topics: list, show, create, grow, shrink, delete."""
 
 
 @command.command("list")
-@click.option("--search", metavar="TEXT", help="Only those whose name has this in it.")
-@click.option("--internal", is_flag=True, help="Also those of the cluster itself.")
+@click.option("--search", metavar="TEXT", help="Only names that contain this text.")
+@click.option("--internal", is_flag=True, help="Include internal topics.")
 @connected
 def listed(session: Session, search: str | None, internal: bool) -> None:
     """List topics."""
@@ -96,12 +96,16 @@ def _describe(screen: Screen, topic: dict[str, Any]) -> None:
 
 @command.command()
 @_TOPIC
-@click.option("--partitions", type=click.IntRange(min=1), help="How many.  [default: num.partitions of the broker]")
+@click.option(
+    "--partitions", type=click.IntRange(min=1), help="Number of partitions.  [default: num.partitions of the broker]"
+)
 @click.option("--replication-factor", type=click.IntRange(min=1),
-              help="Replicas of each.  [default: default.replication.factor of the broker]")  # fmt: skip
+              help="Replicas per partition.  [default: default.replication.factor of the broker]")  # fmt: skip
 @click.option("--assign", "assigned", multiple=True, type=Assignment(),
-              help="Where a partition's replicas are, as in 0=1,2,3; given for all partitions from 0 on.")  # fmt: skip
-@click.option("--config", "configs", multiple=True, type=Setting(), help="A setting, as in retention.ms=86400000.")
+              help="Brokers of one partition, for example 0=1,2,3; once per partition, from 0.")  # fmt: skip
+@click.option(
+    "--config", "configs", multiple=True, type=Setting(), help="A topic setting, for example retention.ms=86400000."
+)
 @dry_run_option
 @connected
 def create(
@@ -150,7 +154,7 @@ def _describe_led(screen: Screen, made: dict[str, Any]) -> None:
 @dry_run_option
 @connected
 def grow(session: Session, topic: str, partitions: int, dry_run: bool) -> None:
-    """Add partitions to a topic, up to PARTITIONS in all.
+    """Add partitions to a topic, up to a total of PARTITIONS.
 
     Records stay where they are; new records of a key may go to another partition than those before.
     """

@@ -19,7 +19,7 @@ def command() -> None:
 @command.command("get")
 @_TOPIC
 @click.argument("names", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Also those that are by default.")
+@click.option("--all", "everything", is_flag=True, help="Include settings with their default values.")
 @connected
 def got(session: Session, topic: str, names: tuple[str, ...], everything: bool) -> None:
     """Show settings of a topic: NAMES, or those that were set."""

@@ -14,7 +14,7 @@ from kreplica.cli.terminal.parameter_types import Duration
 @click.argument("topic")
 @click.argument("partitions", type=click.IntRange(min=1))
 @click.option("--wait", "wait_ms", type=Duration(), metavar="DURATION",
-              help="How long groups may take to read what is there: 10m.")  # fmt: skip
+              help="How long consumer groups may take to read the remaining records, for example 10m.")  # fmt: skip
 @plan_options
 def command(topic: str, partitions: int, wait_ms: int | None) -> dict[str, Any]:
     """Take a topic's last partitions away, down to PARTITIONS: `plan make remove-partitions` by another name."""

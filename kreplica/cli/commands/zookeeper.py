@@ -38,8 +38,8 @@ SETTINGS = {
 
 @click.command(context_settings={"show_default": True})
 @click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("zookeeper-data"),
-              help="Where everything is kept; made where it is absent.")  # fmt: skip
-@click.option("--port", type=click.IntRange(1, 65535), default=2181, help="The port for brokers.")
+              help="Data directory; created if it does not exist.")  # fmt: skip
+@click.option("--port", type=click.IntRange(1, 65535), default=2181, help="Client port.")
 @click.option("--interface", default="127.0.0.1", help="The address to listen on.")
 def command(data_dir: Path, port: int, interface: str) -> None:
     """Start a real ZooKeeper on this machine, and run it until Ctrl-C.

@@ -20,11 +20,11 @@ from kreplica.storage.formats.checkpoints import PARTITION_METADATA
 
 @click.command()
 @click.argument("path", type=click.Path(exists=True, path_type=Path), metavar="FILE_OR_DIR")
-@click.option("--records", is_flag=True, help="Also the records of each batch.")
+@click.option("--records", is_flag=True, help="Include the records of each batch.")
 @click.option("--from-offset", type=click.IntRange(min=0), default=0, metavar="N",
-              help="Of .log files: leave out batches that end before this offset.")  # fmt: skip
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="So many entries of each file at most.")
-@click.option("--full", is_flag=True, help="Keys and values as long as they are; otherwise their beginning.")
+              help="In .log files, skip batches that end before this offset.")  # fmt: skip
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Maximum number of entries per file.")
+@click.option("--full", is_flag=True, help="Print keys and values in full length.")
 @click.option("--json", "as_json", is_flag=True, help="Print each entry as a line of JSON.")
 def command(path: Path, records: bool, from_offset: int, limit: int | None, full: bool, as_json: bool) -> None:
     """Print what is in a .log, .index, .timeindex, .txnindex or .snapshot file, or in a checkpoint, entry by entry.

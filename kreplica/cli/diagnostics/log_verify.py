@@ -19,9 +19,9 @@ PAUSE_S = 0.2
 
 @click.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
-@click.option("--records", is_flag=True, help="Also open every batch, and read all of its records.")
-@click.option("--no-gaps", is_flag=True, help="Offsets without records are problems too: for logs never compacted.")
-@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each problem, and one for the tally.")
+@click.option("--records", is_flag=True, help="Also decompress every batch and parse its records.")
+@click.option("--no-gaps", is_flag=True, help="Report gaps between offsets too (for logs that were never compacted).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON line per problem and one for the totals.")
 def command(directory: str, records: bool, no_gaps: bool, as_json: bool) -> None:
     """Check logs on disk: every checksum, offsets in order, indexes that agree, sizes, leader epochs, transactions.
 

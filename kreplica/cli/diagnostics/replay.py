@@ -25,8 +25,8 @@ class Unreadable(click.ClickException):
 
 @click.command()
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
-@click.option("--verbose", is_flag=True, help="Tell what the controller saw, decided and did.")
-@click.option("--until", type=click.IntRange(min=0), metavar="N", help="Stop after the event of that number.")
+@click.option("--verbose", is_flag=True, help="Print the controller's events, decisions and effects.")
+@click.option("--until", type=click.IntRange(min=0), metavar="N", help="Stop after event N.")
 def command(path: Path, verbose: bool, until: int | None) -> None:
     """Decide again what a controller decided, from the journal in PATH.
 

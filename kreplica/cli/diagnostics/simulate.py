@@ -58,15 +58,17 @@ def _options(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> d
 
 
 @click.command(context_settings={"show_default": True})
-@click.option("--seed", type=click.IntRange(min=0), help="Run one storm, and tell its story.")
-@click.option("--seeds", callback=_seeds, metavar="A-B", help="Run a storm for each of these; A- goes on for ever.")
-@click.option("--minutes", type=click.FloatRange(min=0), help="With --seeds: begin none after so many minutes.")
-@click.option("--jobs", type=click.IntRange(1, 256), default=1, help="Storms at once, each in a process.")
+@click.option("--seed", type=click.IntRange(min=0), help="Run one storm and describe it.")
+@click.option("--seeds", callback=_seeds, metavar="A-B", help="Run one storm per seed; A- has no end.")
+@click.option("--minutes", type=click.FloatRange(min=0), help="With --seeds: start no storm after this many minutes.")
+@click.option("--jobs", type=click.IntRange(1, 256), default=1, help="Concurrent storms, one process each.")
 @click.option("--option", "chosen", multiple=True, callback=_options, metavar="NAME=VALUE",
-              help=f"What is not left to the seed: {', '.join(StormOptions.__dataclass_fields__)}.")  # fmt: skip
-@click.option("--faults", "only", callback=_numbers, metavar="N,N,...", help="With --seed: only these of its faults.")
-@click.option("--minimize", "minimizes", is_flag=True, help="With --seed: leave out faults as long as it fails.")
-@click.option("--trace", type=click.File("w"), help="With --seed: write a line per event there; - is standard output.")
+              help=f"Override the seed's choice of: {', '.join(StormOptions.__dataclass_fields__)}.")  # fmt: skip
+@click.option("--faults", "only", callback=_numbers, metavar="N,N,...", help="With --seed: run only these faults.")
+@click.option(
+    "--minimize", "minimizes", is_flag=True, help="With --seed: find the fewest faults with which it still fails."
+)
+@click.option("--trace", type=click.File("w"), help="With --seed: write one line per event; - is standard output.")
 def command(
     seed: int | None,
     seeds: Iterable[int] | None,
@@ -77,11 +79,11 @@ def command(
     minimizes: bool,
     trace: IO[str] | None,
 ) -> None:
-    """Run whole clusters with faults on virtual time.
+    """Simulate whole clusters with faults on virtual time.
 
-    A storm is a cluster by the very code of a real one, under load, with faults of processes, machines, network, disks
-    and clocks that its seed chooses.  After each event it is checked that nothing committed is lost or differs; when
-    the faults are over, that everything comes back.  One seed gives one run, event by event.
+    A storm is a cluster that runs the broker's own code under load, with faults of processes, machines, network, disks
+    and clocks chosen by a seed.  Invariants (nothing committed is lost or differs) are checked after each event, and
+    recovery at the end.  A seed reproduces its run exactly.
 
     \b
     kreplica simulate --seed 7

@@ -47,39 +47,39 @@ def _configs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> d
 
 
 @click.command(context_settings={"show_default": True})
-@click.option("--bootstrap", required=True, callback=_addresses, metavar="HOST:PORT,...", help="Brokers to ask first.")
-@click.option("--seconds", type=click.FloatRange(min=1), default=30.0, help="How long to write.")
+@click.option("--bootstrap", required=True, callback=_addresses, metavar="HOST:PORT,...", help="Bootstrap brokers.")
+@click.option("--seconds", type=click.FloatRange(min=1), default=30.0, help="Duration of the load.")
 @click.option("--settle-seconds", "settle_s", type=click.FloatRange(min=1), default=60.0,
-              help="How long to wait, after that, while nothing further is acknowledged or read.")  # fmt: skip
-@click.option("--acks", type=click.Choice(["all", "1"]), default="all", help="What producers ask for.")
+              help="How long to wait after the load without any progress.")  # fmt: skip
+@click.option("--acks", type=click.Choice(["all", "1"]), default="all", help="Acknowledgements that producers require.")
 @click.option("--rate", "records_per_s", type=click.FloatRange(min=0, min_open=True), default=500.0,
-              help="Records a second, of all producers together.")  # fmt: skip
+              help="Records per second, all producers together.")  # fmt: skip
 @click.option(
-    "--batch", "batch_records", type=click.IntRange(1, 10_000), default=5, help="Records a batch, on average."
+    "--batch", "batch_records", type=click.IntRange(1, 10_000), default=5, help="Average number of records per batch."
 )
 @click.option("--value-size", "value_size_max", type=click.IntRange(0, 1 << 20), default=200,
-              help="Bytes of the largest value.")  # fmt: skip
-@click.option("--producers", type=click.IntRange(1, 100), default=1, help="Of each partition.")
-@click.option("--partitions", type=click.IntRange(1, 1000), default=3, help="Of the topic.")
+              help="Maximum value size in bytes.")  # fmt: skip
+@click.option("--producers", type=click.IntRange(1, 100), default=1, help="Producers per partition.")
+@click.option("--partitions", type=click.IntRange(1, 1000), default=3, help="Number of partitions of the topic.")
 @click.option("--replication-factor", type=click.IntRange(min=1),
-              help="Of the topic.  [default: 3, or as many as there are brokers]")  # fmt: skip
+              help="Replication factor of the topic.  [default: 3, or the number of brokers]")  # fmt: skip
 @click.option("--min-insync-replicas", "min_in_sync", type=click.IntRange(min=1),
-              help="Of the topic.  [default: one less than replicas]")  # fmt: skip
+              help="min.insync.replicas of the topic.  [default: replicas - 1]")  # fmt: skip
 @click.option("--config", "configs", multiple=True, callback=_configs, metavar="NAME=VALUE",
-              help="Another setting of the topic.")  # fmt: skip
+              help="Another topic setting; may be repeated.")  # fmt: skip
 @click.option("--topic", default="", show_default=False,
-              help="A name that no topic has.  [default: kreplica-verify- and something random]")  # fmt: skip
-@click.option("--keep", is_flag=True, help="Leave the topic there.")
+              help="Name of the topic to create.  [default: kreplica-verify- and a random suffix]")  # fmt: skip
+@click.option("--keep", is_flag=True, help="Do not delete the topic.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON on standard output.")
 def command(bootstrap: list[Address], acks: str, as_json: bool, **chosen: Any) -> None:
-    """Load any Kafka-compatible cluster, and report what it did wrong.
+    """Run a load on any Kafka-compatible cluster and report violated guarantees.
 
-    Idempotent producers write to a topic of its own, readers follow and others come late, while you do to the brokers
-    whatever they are to survive.  At the end all must be acknowledged and read; then everything that clients were told
-    is compared: nothing lost, nothing twice, nothing changed, all in order.
+    Idempotent producers write to a new topic and consumers read it while you inject faults.  At the end, every record
+    must be acknowledged and read; then the histories of all clients are compared: no record lost, duplicated, changed
+    or out of order.
 
-    The exit status is 0 where all is well, 1 where something is wrong, 2 where nothing could be said.  An interrupt
-    ends the writing, and a second one the run.
+    Exit status: 0 if every guarantee held, 1 if one was violated, 2 if the check could not run.  The first interrupt
+    stops the load, the second one the run.
 
     \b
     kreplica verify --bootstrap 127.0.0.1:9092

@@ -30,20 +30,26 @@ CODECS = ("zstd", "snappy", "gzip", "lz4_raw", "uncompressed")
 @click.argument("path")
 @bootstrap_option()
 @click.option("--topics", metavar="NAME,...", help="Topics to archive.")
-@click.option("--pattern", metavar="REGEX", help="All topics whose whole name matches (Python's), also later ones.")
-@click.option("--follow", is_flag=True, help="Go on for ever; otherwise what is there now is archived.")
+@click.option(
+    "--pattern",
+    metavar="REGEX",
+    help="All topics whose whole name matches this Python regular expression, including later ones.",
+)
+@click.option("--follow", is_flag=True, help="Keep archiving new records; otherwise stop at the current log end.")
 @click.option("--every", metavar="TIME", default=FOLLOW_EVERY, show_default=True,
-              help="With --follow, write so often, as Spark writes times.")  # fmt: skip
-@click.option("--read-uncommitted", is_flag=True, help="Also records of transactions that are open, or were aborted.")
+              help="With --follow: interval between writes, in Spark's notation.")  # fmt: skip
+@click.option("--read-uncommitted", is_flag=True, help="Include records of open and aborted transactions.")
 @click.option("--values", type=click.Choice(VALUES), default=VALUES[0], show_default=True,
-              help="json: parse values into a column json too, whose fields may change over time.")  # fmt: skip
-@click.option("--codec", type=click.Choice(CODECS), default=CODECS[0], show_default=True, help="Of the Parquet files.")
+              help="json: also parse values into a column json, whose fields may change over time.")  # fmt: skip
+@click.option(
+    "--codec", type=click.Choice(CODECS), default=CODECS[0], show_default=True, help="Codec of the Parquet files."
+)
 @click.option("--batch-records", type=click.IntRange(min=1), default=BATCH_RECORDS_MAX, show_default=True,
-              help="Of one batch at most: what a run that was killed does again.")  # fmt: skip
-@click.option("--adopt", is_flag=True, help="Go on with an archive of another cluster or of other topics.")
-@click.option("--allow-data-loss", is_flag=True, help="Skip what the cluster deletes before it is archived.")
+              help="Maximum size of one batch, which a killed run repeats.")  # fmt: skip
+@click.option("--adopt", is_flag=True, help="Continue an archive of another cluster or of other topics.")
+@click.option("--allow-data-loss", is_flag=True, help="Skip records that the cluster deletes before they are archived.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
-              help="An option of the source, as kafka.fetch.max.bytes=...; more than one may be.")  # fmt: skip
+              help="A source option, for example kafka.fetch.max.bytes=...; may be repeated.")  # fmt: skip
 @spark_options
 def command(
     path: str,

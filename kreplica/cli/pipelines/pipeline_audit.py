@@ -41,15 +41,15 @@ def _directories(
 @click.command
 @click.argument("topics", nargs=-1)
 @click.option("--log-dirs", multiple=True, metavar="[BROKER=]DIR,...", callback=_directories,
-              help="Log directories, of all brokers; whose they are they say themselves, or BROKER= does.")  # fmt: skip
+              help="Log directories of all brokers; each names its broker, or BROKER= does.")  # fmt: skip
 @brokers_option(purpose="Brokers to ask who should have what, and what is committed.", envvar="KREPLICA_BOOTSTRAP",
                 show_envvar=True)  # fmt: skip
-@click.option("--via-brokers", is_flag=True, help="Read each replica from its broker instead of from files.")
+@click.option("--via-brokers", is_flag=True, help="Read replicas from their brokers instead of from files.")
 @click.option("--compacted", metavar="TOPIC,...", default="",
-              help="Topics that are compacted, where neither the cluster nor its directories say so.")  # fmt: skip
-@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page for a browser there.")
+              help="Topics that are compacted although neither the cluster nor its directories say so.")  # fmt: skip
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report to this file.")
 @click.option("--resume", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="Keep there what is done: started again with it, an interrupted audit goes on.")  # fmt: skip
+              help="Record progress in this file, so that an interrupted audit can be resumed.")  # fmt: skip
 @spark_options
 def command(
     topics: tuple[str, ...],

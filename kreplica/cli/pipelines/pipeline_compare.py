@@ -24,13 +24,13 @@ FILES_SHOWN_MAX = 10
 @click.command
 @click.argument("path")
 @bootstrap_option()
-@click.option("--topics", metavar="NAME,...", help="Topics of the archive; all of them unless given.")
+@click.option("--topics", metavar="NAME,...", help="Topics of the archive.  [default: all]")
 @click.option("--as", "renamed", multiple=True, metavar="TOPIC=OTHER",
-              help="Compare an archive's topic with the one to which it was replayed; more may be.")  # fmt: skip
+              help="Compare a topic of the archive with the topic it was replayed to; may be repeated.")  # fmt: skip
 @click.option("--show", "shown_max", type=click.IntRange(min=0), default=SHOWN_MAX, show_default=True,
-              help="Name so many differences; all are counted.")  # fmt: skip
+              help="Number of differences to list; all are counted.")  # fmt: skip
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
-              help="An option of the source, as kafka.fetch.max.bytes=...; more than one may be.")  # fmt: skip
+              help="A source option, for example kafka.fetch.max.bytes=...; may be repeated.")  # fmt: skip
 @spark_options
 def command(
     path: str,

@@ -30,17 +30,24 @@ if TYPE_CHECKING:
 @click.command
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @own_brokers_option()
-@click.option("--log-dirs", metavar="DIR,...", help="Read the log directories of one broker instead of asking brokers.")
+@click.option(
+    "--log-dirs", metavar="DIR,...", help="Read the log directories of one broker instead of fetching from brokers."
+)
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
-              help="The share of batches whose records are looked into; headers are read of all.")  # fmt: skip
+              help="Share of batches whose records are read; headers of all batches are read.")  # fmt: skip
 @click.option("--top", type=click.IntRange(min=0), default=10, show_default=True,
-              help="So many keys and producers of each topic.")  # fmt: skip
+              help="Number of keys and producers listed per topic.")  # fmt: skip
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
-              help="An option of the source, as startingTimestamp=...; more than one may be.")  # fmt: skip
+              help="A source option, for example startingTimestamp=...; may be repeated.")  # fmt: skip
 @click.option("--plan", "weighed", type=click.Choice(("bytes", "rate")),
-              help="Show the rebalance plan by which brokers hold the same bytes, or bytes a second.")  # fmt: skip
-@click.option("--submit", is_flag=True, help="Make that plan.")
-@click.option("--throttle", type=Size(), metavar="BYTES", help="Bytes a second that the plan's moves may take: 50MB.")
+              help="Show a rebalance plan that evens out bytes, or bytes per second, over brokers.")  # fmt: skip
+@click.option("--submit", is_flag=True, help="Create that plan.")
+@click.option(
+    "--throttle",
+    type=Size(),
+    metavar="BYTES",
+    help="Replication throttle of the plan's moves, in bytes per second: 50MB.",
+)
 @admin_options
 @spark_options
 def command(

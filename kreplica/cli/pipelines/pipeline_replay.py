@@ -60,21 +60,25 @@ class Rename(ParameterType):
 @click.command
 @click.argument("path")
 @bootstrap_option(purpose="Brokers of the target's cluster.")
-@click.option("--topics", metavar="TOPIC,...", help="Only these.  [default: all that are there]")
-@click.option("--as", "renamed", multiple=True, type=Rename(), help="Another name for a topic; more than one may be.")
+@click.option("--topics", metavar="TOPIC,...", help="Only these topics.  [default: all]")
+@click.option("--as", "renamed", multiple=True, type=Rename(), help="Rename a topic; may be repeated.")
 @click.option("--from", "begin", type=Where(), help='From a time on, or from offsets: {"orders": {"0": 23}}.')
-@click.option("--to", "end", type=Where(), help="Before a time, or before offsets.")
-@click.option("--create", is_flag=True, help="Make topics that are not there, with as many partitions as records need.")
-@click.option("--replication-factor", type=click.IntRange(min=1), help="With --create.  [default: the cluster's]")
-@click.option("--config", "configs", multiple=True, type=Setting(), help="With --create: a setting of them.")
-@click.option("--by-key", is_flag=True, help="Choose partitions by keys instead of keeping them.")
+@click.option("--to", "end", type=Where(), help="End position: a time, or offsets (exclusive).")
+@click.option("--create", is_flag=True, help="Create missing topics with as many partitions as the records need.")
 @click.option(
-    "--name", help="By which this replay is known to the target's cluster.  [default: made of what is chosen]"
+    "--replication-factor",
+    type=click.IntRange(min=1),
+    help="With --create: replication factor.  [default: the cluster's]",
 )
-@click.option("--step-records", type=click.IntRange(min=1), help="Written at once, about.  [default: 1000000]")
-@click.option("--step-size", type=Size(), help="The same in bytes of files.  [default: 256MiB]")
-@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Of the sink: kafka.NAME=VALUE.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--config", "configs", multiple=True, type=Setting(), help="With --create: a topic setting.")
+@click.option("--by-key", is_flag=True, help="Choose partitions by key instead of keeping them.")
+@click.option("--name", help="Name of this replay in the target cluster.  [default: derived from the options]")
+@click.option(
+    "--step-records", type=click.IntRange(min=1), help="Approximate number of records per step.  [default: 1000000]"
+)
+@click.option("--step-size", type=Size(), help="Approximate size of the files per step.  [default: 256MiB]")
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="A sink option: kafka.NAME=VALUE.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @codec_option
 @spark_options
 def command(

@@ -46,8 +46,8 @@ def spark_options(function: F) -> F:
     """``--master``, ``--conf`` and ``--json``; the function is given ``master``, ``conf`` and ``as_json``."""
     for decorate in (
         click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object."),
-        click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; more than one may be."),
-        click.option("--master", metavar="URL", help="A Spark cluster; this machine unless given."),
+        click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A Spark setting; may be repeated."),
+        click.option("--master", metavar="URL", help="Spark master URL.  [default: this machine]"),
     ):
         function = decorate(function)
     return function

@@ -31,16 +31,16 @@ def _template(_: click.Context, __: click.Parameter, text: str) -> Print:
 @click.option("--from", "start", type=StartType(), default="earliest", show_default=True,
               help="earliest, latest, an offset, -N for each partition's last N, or a time (2027-01-31T08:30, "
               "timestamp:MS).")  # fmt: skip
-@click.option("--partitions", type=NumbersType(), help="Only these.")
-@click.option("--count", "count_max", type=click.IntRange(min=1), help="End after so many records.")
+@click.option("--partitions", type=NumbersType(), help="Only these partitions.")
+@click.option("--count", "count_max", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option("--follow/--until-end", default=None,
-              help="Wait for records to come, or end where the topic ends now.  [default: --until-end, but with "
+              help="Wait for new records, or stop at the current log end.  [default: --until-end, but with "
               "--from latest]")  # fmt: skip
 @click.option("--format", "print_record", default=DEFAULT_TEMPLATE, show_default=True, callback=_template,
-              metavar="TEMPLATE", help="How a record is printed: {topic} {partition} {offset} {time} {timestamp_ms} "
+              metavar="TEMPLATE", help="Template of a record: {topic} {partition} {offset} {time} {timestamp_ms} "
               "{timestamp_type} {key} {value} {headers} {key_size} {value_size}.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line, as produce --json reads them.")
-@click.option("--read-committed", is_flag=True, help="No records of transactions that are open, or were aborted.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, as produce --json reads them.")
+@click.option("--read-committed", is_flag=True, help="Skip records of open and aborted transactions.")
 def command(
     topic: str,
     bootstrap: str,

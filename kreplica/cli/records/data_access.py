@@ -41,12 +41,12 @@ def check_addresses(_: click.Context, __: click.Parameter, text: str | None) -> 
     return text
 
 
-def brokers_option(name: str = "--bootstrap", purpose: str = "Brokers to ask first.", **more: Any) -> Decorator:
+def brokers_option(name: str = "--bootstrap", purpose: str = "Bootstrap brokers.", **more: Any) -> Decorator:
     """Addresses of brokers; None unless the user names some."""
     return click.option(name, callback=check_addresses, metavar="HOST:PORT,...", help=purpose, **more)
 
 
-def bootstrap_option(name: str = "--bootstrap", purpose: str = "Brokers to ask first.") -> Decorator:
+def bootstrap_option(name: str = "--bootstrap", purpose: str = "Bootstrap brokers.") -> Decorator:
     """Addresses of the cluster's brokers, with a default, and the options of the admin API that may name them."""
     parameter = name.lstrip("-").replace("-", "_")
 
@@ -61,7 +61,7 @@ def bootstrap_option(name: str = "--bootstrap", purpose: str = "Brokers to ask f
     return decorate
 
 
-def own_brokers_option(name: str = "--bootstrap", purpose: str = "Brokers to ask first.") -> Decorator:
+def own_brokers_option(name: str = "--bootstrap", purpose: str = "Bootstrap brokers.") -> Decorator:
     """The option alone, for a command that calls ``chosen_brokers`` itself."""
     default = f"those that the admin API of --admin or KREPLICA_ADMIN names, else {DEFAULT_BOOTSTRAP}"
     return brokers_option(name, f"{purpose}  [default: {default}]", envvar="KREPLICA_BOOTSTRAP", show_envvar=True)
@@ -106,7 +106,7 @@ codec_option = click.option(
     default="none",
     show_default=True,
     callback=lambda _, __, name: Codec[name.upper()],
-    help="How batches are compressed.",
+    help="Compression codec of batches.",
 )
 
 

@@ -25,15 +25,21 @@ IDLE_S = 0.02
 @bootstrap_option()
 @click.option("--file", "files", multiple=True,
               type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-              help="Read there; - is standard input, which is read where no file is named.")  # fmt: skip
-@click.option("--key-separator", metavar="TEXT", help="What stands between key and value; without it there is no key.")
+              help="Input file; - (the default) is standard input.")  # fmt: skip
+@click.option(
+    "--key-separator", metavar="TEXT", help="Separator between key and value; without it, records have no key."
+)
 @click.option("--json", "as_json", is_flag=True,
               help="Each line is a JSON object: key, value, headers, partition, timestamp_ms.")  # fmt: skip
-@click.option("--partition", type=click.IntRange(min=0), help="Where records go.  [default: by key; any without]")
-@click.option("--header", "headers", multiple=True, type=Setting(), help="Of each record.")
+@click.option(
+    "--partition",
+    type=click.IntRange(min=0),
+    help="Partition of all records.  [default: by key; any partition without a key]",
+)
+@click.option("--header", "headers", multiple=True, type=Setting(), help="A header of each record.")
 @codec_option
 @click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True,
-              help="Who must have a record: all in-sync replicas, the leader, nobody.")  # fmt: skip
+              help="Required acknowledgements: all in-sync replicas (all), the leader (1) or none (0).")  # fmt: skip
 def command(
     topic: str,
     bootstrap: str,
@@ -45,7 +51,7 @@ def command(
     codec: Codec,
     acks: str,
 ) -> None:
-    """Write records to a topic, one a line.
+    """Write records to a topic, one per line.
 
     A record is on its way as soon as no next line comes; the command ends when all are written.  With --acks all,
     nothing is written twice, whatever happens to brokers meanwhile.

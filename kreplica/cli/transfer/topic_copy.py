@@ -40,12 +40,12 @@ from kreplica.client_core.metadata import TopicView
 @bootstrap_option("--from-bootstrap", "Brokers of the source's cluster.")
 @brokers_option("--to-bootstrap", "Brokers of the target's cluster.  [default: the source's]")
 @making_options
-@click.option("--by-key", is_flag=True, help="Choose partitions by keys instead of keeping them.")
-@click.option("--read-uncommitted", is_flag=True, help="Also records of transactions that are open, or were aborted.")
+@click.option("--by-key", is_flag=True, help="Choose partitions by key instead of keeping them.")
+@click.option("--read-uncommitted", is_flag=True, help="Include records of open and aborted transactions.")
 @click.option("--transactional", metavar="ID",
               help="Write in transactions of that id, with the source's offsets in them: a copy that is started again "
               "with the same id goes on where it stopped, and nothing is there twice.")  # fmt: skip
-@click.option("--verify", is_flag=True, help="At the end, read what was written: counts and checksums must agree.")
+@click.option("--verify", is_flag=True, help="Read the target at the end and compare counts and checksums.")
 @codec_option
 def command(
     source: str,

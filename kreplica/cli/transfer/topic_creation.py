@@ -48,12 +48,17 @@ def making_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     number = click.IntRange(min=1)
     for option in (
-        click.option("--config", "configs", multiple=True, type=Setting(), help="With --create: a setting of it."),
-        click.option("--replication-factor", type=number, help="With --create.  [default: the cluster's]"),
+        click.option("--config", "configs", multiple=True, type=Setting(), help="With --create: a topic setting."),
         click.option(
-            "--partitions", "partition_count", type=number, help="With --create.  [default: as the source has]"
+            "--replication-factor", type=number, help="With --create: replication factor.  [default: the cluster's]"
         ),
-        click.option("--create", is_flag=True, help="Make the topic, if it is not there."),
+        click.option(
+            "--partitions",
+            "partition_count",
+            type=number,
+            help="With --create: number of partitions.  [default: that of the source]",
+        ),
+        click.option("--create", is_flag=True, help="Create the topic if it does not exist."),
     ):
         with_making = option(with_making)
     return with_making

@@ -25,10 +25,10 @@ from kreplica.cli.transfer.archive_parquet import ParquetSink
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @bootstrap_option()
 @click.option("--from", "start", type=StartType(), default="earliest", show_default=True,
-              help="Where to begin: earliest, an offset, -N for each partition's last N, or a time.")  # fmt: skip
-@click.option("--partitions", type=NumbersType(), help="Only these.")
-@click.option("--read-uncommitted", is_flag=True, help="Also records of transactions that are open, or were aborted.")
-@click.option("--force", is_flag=True, help="Replace the file if there is one.")
+              help="Start position: earliest, an offset, -N for each partition's last N, or a time.")  # fmt: skip
+@click.option("--partitions", type=NumbersType(), help="Only these partitions.")
+@click.option("--read-uncommitted", is_flag=True, help="Include records of open and aborted transactions.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def command(
     topic: str,
     file: Path,

@@ -22,7 +22,7 @@ from kreplica.cli.transfer.topic_creation import Making, find_or_make, making_op
 @click.argument("topic")
 @bootstrap_option()
 @making_options
-@click.option("--by-key", is_flag=True, help="Choose partitions by keys instead of keeping them.")
+@click.option("--by-key", is_flag=True, help="Choose partitions by key instead of keeping them.")
 @codec_option
 def command(
     file: Path,
