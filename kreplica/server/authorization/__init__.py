@@ -1,13 +1,12 @@
-"""Who may do what: each handler behind a gate that asks an ``IAuthorizer``; a broker that allows all has none of it.
+"""Authorization: puts handlers behind a gate that asks an ``IAuthorizer``; unused if everything is allowed.
 
-* ``gate`` asks, and goes on where the authorizer raises
-* ``rules`` what each API needs, as a table; ``rows`` what refusals look like, row by row
-* ``whole`` requests that are allowed or refused as one
-* ``listed`` requests that name topics, groups and so on, of which some may be refused
-* ``metadata`` Metadata, which shows what one may see; ``produce`` Produce
+* ``gate`` asks the authorizer and contains its failures
+* ``rules`` the table of what each API needs; ``rows`` the rows of refusals
+* ``whole`` requests that are allowed or refused as a whole; ``listed`` requests whose rows are checked one by one
+* ``metadata`` Metadata requests; ``produce`` Produce requests
 * ``guarding`` puts the gate before a table of handlers
 
-Fetch asks for itself, at each partition that it reads: what it reads is named by its session, not by its requests.
+Fetch checks each partition itself, because a fetch session can name partitions that the request does not.
 """
 
 from kreplica.server.authorization.gate import Gate

@@ -9,7 +9,7 @@ from kreplica.server.authorization.gate import Gate, group, topic
 from kreplica.server.protocol.request import Request
 
 NOT_ASKED = -(2**31)
-"""The field's value if the client did not ask for operations, and in rows that have an error."""
+"""Value of the field if the client did not ask for operations, and in rows with an error."""
 
 _CODES = {
     Operation.READ: 3,
@@ -23,7 +23,7 @@ _CODES = {
     Operation.ALTER_CONFIGS: 11,
     Operation.IDEMPOTENT_WRITE: 12,
 }
-"""Kafka's codes of operations in ACLs; each is the number of its bit."""
+"""Kafka's codes of ACL operations; each is the number of its bit."""
 
 SUPPORTED: Mapping[ResourceType, tuple[Operation, ...]] = {
     ResourceType.TOPIC: (
@@ -51,7 +51,7 @@ SUPPORTED: Mapping[ResourceType, tuple[Operation, ...]] = {
 
 
 def bit_field(operations: Iterable[Operation]) -> int:
-    """One bit for each operation."""
+    """Return a bit field with one bit for each operation."""
     return sum(1 << _CODES[operation] for operation in operations)
 
 
@@ -59,7 +59,10 @@ _ALL = {kind: bit_field(operations) for kind, operations in SUPPORTED.items()}
 
 
 class AuthorizedOperations:
-    """:param gate: asks the authorizer; None if every client may do everything."""
+    """Computes the authorized operations of clients.
+
+    :param gate: asks the authorizer; None if every client may do everything.
+    """
 
     def __init__(self, gate: Gate | None) -> None:
         self._gate = gate
@@ -73,7 +76,7 @@ class AuthorizedOperations:
         return self._on(request, group(name))
 
     def on_cluster(self, request: Request) -> int:
-        """The operations on the cluster; none for a client that may not describe it."""
+        """Return the allowed operations on the cluster; none for a client without permission to describe it."""
         operations = self._on(request, CLUSTER)
         return operations if operations & bit_field([Operation.DESCRIBE]) else 0
 

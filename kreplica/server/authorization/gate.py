@@ -1,4 +1,4 @@
-"""Asks an authorizer on behalf of one request after the other."""
+"""Asks the authorizer whether the client of a request may do an operation."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def transactional_id(name: str) -> Resource:
 
 
 def code_of(resource: Resource) -> int:
-    """With which a request is refused that may not touch this."""
+    """Return the error code for a request that is not authorized for this resource."""
     return int(_CODES[resource.type])
 
 
 class Gate:
-    """One for a broker.
+    """The gate of one broker.
 
-    :param failed: told, inside the ``except``, what was asked when the authorizer raised.
+    :param failed: called inside the ``except`` block with the question if the authorizer raises.
     """
 
     def __init__(self, authorizer: IAuthorizer, failed: Callable[[str], object]) -> None:
@@ -46,13 +46,13 @@ class Gate:
         self.refusals = 0
 
     def allows(self, request: Request, operation: Operation, resource: Resource) -> bool:
-        """Whether the client of a request may do that; not where the authorizer raises."""
+        """Return True if the client of a request is authorized; False also if the authorizer raises."""
         allowed = self.would_allow(request, operation, resource)
         self.refusals += not allowed
         return allowed
 
     def would_allow(self, request: Request, operation: Operation, resource: Resource) -> bool:
-        """The same for a question that refuses nothing, so a no does not count as a refusal."""
+        """Like ``allows``, for a check that refuses nothing; a denial is not counted as a refusal."""
         principal = principal_of(request)
         try:
             return bool(self._authorizer.is_allowed(principal, operation, resource))
@@ -61,7 +61,7 @@ class Gate:
             return False
 
     def may_read(self, request: Request, *, is_follower: bool) -> Callable[[str], bool]:
-        """Which topics a fetch may read: a broker that follows any, where it may act for the cluster."""
+        """Return the topics that a fetch may read; a follower with ClusterAction may read all of them."""
         if is_follower:
             allowed = self.allows(request, Operation.CLUSTER_ACTION, CLUSTER)
             return lambda _: allowed

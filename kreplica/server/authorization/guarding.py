@@ -17,7 +17,7 @@ from kreplica.wire import messages
 
 
 def guarded(table: HandlerTable, gate: Gate, metadata: MetadataCache) -> HandlerTable:
-    """The same table, each handler behind the gate."""
+    """Return the same table with each handler behind the gate."""
     return {key: _entry(entry, gate, metadata) for key, entry in table.items()}
 
 

@@ -1,4 +1,4 @@
-"""Requests that name topics, groups and so on: what is refused is taken out, and answered beside the rest."""
+"""Checks requests row by row: refused rows are removed and answered with an error."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Row = dict[str, Any]
 
 
 class Listed(NamedTuple):
-    """What each row of a request needs.
+    """Describes what each row of a request needs.
 
-    :param asked: the request's field that lists the rows; None or an absent one asks for whatever there is.
-    :param answered: the answer's.
-    :param need: what a row needs; None for one that needs nothing.
-    :param also: whoever may do this to the cluster may do it to all of them.
+    :param asked: the request field with the rows; if it is null or absent, the request asks for all rows.
+    :param answered: the response field with the rows.
+    :param need: returns what a row needs; None if it needs nothing.
+    :param also: an operation on the cluster that authorizes all rows.
     """
 
     asked: str
@@ -29,7 +29,7 @@ class Listed(NamedTuple):
     also: Operation | None = None
 
     def guard(self, gate: Gate, handle: Handler) -> Handler:
-        """The handler behind the gate."""
+        """Return the handler behind the gate."""
 
         def guarded(request: Request) -> None:
             refusals = self.take_out(gate, request)
@@ -40,7 +40,7 @@ class Listed(NamedTuple):
         return guarded
 
     def take_out(self, gate: Gate, request: Request) -> list[Row]:
-        """Leave what is allowed in the request; the rows that refuse the others."""
+        """Remove refused rows from the request; return their error rows."""
         rows = request.body.get(self.asked)
         if not rows or (self.also is not None and gate.allows(request, self.also, CLUSTER)):
             return []

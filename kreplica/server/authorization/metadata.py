@@ -1,4 +1,4 @@
-"""Metadata behind the gate: topics that one may not describe are refused where they are named, and left out else."""
+"""Checks Metadata requests: topics without permission are refused if named, otherwise left out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 def guard_metadata(gate: Gate, handle: Handler, metadata: MetadataCache) -> Handler:
-    """The handler behind the gate."""
+    """Return the handler behind the gate."""
 
     def guarded(request: Request) -> None:
         body = request.body
@@ -26,7 +26,7 @@ def guard_metadata(gate: Gate, handle: Handler, metadata: MetadataCache) -> Hand
         if asked is None or (request.version == 0 and not asked):
             visible = [n for n in sorted(metadata.topics) if gate.allows(request, Operation.DESCRIBE, topic(n))]
             if not visible and request.version == 0:
-                request.amend_answer(_without_topics)  # no names would ask for all
+                request.amend_answer(_without_topics)  # an empty list would ask for all topics
             else:
                 body["topics"] = [{"name": name, "topic_id": ZERO_UUID} for name in visible]
                 body["allow_auto_topic_creation"] = False
@@ -47,7 +47,7 @@ def _is_allowed(gate: Gate, request: Request, row: Row, metadata: MetadataCache,
         return True
     by_id = topic_id != ZERO_UUID
     if not gate.allows(request, Operation.DESCRIBE, topic(name)):
-        # The name of a topic that the client may not see stays hidden.
+        # The name of a topic that the client may not describe stays hidden.
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.TOPIC_AUTHORIZATION_FAILED
         refusals.append(_refusal(None if by_id else name, topic_id, code))
         return False

@@ -1,4 +1,4 @@
-"""Produce behind the gate: topics that one may not write are refused, the others are appended."""
+"""Checks Produce requests: topics without permission are refused, the others are appended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 
 def guard_produce(gate: Gate, handle: Handler) -> Handler:
-    """The handler behind the gate."""
+    """Return the handler behind the gate."""
 
     def guarded(request: Request) -> None:
         body = request.body
@@ -33,7 +33,7 @@ def guard_produce(gate: Gate, handle: Handler) -> Handler:
         rows = _rows(refused, code)
         body["topic_data"] = [row for row in body["topic_data"] if row not in refused]
         if body["acks"] == NO_ANSWER:
-            # As with any error of such a request: its client notices by the connection being closed.
+            # With acks=0 there is no response, so the connection is closed, as for any error of such a request.
             handle(request)
             request.abort(f"produce with acks=0 failed: {code.name}")
             return

@@ -1,4 +1,4 @@
-"""What refusals look like: one row of an answer for each row of a request that may not be done."""
+"""Builds the error rows of refused requests."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 Row = dict[str, Any]
 Refused = Callable[[Any, int], Row]
-"""From a row of the request, and an error code, to the row of the answer."""
+"""Function from a request row and an error code to a response row."""
 
 
 def named(asked: str | None = "name", answered: str = "name", **more: Any) -> Refused:
-    """A row with a name and a code.
+    """Build a row with a name and an error code.
 
-    :param asked: the field of the name in the request; None where its rows are the names.
-    :param more: other fields that the answer must have.
+    :param asked: the request field with the name; None if the rows are the names.
+    :param more: other required fields of the response.
     """
 
     def refused(row: Any, code: int) -> Row:
@@ -31,10 +31,10 @@ def with_partitions(
     answered_index: str = "partition_index",
     **more: Any,
 ) -> Refused:
-    """A topic's row, with a row and a code for each of its partitions.
+    """Build a topic row with an error code for each partition.
 
-    :param index: the field of the number in the request; None where its rows are the numbers.
-    :param more: other fields that the answer's partitions must have.
+    :param index: the request field with the partition number; None if the rows are the numbers.
+    :param more: other required fields of the partition rows.
     """
 
     def refused(row: Row, code: int) -> Row:
@@ -45,7 +45,7 @@ def with_partitions(
 
 
 def config_resource(row: Row, code: int) -> Row:
-    """Of the APIs of settings."""
+    """Build a row of the config APIs."""
     return {
         "error_code": code,
         "error_message": None,

@@ -1,8 +1,8 @@
-"""What each API needs, as a table: Kafka's own rules, by API key.
+"""The authorization rules of each API, by API key, as in Kafka.
 
-APIs that are not here need nothing (ApiVersions, ListGroups, DescribeCluster, which show little, and those that show
-only what other rules let in: DescribeProducers, DescribeTransactions, ListTransactions, OffsetForLeaderEpoch of
-clients; SASL and delegation tokens, which are refused anyway).  ``docs/how-to/plugins.md`` lists what that leaves open.
+APIs without a rule need nothing: ApiVersions, ListGroups and DescribeCluster, which reveal little; DescribeProducers,
+DescribeTransactions, ListTransactions and clients' OffsetForLeaderEpoch; SASL and delegation tokens, which are always
+refused. ``docs/how-to/plugins.md`` lists the consequences.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _no_offsets(body: Row, code: int) -> Row:
 
 
 def _added(body: Row) -> Sequence[Need]:
-    if body.get("transactions"):  # a broker asks for its clients, which it has let in itself
+    if body.get("transactions"):  # a broker asks on behalf of clients that it has authorized
         return [(Operation.CLUSTER_ACTION, CLUSTER)]
     rows = body.get("v3_and_below_topics") or ()
     own = (Operation.WRITE, transactional_id(body.get("v3_and_below_transactional_id", "")))
@@ -151,7 +151,7 @@ _CLUSTER_ACTION = Whole(cluster(Operation.CLUSTER_ACTION), only_code)
 _MEMBER = Whole(_member, only_code)
 
 RULES: Mapping[int, Sequence[Rule]] = {
-    # Brokers among themselves.
+    # Requests between brokers.
     messages.LEADER_AND_ISR.key: [_CLUSTER_ACTION],
     messages.STOP_REPLICA.key: [_CLUSTER_ACTION],
     messages.UPDATE_METADATA.key: [_CLUSTER_ACTION],
@@ -231,4 +231,4 @@ RULES: Mapping[int, Sequence[Rule]] = {
         Listed("topics", "topics", _each_topic(Operation.READ), with_partitions()),
     ],
 }
-"""Each rule is asked before the handler; the first that refuses all of a request ends it."""
+"""The rules of each API, checked in order before the handler; the first that refuses the whole request ends it."""

@@ -14,17 +14,17 @@ Need = tuple[Operation, Resource]
 
 
 class Whole(NamedTuple):
-    """Everything that a request needs.
+    """Describes what a whole request needs.
 
-    :param needs: of a request's body; the first that is refused is told.
-    :param refusal: the answer, given the body and the code.
+    :param needs: returns the needs of a request body; the first refused one is reported.
+    :param refusal: builds the response from the body and the error code.
     """
 
     needs: Callable[[Row], Sequence[Need]]
     refusal: Callable[[Row, int], Row]
 
     def guard(self, gate: Gate, handle: Handler) -> Handler:
-        """The handler behind the gate."""
+        """Return the handler behind the gate."""
 
         def guarded(request: Request) -> None:
             for operation, resource in self.needs(request.body):
@@ -37,10 +37,10 @@ class Whole(NamedTuple):
 
 
 def cluster(operation: Operation) -> Callable[[Row], Sequence[Need]]:
-    """One operation on the cluster itself."""
+    """Require one operation on the cluster."""
     return lambda _: [(operation, CLUSTER)]
 
 
 def only_code(_: Row, code: int) -> Row:
-    """An answer that has a code for all of it, and nothing else that counts."""
+    """Build a response that only has an error code."""
     return {"error_code": code}

@@ -1,4 +1,4 @@
-"""Metadata (key 3): which brokers live and who leads what; topics that are missing are made where that is allowed."""
+"""Metadata (key 3): live brokers and partition leaders; creates missing topics if auto-creation is enabled."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from kreplica.wire.schema import MessageBuilder
 Row = dict[str, Any]
 
 BUILT_TOPICS_MAX = 20_000
-"""Topics' rows that are kept; beyond that all are made anew."""
+"""Maximum number of cached topic rows; more clear the cache."""
 
 
 class _BuiltTopic(NamedTuple):
-    """A topic's row as bytes, and what it was made from."""
+    """An encoded topic row and the objects from which it was built."""
 
     topic: TopicMetadata
     brokers: dict[int, LiveBroker]
@@ -64,7 +64,7 @@ class Metadata:
         self._creations_max = creations_max
         self._creating = 0
         self._built: dict[tuple[int, str, str, int], _BuiltTopic] = {}
-        """Rows by version, listener, topic and authorized operations: many clients ask for all topics."""
+        """Encoded rows by version, listener, topic and authorized operations, since many clients ask for all topics."""
 
     def __call__(self, request: Request) -> None:
         answer_in_slices(request, self._serve(request))
@@ -85,7 +85,7 @@ class Metadata:
         return (yield from self._answer(request, [*rows, *names]))
 
     def _asked(self, request: Request) -> Steps[tuple[list[str], list[Row]]]:
-        """The names that are asked for, and the error rows of unknown ids."""
+        """Return the requested names, and the error rows of unknown IDs."""
         asked = request.body["topics"]
         if asked is None or (request.version == 0 and not asked):
             return sorted(self._metadata.topics), []
@@ -104,7 +104,7 @@ class Metadata:
         return list(names), rows
 
     async def _answer_creating(self, request: Request, names: list[str], rows: list[Row], missing: list[str]) -> Row:
-        """Create topics and answer; those beyond the bound are created when the client asks again."""
+        """Create topics and answer; topics beyond the limit are created when the client retries."""
         now = missing[: max(self._creations_max - self._creating, 0)]
         self._creating += len(now)
         running: list[Deferred[ErrorCode]] = []
@@ -141,7 +141,7 @@ class Metadata:
         return (yield from self._answer(request, asked))
 
     async def _create(self, name: str) -> ErrorCode:
-        """Make a topic with the broker's defaults; its leaders are not known yet, so the client asks again."""
+        """Create a topic with the broker's defaults; the client retries until it has leaders."""
         try:
             await self._topics.create(NewTopic(name))
         except KafkaError as error:
@@ -150,7 +150,10 @@ class Metadata:
         return ErrorCode.LEADER_NOT_AVAILABLE
 
     def _answer(self, request: Request, topics: list[Row | str]) -> Steps[Row]:
-        """:param topics: rows, or the names of topics.  They are built here, those of names once for many answers."""
+        """Build the response.
+
+        :param topics: rows, or topic names, whose rows come from the cache.
+        """
         build = METADATA.response.element(request.version, "topics")
         pieces: list[bytes] = []
         chunk: list[bytes] = []
@@ -187,7 +190,7 @@ class Metadata:
         return NOT_ASKED
 
     def _kept(self, request: Request, name: str, operations: int) -> bytes | None:
-        """Return a topic's row if it was built before and nothing in it has changed."""
+        """Return a cached topic row if nothing in it has changed."""
         kept = self._built.get((request.version, request.connection.listener, name, operations))
         if kept is None or kept.topic is not self._metadata.topics.get(name):
             return None
@@ -249,10 +252,10 @@ class Metadata:
 
 
 def _unknown_topic_row(name: str, is_undecided: bool) -> Row:
-    """The row of a topic that is not known here.
+    """Return the row of an unknown topic.
 
-    :param is_undecided: the broker has just started and knows no topic yet: clients that were told that a topic does
-        not exist would fail the records they hold for it.
+    :param is_undecided: True if the broker has just started and has no metadata: clients would fail the buffered
+        records of a topic that does not exist.
     """
     try:
         check_topic_name(name)

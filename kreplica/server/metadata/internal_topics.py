@@ -1,4 +1,4 @@
-"""The topics in which coordinators keep their state: made when they are first asked for, each in a shape of its own."""
+"""Creates the internal topics of coordinators on first use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = Logger()
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """What an internal topic is made with."""
+    """Configuration of an internal topic."""
 
     name: str
     partitions: int
@@ -29,7 +29,7 @@ class InternalTopic:
 
 
 class InternalTopics:
-    """Owned by a broker; makes a topic at most once at a time, however many ask for it."""
+    """Creates the internal topics of a broker; at most one creation of a topic runs at a time."""
 
     def __init__(self, topics: TopicAdmin, metadata: MetadataCache, shapes: Mapping[str, InternalTopic]) -> None:
         self._topics = topics
@@ -39,7 +39,7 @@ class InternalTopics:
         self._told: dict[str, str] = {}
 
     def ensure(self, name: str) -> None:
-        """Begin to make an internal topic, unless it is there or being made; whoever needs it asks again later."""
+        """Start to create an internal topic unless it exists; callers retry later."""
         if name in self._metadata.topics or name in self._making:
             return
         making = self._making[name] = Deferred.fromCoroutine(self._make(self._shapes[name]))
@@ -60,7 +60,7 @@ class InternalTopics:
             self._making.pop(shape.name, None)
 
     def _failed(self, name: str, failure: Failure) -> None:
-        """Tell whoever runs the broker, once for each reason: clients only wait."""
+        """Log the failure, once for each reason, because clients only see a wait."""
         if failure.check(CancelledError) is not None:
             return
         if failure.check(KafkaError, ZooKeeperError) is None:
@@ -72,6 +72,6 @@ class InternalTopics:
             log.warn("{name} cannot be made, and clients wait for it: {reason}", name=name, reason=reason)
 
     def stop(self) -> None:
-        """Make nothing any more."""
+        """Cancel all creations."""
         for making in list(self._making.values()):
             making.cancel()

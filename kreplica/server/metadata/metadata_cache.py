@@ -1,4 +1,4 @@
-"""What every broker knows of the cluster, told by the controller's UpdateMetadata requests."""
+"""Caches the cluster metadata of the controller's UpdateMetadata requests."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from kreplica.runtime import Reactor
 from kreplica.runtime.slices import STEP_ROWS, Steps
 
 IDS_FROM = 12
-"""The first version of Metadata whose topics can be asked for by id."""
+"""First version of Metadata with topic IDs in requests."""
 
 STEP_PARTITIONS = 500
-"""Partitions of topics that are replaced in one step; each takes about a tenth of a microsecond."""
+"""Number of partitions replaced in one step; each takes about 0.1 us."""
 
 WHOLE = 2
-"""The type of an UpdateMetadata request that says everything (KIP-866)."""
+"""Type of an UpdateMetadata request with the full metadata (KIP-866)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveBroker:
-    """A broker that lives, by the listeners that it has."""
+    """A live broker and its listeners."""
 
     broker_id: int
     endpoints: dict[str, Endpoint]
@@ -51,14 +51,13 @@ class TopicMetadata:
 
 
 class MetadataCache:
-    """Owned by the broker's server.  Replaced piece by piece: a reader sees one whole topic or none.
+    """The metadata cache of a broker. Updated topic by topic: a reader sees a topic completely or not at all.
 
-    A topic that changes, and the live brokers when they change, are other objects than before: what was made from them
-    can be kept for as long as they are the same objects.
+    A changed topic, or a changed set of live brokers, is a new object, so derived values can be cached by object
+    identity.
 
-    :ivar is_complete: a controller has said everything there is: a topic that is not here does not exist, as far as was
-        told since.
-    :ivar cluster_id: set when the broker has learned it, before it listens (clients crash on a null one).
+    :ivar is_complete: True if a controller has sent full metadata, so an absent topic does not exist.
+    :ivar cluster_id: set before the broker listens, because clients crash on a null cluster ID.
     """
 
     def __init__(self, reactor: Reactor) -> None:
@@ -70,7 +69,7 @@ class MetadataCache:
         self.topics: dict[str, TopicMetadata] = {}
         self._names: dict[UUID, str] = {}
         self._named_in: dict[int, frozenset[str]] = {}
-        """The topics in the parts so far of metadata that say everything."""
+        """Topics in the received parts of full metadata."""
         self._waiting: dict[Deferred[bool], Callable[[], bool]] = {}
         self._observers: list[Callable[[], None]] = []
         self._removed: list[str] = []
@@ -78,22 +77,22 @@ class MetadataCache:
 
     @property
     def is_empty(self) -> bool:
-        """True as long as no controller has named a topic, or has said that there is none."""
+        """True until a controller has sent a topic or full metadata."""
         return not self.topics and not self.is_complete
 
     def topic(self, name: str) -> TopicMetadata | None:
         return self.topics.get(name)
 
     def name_of(self, topic_id: UUID) -> str | None:
-        """The topic with that id; None where this broker has not heard of it."""
+        """Return the topic name of an ID; None if unknown."""
         return self._names.get(topic_id)
 
     def asked_topic(self, row: Mapping[str, Any], version: int) -> tuple[str | None, UUID]:
-        """Name and id that a topic's row of a Metadata request stands for.
+        """Return name and ID of a topic row in a Metadata request.
 
-        Java clients send an empty name with an id, so an id counts more than a name (KIP-516).
+        Java clients send an empty name with an ID, so an ID takes precedence over a name (KIP-516).
 
-        :return: the id is the zero id if the topic is asked for by name; the name is None if no topic has that id.
+        :return: the ID is the zero ID if the topic is requested by name; the name is None if no topic has that ID.
         """
         topic_id = row.get("topic_id", ZERO_UUID)
         if version < IDS_FROM or (topic_id == ZERO_UUID and row["name"] is not None):
@@ -105,7 +104,7 @@ class MetadataCache:
         return topic.topic_id if topic else ZERO_UUID
 
     def live_on(self, listener: str) -> list[tuple[LiveBroker, Endpoint]]:
-        """The live brokers that can be reached by that listener, in the order of their ids."""
+        """Return the live brokers with that listener, ordered by ID."""
         return [
             (broker, broker.endpoints[listener])
             for _, broker in sorted(self.brokers.items())
@@ -117,16 +116,16 @@ class MetadataCache:
         self._observers.append(callback)
 
     def on_topics_removed(self, callback: Callable[[Sequence[str]], None]) -> None:
-        """Call back, from now on, with the topics that are gone, also with one that was made again since."""
+        """Register a callback for removed topics, including topics that were deleted and created again."""
         self._removal_observers.append(callback)
 
     def update(self, body: dict[str, Any]) -> list[str]:
-        """Take in an UpdateMetadata request: the brokers are replaced, the partitions added to those known.
+        """Apply an UpdateMetadata request: replace the brokers and merge the partitions.
 
-        A request that says everything, or the last of several which do together, also drops what none of them names:
-        a controller may have died before it could tell of a topic that it deleted.
+        Full metadata, or the last of its parts, also removes topics that it does not name, because a controller may
+        have failed before it announced a deletion.
 
-        :return: the topics that are gone.
+        :return: the removed topics.
         """
         steps = self.update_in_steps(body, lambda: True)
         while True:
@@ -137,9 +136,9 @@ class MetadataCache:
                 return gone
 
     def update_in_steps(self, body: dict[str, Any], is_valid: Callable[[], bool]) -> Steps[list[str]]:
-        """``update`` as work in slices; observers and waiters are called when it is complete.
+        """Apply ``update`` in slices; call observers and waiters when it is complete.
 
-        :param is_valid: false if the request may be applied no longer; what is left of it is dropped then.
+        :param is_valid: returns False if the request is obsolete; the rest of it is then dropped.
         """
         parsed: list[tuple[dict[str, Any], list[PartitionMetadata]]] = []
         count = 0
@@ -184,7 +183,7 @@ class MetadataCache:
         if old is not None and topic_id not in (ZERO_UUID, old.topic_id):
             self._names.pop(old.topic_id, None)
             self._removed.append(name)
-            old = None  # deleted and made again: nothing of the old one holds
+            old = None  # deleted and created again: the old partitions are obsolete
         partitions = dict(old.partitions) if old else {}
         for partition in published:
             if partition.leader == LEADER_DURING_DELETE:
@@ -206,9 +205,9 @@ class MetadataCache:
         self._names.pop(topic.topic_id, None)
 
     def _drop_unnamed(self, part: int, parts: int, names: Iterable[str]) -> list[str]:
-        """When all parts have come, drop the topics that are in none; their names.
+        """Remove topics that no part of the full metadata names, when all parts have arrived; return their names.
 
-        :param part: the first is 0, and the others follow it; one that is sent again changes nothing.
+        :param part: the number of the part, from 0; a repeated part changes nothing.
         """
         if part == 0:
             self._named_in.clear()
@@ -226,7 +225,8 @@ class MetadataCache:
     # --- waiting -----------------------------------------------------------------------------------------------------
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> Deferred[bool]:
-        """Fires with True when the condition holds after some update, with False when the time is up."""
+        """Return a Deferred that fires with True when the condition holds after an update, or with False after the
+        timeout."""
         done: Deferred[bool] = Deferred(lambda d: self._waiting.pop(d, None) and None)
         if condition():
             done.callback(True)
@@ -245,7 +245,7 @@ class MetadataCache:
         return done.addBoth(finished)
 
     def stop(self) -> None:
-        """Whoever waits is told that it did not come."""
+        """Fire all waiters with False."""
         for done in list(self._waiting):
             self._give_up(done)
 
@@ -254,7 +254,7 @@ class MetadataCache:
             done.callback(False)
 
     def look_again(self) -> None:
-        """Something beside the metadata changed that somebody may wait for."""
+        """Check the conditions of all waiters after a change outside the metadata."""
         for done, condition in list(self._waiting.items()):
             if condition() and self._waiting.pop(done, None) is not None:
                 done.callback(True)

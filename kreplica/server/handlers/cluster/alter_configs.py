@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 class _Alter:
-    """What both have in common: each resource is changed, or refused, for itself."""
+    """Common part of both APIs: each resource is changed or refused separately."""
 
     def __init__(self, settings: DynamicSettings) -> None:
         self._settings = settings
@@ -44,7 +44,7 @@ class _Alter:
 
 
 class AlterConfigs(_Alter):
-    """Replaces all dynamic settings of a resource: what is not named goes back to its default."""
+    """Replaces all dynamic settings of a resource; settings that are not named return to their defaults."""
 
     async def _change(self, row: Row, *, validate_only: bool) -> None:
         settings = {}

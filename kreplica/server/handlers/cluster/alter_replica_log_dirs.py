@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (key 34): replicas stay in the log directory in which they were made."""
+"""AlterReplicaLogDirs (key 34): replicas cannot move between log directories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = dict[str, Any]
 
 
 class AlterReplicaLogDirs:
-    """Confirms what is so already, by Kafka's codes, and refuses a move to another directory."""
+    """Confirms a replica's current directory, with Kafka's error codes, and refuses a move to another one."""
 
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
@@ -38,6 +38,6 @@ class AlterReplicaLogDirs:
         if key in directory.logs:
             return ErrorCode.NONE
         if self._partitions.get(key) is None:
-            # Kafka's code for a replica that is still to come: kafka-reassign-partitions asks before the move too.
+            # Kafka's code for a future replica: kafka-reassign-partitions sends this request before the move too.
             return ErrorCode.REPLICA_NOT_AVAILABLE
         return ErrorCode.UNSUPPORTED_VERSION

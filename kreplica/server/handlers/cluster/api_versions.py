@@ -1,4 +1,4 @@
-"""ApiVersions (key 18): what this broker serves; the first request of most connections (KIP-35, KIP-511)."""
+"""ApiVersions (key 18): lists the served APIs; the first request of most connections (KIP-35, KIP-511)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from kreplica.server.protocol.features import features_answer
 from kreplica.server.protocol.request import HandlerEntry, Request
 
 SOFTWARE_FROM = 3
-"""From this version on clients tell their software's name and version."""
+"""First version in which clients send their software name and version."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class ApiVersions:
-    """:param table: what is dispatched, so nothing is advertised that would be refused."""
+    """Answers ApiVersions.
+
+    :param table: the table of dispatched APIs, so no unsupported API is advertised.
+    """
 
     def __init__(self, table: Mapping[int, HandlerEntry]) -> None:
         self._table = table

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (key 48) and AlterClientQuotas (key 49): this broker has no client quotas yet."""
+"""DescribeClientQuotas (key 48) and AlterClientQuotas (key 49), which are not supported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def describe_client_quotas(request: Request) -> None:
 
 
 def alter_client_quotas(request: Request) -> None:
-    """Refuse each entry, also if it is only validated: a quota that is stored but not enforced protects nothing."""
+    """Refuse each entry, also with ``validate_only``: a quota that is stored but not enforced protects nothing."""
     code = int(ErrorCode.UNSUPPORTED_VERSION)
     rows = [
         {"error_code": code, "error_message": REFUSED, "entity": entry["entity"]} for entry in request.body["entries"]

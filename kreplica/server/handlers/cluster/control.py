@@ -23,12 +23,12 @@ Row = dict[str, Any]
 
 
 def _refused_by_now(fence: ControlFence, body: Row) -> ErrorCode:
-    """While a command waited its controller may have been replaced, or the session ended that it was meant for."""
+    """Return the error if the controller or the broker's session changed while the command waited."""
     return fence.refusal(body["controller_epoch"], body["broker_epoch"])
 
 
 class LeaderAndIsr:
-    """Tells this broker which partitions it leads and which it follows."""
+    """Makes this broker leader or follower of partitions."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class LeaderAndIsr:
         answer_from(request, self._fence.in_order(lambda: self._obey(body)))
 
     async def _obey(self, body: Row) -> Row:
-        # A new topic's settings are written with it: they have to be known before its logs are made.
+        # The settings of a new topic must be known before its logs are created.
         await self._settings.learn([topic["topic_name"] for topic in body["topic_states"] if self._is_new(topic)])
         leaderships = await self._leaderships(body)
         refused = _refused_by_now(self._fence, body)
@@ -97,8 +97,9 @@ class LeaderAndIsr:
 
 
 def _leader_and_isr_answer(error: ErrorCode, topics: Sequence[Row] = (), flat: Sequence[Row] = ()) -> Row:
-    """
-    :param flat: what versions before topic ids answer.
+    """Build the response.
+
+    :param flat: True for versions before topic IDs.
     """
     return {"error_code": int(error), "topics": topics, "partition_errors": flat}
 
@@ -121,7 +122,7 @@ def _leadership(topic_id: UUID, row: Row) -> Leadership:
 
 
 class StopReplica:
-    """Tells this broker to stop replicas, and to delete the files of some."""
+    """Stops replicas and deletes the files of some."""
 
     def __init__(
         self,
@@ -162,12 +163,12 @@ class StopReplica:
                 rows.append({"topic_name": key.topic, "partition_index": key.partition, "error_code": int(error)})
                 if turns.is_over:
                     await turns.next()
-        self._metadata.look_again()  # a start waits until every log has a role or is gone
+        self._metadata.look_again()  # a start waits until each log has a role or was deleted
         return {"error_code": 0, "partition_errors": rows}
 
 
 class UpdateMetadata:
-    """Tells this broker what to tell its clients."""
+    """Updates the metadata that this broker serves to clients."""
 
     def __init__(
         self, admission: ControlAdmission, fence: ControlFence, metadata: MetadataCache, settings: DynamicSettings
@@ -188,10 +189,10 @@ class UpdateMetadata:
         answer_in_slices(request, self._obey(request.body))
 
     def _obey(self, body: Row) -> Steps[Row]:
-        """Take in the metadata.
+        """Apply the metadata.
 
-        A controller sends the next request when this one is answered, or sends it again on another connection; what
-        comes meanwhile replaces this one.
+        The controller sends the next request after the response, or repeats this one on another connection; a newer
+        request replaces this one.
         """
         self._last = body
 

@@ -1,4 +1,4 @@
-"""ControlledShutdown (key 7): a broker asks the controller to have others lead what it leads."""
+"""ControlledShutdown (key 7): asks the controller to move leadership away from a broker that stops."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from kreplica.server.protocol.responses import answer_from
 Row = dict[str, Any]
 
 AskShutdown = Callable[[int, int], Deferred[list[TopicPartition]]]
-"""Ask the controller for (broker id, broker epoch): the partitions that it still leads, or a ``KafkaError``."""
+"""Function that asks the controller, given broker ID and epoch; returns the partitions still led, or a
+``KafkaError``."""
 
 
 class ControlledShutdown:
-    """:param ask: NOT_CONTROLLER where this broker is not the controller."""
+    """Answers ControlledShutdown.
+
+    :param ask: returns NOT_CONTROLLER if this broker is not the controller.
+    """
 
     def __init__(self, ask: AskShutdown) -> None:
         self._ask = ask

@@ -14,7 +14,7 @@ BROKERS = 1
 
 
 class DescribeCluster:
-    """Answers with the live brokers: in a cluster with ZooKeeper a broker is registered or not, and never fenced."""
+    """Answers with the live brokers; with ZooKeeper a broker is either registered or not, never fenced."""
 
     def __init__(self, metadata: MetadataCache, operations: AuthorizedOperations) -> None:
         self._metadata = metadata

@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32): settings of topics and brokers, where each value comes from, and what it means."""
+"""DescribeConfigs (key 32): settings of topics and brokers with their sources and documentation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 
 class DescribeConfigs:
-    """A broker describes itself; another broker's settings have to be asked of that broker."""
+    """Answers for topics and for this broker; other brokers' settings must be requested from those brokers."""
 
     def __init__(self, settings: DynamicSettings, metadata: MetadataCache) -> None:
         self._settings = settings

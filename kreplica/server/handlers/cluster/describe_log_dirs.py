@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35): which directory holds which partition, and how large it is."""
+"""DescribeLogDirs (key 35): the partitions in each log directory and their sizes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DescribeLogDirs:
         if directory.offline is not None:
             return row | {"error_code": int(ErrorCode.KAFKA_STORAGE_ERROR)}
         topics: dict[str, list[Row]] = defaultdict(list)
-        # Who asks for one of 10,000 logs does not pay for all.
+        # A request for one of 10,000 logs must not cost a scan of all logs.
         for number, key in enumerate(sorted(directory.logs if wanted is None else wanted), 1):
             if number % STEP_ROWS == 0:
                 yield

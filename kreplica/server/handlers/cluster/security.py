@@ -1,6 +1,6 @@
-"""ACLs, SASL, delegation tokens and SCRAM credentials, answered as a broker does that has none of them.
+"""ACL, SASL, delegation token and SCRAM APIs, answered like a Kafka broker without these features.
 
-Tools and client libraries ask for these to find out what a broker is.  Each is one function of the request.
+Tools and client libraries call them to detect features. Each handler is a function of the request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 NO_ACLS = "No authorizer that keeps ACLs is configured on the broker."
 NO_TIME = -1
-"""Time stamp of a token that there is not."""
+"""Time stamp of an absent token."""
 
 
 def describe_acls(request: Request) -> None:
@@ -85,7 +85,7 @@ def describe_scram_credentials(request: Request) -> None:
 
 
 def alter_scram_credentials(request: Request) -> None:
-    """AlterUserScramCredentials (key 51): there is nothing to delete, and nothing can be added."""
+    """AlterUserScramCredentials (key 51): refuses deletions and insertions."""
     rows = {
         row["name"]: _result(row["name"], ErrorCode.RESOURCE_NOT_FOUND, "The user has no SCRAM credentials.")
         for row in request.body["deletions"]

@@ -9,7 +9,10 @@ from kreplica.server.protocol.request import Request
 
 
 class UpdateFeatures:
-    """:param is_controller: whether this broker is the active controller, which alone is asked."""
+    """Answers UpdateFeatures.
+
+    :param is_controller: True if this broker is the active controller; others refuse the request.
+    """
 
     def __init__(self, is_controller: Callable[[], bool]) -> None:
         self._is_controller = is_controller

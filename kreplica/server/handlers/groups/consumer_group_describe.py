@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (key 69): what tools see of groups of KIP-848 and their members."""
+"""ConsumerGroupDescribe (key 69): describes KIP-848 groups and their members."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import answer_in_slices
 
 CONSUMER_MEMBER = 1
-"""The type of members that speak the protocol of KIP-848; 0 are those of the classic one."""
+"""Member type of the KIP-848 protocol; 0 is the classic protocol."""
 
 
 class ConsumerGroupDescribe:
@@ -81,7 +81,7 @@ class ConsumerGroupDescribe:
         }
 
     def _named(self, assignment: Assignment) -> dict[str, Any]:
-        """An assignment with the names of its topics; one that was deleted meanwhile is left out."""
+        """Return an assignment with topic names, without deleted topics."""
         rows = to_rows(assignment)
         for row in rows:
             row["topic_name"] = self._groups.view.topic_name(row["topic_id"])

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (key 68): join a group of KIP-848, stay in it, come to one's share, and leave."""
+"""ConsumerGroupHeartbeat (key 68): joins, keeps, rebalances and leaves a KIP-848 group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kreplica.server.protocol.responses import answer_from
 
 
 class ConsumerGroupHeartbeat:
-    """Answers once what it says is committed."""
+    """Answers when the new state of the group is committed."""
 
     def __init__(self, groups: ConsumerCoordinator) -> None:
         self._groups = groups

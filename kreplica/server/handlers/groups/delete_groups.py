@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42): groups without members go, with their offsets."""
+"""DeleteGroups (key 42): deletes groups without members, and their offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeGroups (key 15): what tools see of classic groups and their members."""
+"""DescribeGroups (key 15): describes classic groups and their members."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import answer_in_slices
 
 NOT_FOUND_FROM = 6
-"""From this version on a group that does not exist is an error; before, it is one that is dead (KIP-1043)."""
+"""First version in which an unknown group is an error; earlier versions report it as dead (KIP-1043)."""
 
 STEP_GROUPS = 20
 """Groups without members that are described in one step."""

@@ -15,13 +15,13 @@ from kreplica.server.protocol.request import Request
 BATCHED_FROM = 4
 
 TOPIC_OF_KEY_TYPE = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
-"""Where the state is that belongs to a key: of a group, of a transactional id."""
+"""Internal topic that holds the state of each key type: groups and transactional IDs."""
 
 Row = dict[str, Any]
 
 
 class FindCoordinator:
-    """It is the leader of the partition that keeps the state; the internal topic is made when first asked for."""
+    """The coordinator is the leader of the partition with the state; the internal topic is created on first use."""
 
     def __init__(self, view: ClusterView, metadata: MetadataCache, internal_topics: InternalTopics) -> None:
         self._view = view

@@ -1,4 +1,4 @@
-"""Heartbeat (key 12): a member of a classic group lives, and learns whether it has to join again."""
+"""Heartbeat (key 12): keeps a member of a classic group alive and reports rebalances to it."""
 
 from __future__ import annotations
 

@@ -7,15 +7,15 @@ from kreplica.groups.coordinator import GroupCoordinator
 from kreplica.server.protocol.request import Request
 
 KNOWN_MEMBERS_FROM = 4
-"""From this version on who is new is told its id first (KIP-394)."""
+"""First version in which a new member must join again with its assigned ID (KIP-394)."""
 
 NULL_PROTOCOL_FROM = 7
 SKIPPED_ASSIGNMENT_FROM = 9
-"""From this version on a leader can be told that there is nothing to assign (KIP-814)."""
+"""First version in which a leader can be asked to skip the assignment (KIP-814)."""
 
 
 class JoinGroup:
-    """Answers when all members have joined, which may take as long as a rebalance may."""
+    """Answers when all members have joined, at most after the rebalance timeout."""
 
     def __init__(self, groups: GroupCoordinator) -> None:
         self._groups = groups
@@ -30,7 +30,7 @@ class JoinGroup:
             client_id=request.client_id or "",
             client_host=client_host(request),
             session_timeout_ms=session_timeout_ms,
-            # Before KIP-62 there was one timeout for both.
+            # Before KIP-62 the session timeout is also the rebalance timeout.
             rebalance_timeout_ms=body["rebalance_timeout_ms"] if version >= 1 else session_timeout_ms,
             protocol_type=body["protocol_type"],
             protocols=tuple((row["name"], bytes(row["metadata"])) for row in body["protocols"]),

@@ -1,4 +1,4 @@
-"""LeaveGroup (key 13): members leave a classic group, or an administrator removes static ones."""
+"""LeaveGroup (key 13): removes members from a classic group, including static ones."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from kreplica.groups.coordinator import GroupCoordinator
 from kreplica.server.protocol.request import Request
 
 SEVERAL_FROM = 3
-"""From this version on several leave at once, each with an answer of its own (KIP-345)."""
+"""First version with several members in a request, each with its own response row (KIP-345)."""
 
 
 class LeaveGroup:
-    """Answers at once; nothing is written until the others have joined again."""
+    """Answers at once; nothing is written until the remaining members have joined again."""
 
     def __init__(self, groups: GroupCoordinator) -> None:
         self._groups = groups

@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8): groups say how far they have read."""
+"""OffsetCommit (key 8): commits offsets of a group."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from kreplica.server.protocol.responses import answer_in_slices
 
 BATCHED_FROM = 8
 GROUP_ERRORS_FROM = 2
-"""Before, what is wrong with the group is said of each partition."""
+"""First version with a group-level error; earlier versions repeat it in each partition."""
 
 NO_OFFSET = -1
 
@@ -26,7 +26,7 @@ PartitionRow = Callable[[str, int], Row]
 
 
 class OffsetFetch:
-    """Answers from what is committed in the log."""
+    """Answers with committed offsets."""
 
     def __init__(self, shards: Shards[GroupShard]) -> None:
         self._shards = shards
@@ -52,7 +52,7 @@ class OffsetFetch:
         return {"throttle_time_ms": 0, **answer}
 
     def _group(self, asked: Row, require_stable: bool) -> Steps[Row]:
-        """One group's offsets; all it has, where the request names no topics."""
+        """Return the offsets of one group; all of them if the request names no topics."""
         group_id = asked["group_id"]
         try:
             shard = self._shards.current_shard_of(group_id)
@@ -63,7 +63,7 @@ class OffsetFetch:
             return {"group_id": group_id, "topics": [], "error_code": int(error.code)}
         topics = asked["topics"]
         if topics is None:
-            # A copy: other commits come between two slices.
+            # A copy, because other commits can happen between two slices.
             wanted: Wanted = [
                 (topic, list(partitions)) for topic, partitions in shard.offsets.partitions_of(group_id)
             ]

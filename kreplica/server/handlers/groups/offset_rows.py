@@ -1,4 +1,4 @@
-"""What a request commits, topic by topic, and the rows that answer it."""
+"""Reads the offsets of a commit request and builds its response rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kreplica.runtime.slices import Steps
 Row = dict[str, Any]
 
 STEP_OFFSETS = 32
-"""Offsets that are read in one step; each takes about 3 us."""
+"""Number of offsets read in one step; each takes about 3 us."""
 
 _NONE = int(ErrorCode.NONE)
 _UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -23,10 +23,10 @@ _TOO_LARGE = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
 class OffsetRows:
     """Offsets of one request; ``read`` fills it in slices.
 
-    :param now_ms: when they were committed, where the request says nothing else (OffsetCommit 1).
-    :param expire_timestamp_ms: when they expire, or ``NO_TIME``.
-    :ivar values: of the offsets that may be committed, as ``Offsets.commit`` takes them.
-    :ivar topics: as the answer has them; where nothing is wrong with an offset, its row says so already.
+    :param now_ms: the commit time if the request has none (all but OffsetCommit 1).
+    :param expire_timestamp_ms: when the offsets expire, or ``NO_TIME``.
+    :ivar values: the valid offsets, in the form that ``Offsets.commit`` takes.
+    :ivar topics: the response rows; rows of valid offsets have no error.
     """
 
     __slots__ = ("_expire_timestamp_ms", "_metadata_characters_max", "_now_ms", "_open", "_view", "topics", "values")
@@ -89,6 +89,6 @@ class OffsetRows:
         return self
 
     def fail(self, code: ErrorCode) -> None:
-        """Answer so for all offsets that nothing else is wrong with."""
+        """Set an error code for all offsets without another error."""
         for row in self._open:
             row["error_code"] = int(code)

@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): the leader says what each member of a classic group is to do, and each is told its part."""
+"""SyncGroup (key 14): receives the leader's assignments in a classic group and returns each member's."""
 
 from __future__ import annotations
 

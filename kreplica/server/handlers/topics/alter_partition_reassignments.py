@@ -18,13 +18,14 @@ Row = dict[str, Any]
 Targets = Mapping[TopicPartition, "tuple[int, ...] | None"]
 
 AskReassignment = Callable[[Targets], "Deferred[Mapping[TopicPartition, KafkaError | None]]"]
-"""Ask the controller for these replicas (None: cancel): an error or None by partition, or a ``KafkaError``."""
+"""Function that asks the controller for target replicas (None: cancel); returns errors by partition, or a
+``KafkaError``."""
 
 
 class AlterPartitionReassignments:
-    """Answers when the moves are written to ZooKeeper, long before they end.
+    """Answers when the reassignments are written to ZooKeeper, before they are complete.
 
-    :param ask: NOT_CONTROLLER where this broker is not the controller.
+    :param ask: returns NOT_CONTROLLER if this broker is not the controller.
     """
 
     def __init__(self, ask: AskReassignment) -> None:

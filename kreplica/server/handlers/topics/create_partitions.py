@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37): more partitions for topics; each topic is answered for itself."""
+"""CreatePartitions (key 37): adds partitions to topics, each with its own result."""
 
 from __future__ import annotations
 

@@ -23,7 +23,10 @@ UNSET = -1
 
 
 class CreateTopics:
-    """:param is_controller: whether this broker is the active controller."""
+    """Answers CreateTopics.
+
+    :param is_controller: True if this broker is the active controller.
+    """
 
     def __init__(
         self,

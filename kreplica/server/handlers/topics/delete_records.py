@@ -14,7 +14,7 @@ Row = dict[str, Any]
 
 
 class DeleteRecords:
-    """One partition's failure is that partition's answer."""
+    """Deletes records of each partition separately; a failure affects only its partition."""
 
     def __init__(self, reactor: Reactor, partitions: Partitions) -> None:
         self._reactor = reactor
@@ -49,7 +49,7 @@ class DeleteRecords:
 
 
 class _Pending:
-    """One partition whose in-sync replicas do not all say yet that their logs start later."""
+    """A partition whose in-sync replicas have not all advanced their log start offsets."""
 
     __slots__ = ("_offset", "_row", "_tenures_over", "partition")
 
@@ -60,7 +60,7 @@ class _Pending:
         self._tenures_over = partition.tenures_over
 
     def is_over(self) -> bool:
-        """Whether all do, or this broker will not hear of it; the row says which."""
+        """Return True if all replicas have advanced or this broker cannot learn of it; sets the row's result."""
         if self.partition.tenures_over != self._tenures_over:
             self._row["error_code"] = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True

@@ -1,4 +1,4 @@
-"""DeleteTopics (key 20): answered by the controller's broker, once nothing of the topic is left in ZooKeeper."""
+"""DeleteTopics (key 20): answered by the controller when the topic is removed from ZooKeeper."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class DeleteTopics:
 
     async def _answer(self, request: Request) -> Row:
         body = request.body
-        # Versions below 6 list names; later ones list rows with a name or an id.
+        # Versions below 6 list names; later ones list rows with a name or an ID.
         asked = body.get("topics") or [
             {"name": name, "topic_id": ZERO_UUID} for name in dict.fromkeys(body.get("topic_names") or ())
         ]

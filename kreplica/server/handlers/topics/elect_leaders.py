@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43): an administrator asks for preferred leaders, or for any leader at all (KIP-460)."""
+"""ElectLeaders (key 43): triggers preferred or unclean leader elections (KIP-460)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ Row = dict[str, Any]
 Results = Mapping[TopicPartition, ErrorCode]
 
 AskElection = Callable[[int, "list[TopicPartition] | None"], Deferred[Results]]
-"""Ask the controller for (election type, partitions or None for all): an error by partition, or a ``KafkaError``."""
+"""Function that asks the controller for an election (None: all partitions); returns errors by partition, or a
+``KafkaError``."""
 
 PREFERRED = 0
 TYPES = (PREFERRED, 1)
@@ -53,7 +54,7 @@ class ElectLeaders:
             return _refusal(error.code, wanted)
         await self._until_known(results, election_type, body["timeout_ms"] / 1000)
         if wanted is None:
-            # Who asks for all of them means those that need it.
+            # A request for all partitions means those that need an election.
             results = {p: error for p, error in results.items() if error is not ErrorCode.ELECTION_NOT_NEEDED}
         return {"throttle_time_ms": 0, "error_code": 0, "replica_election_results": _rows(results)}
 
@@ -72,7 +73,7 @@ class ElectLeaders:
         topic = self._metadata.topic(partition.topic)
         known = topic.partitions.get(partition.partition) if topic is not None else None
         if known is None:
-            return True  # gone meanwhile
+            return True  # deleted in the meantime
         return known.leader == known.replicas[0] if election_type == PREFERRED else known.leader >= 0
 
 
@@ -84,7 +85,7 @@ def _partitions(topics: Iterable[Row] | None) -> list[TopicPartition] | None:
 
 
 def _refusal(error: ErrorCode, wanted: list[TopicPartition] | None) -> Row:
-    # Version 0 has no error of its own: there it stands with each partition.
+    # Version 0 has no top-level error, so each partition carries it.
     results = dict.fromkeys(wanted or (), error)
     return {"throttle_time_ms": 0, "error_code": int(error), "replica_election_results": _rows(results)}
 

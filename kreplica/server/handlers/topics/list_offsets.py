@@ -22,13 +22,13 @@ SEGMENTS_VERSION = 0
 """The version that returns starts of segments instead of one offset."""
 
 OFFSET_NOT_AVAILABLE_FROM = 5
-"""Older clients know LEADER_NOT_AVAILABLE instead (KIP-207)."""
+"""First version with OFFSET_NOT_AVAILABLE; older clients get LEADER_NOT_AVAILABLE (KIP-207)."""
 
 Row = dict[str, Any]
 
 
 class ListOffsets:
-    """Tiered storage does not exist here: the earliest local offset is the earliest, and none is tiered."""
+    """Answers without tiered storage: the earliest local offset is the earliest offset, and no offset is tiered."""
 
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
@@ -75,7 +75,7 @@ class ListOffsets:
         return row | {"timestamp": timestamp, "offset": offset, "leader_epoch": epoch}
 
     def _held(self, key: TopicPartition, current_leader_epoch: int) -> Partition:
-        """The partition, whether this broker leads or follows it."""
+        """Return the partition if this broker is its leader or follower."""
         partition = self._partitions.get(key)
         if partition is None:
             raise self._partitions.unknown(key)
@@ -112,10 +112,10 @@ def _segment_offsets(partition: Partition, asked: Row, end: int) -> list[int]:
 
 
 def _find_committed(partition: Partition, timestamp: int, isolation: int) -> tuple[int, int, int]:
-    """What a consumer is told: nothing that lies beyond what is committed.
+    """Return the offset that a consumer may see, which is never beyond the high watermark.
 
-    A new leader's high watermark lags until its followers have fetched: until it has reached the start of the epoch,
-    its end is none that a consumer may rely on, since it was told of later ones before (KIP-207).
+    The high watermark of a new leader lags until its followers have fetched. Until it reaches the start of the epoch,
+    the end offset is not reliable, because consumers may have seen a later one before (KIP-207).
     """
     end = partition.visible_end(isolation)
     has_caught_up = partition.high_watermark >= partition.epoch_start_offset
@@ -132,10 +132,10 @@ def _find_committed(partition: Partition, timestamp: int, isolation: int) -> tup
 
 
 def _find(partition: Partition, timestamp: int, end: int) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch); all -1 where there is none.
+    """Return timestamp, offset and leader epoch; -1 for all if no record is found.
 
-    :param end: nothing from this offset on.
-    :raise KafkaError: INVALID_REQUEST, for a negative timestamp that names no place; CORRUPT_MESSAGE.
+    :param end: offsets from here on are ignored.
+    :raise KafkaError: INVALID_REQUEST for an unknown negative timestamp; CORRUPT_MESSAGE.
     """
     if timestamp == LATEST:
         return -1, end, partition.leadership.leader_epoch

@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 class Move(Protocol):
-    """A partition whose replicas move: all of them, those of them that come, and those that go."""
+    """A partition being reassigned: all its replicas, those being added and those being removed."""
 
     @property
     def replicas(self) -> tuple[int, ...]: ...
@@ -29,11 +29,14 @@ class Move(Protocol):
 
 
 AskMoves = Callable[["list[TopicPartition] | None"], "Deferred[Mapping[TopicPartition, Move]]"]
-"""Ask the controller which of these partitions (None: of all) move, or a ``KafkaError``."""
+"""Function that asks the controller which of these partitions (None: all) are being reassigned, or a ``KafkaError``."""
 
 
 class ListPartitionReassignments:
-    """:param ask: NOT_CONTROLLER where this broker is not the controller."""
+    """Answers ListPartitionReassignments.
+
+    :param ask: returns NOT_CONTROLLER if this broker is not the controller.
+    """
 
     def __init__(self, ask: AskMoves) -> None:
         self._ask = ask

@@ -1,4 +1,5 @@
-"""OffsetForLeaderEpoch (key 23): where a leader epoch ended, so that clients and followers find where to cut."""
+"""OffsetForLeaderEpoch (key 23): the end offset of a leader epoch, which followers and clients use to detect
+truncation."""
 
 from __future__ import annotations
 
@@ -12,18 +13,18 @@ from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import answer_in_slices
 
 NO_REPLICA = -2
-"""Who asks is no follower, or its version does not say."""
+"""Replica ID of clients, and of versions without the field."""
 
 
 class OffsetForLeaderEpoch:
-    """The leader alone knows (KIP-320): a follower's own history may still be cut."""
+    """Answers only for led partitions (KIP-320): a follower's log may still be truncated."""
 
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
 
     def __call__(self, request: Request) -> None:
         if request.body.get("replica_id", NO_REPLICA) >= 0:
-            request.connection.mark_control()  # a follower that truncates by this, as those before Fetch 12 do
+            request.connection.mark_control()  # a follower that truncates by this API, as before Fetch 12
         answer_in_slices(request, self._answer(request.body))
 
     def _answer(self, body: dict[str, Any]) -> Steps[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What administrators ask of topics, as checks and znode writes.  The controller's watches do the rest."""
+"""Validates administrative requests for topics and writes their znodes; the controller's watches do the rest."""
 
 from __future__ import annotations
 
@@ -33,19 +33,20 @@ from kreplica.zookeeper import (
 )
 
 NEW_PARTITIONS_MAX = 10_000
-"""So many partitions may be asked for at once, as in Kafka without ZooKeeper: more would hold up everybody else."""
+"""Maximum number of new partitions per request, as in KRaft, because larger requests would block other work."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """What a topic gets where nobody says: ``num.partitions`` and ``default.replication.factor``."""
+    """Defaults of new topics: ``num.partitions`` and ``default.replication.factor``."""
 
     partitions: int
     replication_factor: int
 
 
 class Place(Protocol):
-    """``cluster.placement.place``, or what a plugin says instead, of a topic by name."""
+    """Function with the signature of ``cluster.placement.place`` that also gets the topic name; plugins can replace
+    it."""
 
     def __call__(
         self,
@@ -70,18 +71,18 @@ def place_evenly(
     shift: int,
     first_partition: int = 0,
 ) -> dict[int, tuple[int, ...]]:
-    """Spread over racks and brokers, whatever the topic."""
+    """Spread replicas over racks and brokers, independent of the topic."""
     return place(
         brokers, partitions, replication_factor, start_index=start_index, shift=shift, first_partition=first_partition
     )
 
 
 class TopicAdmin:
-    """Checks and writes; it decides nothing that the controller decides.
+    """Validates requests and writes znodes; decisions are left to the controller.
 
-    :param check_configs: refuses topic settings that are unknown or malformed.
-    :param place: says which brokers hold new replicas.
-    :param cordoned: the brokers that get none.
+    :param check_configs: refuses unknown or malformed topic settings.
+    :param place: chooses the brokers of new replicas.
+    :param cordoned: returns the brokers that get no new replicas.
     """
 
     def __init__(
@@ -106,9 +107,9 @@ class TopicAdmin:
     # --- creation ----------------------------------------------------------------------------------------------------
 
     def plan(self, topic: NewTopic) -> TopicAssignment:
-        """The whole assignment of a topic that does not exist yet; writes nothing.
+        """Return the assignment of a new topic; writes nothing.
 
-        :raise KafkaError: whatever is wrong with the name, the numbers, the assignment or the settings.
+        :raise KafkaError: the name, the numbers, the assignment or the settings are invalid.
         """
         check_topic_name(topic.name)
         if topic.name in self._metadata.topics:
@@ -122,10 +123,10 @@ class TopicAdmin:
         return TopicAssignment(topic.name, random_uuid(self._random), partitions)
 
     async def create(self, topic: NewTopic, planned: TopicAssignment | None = None) -> TopicAssignment:
-        """Write a topic's znodes: settings and assignment in one multi.
+        """Write the znodes of a topic: settings and assignment in one multi.
 
-        :param planned: what ``plan`` answered, where the caller has it already.
-        :raise KafkaError: as ``plan``; TOPIC_ALREADY_EXISTS also where another was faster.
+        :param planned: the result of ``plan`` if the caller has it.
+        :raise KafkaError: as ``plan``; TOPIC_ALREADY_EXISTS also after a concurrent creation.
         """
         assignment, operations = await self.creation(topic, planned)
         try:
@@ -139,7 +140,7 @@ class TopicAdmin:
     async def creation(
         self, topic: NewTopic, planned: TopicAssignment | None = None
     ) -> tuple[TopicAssignment, Sequence[Operation]]:
-        """What creates a topic, for one multi; writes nothing itself.
+        """Return the operations that create a topic in one multi; writes nothing.
 
         :raise KafkaError: as ``plan``.
         """
@@ -151,7 +152,7 @@ class TopicAdmin:
         )
         if deletion is not None:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' is being deleted.")
-        # Settings that a deletion half-way left behind must not come alive in a new topic.
+        # Replace settings that an incomplete deletion left behind.
         data = documents.encode_config(topic.configs or {})
         config: list[Operation] = []
         if leftover is not None:
@@ -178,10 +179,10 @@ class TopicAdmin:
         return self._place_replicas(topic.name, places, count, factor, start_index=start, shift=shift)
 
     def _places(self, topic: str, factor: int) -> list[BrokerPlace]:
-        """Where new replicas may go: to those that live and are not cordoned.
+        """Return the brokers that may get new replicas: live and not cordoned.
 
-        The coordinators' own topics are made when a client first needs them, and without them it waits for ever: where
-        they cannot do without, cordoned brokers get them too.
+        The coordinators' topics may use cordoned brokers if there are too few others, because clients cannot work
+        without these topics.
         """
         cordoned = self._cordoned()
         live = [BrokerPlace(broker.broker_id, broker.rack) for _, broker in sorted(self._metadata.brokers.items())]
@@ -239,7 +240,7 @@ class TopicAdmin:
     async def growth(
         self, topic: str, count: int, assignments: Iterable[tuple[int, ...]] | None = None
     ) -> tuple[TopicAssignment, Sequence[Operation]]:
-        """What the topic is to be with ``count`` partitions, and what makes it that; writes nothing itself.
+        """Return the new assignment with ``count`` partitions and the operations that write it; writes nothing.
 
         :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT;
             REASSIGNMENT_IN_PROGRESS while replicas of the topic move.
@@ -280,9 +281,9 @@ class TopicAdmin:
     # --- deletion ----------------------------------------------------------------------------------------------------
 
     async def delete(self, topic: str, timeout_s: float) -> bool:
-        """Have the controller delete a topic.
+        """Request the deletion of a topic from the controller.
 
-        :return: whether nothing of it is left in ZooKeeper, so that its name is free; False where the time was up.
+        :return: True if the topic is removed from ZooKeeper, so that its name is free; False after a timeout.
         :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
         """
         for request in await self.deletion(topic):
@@ -294,7 +295,7 @@ class TopicAdmin:
         return await self.until_deleted(topic, timeout_s)
 
     async def deletion(self, topic: str) -> Sequence[Operation]:
-        """What asks the controller to delete a topic; nothing where it is asked already.
+        """Return the operations that request a deletion; empty if it was requested before.
 
         :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -305,7 +306,7 @@ class TopicAdmin:
         return [] if asked else [Create(request)]
 
     async def until_deleted(self, topic: str, timeout_s: float) -> bool:
-        """Whether a topic whose deletion is asked for is gone from ZooKeeper before the time is up."""
+        """Wait until a topic is removed from ZooKeeper; return False after a timeout."""
         # The controller removes the request last.
         gone = Deferred.fromCoroutine(self._until_gone(znodes.delete_topic_path(topic)))
         try:
@@ -345,7 +346,7 @@ def _check_count(count: int) -> None:
 
 
 def _check_settled(topic: TopicAssignment) -> None:
-    """Where replicas move, how many a partition has is about to change."""
+    """Refuse changes during a reassignment, because the number of replicas is about to change."""
     moving = [n for n, row in topic.removing.items() if any(r in topic.partitions.get(n, ()) for r in row)]
     if topic.adding or moving:
         text = f"A partition reassignment is in progress for the topic '{topic.topic}'."
@@ -366,7 +367,7 @@ def _check_growth(old: TopicAssignment, count: int) -> None:
 
 
 def _check_numbers(topic: TopicAssignment, count: int) -> None:
-    """The number of a partition that was removed is free when all of its replicas are gone."""
+    """Refuse partition numbers whose removed replicas still exist."""
     if topic.read_only:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS, f"partitions of {topic.topic!r} are being removed: {sorted(topic.read_only)}"

@@ -23,9 +23,9 @@ async def gather_by_topic(
     handle: Callable[[Row], Awaitable[Row]],
     refuse: Callable[[Row, KafkaError], Row],
 ) -> list[Row]:
-    """Handle each row; a ``KafkaError`` becomes that row's answer by ``refuse``.
+    """Handle each row; ``refuse`` turns a ``KafkaError`` into the row's response.
 
-    Rows are started in slices.  Any other error, or cancellation, cancels those that are running.
+    Rows are started in slices. Any other error, or cancellation, cancels the running rows.
     """
     results: list[Row] = []
     running: list[Deferred[None]] = []

@@ -15,7 +15,7 @@ FENCED_FROM = 2
 
 
 class AddOffsetsToTxn:
-    """The partition that keeps the group's offsets comes into the transaction."""
+    """Adds the partition with the group's offsets to the transaction."""
 
     def __init__(self, coordinator: TransactionCoordinator, view: ClusterView, internal_topics: InternalTopics) -> None:
         self._coordinator = coordinator

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn (key 24): partitions that a transaction will write to, or that leaders ask about."""
+"""AddPartitionsToTxn (key 24): adds partitions to a transaction, or verifies them for a partition leader."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from kreplica.transactions import Identity, TransactionCoordinator
 FENCED_FROM = 2
 
 BATCHED_FROM = 4
-"""From here on brokers ask, for many transactions at a time (KIP-890)."""
+"""First version with several transactions per request, sent by brokers (KIP-890)."""
 
 ABORTABLE_FROM = 5
-"""From here on a partition that is not in the transaction is TRANSACTION_ABORTABLE, before INVALID_TXN_STATE."""
+"""First version with TRANSACTION_ABORTABLE for a partition outside the transaction, formerly INVALID_TXN_STATE."""
 
 STEP_TRANSACTIONS = 20
 """Transactions of one request that are handled in one step."""
@@ -31,7 +31,7 @@ Row = dict[str, Any]
 
 
 class AddPartitionsToTxn:
-    """All partitions that are asked for come into a transaction, or none of them."""
+    """Adds all partitions of a request to the transaction, or none of them."""
 
     def __init__(self, coordinator: TransactionCoordinator, view: ClusterView) -> None:
         self._coordinator = coordinator
@@ -85,7 +85,7 @@ class AddPartitionsToTxn:
 
 
 class _Batch:
-    """A request of a broker: answered when each of its transactions is."""
+    """A request of a broker, answered when all its transactions are."""
 
     def __init__(self, request: Request) -> None:
         self._request = request

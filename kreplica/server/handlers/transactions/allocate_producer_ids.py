@@ -1,6 +1,6 @@
-"""AllocateProducerIds (key 67): a block of producer ids for an Apache Kafka broker of the same cluster (KIP-730).
+"""AllocateProducerIds (key 67): assigns a block of producer IDs to an Apache Kafka broker of the cluster (KIP-730).
 
-kreplica's brokers take their blocks from ZooKeeper themselves.
+kreplica's brokers allocate their blocks directly in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from kreplica.zookeeper import NoNode, ZooKeeperClient
 
 
 class AllocateProducerIds:
-    """:param is_controller: whether this broker is the active controller, which alone is asked."""
+    """Answers AllocateProducerIds.
+
+    :param is_controller: True if this broker is the active controller; others refuse the request.
+    """
 
     def __init__(self, client: ZooKeeperClient, producer_ids: ProducerIds, is_controller: Callable[[], bool]) -> None:
         self._client = client

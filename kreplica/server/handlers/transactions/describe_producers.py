@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61): who writes to partitions, and whose transactions are open there (KIP-664)."""
+"""DescribeProducers (key 61): active producers and open transactions of partitions (KIP-664)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 class DescribeProducers:
-    """Answers for every replica that this broker has: tools look for transactions that hang, on each replica apart."""
+    """Answers for every local replica, because tools look for hanging transactions on each replica."""
 
     def __init__(self, reactor: Reactor, partitions: Partitions) -> None:
         self._reactor = reactor

@@ -1,4 +1,4 @@
-"""DescribeTransactions (key 65): what is known of transactional ids."""
+"""DescribeTransactions (key 65): states of transactional IDs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kreplica.transactions import TransactionCoordinator, by_topic
 
 
 class DescribeTransactions:
-    """Each transactional id is asked of its coordinator."""
+    """Answers for the transactional IDs that this broker coordinates."""
 
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         self._coordinator = coordinator

@@ -9,7 +9,7 @@ from kreplica.transactions import Answer, EndRequest, Identity, TransactionCoord
 FENCED_FROM = 2
 
 EPOCH_GROWS_FROM = 5
-"""From here on the answer has the epoch of the producer's next transaction (KIP-890)."""
+"""First version whose response has the producer epoch of the next transaction (KIP-890)."""
 
 
 class EndTxn:

@@ -16,7 +16,7 @@ FENCED_FROM = 4
 
 
 class InitProducerId:
-    """Whoever has a transactional id is its coordinator's business; others get an id here."""
+    """Asks the transaction coordinator if there is a transactional ID; otherwise assigns a producer ID here."""
 
     def __init__(self, producer_ids: ProducerIds, coordinator: TransactionCoordinator) -> None:
         self._producer_ids = producer_ids
@@ -27,7 +27,7 @@ class InitProducerId:
         transactional_id = body["transactional_id"]
         claimed = Identity(body.get("producer_id", -1), body.get("producer_epoch", -1))
         if (claimed.producer_id == -1) != (claimed.epoch == -1):
-            request.answer(_error(ErrorCode.INVALID_REQUEST))  # they come together or not at all (KIP-360)
+            request.answer(_error(ErrorCode.INVALID_REQUEST))  # both are set or neither (KIP-360)
         elif transactional_id is None:
             answer_from(request, self._next())
         elif transactional_id == "":

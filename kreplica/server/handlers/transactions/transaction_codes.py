@@ -1,4 +1,4 @@
-"""Error codes of transactions that only later versions of an API know."""
+"""Maps transaction error codes to those that older API versions know."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kreplica.errors import ErrorCode
 
 
 def fenced_code(code: ErrorCode, *, is_known: bool) -> int:
-    """The code for an answer whose version knows PRODUCER_FENCED, or does not yet (KIP-588)."""
+    """Return PRODUCER_FENCED, or its predecessor for versions before KIP-588."""
     if code is ErrorCode.PRODUCER_FENCED and not is_known:
         return int(ErrorCode.INVALID_PRODUCER_EPOCH)
     return int(code)

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (key 28): producers commit the offsets of what they have read, with what they made of it (KIP-98)."""
+"""TxnOffsetCommit (key 28): commits offsets of a group as part of a transaction (KIP-98)."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from kreplica.transactions.admission import Admission, Producer
 
 LOADING_KNOWN_FROM = 2
 ABORTABLE_KNOWN_FROM = 4
-"""Versions from which clients know what to do about an error."""
+"""First versions in which clients handle TRANSACTION_ABORTABLE."""
 
 ADDS_FROM = 5
-"""From this version on, the group's partition comes into the transaction by the commit itself (KIP-890)."""
+"""First version in which the commit itself adds the group's partition to the transaction (KIP-890)."""
 
 
 class TxnOffsetCommit:
-    """Answers once the offsets are committed in the log, where they count from the end of the transaction on.
+    """Answers when the offsets are committed in the log; they take effect at the end of the transaction.
 
-    The group's partition has to be in the transaction, which its coordinator is asked first: else nobody would tell
-    this group of that end.
+    The group's partition must be in the transaction, which is verified first: otherwise the group would not receive the
+    transaction's marker.
 
     :param metadata_characters_max: ``offset.metadata.max.bytes``.
     """
@@ -92,9 +92,9 @@ class TxnOffsetCommit:
         self._admission.admit(producer, [(partition, admitted)], adds=request.version >= ADDS_FROM)
 
     def _partition_of(self, group_id: str) -> Partition:
-        """The partition that keeps the group, which this broker leads.
+        """Return the partition of the group, led by this broker.
 
-        :raise KafkaError: another coordinates it, or there is no such group.
+        :raise KafkaError: another broker coordinates the group, or the group does not exist.
         """
         if not group_id or not is_writable(group_id):
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
@@ -105,7 +105,7 @@ class TxnOffsetCommit:
         return partition
 
     def _commit(self, body: dict[str, Any], host: str, rows: OffsetRows, answer: Answer) -> None:
-        """The producer is admitted, some time after it asked: whether the group is still here is to be seen."""
+        """Commit after admission; the group may have moved in the meantime, so it is looked up again."""
         committer = Committer(
             body["group_id"],
             body.get("member_id", UNKNOWN_MEMBER),
@@ -121,9 +121,9 @@ class TxnOffsetCommit:
 
 
 def _told(code: ErrorCode, version: int) -> ErrorCode:
-    """What a client of that version is told, so that it does the right thing."""
+    """Return the error code that makes a client of that version react correctly."""
     if code is ErrorCode.NETWORK_EXCEPTION or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_FROM):
-        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # asking for the transaction failed: come again
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # the verification failed: the client retries
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_KNOWN_FROM:

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (key 27): a coordinator ends transactions in the partitions that this broker leads (KIP-98)."""
+"""WriteTxnMarkers (key 27): writes a coordinator's transaction markers to led partitions (KIP-98)."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from kreplica.server.protocol.responses import answered_by
 from kreplica.wire.control_records import EndMarker
 
 EPOCH_GROWS_FROM = 2
-"""From this version of transactions on, a marker has the epoch of the producer's next transaction (KIP-890)."""
+"""First transaction version whose markers have the producer epoch of the next transaction (KIP-890)."""
 
 TIMEOUT_S = 30.0
-"""After so long the coordinator is told that the in-sync replicas do not have it yet; it asks again."""
+"""Maximum wait for the in-sync replicas; after a timeout the coordinator retries."""
 
 Row = dict[str, Any]
 
 
 class OffsetGroups(Protocol):
-    """The coordinator of groups: it waits for the ends of transactions that commit offsets."""
+    """The group coordinator, which is notified of transactions that commit offsets."""
 
     def marker_written(self, partition: int, producer_id: int, *, committed: bool) -> None: ...
 
 
 class WriteTxnMarkers:
-    """Answers when all in-sync replicas have the markers; one partition's failure is that partition's answer.
+    """Answers when all in-sync replicas have the markers; a failure affects only its partition.
 
-    A marker is written also where the transaction has no records, or has ended: the coordinator asks again until it
-    knows, and what is late of the transaction is told apart by it.
+    A marker is written even if the transaction has no records or has ended, because the coordinator retries until it
+    succeeds, and late records of the transaction are recognized by the marker.
 
-    A marker with a coordinator epoch that no leader of the transactions' topic has reached is refused: written, it
-    would fence the real coordinator.
+    A marker with a coordinator epoch above that of every transaction coordinator is refused, because it would fence the
+    real coordinator.
 
-    :param groups: told of the markers that are committed in their topic.
+    :param groups: notified of committed markers in the offsets topic.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class WriteTxnMarkers:
     def _append(self, asked: Row, key: TopicPartition, pending: list[Pending], epoch_max: int) -> Row:
         row: Row = {"partition_index": key.partition, "error_code": 0}
         if asked["coordinator_epoch"] > max(epoch_max, 0):
-            # The metadata may be a moment old: a real coordinator asks again.
+            # The metadata may be out of date; a real coordinator retries.
             row["error_code"] = int(ErrorCode.REQUEST_TIMED_OUT)
             return row
         try:
@@ -119,6 +119,6 @@ class WriteTxnMarkers:
         request.answer(answer)
 
     def _tell_group(self, row: Row, producer_id: int, *, committed: bool) -> None:
-        """Only what is committed counts: of anything else the coordinator asks again."""
+        """Notify the group coordinator of committed markers; the coordinator retries all others."""
         if row["error_code"] == ErrorCode.NONE:
             self._groups.marker_written(row["partition_index"], producer_id, committed=committed)
