@@ -1,14 +1,13 @@
-"""What the coordinators of groups and of transactions stand on: state that lives in a partition of an internal topic.
+"""State of coordinators in the partitions of an internal topic, shared by groups and transactions.
 
-Whoever leads such a partition coordinates what is kept in it.  Data flows one way: request -> shard -> state log ->
-committed -> shard's memory -> answer; a new leader reads the log, and has the same memory.
+The leader of such a partition coordinates the groups or transactional ids stored in it. Data flow: request -> shard ->
+state log -> committed -> shard's memory -> response. A new leader rebuilds the memory from the log.
 
-* ``hashing`` which partition keeps what is known of a group or a transactional id
-* ``shards`` the partitions that this broker coordinates: start here
-* ``state_log`` what is appended to one of them, and when it counts
-* ``loading`` reading one from its start
-* ``cluster_view`` what coordinators see of the cluster; ``brokers`` connections to its other brokers
-* ``log_ends`` where partitions' logs end, whoever leads them
+* ``shards``: partitions that this broker coordinates
+* ``state_log``: appends to one partition; ``loading``: replay of one partition
+* ``hashing``: partition of a group or transactional id
+* ``cluster_view``: metadata for coordinators; ``brokers``: connections to other brokers
+* ``log_ends``: log end offsets of any partitions
 """
 
 from kreplica.coordination.brokers import BrokerConnections

@@ -1,4 +1,4 @@
-"""Connections to the other brokers, for what coordinators and leaders ask of each other."""
+"""Connections from coordinators and leaders to other brokers."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ CONNECT_TIMEOUT_S = 5.0
 
 
 class BrokerConnections:
-    """One pipelined connection to each broker that something was asked of; made when needed, and anew when it is lost.
+    """One pipelined connection per broker, opened on demand and again after a loss, also to this broker itself.
 
-    Owned by a broker, and used by both of its coordinators; also leads to that broker itself.  Whoever asks again after
-    a failure connects again at once: how often that is, the one who asks decides.
+    Owned by a broker and shared by both coordinators. There is no reconnect backoff: callers pace their retries.
 
-    :param endpoint_of: where a broker listens for brokers; None where it does not live, as far as is known.
-    :param client_id: by which the others know this broker.
+    :param endpoint_of: returns the inter-broker endpoint of a broker; None if it is not alive.
+    :param client_id: client id in requests.
     """
 
     def __init__(self, runtime: Runtime, endpoint_of: Callable[[int], Endpoint | None], client_id: str) -> None:
@@ -48,11 +47,11 @@ class BrokerConnections:
     def request(
         self, broker_id: int, api: Api, body: dict[str, Any], *, timeout_s: float, at_most: int | None = None
     ) -> Deferred[dict[str, Any]]:
-        """Ask a broker something, in the highest version that both speak.
+        """Send a request in the highest version that both brokers support.
 
-        :param at_most: the highest version that is wanted, or None.
-        :return: fires with the answer's body; fails with a ``ClientError``: whether the broker has acted is not known
-            then, save for ``ConnectionFailed``, ``TooManyRequests`` and ``UnsupportedVersion``.  May be cancelled.
+        :param at_most: maximum version, or None.
+        :return: fires with the response body; fails with a ``ClientError``. Except for ``ConnectionFailed``,
+            ``TooManyRequests`` and ``UnsupportedVersion``, the request may have been executed. May be cancelled.
         """
         return Deferred.fromCoroutine(self._request(broker_id, api, body, timeout_s, at_most))
 
@@ -63,10 +62,10 @@ class BrokerConnections:
         return await connection.request(api, connection.version(api, at_most), body, timeout_s=timeout_s)
 
     def _address(self, broker_id: int) -> Address:
-        """Where a broker listens now; the connection to where it listened before is closed."""
+        """Return the current address of a broker; closes the connection to a previous one."""
         endpoint = self._endpoint_of(broker_id)
         if endpoint is None:
-            raise ConnectionFailed(f"broker {broker_id} is not known to live")
+            raise ConnectionFailed(f"broker {broker_id} is not alive according to the metadata")
         address, before = Address(endpoint.host, endpoint.port), self._addresses.get(broker_id)
         if before != address:
             self._addresses[broker_id] = address
@@ -75,10 +74,10 @@ class BrokerConnections:
         return address
 
     def stop(self) -> None:
-        """Close all connections; what is under way fails with ``ConnectionLost``, what comes later fails too."""
+        """Close all connections; pending and later requests fail with ``ConnectionLost``."""
         Deferred.fromCoroutine(self._connections.close()).addErrback(_closing_ended)
 
 
 def _closing_ended(failure: Failure) -> None:
     if failure.check(CancelledError) is None:
-        log.failure("closing the connections to other brokers", failure)
+        log.failure("cannot close the connections to other brokers", failure)

@@ -1,4 +1,4 @@
-"""What coordinators see of the cluster's metadata; whoever builds a broker fills it in."""
+"""Cluster metadata as coordinators see it."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from kreplica.model import TopicPartition
 
 
 class ClusterView(Protocol):
-    """As this broker was last told by the controller; it may lag behind."""
+    """Metadata last received from the controller; may lag behind."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether a controller has said everything there is: a topic that is not known then does not exist."""
+        """True if a controller has sent complete metadata, so that an unknown topic does not exist."""
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions a topic has; None where this broker has not heard of it."""
+        """Return the number of partitions of a topic; None if the topic is unknown."""
 
     def leader_of(self, key: TopicPartition) -> int | None:
-        """The broker that leads a partition, where one does that lives."""
+        """Return the live leader of a partition, or None."""
 
     def topic_id(self, topic: str) -> UUID | None:
-        """A topic's id; None where this broker has not heard of the topic."""
+        """Return the id of a topic; None if the topic is unknown."""
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """The topic that has an id; None where there is none."""
+        """Return the name of the topic with this id, or None."""
 
     def topics(self) -> Iterable[str]:
-        """The names of all topics, sorted."""
+        """Return the names of all topics, sorted."""
 
     def racks_of(self, key: TopicPartition) -> frozenset[str]:
-        """The racks of a partition's live replicas, as far as they say."""
+        """Return the known racks of a partition's live replicas."""
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Call back, from now on, whenever anything of this may have changed."""
+        """Register a callback for changes of the metadata."""
 
     def on_topics_removed(self, callback: Callable[[Sequence[str]], None]) -> None:
-        """Call back, from now on, with topics that were deleted, also with one that was made again since."""
+        """Register a callback for deleted topics, including topics that were created again since."""

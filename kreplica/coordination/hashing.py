@@ -1,4 +1,4 @@
-"""Which partition of an internal topic keeps what is known of a name: all clients' tools compute the same one."""
+"""Assigns group ids and transactional ids to partitions of internal topics, as Kafka does."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from functools import lru_cache
 
 _LOWEST = -(2**31)
 _SHORT_MAX = 100
-"""Characters of names whose hashes are kept: the same names come again and again."""
+"""Maximum length of names whose hashes are cached."""
 
 
 def java_hash(text: str) -> int:
-    """Java's ``String.hashCode``: over UTF-16 code units, with the overflow of 32 bits."""
+    """Return Java's ``String.hashCode``: over UTF-16 code units, with 32-bit overflow."""
     data = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for high, low in zip(data[::2], data[1::2], strict=True):
@@ -19,9 +19,9 @@ def java_hash(text: str) -> int:
 
 
 def partition_of(name: str, partitions: int) -> int:
-    """The partition of a group's id or a transactional id.
+    """Return the partition of a group id or transactional id.
 
-    :param partitions: how many the internal topic has, at least 1.
+    :param partitions: partition count of the internal topic, at least 1.
     """
     value = _short_hash(name) if len(name) <= _SHORT_MAX else java_hash(name)
     return (0 if value == _LOWEST else abs(value)) % partitions

@@ -1,4 +1,4 @@
-"""Reading a partition of an internal topic from its start, a piece at a time, so that nobody else waits for it."""
+"""Replays a partition of an internal topic in pieces, so that the reactor is not blocked."""
 
 from __future__ import annotations
 
@@ -22,16 +22,14 @@ EndTransaction = Callable[[int, bool], None]
 
 
 class Loading:
-    """One reading of one partition's log.
+    """Replay of one partition.
 
-    :param replay: given every record that has a key, in the order of the log.
-    :param end_transaction: given every end marker: the producer id, and whether it commits.
-    :ivar offset: everything below it was given.
+    :param replay: called with every record that has a key, in log order.
+    :param end_transaction: called for every transaction marker with the producer id and True for a commit.
+    :ivar offset: all records below it were replayed.
     """
 
-    def __init__(
-        self, runtime: Runtime, partition: Partition, replay: Replay, end_transaction: EndTransaction
-    ) -> None:
+    def __init__(self, runtime: Runtime, partition: Partition, replay: Replay, end_transaction: EndTransaction) -> None:
         self._runtime = runtime
         self._log = partition.log
         self._replay = replay
@@ -42,13 +40,13 @@ class Loading:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the log holds nothing that was not given."""
+        """True if all records in the log were replayed."""
         return self.offset >= self._log.log_end_offset
 
     async def read_to_end(self) -> None:
-        """Give everything up to the log's end, also what is appended meanwhile.
+        """Replay everything up to the log end, including records appended meanwhile.
 
-        :raise KreplicaError: something is damaged, or of a version that is not known.
+        :raise KreplicaError: damaged or unknown records.
         :raise OSError: the device fails.
         """
         while not self.is_at_end:
@@ -56,7 +54,7 @@ class Loading:
             end_offset = self._log.log_end_offset
             piece = self._log.read(self.offset, size_max=PIECE_BYTES, offset_max=end_offset)
             if not piece.ranges:
-                self.offset = end_offset  # compaction left nothing there
+                self.offset = end_offset  # compaction has removed all records there
                 return
             data = await self._runtime.offload.run(_read, piece.ranges)
             await self._give(memoryview(data))

@@ -1,4 +1,4 @@
-"""Where partitions' logs end, as readers see it: known here of those that this broker leads, asked of other leaders."""
+"""Log end offsets of partitions: local for partitions led by this broker, requested from other leaders."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ PER_REQUEST_MAX = 1000
 TIMEOUT_S = 10.0
 
 _LATEST = -1
-"""As a timestamp in ListOffsets: the log's end."""
+"""Timestamp in ListOffsets that stands for the log end."""
 
 
 class LogEnds:
-    """Owned by a broker.
+    """Log end offsets; owned by a broker.
 
-    :param led: the end of a partition that this broker leads; None of others.
+    :param led: returns the log end offset of a partition led by this broker, else None.
     """
 
     def __init__(
@@ -37,9 +37,9 @@ class LogEnds:
         self._led = led
 
     async def of(self, keys: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The offset behind the last record that readers may read, of each partition.
+        """Return the offset after the last readable record of each partition.
 
-        :return: without those whose leader is not known or does not answer.
+        :return: without partitions whose leader is unknown or does not respond.
         """
         found: dict[TopicPartition, int] = {}
         elsewhere: dict[int, list[TopicPartition]] = {}
@@ -59,7 +59,7 @@ class LogEnds:
             try:
                 found.update(await self._ask(leader, keys[start : start + PER_REQUEST_MAX]))
             except ClientError as error:
-                log.debug("broker {leader} does not say where logs end: {error}", leader=leader, error=str(error))
+                log.debug("cannot get log end offsets from broker {leader}: {error}", leader=leader, error=str(error))
                 break
         return found
 

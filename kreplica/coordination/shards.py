@@ -1,4 +1,4 @@
-"""The partitions of an internal topic that this broker leads, and the coordinator's state of each."""
+"""Partitions of an internal topic that this broker leads, with the coordinator's state of each."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ from kreplica.wire.batches import BatchHeader
 log = Logger()
 
 RETRY_SECONDS = 5.0
-"""A partition that could not be loaded is tried again after so long."""
+"""Delay before the load of a partition is retried."""
 
 
 class Shard(Protocol):
-    """What a coordinator knows of the groups, or transactional ids, that one partition keeps."""
+    """Coordinator state of one partition."""
 
     def replay(self, key: bytes, value: bytes | None, batch: BatchHeader) -> None:
-        """A record of the log, while it is loaded.
+        """Apply a record of the log during loading.
 
-        :raise KreplicaError: it is malformed, or of a version that is not known: the partition cannot be loaded.
+        :raise KreplicaError: malformed record or unknown version; the partition cannot be loaded.
         """
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """A marker has ended a producer's transaction: in the log that is loaded, or committed later.
+        """Apply a transaction marker, during loading or when it is committed later.
 
-        Of a transaction that wrote nothing here, or that has ended already, it says nothing.
+        The transaction may have no records here, or may have ended already.
         """
 
     def loaded(self) -> None:
-        """Everything is replayed, and committed: from now on requests come, and timers may run."""
+        """Everything is replayed and committed: requests and timers may start."""
 
     def unload(self) -> None:
-        """This broker leads no more: stop all timers, and answer whoever waits with NOT_COORDINATOR."""
+        """This broker is no longer leader: stop all timers and answer pending requests with NOT_COORDINATOR."""
 
 
 S = TypeVar("S", bound=Shard)
 
 
 @dataclass(slots=True)
-class _Led(Generic[S]):
-    """One partition that this broker leads.
+class _LedPartition(Generic[S]):
+    """A partition that this broker leads.
 
-    :ivar loading: until it is loaded, or could not be.
+    :ivar loading: the load in progress; None once loaded.
     """
 
     partition: Partition
@@ -67,11 +67,11 @@ class _Led(Generic[S]):
 
 
 class Shards(Generic[S]):
-    """Owned by a coordinator, made before any partition is opened; follows the roles that this broker is given.
+    """All shards of one internal topic; owned by a coordinator. Created before any partition is opened.
 
-    :param topic: the internal topic's name.
-    :param make: a shard, empty, for a partition that begins to be led.
-    :param count: how many partitions the topic has; None where this broker does not know of it yet.
+    :param topic: name of the internal topic.
+    :param make: creates an empty shard for a partition.
+    :param count: returns the partition count of the topic; None while it is unknown.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Shards(Generic[S]):
         self._count = count
         self._at_end_of_turn = at_end_of_turn
         self._config = config
-        self._led: dict[int, _Led[S]] = {}
+        self._led: dict[int, _LedPartition[S]] = {}
         self.topic = topic
         partitions.observe(topic, self._role_changed)
 
@@ -99,51 +99,50 @@ class Shards(Generic[S]):
     # --- finding -----------------------------------------------------------------------------------------------------
 
     def shard_of(self, name: str) -> S:
-        """The shard that coordinates a group or a transactional id.
+        """Return the shard that coordinates a group or a transactional id.
 
-        :raise KafkaError: COORDINATOR_NOT_AVAILABLE, the topic is not known yet or its partition cannot be loaded;
-            NOT_COORDINATOR, another broker leads it; COORDINATOR_LOAD_IN_PROGRESS.
+        :raise KafkaError: COORDINATOR_NOT_AVAILABLE if the topic is unknown or its partition cannot be loaded;
+            NOT_COORDINATOR if another broker leads the partition; COORDINATOR_LOAD_IN_PROGRESS.
         """
         led = self._led_of(name)
         if led.is_loaded:
             return led.shard
         if led.has_failed:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} could not be loaded")
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"a partition of {self.topic} could not be loaded")
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def current_shard_of(self, name: str) -> S:
-        """The same, where no other broker can have taken over without this one's knowledge.
+        """Like ``shard_of``, but only while this broker holds the lease, so that no newer coordinator can have
+        committed anything.
 
-        What is answered from it is what was committed last: no newer coordinator can have committed anything.
-
-        :raise KafkaError: as ``shard_of``; NOT_COORDINATOR also while ZooKeeper is out of reach.
+        :raise KafkaError: as ``shard_of``; NOT_COORDINATOR without a connection to ZooKeeper.
         """
         shard = self.shard_of(name)
         led = self._led_of(name).partition.led
         if led is None or not led.has_lease:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, "another may coordinate: ZooKeeper is out of reach")
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "another broker may be coordinator: no connection to ZooKeeper")
         return shard
 
-    def _led_of(self, name: str) -> _Led[S]:
+    def _led_of(self, name: str) -> _LedPartition[S]:
         count = self._count()
         if count is None:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} is not known here yet")
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} is not known to this broker yet")
         led = self._led.get(partition_of(name, count))
         if led is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return led
 
     def loaded(self) -> list[S]:
-        """The shards that are loaded, in the order of their partitions."""
+        """Return the loaded shards in the order of their partitions."""
         return [led.shard for _, led in sorted(self._led.items()) if led.is_loaded]
 
     @property
     def is_loading(self) -> bool:
-        """Whether some partition that this broker leads is not loaded."""
+        """True if a partition led by this broker is not loaded."""
         return any(not led.is_loaded for led in self._led.values())
 
     def marker_written(self, partition: int, producer_id: int, *, committed: bool) -> None:
-        """A transaction's end marker in a partition of the topic is committed now."""
+        """A transaction marker in a partition of the topic is committed."""
         led = self._led.get(partition)
         if led is not None and led.is_loaded:
             led.shard.end_transaction(producer_id, committed)
@@ -151,9 +150,9 @@ class Shards(Generic[S]):
     # --- roles -------------------------------------------------------------------------------------------------------
 
     def _role_changed(self, partition: Partition) -> None:
-        """This broker leads, in a new epoch perhaps, or leads no more.
+        """Load or unload a partition after a change of its role.
 
-        Where it leads on without a break, what it knows is what the log holds: nothing is loaded anew.
+        If this broker stays leader without interruption, nothing is loaded again.
         """
         number = partition.topic_partition.partition
         led = self._led.get(number)
@@ -165,20 +164,20 @@ class Shards(Generic[S]):
 
     def _begin(self, number: int, partition: Partition) -> None:
         state_log = StateLog(self._runtime, partition, self._at_end_of_turn, self._config)
-        led = self._led[number] = _Led(partition, state_log, self._make(state_log))
+        led = self._led[number] = _LedPartition(partition, state_log, self._make(state_log))
         led.loading = Deferred.fromCoroutine(self._load(led))
         led.loading.addErrback(_loading_ended)
 
-    def _unload(self, number: int, led: _Led[S]) -> None:
+    def _unload(self, number: int, led: _LedPartition[S]) -> None:
         del self._led[number]
         if led.loading is not None:
             led.loading.cancel()
         led.shard.unload()
         led.state_log.close()
 
-    async def _load(self, led: _Led[S]) -> None:
+    async def _load(self, led: _LedPartition[S]) -> None:
         partition = led.partition
-        await pause(self._runtime.reactor, 0)  # the command that gave the role goes on first
+        await pause(self._runtime.reactor, 0)  # complete the controller's command first
         while True:
             try:
                 count = await self._read_all(led)
@@ -186,20 +185,20 @@ class Shards(Generic[S]):
             except CancelledError:
                 raise
             except Exception as error:
-                log.failure("{partition} cannot be loaded: {error}", partition=repr(partition), error=str(error))
+                log.failure("cannot load {partition}: {error}", partition=repr(partition), error=str(error))
                 led.has_failed = True
                 await pause(self._runtime.reactor, RETRY_SECONDS)
                 led.shard = self._make(led.state_log)
-        log.debug("{partition} is loaded: {count} records", partition=repr(partition), count=count)
+        log.debug("loaded {count} records of {partition}", partition=repr(partition), count=count)
         led.loading = None
         led.has_failed = False
         led.is_loaded = True
         led.shard.loaded()
 
-    async def _read_all(self, led: _Led[S]) -> int:
-        """Read until everything that is in the log was replayed, and is committed.
+    async def _read_all(self, led: _LedPartition[S]) -> int:
+        """Replay until everything in the log is replayed and committed.
 
-        What an earlier leader wrote may be lost again until then, and nobody may have been told of it.
+        Uncommitted records of an earlier leader may still be lost, so no response may depend on them.
         """
         partition = led.partition
         loading = Loading(self._runtime, partition, led.shard.replay, led.shard.end_transaction)
@@ -211,12 +210,12 @@ class Shards(Generic[S]):
 
 
 def is_settled(partition: Partition, offset: int) -> bool:
-    """Whether what was replayed up to there stays, whoever leads next, so that requests may be answered from it."""
+    """Return True if all records below an offset are committed, so that responses may depend on them."""
     return partition.is_committed(offset)
 
 
 class _Commitment:
-    """Stands in a partition's ``waiting`` until all below an offset is committed."""
+    """Waits in a partition's ``waiting`` until everything below an offset is committed."""
 
     def __init__(self, partition: Partition, offset: int) -> None:
         self._partition = partition
@@ -236,6 +235,5 @@ class _Commitment:
 
 
 def _loading_ended(failure: Failure) -> None:
-    """It was given up, this broker leads no more; or the coordinator's own code failed, which is told."""
     if failure.check(CancelledError) is None:
-        log.failure("loading a coordinator's partition", failure)
+        log.failure("loading a coordinator's partition failed", failure)

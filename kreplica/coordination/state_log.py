@@ -1,7 +1,7 @@
-"""What a coordinator writes: records of one partition that this broker leads, and when they count.
+"""Appends of a coordinator to one partition that this broker leads, with callbacks when they are committed.
 
-The appends of one turn of the reactor's loop leave in one batch, so that thousands of small ones in a second cost
-little; atomic appends are never cut in two.
+Appends of one reactor iteration share a batch, so that thousands of small appends per second are cheap. The records of
+one append are never split.
 """
 
 from __future__ import annotations
@@ -31,17 +31,19 @@ Committed = Callable[[], None]
 Answer = Callable[[ErrorCode], None]
 
 RECORD_OVERHEAD = 24
-"""At most so many bytes does a record take beside its key and value."""
+"""Upper bound for the size of a record in addition to its key and value, in bytes."""
 
-_NOT_HERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR})
+_NOT_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR})
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-_OF_TRANSACTION = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
+_TRANSACTION_ERRORS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
 
 
 @dataclass(frozen=True, slots=True)
 class StateLogConfig:
-    """:param batch_bytes_max: what is gathered for one batch; a larger append has a batch of its own.
-    :param timeout_s: how long an append may take until its answer is given up: ``offsets.commit.timeout.ms``.
+    """Settings of a state log.
+
+    :param batch_bytes_max: maximum size of a shared batch; a larger append gets a batch of its own.
+    :param timeout_s: time after which a pending append is answered with an error: ``offsets.commit.timeout.ms``.
     :param codec: a ``compression.Codec``: ``offsets.topic.compression.codec``.
     """
 
@@ -51,10 +53,7 @@ class StateLogConfig:
 
 
 class Appended(NamedTuple):
-    """What waits to be written, or to be committed.
-
-    :param end_offset: all below it have to be committed; -1 until it is written.
-    """
+    """An append that waits to be written or committed."""
 
     records: Sequence[Pair]
     committed: Committed
@@ -62,7 +61,7 @@ class Appended(NamedTuple):
 
 
 class _Written:
-    """Appends that went into one batch."""
+    """Appends in one batch."""
 
     __slots__ = ("appends", "deadline_s", "end_offset", "is_overdue")
 
@@ -74,10 +73,11 @@ class _Written:
 
 
 class StateLog:
-    """Made when this broker begins to lead the partition, closed when it leads no more; owned by a ``Shards``.
+    """Created when this broker becomes leader of the partition and closed when it is no longer leader; owned by
+    ``Shards``.
 
-    :param at_end_of_turn: calls back when the requests of this turn are handled, before their answers leave.
-    :ivar partition: the partition's number.
+    :param at_end_of_turn: schedules a callback after the requests of this reactor iteration, before responses are sent.
+    :ivar partition: partition number.
     """
 
     def __init__(
@@ -99,17 +99,17 @@ class StateLog:
 
     @property
     def epoch(self) -> int:
-        """The leader epoch by which this broker coordinates."""
+        """Leader epoch under which this broker coordinates."""
         return self._partition.leadership.leader_epoch
 
     def append(self, records: Sequence[Pair], committed: Committed, answer: Answer) -> None:
-        """Append records, all of them or none.  Neither callback is called before this has returned.
+        """Append records atomically. No callback is called before this method has returned.
 
         :param records: at least one.
-        :param committed: called once they are committed, in the order of the log, also where the answer was given up;
-            never where this broker ceased to lead before.
-        :param answer: called exactly once: NONE, after ``committed``; COORDINATOR_NOT_AVAILABLE, refused, or not
-            committed in time (it may be, later); NOT_COORDINATOR, this broker leads no more; MESSAGE_TOO_LARGE.
+        :param committed: called once they are committed, in log order, even after an error response; never after this
+            broker has lost leadership.
+        :param answer: called exactly once. NONE: after ``committed``. COORDINATOR_NOT_AVAILABLE: refused, or not
+            committed in time (it may be committed later). NOT_COORDINATOR: no longer leader. MESSAGE_TOO_LARGE.
         """
         size = sum(len(key) + (len(value) if value is not None else 0) + RECORD_OVERHEAD for key, value in records)
         if self._gathered_bytes + size > self._config.batch_bytes_max:
@@ -126,11 +126,11 @@ class StateLog:
         committed: Committed,
         answer: Answer,
     ) -> bool:
-        """Append records as part of a producer's transaction, which its end marker decides; else as ``append``.
+        """Append records as part of a producer's transaction, whose marker decides about them; otherwise as ``append``.
 
-        :param answer: also INVALID_PRODUCER_EPOCH, the producer's epoch is not the last; INVALID_TXN_STATE, nobody
-            has verified that the transaction is under way, or it has ended since.
-        :return: whether the records are in the log now, so that a marker will follow them there.
+        :param answer: also INVALID_PRODUCER_EPOCH if the producer is fenced, and INVALID_TXN_STATE if the transaction
+            has not been verified or has ended.
+        :return: True if the records are in the log, so that a marker will follow them.
         """
         self._flush()
         builder = BatchBuilder(
@@ -156,7 +156,7 @@ class StateLog:
         self._settle()
 
     def _flush(self) -> None:
-        """Write what was gathered, as one batch; one append that is refused for its size takes no other with it."""
+        """Write the collected appends as one batch; an append that is too large is refused alone."""
         gathered, self._gathered = self._gathered, []
         self._gathered_bytes = 0
         if gathered:
@@ -177,7 +177,7 @@ class StateLog:
                 for append in appends:
                     self._write([append], BatchBuilder(codec=self._config.codec))
             else:
-                self._refuse(appends, _told(error))
+                self._refuse(appends, _client_error(error))
             return False
         deadline_s = self._runtime.reactor.seconds() + self._config.timeout_s
         self._written.append(_Written(appends, result.last_offset + 1, deadline_s))
@@ -188,14 +188,14 @@ class StateLog:
         self._refused += [(append.answer, code) for append in appends]
         self._schedule()
 
-    # --- what becomes of it ------------------------------------------------------------------------------------------
+    # --- results -----------------------------------------------------------------------------------------------------
 
     def changed(self, partitions: object) -> None:
-        """The partition's high watermark or role is another (see ``replication.waiting.Watcher``)."""
+        """The high watermark or the role of the partition has changed (see ``Watcher``)."""
         self._settle()
 
     def _settle(self) -> None:
-        """Tell those whose records are committed; where this broker leads no more, tell all."""
+        """Call back for committed appends; close if this broker is no longer leader."""
         if self.is_lost:
             self.close()
             return
@@ -214,11 +214,11 @@ class StateLog:
 
     @property
     def is_lost(self) -> bool:
-        """Whether this broker has ceased to lead since this was made: what was written since may be gone."""
+        """True if this broker has lost leadership since, so that written records may be lost."""
         return self._partition.led is None or self._partition.tenures_over != self._tenures_over
 
     def close(self) -> None:
-        """This broker leads no more: answer all that waits; what comes later is refused."""
+        """Answer all pending appends with NOT_COORDINATOR and refuse later ones."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -251,13 +251,13 @@ class StateLog:
             self._start_timer()
 
 
-def _told(error: KafkaError) -> ErrorCode:
-    """What a client of a coordinator is told of an append that was refused."""
-    if error.code in _NOT_HERE:
+def _client_error(error: KafkaError) -> ErrorCode:
+    """Return the error for a coordinator's client after a refused append."""
+    if error.code in _NOT_LEADER:
         return ErrorCode.NOT_COORDINATOR
     if error.code in _TOO_LARGE:
         return ErrorCode.MESSAGE_TOO_LARGE
-    if error.code in _OF_TRANSACTION:
+    if error.code in _TRANSACTION_ERRORS:
         return error.code
     return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
@@ -266,11 +266,11 @@ def _call_committed(append: Appended) -> None:
     try:
         append.committed()
     except Exception:
-        log.failure("what a coordinator wrote cannot be applied")
+        log.failure("cannot apply a committed record of a coordinator")
 
 
 def _call(answer: Answer, code: ErrorCode) -> None:
     try:
         answer(code)
     except Exception:
-        log.failure("answering what a coordinator wrote")
+        log.failure("the callback of a coordinator's append failed")

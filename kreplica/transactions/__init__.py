@@ -1,20 +1,20 @@
-"""The coordinator of transactions: which of a producer's records count, decided once for all partitions.
+"""Transaction coordinator: decides the outcome of a producer's transaction once for all partitions.
 
-Data flows one way: request -> decision (pure) -> log -> memory -> answer, and markers to the partitions.
+Data flow: request -> decision (pure) -> log -> memory -> response, and markers to the partitions.
 
-* ``coordinator`` start here: one broker's; ``config`` its settings
-* ``shard`` the transactional ids of one partition of ``__transaction_state``: memory, and what is on its way to the log
-* ``states`` what is known of a transactional id, and which state may follow which; ``records`` the same in the log
-* ``fencing`` the guards: who may act, and what is asked a second time
-* ``decisions`` what comes of a request: ``beginnings`` of producers, ``additions`` of partitions, ``endings``
-* ``refused_ends`` the log lines of refused EndTxn requests
-* ``markers`` the end of a transaction, written to all its partitions; ``marker_requests`` the requests for that
-* ``patience`` who comes while markers are written waits for a moment
-* ``timeouts`` what happens by itself: transactions that take too long, transactional ids that nobody uses
+* ``coordinator``: entry point; ``config``: settings
+* ``shard``: transactional ids of one partition of ``__transaction_state``, committed and pending
+* ``states``: state of a transactional id and valid transitions; ``records``: on-disk format
+* ``init_producer_id``, ``add_partitions``, ``end_transaction``: pure decisions; ``decisions``: their result type
+* ``fencing``: predicates for fenced producers and repeated requests
+* ``delayed_requests``: requests that wait while markers are written
+* ``refused_end_log``: log lines of refused EndTxn requests
+* ``markers``: writes transaction markers; ``marker_requests``: bodies and results of WriteTxnMarkers
+* ``timeouts``: aborts long transactions and removes unused transactional ids
 
-The side of partitions' leaders:
+On the partition leader's side:
 
-* ``admission`` who wants to write in a transaction waits there; ``verification`` asks the coordinators
+* ``admission``: delays writes until their partition is verified; ``verification``: asks the coordinators
 """
 
 from kreplica.transactions.config import TransactionsConfig

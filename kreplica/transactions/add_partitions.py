@@ -1,4 +1,4 @@
-"""Partitions come into a transaction, and leaders ask whether they are in it.  Pure."""
+"""Decisions about adding partitions to a transaction and verifying them. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from kreplica.transactions.states import DECIDED, NO_IDENTITY, Identity, Transac
 
 
 def add(transaction: Transaction | None, claimed: Identity, added: Collection[TopicPartition], now_ms: int) -> Decision:
-    """Decide about an AddPartitionsToTxn or an AddOffsetsToTxn; the first partition begins the transaction."""
+    """Decide an AddPartitionsToTxn or AddOffsetsToTxn; the first partition starts the transaction."""
     code = refusal(transaction, claimed)
     if transaction is None or code is not ErrorCode.NONE:
         return refused(code)
     if transaction.is_taken_over:
-        # Its records carry another producer id or epoch than this producer has (KIP-939).
+        # Records of the prepared transaction carry a different producer id or epoch (KIP-939).
         return refused(ErrorCode.INVALID_TXN_STATE)
     is_ongoing = transaction.state is TransactionState.ONGOING
     if is_ongoing and transaction.partitions.issuperset(added):
@@ -34,17 +34,17 @@ def add(transaction: Transaction | None, claimed: Identity, added: Collection[To
 
 
 def verify(
-    transaction: Transaction | None, claimed: Identity, asked: Collection[TopicPartition]
+    transaction: Transaction | None, claimed: Identity, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Say of each partition whether a producer's transaction has it, so that its records may be appended (KIP-890)."""
+    """Return for each partition whether it is in the producer's ongoing transaction (KIP-890)."""
     code = refusal(transaction, claimed)
     if transaction is None or code is not ErrorCode.NONE:
-        return dict.fromkeys(asked, code)
-    return {key: _membership(transaction, key) for key in asked}
+        return dict.fromkeys(partitions, code)
+    return {key: _verify_partition(transaction, key) for key in partitions}
 
 
 def refusal(transaction: Transaction | None, claimed: Identity) -> ErrorCode:
-    """Why a producer may not use its transaction just now; NONE where it may."""
+    """Return the error for a producer that may not use its transaction now, or NONE."""
     if transaction is None or not fencing.is_known_producer(transaction, claimed):
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if not fencing.is_current(transaction, claimed):
@@ -52,6 +52,6 @@ def refusal(transaction: Transaction | None, claimed: Identity) -> ErrorCode:
     return ErrorCode.CONCURRENT_TRANSACTIONS if transaction.state in DECIDED else ErrorCode.NONE
 
 
-def _membership(transaction: Transaction, key: TopicPartition) -> ErrorCode:
+def _verify_partition(transaction: Transaction, key: TopicPartition) -> ErrorCode:
     is_open = transaction.state is TransactionState.ONGOING and not transaction.is_taken_over
     return ErrorCode.NONE if is_open and key in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE

@@ -1,4 +1,4 @@
-"""Who wants to write in a transaction waits here until its partition is found in it, or added to it (KIP-890)."""
+"""Delays transactional writes until their partitions are verified or added to the transaction (KIP-890)."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from kreplica.transactions.verification import Answered, Codes, Question
 log = Logger()
 
 WAITING_MAX = 20_000
-"""So many may wait, of all partitions and producers; further ones are told to come again."""
+"""Maximum number of waiting writes per broker; further ones are refused with a retriable error."""
 
 Admitted = Callable[[ErrorCode], None]
 
 
 class Asks(Protocol):
-    """A ``Verifier``."""
+    """Interface of ``Verifier``."""
 
     def ask(self, question: Question, answered: Answered) -> None: ...
 
 
 class Producer(NamedTuple):
-    """Who writes."""
+    """A transactional producer."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
 
 
-class _Place(NamedTuple):
-    """Where those stand in line that write to one partition in one transaction."""
+class _QueueKey(NamedTuple):
+    """Key of a queue: writes to one partition in one transaction."""
 
     key: TopicPartition
     producer_id: int
     producer_epoch: int
 
 
-class _Line:
-    """Those who wait for one answer, in the order in which they came."""
+class _Queue:
+    """Writes that wait for the same verification, in order of arrival."""
 
     __slots__ = ("partition", "verification", "waiting")
 
@@ -55,46 +55,46 @@ class _Line:
 
 
 class Admission:
-    """One for a broker.
+    """Admission of transactional writes of one broker.
 
-    :param is_enabled: ``transaction.partition.verification.enable`` as it is now.
+    :param is_enabled: returns the current value of ``transaction.partition.verification.enable``.
     """
 
     def __init__(self, verifier: Asks, is_enabled: Callable[[], bool]) -> None:
         self._verifier = verifier
         self._is_enabled = is_enabled
-        self._lines: dict[_Place, _Line] = {}
+        self._queues: dict[_QueueKey, _Queue] = {}
         self._count = 0
 
     def admit(self, producer: Producer, wanted: Iterable[tuple[Partition, Admitted]], *, adds: bool) -> None:
-        """Call back where a producer may write to partitions: at once, or when its coordinator has answered.
+        """Call back when a producer may write to partitions: immediately, or after its coordinator's response.
 
-        Nobody overtakes whoever wants to write to the same partition in the same transaction and came before: a
-        producer's batches have to stay in order.
+        Writes to the same partition in the same transaction keep their order, because a producer's batches are
+        sequential.
 
-        :param wanted: partitions that this broker leads, each with its callback.  It is called exactly once, and has
-            to write before it returns: NONE, it may; else what ``Verifier.ask`` says.
-        :param adds: the partition is to be added; else it has to be in the transaction already.
+        :param wanted: partitions led by this broker, with callbacks. Each is called exactly once and has to write
+            before it returns; its argument is NONE, or an error as described at ``Verifier.ask``.
+        :param adds: add the partitions to the transaction; otherwise they have to be in it already.
         """
-        asked: list[TopicPartition] = []
+        keys: list[TopicPartition] = []
         for partition, admitted in wanted:
-            if not self._lines and self._is_open(partition, producer, adds):
-                admitted(ErrorCode.NONE)  # as for nearly all: nobody waits, and the transaction is open
+            if not self._queues and self._is_open(partition, producer, adds):
+                admitted(ErrorCode.NONE)  # the common case: no write waits, and the transaction is open
                 continue
-            place = _Place(partition.topic_partition, producer.producer_id, producer.producer_epoch)
-            line = self._lines.get(place)
-            if line is None and self._is_open(partition, producer, adds):
+            queue_key = _QueueKey(partition.topic_partition, producer.producer_id, producer.producer_epoch)
+            queue = self._queues.get(queue_key)
+            if queue is None and self._is_open(partition, producer, adds):
                 admitted(ErrorCode.NONE)
             elif self._count >= WAITING_MAX:
                 admitted(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             else:
-                if line is None:
-                    line = self._lines[place] = _Line(partition, _begin(partition, producer, adds))
-                    asked.append(place.key)
-                line.waiting.append(admitted)
+                if queue is None:
+                    queue = self._queues[queue_key] = _Queue(partition, _start_verification(partition, producer, adds))
+                    keys.append(queue_key.key)
+                queue.waiting.append(admitted)
                 self._count += 1
-        if asked:
-            question = Question(*producer, tuple(asked), adds)
+        if keys:
+            question = Question(*producer, tuple(keys), adds)
             self._verifier.ask(question, lambda codes: self._answered(question, codes))
 
     def _is_open(self, partition: Partition, producer: Producer, adds: bool) -> bool:
@@ -102,25 +102,25 @@ class Admission:
             return True
         if adds or self._is_enabled():
             return False
-        _begin(partition, producer, adds).is_verified = True
+        _start_verification(partition, producer, adds).is_verified = True
         return True
 
     def _answered(self, question: Question, codes: Codes) -> None:
         for key in question.keys:
-            line = self._lines.pop(_Place(key, question.producer_id, question.producer_epoch))
+            queue = self._queues.pop(_QueueKey(key, question.producer_id, question.producer_epoch))
             code = codes[key]
             if code is ErrorCode.NONE:
-                line.verification.is_verified = True
+                queue.verification.is_verified = True
             else:
-                line.partition.log.producers.verifications.give_up(question.producer_id, line.verification)
-            self._count -= len(line.waiting)
-            for admitted in line.waiting:
+                queue.partition.log.producers.verifications.give_up(question.producer_id, queue.verification)
+            self._count -= len(queue.waiting)
+            for admitted in queue.waiting:
                 try:
                     admitted(code)
                 except Exception:
-                    log.failure("what waited for {partition!r} failed", partition=line.partition)
+                    log.failure("a delayed write to {partition!r} failed", partition=queue.partition)
 
 
-def _begin(partition: Partition, producer: Producer, adds: bool) -> Verification:
+def _start_verification(partition: Partition, producer: Producer, adds: bool) -> Verification:
     verifications = partition.log.producers.verifications
     return verifications.begin(producer.producer_id, producer.producer_epoch, starts_at_zero=adds)

@@ -1,4 +1,4 @@
-"""What the coordinator of transactions is told of the settings."""
+"""Settings of the transaction coordinator."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TransactionsConfig:
-    """The settings of transactions, in milliseconds.
+    """Settings of transactions, in milliseconds.
 
-    :param timeout_ms_max: the longest transaction that a producer may ask for (``transaction.max.timeout.ms``).
-    :param is_two_phase_enabled: whether producers may prepare transactions that do not time out
-        (``transaction.two.phase.commit.enable``).
+    :param timeout_ms_max: maximum transaction timeout (``transaction.max.timeout.ms``).
+    :param is_two_phase_enabled: allow transactions that do not time out (``transaction.two.phase.commit.enable``).
     """
 
     timeout_ms_max: int = 900_000

@@ -1,4 +1,4 @@
-"""The coordinator of transactions of one broker: finds the shard, has it decided, and sees to the log."""
+"""Transaction coordinator of one broker: finds the shard, decides and writes to the log."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ log = Logger()
 
 Answered = Callable[[Answer], None]
 Decide = Callable[[Transaction | None, int | None], Decision]
-"""From what is known of a transactional id, and a new producer id where one was asked for."""
+"""Decision from the state of a transactional id, and a new producer id if one was needed."""
 
 MakeShards = Callable[[Callable[[StateLog], TransactionShard]], Shards[TransactionShard]]
 
 
 class TransactionCoordinator:
-    """Owned by a broker; coordinates the transactional ids whose partitions of ``__transaction_state`` it leads.
+    """Coordinates the transactional ids whose partitions of ``__transaction_state`` this broker leads; owned by the
+    broker.
 
-    Every answer is given by a callback, exactly once, and maybe before the call returns.
+    Every request is answered by a callback, exactly once, possibly before the call returns.
 
-    :param make_shards: given what makes one shard of its log.
-    :param next_producer_id: an id that no other broker has given out.
+    :param make_shards: called with a factory of shards.
+    :param next_producer_id: returns a producer id that is unique in the cluster.
     """
 
     def __init__(
@@ -61,11 +62,11 @@ class TransactionCoordinator:
         self._is_stopped = False
 
     def start(self) -> None:
-        """Abort what takes too long, and forget what nobody uses, from now on."""
+        """Start the timers for transaction timeouts and expiry of transactional ids."""
         self._timeouts.start()
 
     def stop(self) -> None:
-        """Leave no timer behind; whoever waits is told that nobody coordinates here."""
+        """Cancel all timers and answer pending requests with NOT_COORDINATOR."""
         self._is_stopped = True
         self._timeouts.stop()
         self._markers.stop()
@@ -74,10 +75,10 @@ class TransactionCoordinator:
         for waiting in list(self._waiting):
             waiting.cancel()
 
-    # --- what producers ask for --------------------------------------------------------------------------------------
+    # --- producer requests -------------------------------------------------------------------------------------------
 
     def begin(self, transactional_id: str, asked: InitRequest, answered: Answered) -> None:
-        """Give a producer its identity, and fence those before it (InitProducerId)."""
+        """Handle InitProducerId: grant an identity, and fence earlier producers."""
         code = self._refusal(transactional_id, asked)
         if code is not ErrorCode.NONE:
             answered(Answer(code))
@@ -96,7 +97,7 @@ class TransactionCoordinator:
         added: Collection[TopicPartition],
         answered: Callable[[ErrorCode], None],
     ) -> None:
-        """Add partitions to a producer's transaction, which begins with the first (AddPartitionsToTxn)."""
+        """Handle AddPartitionsToTxn; the first partition starts the transaction."""
 
         def decide(transaction: Transaction | None, _: int | None) -> Decision:
             return add(transaction, claimed, added, self._runtime.wall_clock_ms())
@@ -106,7 +107,7 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, claimed: Identity, asked: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Say of each partition whether a producer's transaction has it (KIP-890)."""
+        """Return for each partition whether it is in the producer's transaction (KIP-890)."""
         try:
             entry = self._shard_of(transactional_id).get(transactional_id)
         except KafkaError as error:
@@ -114,7 +115,7 @@ class TransactionCoordinator:
         return verify(None if entry is None else entry.transaction, claimed, asked)
 
     def end(self, transactional_id: str, asked: EndRequest, answered: Answered) -> None:
-        """Commit or abort a producer's transaction; answered when the decision is committed (EndTxn)."""
+        """Handle EndTxn; answered once the decision is committed."""
 
         def decide(transaction: Transaction | None, new_producer_id: int | None) -> Decision:
             return end(transaction, asked, new_producer_id, self._runtime.wall_clock_ms())
@@ -126,38 +127,40 @@ class TransactionCoordinator:
 
         self._decide(transactional_id, decide, answer_end)
 
-    # --- what tools ask for ------------------------------------------------------------------------------------------
+    # --- admin requests ----------------------------------------------------------------------------------------------
 
     def describe(self, transactional_id: str) -> Transaction:
-        """What is known of a transactional id.
+        """Return the state of a transactional id.
 
-        :raise KafkaError: this broker does not coordinate it; TRANSACTIONAL_ID_NOT_FOUND.
+        :raise KafkaError: another broker coordinates it; TRANSACTIONAL_ID_NOT_FOUND.
         """
         entry = self._shard_of(transactional_id).get(transactional_id)
         if entry is None or entry.transaction is None:
-            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"nothing is known of {transactional_id!r}")
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"transactional id {transactional_id!r} does not exist"
+            )
         return entry.transaction
 
     def transactions(self) -> list[Transaction]:
-        """All that this broker coordinates.
+        """Return all transactional ids of this broker.
 
-        :raise KafkaError: COORDINATOR_LOAD_IN_PROGRESS, some are not known yet.
+        :raise KafkaError: COORDINATOR_LOAD_IN_PROGRESS while a partition is being loaded.
         """
         if self.shards.is_loading:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "some transactional ids are being loaded")
         entries = (entry for shard in self.shards.loaded() for entry in shard.entries())
         return [entry.transaction for entry in entries if entry.transaction is not None]
 
-    # --- how it is decided -------------------------------------------------------------------------------------------
+    # --- decisions ---------------------------------------------------------------------------------------------------
 
     def _refusal(self, transactional_id: str, asked: InitRequest) -> ErrorCode:
-        """What an InitProducerId is refused for whatever is known of the transactional id; NONE for nothing."""
+        """Return the error of an InitProducerId that is invalid in any state, or NONE."""
         if not fencing.is_two_phase_allowed(
             asked.is_two_phase or asked.keeps_prepared, enabled=self._config.is_two_phase_enabled
         ):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         if asked.keeps_prepared and not asked.is_two_phase:
-            return ErrorCode.INVALID_REQUEST  # what is kept must not time out
+            return ErrorCode.INVALID_REQUEST  # a prepared transaction must not time out
         if not asked.is_two_phase and not fencing.is_allowed_timeout(
             asked.asked_timeout_ms, self._config.timeout_ms_max
         ):
@@ -171,11 +174,14 @@ class TransactionCoordinator:
             return None
 
     def _shard_of(self, transactional_id: str) -> TransactionShard:
-        """:raise KafkaError: another coordinates it, or may, or nobody does just now; INVALID_REQUEST."""
+        """Return the shard of a transactional id.
+
+        :raise KafkaError: INVALID_REQUEST; errors of ``Shards.current_shard_of``.
+        """
         if not transactional_id:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "transactional_id is empty")
         if self._is_stopped:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, "this broker stops")
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "this broker is shutting down")
         return self.shards.current_shard_of(transactional_id)
 
     def _decide(
@@ -203,11 +209,11 @@ class TransactionCoordinator:
         else:
             again = partial(self._decide, transactional_id, decide, answered, new_producer_id, may_wait=False)
             is_early = may_wait and entry is not None and is_early_request(entry, decision)
-            if not (is_early and shard.patience.wait(transactional_id, again)):
+            if not (is_early and shard.delayed.wait(transactional_id, again)):
                 answered(decision.answer)
 
     def _decide_with_id(self, transactional_id: str, decide: Decide, answered: Answered) -> None:
-        """Decide again once there is a new producer id; meanwhile anything may have happened."""
+        """Decide again with a new producer id; the state may have changed meanwhile."""
 
         async def decide_again() -> None:
             try:
@@ -219,12 +225,12 @@ class TransactionCoordinator:
 
         waiting = Deferred.fromCoroutine(decide_again())
         self._waiting[waiting] = None
-        waiting.addErrback(lambda failure: log.failure("deciding with a new producer id", failure))
+        waiting.addErrback(lambda failure: log.failure("cannot decide with a new producer id", failure))
         waiting.addCallback(lambda _: self._waiting.pop(waiting, None))
 
 
 def is_early_request(entry: Entry, decision: Decision) -> bool:
-    """Whether a request is refused only because markers are being written: that is over in a moment."""
+    """Return True if a request is refused only because markers are being written, which takes a short time."""
     return entry.is_completing and decision.answer.code is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
@@ -233,7 +239,7 @@ def _written(answer: Answer, answered: Answered, code: ErrorCode) -> None:
 
 
 def _while_pending(decision: Decision) -> Decision:
-    """Whoever is fenced is told so now; whoever is not waits for what is under way."""
+    """Return the decision while a write is pending: fenced producers are refused, others have to retry."""
     return refused(decision.answer.code if decision.answer.code in _FENCED else ErrorCode.CONCURRENT_TRANSACTIONS)
 
 

@@ -1,4 +1,4 @@
-"""What comes of a request: an answer, and perhaps a transaction that is to be committed to the log first."""
+"""Result of a decision: a response, and a transaction to commit to the log first."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from kreplica.transactions.states import NO_IDENTITY, Identity, Transaction
 
 
 class Answer(NamedTuple):
-    """What a producer is told.
+    """Response to a producer.
 
-    :param identity: by what it is known from now on, where the API says so.
-    :param ongoing: what the transaction that it took over is known by (KIP-939).
+    :param identity: its new identity, for requests that return one.
+    :param ongoing: identity of the transaction that it took over (KIP-939).
     """
 
     code: ErrorCode = ErrorCode.NONE
@@ -21,11 +21,11 @@ class Answer(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Pure: nothing has changed yet.
+    """Result of a pure decision; nothing has changed yet.
 
-    :param answer: given once ``new`` is committed, or at once where there is none.
-    :param new: what the transactional id is to become.
-    :param needs_producer_id: nothing is decided: ask again with a new producer id.
+    :param answer: sent once ``new`` is committed, or immediately if ``new`` is None.
+    :param new: next state of the transactional id.
+    :param needs_producer_id: not decided: decide again with a new producer id.
     """
 
     answer: Answer = Answer()
@@ -37,14 +37,14 @@ NEEDS_PRODUCER_ID = Decision(needs_producer_id=True)
 
 
 def refused(code: ErrorCode) -> Decision:
-    """No: nothing changes."""
+    """Return a decision that changes nothing."""
     return Decision(Answer(code))
 
 
 def following(current: Identity, new_producer_id: int | None) -> Identity | None:
-    """The identity after one: the next epoch, or epoch 0 of a new id where the epochs are exhausted.
+    """Return the next identity: the next epoch, or epoch 0 of the new producer id if the epochs are exhausted.
 
-    :return: None where that takes a new producer id, and none is given.
+    :return: None if a new producer id is needed and not given.
     """
     if not current.is_exhausted:
         return Identity(current.producer_id, current.epoch + 1)

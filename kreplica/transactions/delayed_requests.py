@@ -1,7 +1,7 @@
-"""Requests that come while the markers of the last transaction are written wait for a moment, and are decided then.
+"""Delays requests that arrive while the markers of the previous transaction are written.
 
-Producers begin their next transaction as soon as they hear that the last one is decided.  Sent away, they would
-come again after 20 ms or more, which is many times what the markers take.
+Producers start their next transaction as soon as the previous one is decided. An error would make them retry after 20
+ms or more, while markers usually take much less.
 """
 
 from __future__ import annotations
@@ -13,47 +13,47 @@ from twisted.internet.interfaces import IDelayedCall
 from kreplica.runtime import Reactor
 
 WAIT_SECONDS = 0.2
-"""After so long whoever waits is decided as things are then."""
+"""Maximum delay in seconds; then the request is decided in the current state."""
 
 WAITING_MAX = 8
-"""So many may wait for one transactional id."""
+"""Maximum number of delayed requests per transactional id."""
 
 Again = Callable[[], None]
 
 
 class DelayedRequests:
-    """Owned by a shard; nobody waits twice."""
+    """Delayed requests of one shard, which owns it; each request is delayed at most once."""
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
         self._waiting: dict[str, tuple[list[Again], IDelayedCall]] = {}
 
     def wait(self, transactional_id: str, again: Again) -> bool:
-        """Have a request decided again, once: when the transaction is complete, or the wait has been long enough.
+        """Call back when the transaction is complete or the maximum delay is over.
 
-        :return: False where too many wait already, and this one does not.
+        :return: False if too many requests are delayed already; then there is no callback.
         """
-        line = self._waiting.get(transactional_id)
-        if line is None:
+        entry = self._waiting.get(transactional_id)
+        if entry is None:
             timer = self._reactor.callLater(WAIT_SECONDS, self.end, transactional_id)
-            line = self._waiting[transactional_id] = ([], timer)
-        elif len(line[0]) >= WAITING_MAX:
+            entry = self._waiting[transactional_id] = ([], timer)
+        elif len(entry[0]) >= WAITING_MAX:
             return False
-        line[0].append(again)
+        entry[0].append(again)
         return True
 
     def end(self, transactional_id: str) -> None:
-        """Have all decided that wait for a transactional id."""
-        line = self._waiting.pop(transactional_id, None)
-        if line is None:
+        """Call back all delayed requests of a transactional id."""
+        entry = self._waiting.pop(transactional_id, None)
+        if entry is None:
             return
-        waiting, timer = line
+        waiting, timer = entry
         if timer.active():
             timer.cancel()
         for again in waiting:
             again()
 
     def end_all(self) -> None:
-        """Have all decided that wait: this broker coordinates no more."""
+        """Call back all delayed requests, when this broker stops coordinating."""
         for transactional_id in list(self._waiting):
             self.end(transactional_id)

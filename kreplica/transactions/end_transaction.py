@@ -1,4 +1,4 @@
-"""A transaction ends: by its producer, because it took too long, or because another incarnation has come.  Pure."""
+"""Decides the end of a transaction: by EndTxn, by timeout, or by a new incarnation of the producer. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kreplica.transactions.states import (
 )
 
 PREPARE = None
-"""The decision is taken: it goes to the log, and then to the partitions."""
+"""The outcome is decided: it is written to the log and then to the partitions."""
 
 E = ErrorCode
 Outcome = ErrorCode | None
@@ -39,8 +39,10 @@ OUTCOMES: Mapping[tuple[TransactionState, bool], Outcome] = {
     (S.COMPLETE_ABORT, True): E.INVALID_TXN_STATE,
     (S.COMPLETE_ABORT, False): E.NONE,
 }
-"""By state, and whether it is to be committed, for the present producer: what comes of an EndTxn before version 5, and
-of any that is repeated: who asks again is told what came of it."""
+"""Result of EndTxn by state and requested commit, for the current producer before EndTxn version 5.
+
+Also used for repeated requests of any version, which get the result of the first.
+"""
 
 GROWING_OUTCOMES: Mapping[tuple[TransactionState, bool], Outcome] = {
     (S.EMPTY, True): E.INVALID_TXN_STATE,
@@ -56,15 +58,17 @@ GROWING_OUTCOMES: Mapping[tuple[TransactionState, bool], Outcome] = {
     (S.COMPLETE_ABORT, True): E.INVALID_TXN_STATE,
     (S.COMPLETE_ABORT, False): PREPARE,
 }
-"""The same for a producer whose epoch grows with each transaction (KIP-890): with its present epoch it means the next
-transaction, which it may abort without knowing whether anything of it has arrived."""
+"""Result of EndTxn for producers whose epoch grows with each transaction (KIP-890).
+
+The current epoch refers to the next transaction, which may be aborted even if no partition was added to it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class EndRequest:
-    """What an EndTxn asks for.
+    """An EndTxn request.
 
-    :param epoch_grows: the producer takes a new epoch from the answer (EndTxn 5).
+    :param epoch_grows: the producer takes a new epoch from the response (EndTxn 5).
     """
 
     claimed: Identity
@@ -73,9 +77,9 @@ class EndRequest:
 
 
 def end(transaction: Transaction | None, asked: EndRequest, new_producer_id: int | None, now_ms: int) -> Decision:
-    """Decide about an EndTxn.
+    """Decide an EndTxn.
 
-    :param new_producer_id: where one was asked for.
+    :param new_producer_id: a new producer id, if the previous decision needed one.
     """
     if transaction is None:
         return refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -87,8 +91,8 @@ def end(transaction: Transaction | None, asked: EndRequest, new_producer_id: int
             return refused(ErrorCode.PRODUCER_FENCED)
     outcome = _outcome(transaction, asked, is_repeated)
     if outcome is not PREPARE:
-        told = transaction.client_identity if outcome is E.NONE and asked.epoch_grows else NO_IDENTITY
-        return Decision(Answer(outcome, told))
+        identity = transaction.client_identity if outcome is E.NONE and asked.epoch_grows else NO_IDENTITY
+        return Decision(Answer(outcome, identity))
     new = _prepared(transaction, asked, new_producer_id, now_ms)
     if new is None:
         return NEEDS_PRODUCER_ID
@@ -96,9 +100,9 @@ def end(transaction: Transaction | None, asked: EndRequest, new_producer_id: int
 
 
 def aborted_by_fence(transaction: Transaction, now_ms: int) -> Transaction:
-    """What becomes of an ongoing transaction whose producer is fenced: aborted, with a marker of a higher epoch.
+    """Return an ongoing transaction aborted with a higher epoch, because its producer is fenced.
 
-    Nobody is told of that epoch.
+    No producer ever receives that epoch.
     """
     following_identity = transaction.next_identity
     if following_identity != NO_IDENTITY:
@@ -114,7 +118,7 @@ def aborted_by_fence(transaction: Transaction, now_ms: int) -> Transaction:
 
 
 def complete(transaction: Transaction, now_ms: int) -> Transaction:
-    """What becomes of a decided transaction when all its markers are written."""
+    """Return a decided transaction after all its markers have been written."""
     state = TransactionState.COMPLETE_COMMIT if transaction.is_committed else TransactionState.COMPLETE_ABORT
     producer_id, epoch = transaction.client_identity
     return transaction.moved(
@@ -128,7 +132,7 @@ def complete(transaction: Transaction, now_ms: int) -> Transaction:
 
 
 def forgotten(transaction: Transaction) -> Transaction:
-    """What becomes of a transactional id that expires."""
+    """Return the state that removes an expired transactional id."""
     return transaction.moved(TransactionState.DEAD)
 
 
@@ -141,21 +145,21 @@ def _outcome(transaction: Transaction, asked: EndRequest, is_repeated: bool) -> 
 def _prepared(
     transaction: Transaction, asked: EndRequest, new_producer_id: int | None, now_ms: int
 ) -> Transaction | None:
-    """The decision as it goes to the log; None where a producer id is needed."""
+    """Return the decided transaction for the log, or None if a producer id is needed."""
     current = transaction.client_identity
     after = following(current, new_producer_id) if asked.epoch_grows else current
     if after is None:
         return None
     is_same_id = after.producer_id == current.producer_id
-    # The marker's epoch is above that of the records, where it can be: then none of them can come after it.
+    # With a marker epoch above that of the records, no delayed record of the transaction can follow the marker.
     is_raised = asked.epoch_grows or transaction.is_taken_over
     marker_epoch = _raised(transaction.producer_epoch) if is_raised else transaction.producer_epoch
-    is_begun = transaction.state is TransactionState.ONGOING
+    is_started = transaction.state is TransactionState.ONGOING
     prepared = transaction.moved(
         TransactionState.PREPARE_COMMIT if asked.is_commit else TransactionState.PREPARE_ABORT,
         producer_epoch=marker_epoch,
         last_update_ms=now_ms,
-        start_ms=transaction.start_ms if is_begun else now_ms,
+        start_ms=transaction.start_ms if is_started else now_ms,
         last_epoch=current.epoch if asked.epoch_grows else transaction.last_epoch,
         previous_producer_id=transaction.previous_producer_id if is_same_id else current.producer_id,
         next_identity=NO_IDENTITY,

@@ -1,6 +1,6 @@
-"""The guards of transactions: who may act for a transactional id, and whose request is one that was served before.
+"""Fencing predicates of transactions: current producers and repeated requests.
 
-Small predicates, called through this module, so that each can be taken away to see what breaks.
+Called through this module, so that tests can replace each of them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from kreplica.transactions.states import (
 
 
 class Claim(Enum):
-    """What a producer that asks for an identity says of the one it has: none, or the CURRENT one; the one before, so
-    that this is a REPEATED request; or one that is FENCED."""
+    """Relation of the identity in an InitProducerId to the current one.
+
+    NONE: no identity given. CURRENT: the current identity. REPEATED: the previous identity, in a repeated request.
+    FENCED: any other identity.
+    """
 
     NONE = "none"
     CURRENT = "current"
@@ -28,7 +31,7 @@ class Claim(Enum):
 
 
 def claim(transaction: Transaction, claimed: Identity) -> Claim:
-    """How far the identity that an InitProducerId names goes (KIP-360)."""
+    """Classify the identity in an InitProducerId (KIP-360)."""
     if claimed == NO_IDENTITY:
         return Claim.NONE
     if is_current(transaction, claimed):
@@ -37,17 +40,17 @@ def claim(transaction: Transaction, claimed: Identity) -> Claim:
 
 
 def is_known_producer(transaction: Transaction, claimed: Identity) -> bool:
-    """Whether the producer id is that of the transactional id."""
+    """Return True if the producer id belongs to the transactional id."""
     return claimed.producer_id == transaction.client_identity.producer_id
 
 
 def is_current(transaction: Transaction, claimed: Identity) -> bool:
-    """Whether nobody has come after that producer."""
+    """Return True if no later producer has fenced this one."""
     return claimed == transaction.client_identity
 
 
 def is_repeated_bump(transaction: Transaction, claimed: Identity) -> bool:
-    """Whether that identity is the one before the last bump that its own producer asked for."""
+    """Return True if the identity is the one before the last bump that this producer requested."""
     if transaction.last_epoch == NO_PRODUCER_EPOCH or claimed.epoch != transaction.last_epoch:
         return False
     return claimed.producer_id == transaction.client_identity.producer_id or (
@@ -56,10 +59,9 @@ def is_repeated_bump(transaction: Transaction, claimed: Identity) -> bool:
 
 
 def is_repeated_end(transaction: Transaction, claimed: Identity) -> bool:
-    """Whether that identity is the one that ended the last transaction, which made the epoch grow (KIP-890).
+    """Return True if the identity is the one that ended the last transaction and thereby raised the epoch (KIP-890).
 
-    An end that was not the producer's own, a time-out or a new incarnation, is never repeated: who had that identity
-    is fenced.
+    After an end by timeout or by a new incarnation, the earlier identity is fenced instead.
     """
     if transaction.client_version < EPOCH_GROWS_FROM:
         return False
@@ -74,10 +76,10 @@ def is_repeated_end(transaction: Transaction, claimed: Identity) -> bool:
 
 
 def is_allowed_timeout(timeout_ms: int, max_ms: int) -> bool:
-    """Whether a producer may ask for transactions that take so long."""
+    """Return True if producers may request this transaction timeout."""
     return 0 < timeout_ms <= max_ms
 
 
 def is_two_phase_allowed(asked: bool, *, enabled: bool) -> bool:
-    """Whether a producer may prepare transactions that do not time out (KIP-939)."""
+    """Return True if a producer may use transactions that do not time out (KIP-939)."""
     return enabled or not asked

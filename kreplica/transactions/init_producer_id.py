@@ -1,6 +1,6 @@
-"""A producer comes: which identity InitProducerId gives to it, and whom that fences.  Pure.
+"""Decides an InitProducerId: the identity of the producer and the fencing of earlier ones. Pure.
 
-KIP-98, KIP-360 (the producer has an identity already) and KIP-939 (it takes a prepared transaction over).
+KIP-98, KIP-360 (the producer has an identity) and KIP-939 (it takes over a prepared transaction).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kreplica.transactions.decisions import NEEDS_PRODUCER_ID, Answer, Decision,
 from kreplica.transactions.end_transaction import aborted_by_fence
 from kreplica.transactions.fencing import Claim
 from kreplica.transactions.states import (
-    AT_REST,
+    INACTIVE,
     NEVER_MS,
     NO_IDENTITY,
     NO_PRODUCER_EPOCH,
@@ -27,11 +27,11 @@ from kreplica.transactions.states import (
 
 @dataclass(frozen=True, slots=True)
 class InitRequest:
-    """What an InitProducerId asks for.
+    """An InitProducerId request.
 
-    :param claimed: the identity that the producer has; ``NO_IDENTITY`` where it is a new incarnation.
+    :param claimed: current identity of the producer; ``NO_IDENTITY`` for a new incarnation.
     :param is_two_phase: its transactions do not time out.
-    :param keeps_prepared: it takes over the transaction of the incarnation before instead of aborting it.
+    :param keeps_prepared: take over the transaction of the previous incarnation instead of aborting it.
     """
 
     asked_timeout_ms: int
@@ -41,7 +41,7 @@ class InitRequest:
 
     @property
     def timeout_ms(self) -> int:
-        """How long its transactions may take."""
+        """Transaction timeout."""
         return NEVER_MS if self.is_two_phase else self.asked_timeout_ms
 
 
@@ -52,10 +52,10 @@ def begin(
     new_producer_id: int | None,
     now_ms: int,
 ) -> Decision:
-    """Decide about an InitProducerId.
+    """Decide an InitProducerId.
 
-    :param transaction: what is known of the transactional id; None where that is nothing.
-    :param new_producer_id: where one was asked for.
+    :param transaction: current state of the transactional id; None if it is unknown.
+    :param new_producer_id: a new producer id, if the previous decision needed one.
     """
     if transaction is None:
         if new_producer_id is None:
@@ -65,13 +65,13 @@ def begin(
     claim = fencing.claim(transaction, asked.claimed)
     if claim is Claim.FENCED:
         return refused(ErrorCode.PRODUCER_FENCED)
-    if transaction.state in AT_REST:
+    if transaction.state in INACTIVE:
         return _bump(transaction, asked, claim, new_producer_id, now_ms)
     if transaction.state is not TransactionState.ONGOING:
-        return refused(ErrorCode.CONCURRENT_TRANSACTIONS)  # its markers are being written
+        return refused(ErrorCode.CONCURRENT_TRANSACTIONS)  # its markers are being written; the client retries
     if asked.keeps_prepared:
         return _take_over(transaction, asked, claim, new_producer_id, now_ms)
-    # The producer comes again when that is complete, and gets an epoch above the fence.
+    # The producer retries, and once the abort is complete it gets an epoch above the fenced one.
     return Decision(Answer(ErrorCode.CONCURRENT_TRANSACTIONS), aborted_by_fence(transaction, now_ms))
 
 
@@ -100,7 +100,7 @@ def _bump(
 def _take_over(
     transaction: Transaction, asked: InitRequest, claim: Claim, new_producer_id: int | None, now_ms: int
 ) -> Decision:
-    """The transaction goes on under its own identity; another one is the only one that may end it from now on."""
+    """Keep the transaction under its identity, and grant a new identity that alone may end it."""
     grant = _grant(transaction, claim, new_producer_id)
     if grant is None:
         return NEEDS_PRODUCER_ID
@@ -116,7 +116,7 @@ def _take_over(
 
 
 class _Grant(NamedTuple):
-    """An identity for a producer, and what is remembered of the one before it, to recognise a repeated request."""
+    """A granted identity, and the data to recognise a repeated request for it."""
 
     identity: Identity
     last_epoch: int
@@ -124,7 +124,7 @@ class _Grant(NamedTuple):
 
 
 def _grant(transaction: Transaction, claim: Claim, new_producer_id: int | None) -> _Grant | None:
-    """:return: None where that takes a new producer id, and none is given."""
+    """Return None if a new producer id is needed and not given."""
     current, previous = transaction.client_identity, transaction.previous_producer_id
     if claim is Claim.REPEATED:
         return _Grant(current, transaction.last_epoch, previous)
@@ -133,6 +133,6 @@ def _grant(transaction: Transaction, claim: Claim, new_producer_id: int | None) 
         return None
     if granted.producer_id != current.producer_id:
         previous = current.producer_id
-    # A new incarnation never repeats what the one before it asked for.
+    # A new incarnation never repeats a request of the previous one.
     last_epoch = current.epoch if claim is Claim.CURRENT else NO_PRODUCER_EPOCH
     return _Grant(granted, last_epoch, previous)

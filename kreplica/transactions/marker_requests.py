@@ -1,4 +1,4 @@
-"""WriteTxnMarkers as its sender sees it: the bodies, and what is to be done after each answer.  Pure."""
+"""Bodies of WriteTxnMarkers requests and the meaning of their results. Pure."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from kreplica.transactions.states import Transaction
 
 
 class Marker(NamedTuple):
-    """The end of one producer's transaction in one partition."""
+    """Marker of one producer's transaction in one partition."""
 
     producer_id: int
     key: TopicPartition
 
 
 class Verdict(Enum):
-    """WRITTEN: the partition has it, or needs it no more.  LATER: it may do better.  FENCED: another coordinator has
-    been there, and ends the transaction."""
+    """Meaning of a result.
+
+    WRITTEN: the partition has the marker or does not need it. LATER: retry. FENCED: a later coordinator ends the
+    transaction.
+    """
 
     WRITTEN = "written"
     LATER = "later"
@@ -33,23 +36,23 @@ class Verdict(Enum):
 VERDICTS: Mapping[ErrorCode, Verdict] = {
     ErrorCode.NONE: Verdict.WRITTEN,
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: Verdict.FENCED,
-    # The partition has heard of a later epoch of the producer, which it can only have got once this one was complete.
+    # The partition has seen a later epoch of the producer, which is granted only after this transaction is complete.
     ErrorCode.INVALID_PRODUCER_EPOCH: Verdict.WRITTEN,
-    # It can never be written there.
+    # The partition can never store a marker.
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: Verdict.WRITTEN,
 }
-"""All other codes are LATER: leaders move, replicas fall out of sync and come back."""
+"""All other codes mean LATER, because leaders and in-sync replicas change."""
 
 
 def verdict_of(code: ErrorCode) -> Verdict:
-    """What an answer for one partition means."""
+    """Return the meaning of the error code of one partition."""
     return VERDICTS.get(code, Verdict.LATER)
 
 
 def markers_body(endings: Iterable[tuple[Transaction, int, frozenset[TopicPartition]]]) -> dict[str, Any]:
-    """The body of a request.
+    """Return the body of a request.
 
-    :param endings: decided transactions, each with its coordinator's epoch and the partitions that this request ends.
+    :param endings: decided transactions, with the coordinator's epoch and the partitions in this request.
     """
     return {
         "markers": [
@@ -69,7 +72,7 @@ def markers_body(endings: Iterable[tuple[Transaction, int, frozenset[TopicPartit
 
 
 def codes_of(body: Mapping[str, Any]) -> dict[Marker, ErrorCode]:
-    """What an answer says of each marker."""
+    """Return the error codes of a response by marker."""
     return {
         Marker(each["producer_id"], TopicPartition(topic["name"], partition["partition_index"])): ErrorCode.of(
             partition["error_code"]
@@ -81,7 +84,7 @@ def codes_of(body: Mapping[str, Any]) -> dict[Marker, ErrorCode]:
 
 
 def is_missing(view: ClusterView, key: TopicPartition) -> bool:
-    """Whether a partition is not there, as far as this broker knows: a broker that knows of nothing yet cannot tell."""
+    """Return True if a partition does not exist, as far as this broker knows; False without any metadata."""
     if view.partition_count(TRANSACTION_STATE) is None:
         return False
     count = view.partition_count(key.topic)

@@ -1,7 +1,6 @@
-"""Writes the markers of decided transactions: one request after the other to each leader, of many transactions each.
+"""Writes the markers of decided transactions: one request at a time to each leader, with markers of many transactions.
 
-A marker is written until the partition's leader has it, wherever that leads, or the partition is gone.  Of decisions
-it knows nothing: what it is given is in the log.
+Each marker is retried until the leader of its partition has written it or the partition is deleted.
 """
 
 from __future__ import annotations
@@ -32,10 +31,12 @@ log = Logger()
 
 @dataclass(frozen=True, slots=True)
 class MarkersConfig:
-    """:param markers_per_request_max: markers, one for each transaction and partition, of one request.
-    :param backoff_s: after so long what could not be written is tried again, ...
-    :param backoff_s_max: ... and at most after so long, where nothing can be written.
-    :param gone_after_s: a partition that was missing for so long is gone.
+    """Limits and delays.
+
+    :param markers_per_request_max: maximum number of markers (one per transaction and partition) in a request.
+    :param backoff_s: initial delay before a retry.
+    :param backoff_s_max: maximum delay before a retry.
+    :param gone_after_s: a partition that is missing for this long is considered deleted.
     """
 
     timeout_s: float = 30.0
@@ -45,10 +46,10 @@ class MarkersConfig:
     gone_after_s: float = 10.0
 
 
-class _Ending:
-    """A transaction some of whose markers are not written yet.
+class _DecidedTransaction:
+    """A decided transaction with missing markers.
 
-    :ivar remaining: the partitions that lack theirs, each with when it was first found missing, by the reactor's clock.
+    :ivar remaining: partitions without marker, each with the reactor time at which it was first found missing.
     """
 
     __slots__ = ("remaining", "shard", "transaction")
@@ -59,20 +60,20 @@ class _Ending:
         self.remaining: dict[TopicPartition, float | None] = dict.fromkeys(sorted(transaction.partitions))
 
 
-class _Way:
-    """What one broker is to be told, and whether it is being told something."""
+class _BrokerQueue:
+    """Queue of markers for one broker, and the request in flight."""
 
-    __slots__ = ("asking", "queue")
+    __slots__ = ("markers", "request")
 
     def __init__(self) -> None:
-        self.queue: dict[Marker, _Ending] = {}
-        self.asking: Deferred[None] | None = None
+        self.markers: dict[Marker, _DecidedTransaction] = {}
+        self.request: Deferred[None] | None = None
 
 
 class Markers:
-    """Owned by the coordinator, for all of its shards.
+    """Markers of all shards; owned by the coordinator.
 
-    :param connections: to all brokers, this one among them.
+    :param connections: to all brokers, including this one.
     """
 
     def __init__(
@@ -82,10 +83,10 @@ class Markers:
         self._view = view
         self._connections = connections
         self._config = config or MarkersConfig()
-        self._of_shard: dict[TransactionShard, dict[int, _Ending]] = {}
-        self._ways: dict[int, _Way] = {}
-        self._fresh: dict[Marker, _Ending] = {}
-        self._later: dict[Marker, _Ending] = {}
+        self._of_shard: dict[TransactionShard, dict[int, _DecidedTransaction]] = {}
+        self._queues: dict[int, _BrokerQueue] = {}
+        self._fresh: dict[Marker, _DecidedTransaction] = {}
+        self._later: dict[Marker, _DecidedTransaction] = {}
         self._retry: IDelayedCall | None = None
         self._backoff_s = self._config.backoff_s
         self._soon: IDelayedCall | None = None
@@ -94,74 +95,74 @@ class Markers:
     # --- from shards -------------------------------------------------------------------------------------------------
 
     def send(self, shard: TransactionShard, transaction: Transaction) -> None:
-        """Write a decided transaction's markers; the shard's ``markers_written`` follows, unless it is forgotten.
+        """Write a transaction's markers, then call the shard's ``markers_written``, unless the shard is forgotten.
 
-        Never calls back before this has returned.
+        The callback never happens before this method has returned.
         """
         if self._is_stopped:
             return
-        ending = _Ending(shard, transaction)
+        ending = _DecidedTransaction(shard, transaction)
         self._of_shard.setdefault(shard, {})[transaction.producer_id] = ending
         for key in ending.remaining:
             self._fresh[Marker(transaction.producer_id, key)] = ending
         if not ending.remaining:
-            self._fresh[Marker(transaction.producer_id, _NOWHERE)] = ending
+            self._fresh[Marker(transaction.producer_id, _NO_PARTITION)] = ending
         self._write_soon()
 
     def forget(self, shard: TransactionShard) -> None:
-        """Write no more markers for a shard: another broker goes on with them."""
+        """Stop writing markers for a shard; the next coordinator continues."""
         self._of_shard.pop(shard, None)
 
     def stop(self) -> None:
-        """The broker stops: leave no timer and no request behind."""
+        """Cancel all timers and requests."""
         self._is_stopped = True
         self._of_shard.clear()
         for timer in (self._soon, self._retry):
             if timer is not None and timer.active():
                 timer.cancel()
-        for way in list(self._ways.values()):
-            if way.asking is not None:
-                way.asking.cancel()
+        for queue in list(self._queues.values()):
+            if queue.request is not None:
+                queue.request.cancel()
 
     @property
     def count(self) -> int:
-        """How many transactions wait for markers."""
+        """Number of transactions with missing markers."""
         return sum(len(endings) for endings in self._of_shard.values())
 
-    # --- to whom -----------------------------------------------------------------------------------------------------
+    # --- routing -----------------------------------------------------------------------------------------------------
 
     def _write_soon(self) -> None:
-        """What is decided in one turn leaves together."""
+        """Schedule a write, so that all transactions decided in this reactor iteration share requests."""
         if self._soon is None and not self._is_stopped:
             self._soon = self._reactor.callLater(0, self._write)
 
     def _write(self) -> None:
         self._soon = None
         fresh, self._fresh = self._fresh, {}
-        complete: dict[int, _Ending] = {}
+        complete: dict[int, _DecidedTransaction] = {}
         for marker, ending in fresh.items():
             if self._is_wanted(ending):
                 self._route(marker, ending)
                 if not ending.remaining:
                     complete[marker.producer_id] = ending
-        for way_to, way in list(self._ways.items()):
-            if way.asking is None:
-                self._ask(way_to, way)
-        self._try_later()
+        for broker_id, queue in list(self._queues.items()):
+            if queue.request is None:
+                self._ask(broker_id, queue)
+        self._schedule_retry()
         self._completed(complete.values())
 
-    def _route(self, marker: Marker, ending: _Ending) -> None:
-        """Queue a marker for the leader of its partition, or for later where there is none."""
+    def _route(self, marker: Marker, ending: _DecidedTransaction) -> None:
+        """Queue a marker for the leader of its partition, or for a retry if there is no leader."""
         key = marker.key
         if key not in ending.remaining:
             return
         leader = self._view.leader_of(key)
         if leader is not None:
             ending.remaining[key] = None
-            self._ways.setdefault(leader, _Way()).queue[marker] = ending
+            self._queues.setdefault(leader, _BrokerQueue()).markers[marker] = ending
         elif self._is_gone(ending, key):
             log.warn(
-                "{key} is gone, and with it what {transactional_id!r} wrote to it",
+                "no marker of {transactional_id!r} for {key}: the partition was deleted",
                 key=str(key),
                 transactional_id=ending.transaction.transactional_id,
             )
@@ -169,7 +170,7 @@ class Markers:
         else:
             self._later[marker] = ending
 
-    def _is_gone(self, ending: _Ending, key: TopicPartition) -> bool:
+    def _is_gone(self, ending: _DecidedTransaction, key: TopicPartition) -> bool:
         if not marker_requests.is_missing(self._view, key):
             ending.remaining[key] = None
             return False
@@ -179,7 +180,7 @@ class Markers:
             ending.remaining[key] = since_s = now_s
         return now_s - since_s >= self._config.gone_after_s
 
-    def _try_later(self) -> None:
+    def _schedule_retry(self) -> None:
         if self._later and self._retry is None and not self._is_stopped:
             self._retry = self._reactor.callLater(self._backoff_s, self._write_later)
             self._backoff_s = min(self._backoff_s * 2, self._config.backoff_s_max)
@@ -190,27 +191,27 @@ class Markers:
         self._later.clear()
         self._write_soon()
 
-    # --- to one broker -----------------------------------------------------------------------------------------------
+    # --- requests to one broker --------------------------------------------------------------------------------------
 
-    def _ask(self, broker_id: int, way: _Way) -> None:
-        """Send the next request to a broker that has answered the one before."""
-        batch = self._take(way)
+    def _ask(self, broker_id: int, queue: _BrokerQueue) -> None:
+        """Send the next request to a broker that has no request in flight."""
+        batch = self._take(queue)
         if not batch:
-            del self._ways[broker_id]
+            del self._queues[broker_id]
             return
-        way.asking = Deferred.fromCoroutine(self._ask_once(broker_id, batch))
-        way.asking.addErrback(_asking_ended).addCallback(self._asked, broker_id, way)
+        queue.request = Deferred.fromCoroutine(self._request(broker_id, batch))
+        queue.request.addErrback(_request_ended).addCallback(self._response_handled, broker_id, queue)
 
-    def _take(self, way: _Way) -> dict[Marker, _Ending]:
-        wanted: dict[Marker, _Ending] = {}
-        while way.queue and not wanted:
-            taken = dict(islice(way.queue.items(), self._config.markers_per_request_max))
+    def _take(self, queue: _BrokerQueue) -> dict[Marker, _DecidedTransaction]:
+        wanted: dict[Marker, _DecidedTransaction] = {}
+        while queue.markers and not wanted:
+            taken = dict(islice(queue.markers.items(), self._config.markers_per_request_max))
             for marker in taken:
-                del way.queue[marker]
+                del queue.markers[marker]
             wanted = {marker: ending for marker, ending in taken.items() if self._is_wanted(ending)}
         return wanted
 
-    async def _ask_once(self, broker_id: int, batch: dict[Marker, _Ending]) -> None:
+    async def _request(self, broker_id: int, batch: dict[Marker, _DecidedTransaction]) -> None:
         partitions: dict[int, list[TopicPartition]] = {}
         for marker in batch:
             partitions.setdefault(marker.producer_id, []).append(marker.key)
@@ -229,23 +230,23 @@ class Markers:
         except CancelledError:
             raise
         except Exception:
-            # Whatever it is, the markers are written some time: who waits for them waits for ever else.
-            log.failure("writing transaction markers")
+            # Retry after any error: without its markers the transaction would stay open.
+            log.failure("cannot write transaction markers")
             codes = {}
         else:
             codes = codes_of(answer)
         self._answered(batch, codes)
 
-    def _asked(self, _: None, broker_id: int, way: _Way) -> None:
-        way.asking = None
+    def _response_handled(self, _: None, broker_id: int, queue: _BrokerQueue) -> None:
+        queue.request = None
         if not self._is_stopped:
-            self._ask(broker_id, way)
-            self._try_later()
+            self._ask(broker_id, queue)
+            self._schedule_retry()
 
-    # --- what becomes of it ------------------------------------------------------------------------------------------
+    # --- responses ---------------------------------------------------------------------------------------------------
 
-    def _answered(self, batch: dict[Marker, _Ending], codes: dict[Marker, ErrorCode]) -> None:
-        complete: dict[int, _Ending] = {}
+    def _answered(self, batch: dict[Marker, _DecidedTransaction], codes: dict[Marker, ErrorCode]) -> None:
+        complete: dict[int, _DecidedTransaction] = {}
         for marker, ending in batch.items():
             if not self._is_wanted(ending):
                 continue
@@ -259,35 +260,35 @@ class Markers:
                 self._give_up(ending, marker.key)
                 continue
             if code is not ErrorCode.NONE:
-                log.warn("{key} takes no marker: {code}", key=str(marker.key), code=code.name)
+                log.warn("{key} does not accept a marker: {code}", key=str(marker.key), code=code.name)
             ending.remaining.pop(marker.key, None)
             if not ending.remaining:
                 complete[marker.producer_id] = ending
         self._completed(complete.values())
 
-    def _give_up(self, ending: _Ending, key: TopicPartition) -> None:
+    def _give_up(self, ending: _DecidedTransaction, key: TopicPartition) -> None:
         log.warn(
-            "{key} has a marker of a later coordinator of {transactional_id!r}: it ends that transaction",
+            "{key} has a marker of a later coordinator of {transactional_id!r}, which ends the transaction",
             key=str(key),
             transactional_id=ending.transaction.transactional_id,
         )
         del self._of_shard[ending.shard][ending.transaction.producer_id]
 
-    def _completed(self, endings: Iterable[_Ending]) -> None:
+    def _completed(self, endings: Iterable[_DecidedTransaction]) -> None:
         for ending in endings:
             if self._is_wanted(ending):
                 del self._of_shard[ending.shard][ending.transaction.producer_id]
                 ending.shard.markers_written(ending.transaction)
 
-    def _is_wanted(self, ending: _Ending) -> bool:
-        """Whether nobody has forgotten it, and nothing newer has taken its place."""
+    def _is_wanted(self, ending: _DecidedTransaction) -> bool:
+        """Return True if the shard is not forgotten and no newer transaction of the producer has replaced this one."""
         return self._of_shard.get(ending.shard, {}).get(ending.transaction.producer_id) is ending
 
 
-_NOWHERE = TopicPartition("", -1)
-"""Stands for the partitions of a transaction that has none."""
+_NO_PARTITION = TopicPartition("", -1)
+"""Placeholder for a transaction without partitions."""
 
 
-def _asking_ended(failure: Failure) -> None:
+def _request_ended(failure: Failure) -> None:
     if failure.check(CancelledError) is None:
-        log.failure("writing transaction markers", failure)
+        log.failure("cannot write transaction markers", failure)

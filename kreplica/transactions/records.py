@@ -1,7 +1,7 @@
-"""Keys and values of ``__transaction_state`` in Kafka's format, both ways.
+"""Record format of ``__transaction_state``, as in Kafka.
 
-Both start with their version as an int16.  Value 0 is what every Kafka reads; 1, of flexible encoding, is written where
-there is more to say than 0 can hold (KIP-890, KIP-939).  A null value, the tombstone, is None.
+Keys and values start with their version (int16). Value version 0 is understood by all Kafka versions; version 1, with
+flexible encoding, is written only if needed (KIP-890, KIP-939). A tombstone has the value None.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ _STATUSES = {int(state): state for state in TransactionState}
 
 
 def encode_key(transactional_id: str) -> bytes:
-    """The key of a transactional id's records."""
+    """Return the key of a transactional id."""
     return _VERSION.pack(KEY_VERSION) + _KEY.build(0, {"transactional_id": transactional_id})
 
 
 def decode_key(key: Buffer) -> str | None:
-    """The transactional id; None for a key of a version that is not known, whose record says nothing to us (KIP-915).
+    """Return the transactional id; None for an unknown key version, whose record is ignored (KIP-915).
 
-    :raise ProtocolError: it is cut short.
+    :raise ProtocolError: the key is truncated.
     """
     if _version(_KEY, key) != KEY_VERSION:
         return None
@@ -70,7 +70,7 @@ def decode_key(key: Buffer) -> str | None:
 
 
 def encode_value(transaction: Transaction) -> bytes:
-    """The value of a transactional id's record, in the lowest version that can hold it."""
+    """Return the value of a transactional id, in the lowest version that can represent it."""
     following = transaction.next_identity
     is_plain = (
         following == NO_IDENTITY
@@ -95,17 +95,17 @@ def encode_value(transaction: Transaction) -> bytes:
 
 
 def decode_value(transactional_id: str, value: Buffer) -> Transaction:
-    """What a record says of a transactional id.
+    """Return the transaction of a record.
 
-    :raise ProtocolError: it is malformed, or of a version or a state that is not known.
+    :raise ProtocolError: malformed, or an unknown version or state.
     """
     version = _version(_VALUE, value)
     if version not in _VALUE.versions:
-        raise ProtocolError(f"{_VALUE.name}.version", f"{version} of {transactional_id!r} is not known")
+        raise ProtocolError(f"{_VALUE.name}.version", f"unknown version {version} for {transactional_id!r}")
     body = _VALUE.parse(version, value, _VERSION.size)
     state = _STATUSES.get(body["status"])
     if state is None:
-        raise ProtocolError(f"{_VALUE.name}.status", f"{body['status']} of {transactional_id!r} is not known")
+        raise ProtocolError(f"{_VALUE.name}.status", f"unknown status {body['status']} for {transactional_id!r}")
     return Transaction(
         transactional_id,
         body["producer_id"],
@@ -126,7 +126,7 @@ def decode_value(transactional_id: str, value: Buffer) -> Transaction:
 
 
 def by_topic(partitions: frozenset[TopicPartition]) -> dict[str, list[int]]:
-    """The numbers of partitions by their topic, both sorted."""
+    """Return partition numbers by topic, both sorted."""
     numbers: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         numbers.setdefault(topic, []).append(number)
@@ -134,7 +134,7 @@ def by_topic(partitions: frozenset[TopicPartition]) -> dict[str, list[int]]:
 
 
 def _by_topic(transaction: Transaction) -> list[dict[str, Any]] | None:
-    """Null in Empty, as Kafka has it: a transaction without partitions has an empty list elsewhere."""
+    """Return None in state Empty, as Kafka does; in other states a transaction without partitions has an empty list."""
     if transaction.state is TransactionState.EMPTY and not transaction.partitions:
         return None
     return [{"topic": topic, "partition_ids": numbers} for topic, numbers in by_topic(transaction.partitions).items()]
@@ -145,7 +145,7 @@ def _next_identity(body: dict[str, Any]) -> Identity:
     if producer_id == NO_PRODUCER_ID:
         return NO_IDENTITY
     epoch = body["next_producer_epoch"]
-    # Before KIP-939 an id that follows could only begin with epoch 0.
+    # Before KIP-939 the next identity always had epoch 0.
     return Identity(producer_id, 0 if epoch == NO_PRODUCER_EPOCH else epoch)
 
 

@@ -1,4 +1,4 @@
-"""Logs each refused EndTxn with the state that it found, so that a producer's fatal error can be explained later."""
+"""Logs refused EndTxn requests with the state of their transaction, to explain fatal errors of producers."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _RETRIABLE = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""Errors after which the producer sends the same request again: they are part of normal operation."""
+"""Retriable errors, which are part of normal operation and not logged."""
 
 
 class RefusedEndLog:
-    """Owned by a coordinator; logs at most ``LINES_PER_INTERVAL_MAX`` lines per interval, and counts the others."""
+    """Rate-limited log, owned by a coordinator: at most ``LINES_PER_INTERVAL_MAX`` lines per interval."""
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
-        self._began_s = float("-inf")
+        self._interval_start_s = float("-inf")
         self._lines = 0
 
     def note(self, transactional_id: str, asked: EndRequest, entry: Entry | None, code: ErrorCode) -> None:
@@ -42,10 +42,10 @@ class RefusedEndLog:
         if code is ErrorCode.NONE or code in _RETRIABLE:
             return
         now_s = self._reactor.seconds()
-        if now_s - self._began_s >= INTERVAL_S:
+        if now_s - self._interval_start_s >= INTERVAL_S:
             if self._lines > LINES_PER_INTERVAL_MAX:
                 log.info("{count} more EndTxn requests were refused", count=self._lines - LINES_PER_INTERVAL_MAX)
-            self._began_s, self._lines = now_s, 0
+            self._interval_start_s, self._lines = now_s, 0
         self._lines += 1
         if self._lines > LINES_PER_INTERVAL_MAX:
             return

@@ -1,8 +1,7 @@
-"""What is known of the transactional ids of one partition of ``__transaction_state``: in memory what the log has.
+"""Transactional ids of one partition of ``__transaction_state``: committed state and pending changes.
 
-A transition that was handed to the log is never taken back: until it is committed, or this broker coordinates no more,
-it is written again and again, and nobody may decide anything else.  So no later decision can contradict one that is
-committed after all.
+A transition that was passed to the log is never undone. It is written repeatedly until it is committed or this broker
+stops coordinating, and no other decision is made meanwhile. No later decision can therefore contradict it.
 """
 
 from __future__ import annotations
@@ -27,28 +26,28 @@ from kreplica.wire.batches import BatchHeader
 log = Logger()
 
 REWRITE_SECONDS = 0.5
-"""After so long a transition that may not have reached the log is written again."""
+"""Delay before a transition whose write failed is written again."""
 
 Answered = Callable[[ErrorCode], None]
 
 
 class MarkerWriting(Protocol):
-    """Writes the markers of decided transactions (``markers.Markers``)."""
+    """Writer of markers for decided transactions (``markers.Markers``)."""
 
     def send(self, shard: TransactionShard, transaction: Transaction) -> None:
-        """Write a transaction's markers; the shard's ``markers_written`` follows, unless it is forgotten."""
+        """Write a transaction's markers, then call the shard's ``markers_written``, unless the shard is forgotten."""
 
     def forget(self, shard: TransactionShard) -> None:
-        """Write no more markers for a shard."""
+        """Stop writing markers for a shard."""
 
 
 class Entry:
     """One transactional id.
 
-    :ivar transaction: as it is committed; None where nothing is yet.
-    :ivar pending: what it is becoming; None where nothing is under way.
-    :ivar since_s: when that transaction was committed, by the reactor's clock.
-    :ivar began_s: when the transaction that is ongoing began, by the reactor's clock.
+    :ivar transaction: committed state; None if nothing is committed yet.
+    :ivar pending: state being written; None if no write is in progress.
+    :ivar since_s: reactor time of the last commit.
+    :ivar began_s: reactor time at which the ongoing transaction started.
     """
 
     __slots__ = ("began_s", "pending", "since_s", "transaction", "transactional_id")
@@ -62,18 +61,18 @@ class Entry:
 
     @property
     def is_free(self) -> bool:
-        """Whether anything may be decided: nothing is on its way to the log."""
+        """True if no write is in progress, so that a decision is allowed."""
         return self.pending is None
 
     @property
     def is_completing(self) -> bool:
-        """Whether all that is under way is what follows from a decision."""
+        """True if the only activity is the completion of a decided transaction."""
         if self.pending is not None:
             return self.pending.state in COMPLETE
         return self.transaction is not None and self.transaction.state in DECIDED
 
     def has_timed_out(self, now_s: float) -> bool:
-        """Whether its producer has had its time, and a decision is not under way."""
+        """Return True if the transaction timeout is over and no decision is being written."""
         transaction = self.transaction
         return (
             transaction is not None
@@ -85,9 +84,9 @@ class Entry:
 
 
 class TransactionShard:
-    """A ``coordination.Shard``: made when this broker begins to lead the partition, and filled from its log.
+    """A ``coordination.Shard``: created when this broker becomes leader of the partition, and filled from its log.
 
-    :ivar patience: requests that wait until a transaction is complete.
+    :ivar delayed: requests delayed until a transaction is complete.
     """
 
     def __init__(self, runtime: Runtime, state_log: StateLog, markers: MarkerWriting) -> None:
@@ -95,37 +94,37 @@ class TransactionShard:
         self._log = state_log
         self._markers = markers
         self._entries: dict[str, Entry] = {}
-        self._undone: dict[str, Transaction] = {}
-        """While it is loaded: those that are decided, and whose markers may be missing."""
-        self._unsure: dict[str, Transaction] = {}
+        self._unfinished: dict[str, Transaction] = {}
+        """During loading: decided transactions whose markers may be missing."""
+        self._to_rewrite: dict[str, Transaction] = {}
         self._timer: IDelayedCall | None = None
         self.is_unloaded = False
-        self.patience = DelayedRequests(runtime.reactor)
+        self.delayed = DelayedRequests(runtime.reactor)
 
     @property
     def partition(self) -> int:
-        """The partition's number."""
+        """Partition number."""
         return self._log.partition
 
     @property
     def epoch(self) -> int:
-        """The coordinator's epoch, which its markers carry."""
+        """Coordinator epoch for markers."""
         return self._log.epoch
 
     # --- loading -----------------------------------------------------------------------------------------------------
 
     def replay(self, key: bytes, value: bytes | None, batch: BatchHeader) -> None:
-        """The last record of a transactional id is what is known of it."""
+        """Apply a record; the last one of a transactional id counts."""
         transactional_id = decode_key(key)
         if transactional_id is None:
             return
         transaction = None if value is None else decode_value(transactional_id, value)
         if transaction is None or transaction.state is S.DEAD:
             self._entries.pop(transactional_id, None)
-            self._undone.pop(transactional_id, None)
+            self._unfinished.pop(transactional_id, None)
             return
         if transaction.state is S.PREPARE_EPOCH_FENCE:
-            # Nothing is decided: it goes on under an epoch that nobody was told of, until its time is up.
+            # Not decided: it stays ongoing, under an epoch that no producer has, until it times out.
             transaction = replace(transaction, state=S.ONGOING)
         entry = self._entries.get(transactional_id)
         if entry is None:
@@ -135,69 +134,69 @@ class TransactionShard:
         entry.since_s = now_s - _elapsed_s(transaction.last_update_ms, now_ms)
         entry.began_s = now_s - _elapsed_s(transaction.start_ms, now_ms)
         if transaction.state in DECIDED:
-            self._undone[transactional_id] = transaction
+            self._unfinished[transactional_id] = transaction
         else:
-            self._undone.pop(transactional_id, None)
+            self._unfinished.pop(transactional_id, None)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """Nothing here is written in transactions."""
+        """Ignored: no record here is transactional."""
 
     def loaded(self) -> None:
-        """Go on with what the coordinator before this one has decided."""
-        undone, self._undone = self._undone, {}
-        for transaction in undone.values():
+        """Write the markers of transactions that the previous coordinator decided."""
+        unfinished, self._unfinished = self._unfinished, {}
+        for transaction in unfinished.values():
             self._markers.send(self, transaction)
 
     def unload(self) -> None:
-        """Another coordinates now: it reads what was decided from the log."""
+        """Stop; the next coordinator reads the decisions from the log."""
         self.is_unloaded = True
-        self._unsure.clear()
+        self._to_rewrite.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._markers.forget(self)
-        self.patience.end_all()
+        self.delayed.end_all()
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def get(self, transactional_id: str) -> Entry | None:
-        """What is known of a transactional id; None where that is nothing."""
+        """Return the entry of a transactional id, or None."""
         return self._entries.get(transactional_id)
 
     def entries(self) -> list[Entry]:
-        """All that are known."""
+        """Return all entries."""
         return list(self._entries.values())
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def write(self, new: Transaction, answered: Answered) -> None:
-        """Have a transactional id become something else, once that is committed.
+        """Write the next state of a transactional id; takes effect once it is committed.
 
-        :param new: nothing may be pending for that id; DEAD writes its tombstone.
-        :param answered: called exactly once: NONE, it is committed; COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR, it
-            may be, later; UNKNOWN_SERVER_ERROR, it is larger than any record may be, and nothing has changed.
+        :param new: no write may be pending for this id; DEAD writes a tombstone.
+        :param answered: called exactly once. NONE: committed. COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR: may be
+            committed later. UNKNOWN_SERVER_ERROR: the record is too large, and nothing has changed.
         """
         entry = self._entries.get(new.transactional_id)
         if entry is None:
             entry = self._entries[new.transactional_id] = Entry(new.transactional_id)
         assert entry.is_free, f"{entry.pending} is pending"
         entry.pending = new
-        self._append(entry, new, partial(self._told, entry, new, answered))
+        self._append(entry, new, partial(self._write_answered, entry, new, answered))
 
     def markers_written(self, transaction: Transaction) -> None:
-        """All markers of a decided transaction are written."""
+        """Complete a decided transaction whose markers are all written."""
         entry = self._entries.get(transaction.transactional_id)
         if not self.is_unloaded and entry is not None and entry.transaction is transaction and entry.is_free:
-            self.write(complete(transaction, self._runtime.wall_clock_ms()), _nobody_waits)
+            self.write(complete(transaction, self._runtime.wall_clock_ms()), _ignore)
 
     def _append(self, entry: Entry, new: Transaction, answer: Answered) -> None:
         self._log.append([_record(new)], partial(self._committed, entry, new), answer)
 
     def _committed(self, entry: Entry, new: Transaction) -> None:
         if self.is_unloaded or entry.pending is not new:
-            return  # it was written twice, and the first was committed before
+            return  # the write was repeated, and an earlier attempt is committed
         before, entry.transaction, entry.pending = entry.transaction, new, None
-        self._unsure.pop(entry.transactional_id, None)
+        self._to_rewrite.pop(entry.transactional_id, None)
         now_s = self._runtime.reactor.seconds()
         entry.since_s = now_s
         if before is None or before.state is not S.ONGOING:
@@ -207,43 +206,43 @@ class TransactionShard:
         elif new.state in DECIDED:
             self._markers.send(self, new)
         elif new.state in COMPLETE:
-            self.patience.end(entry.transactional_id)
+            self.delayed.end(entry.transactional_id)
 
-    def _told(self, entry: Entry, new: Transaction, answered: Answered, code: ErrorCode) -> None:
+    def _write_answered(self, entry: Entry, new: Transaction, answered: Answered, code: ErrorCode) -> None:
         if code is ErrorCode.MESSAGE_TOO_LARGE:
-            self._take_back(entry, new)
+            self._discard(entry, new)
             answered(ErrorCode.UNKNOWN_SERVER_ERROR)
             return
         if code is not ErrorCode.NONE:
-            self._write_again_later(entry, new)
+            self._schedule_rewrite(entry, new)
         answered(code)
 
-    def _take_back(self, entry: Entry, new: Transaction) -> None:
-        """Nothing was written, and nothing will be."""
+    def _discard(self, entry: Entry, new: Transaction) -> None:
+        """Discard a change that was not and will not be written."""
         if entry.pending is new:
             entry.pending = None
             if entry.transaction is None:
                 self._entries.pop(entry.transactional_id, None)
 
-    # --- writing again -----------------------------------------------------------------------------------------------
+    # --- repeated writes ---------------------------------------------------------------------------------------------
 
-    def _write_again_later(self, entry: Entry, new: Transaction) -> None:
+    def _schedule_rewrite(self, entry: Entry, new: Transaction) -> None:
         if self.is_unloaded or entry.pending is not new:
             return
-        self._unsure[entry.transactional_id] = new
+        self._to_rewrite[entry.transactional_id] = new
         if self._timer is None:
-            self._timer = self._runtime.reactor.callLater(REWRITE_SECONDS, self._write_again)
+            self._timer = self._runtime.reactor.callLater(REWRITE_SECONDS, self._rewrite)
 
-    def _write_again(self) -> None:
+    def _rewrite(self) -> None:
         self._timer = None
-        unsure, self._unsure = self._unsure, {}
-        for transactional_id, new in unsure.items():
+        to_rewrite, self._to_rewrite = self._to_rewrite, {}
+        for transactional_id, new in to_rewrite.items():
             entry = self._entries[transactional_id]
-            self._append(entry, new, partial(self._told_again, entry, new))
+            self._append(entry, new, partial(self._rewrite_answered, entry, new))
 
-    def _told_again(self, entry: Entry, new: Transaction, code: ErrorCode) -> None:
+    def _rewrite_answered(self, entry: Entry, new: Transaction, code: ErrorCode) -> None:
         if code is not ErrorCode.NONE:
-            self._write_again_later(entry, new)
+            self._schedule_rewrite(entry, new)
 
 
 def _record(transaction: Transaction) -> Pair:
@@ -252,9 +251,9 @@ def _record(transaction: Transaction) -> Pair:
 
 
 def _elapsed_s(since_ms: int, now_ms: int) -> float:
-    """How long ago something was noted, as far as wall clocks of several brokers can tell; never in the future."""
+    """Return the seconds since a timestamp that another broker may have written; never negative."""
     return 0.0 if since_ms == NO_TIME else max(now_ms - since_ms, 0) / 1000
 
 
-def _nobody_waits(code: ErrorCode) -> None:
-    """What the coordinator does by itself goes on by itself."""
+def _ignore(code: ErrorCode) -> None:
+    """Ignore the result: no request waits, and the shard retries on its own."""

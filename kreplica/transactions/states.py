@@ -1,4 +1,4 @@
-"""What a coordinator knows of one transactional id, and which of its states may follow which."""
+"""State of a transactional id and its valid transitions."""
 
 from __future__ import annotations
 
@@ -14,27 +14,30 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 
 NO_TIME = -1
-"""A time in milliseconds that is not set."""
+"""Timestamp that is not set."""
 
 NEVER_MS = 2**31 - 1
-"""The timeout of a two-phase transaction: whoever prepared it decides, however long that takes (KIP-939)."""
+"""Timeout of two-phase transactions, which never time out (KIP-939)."""
 
 PRODUCER_EPOCH_MAX = 2**15 - 1
-"""Only ever on a marker: no producer is told of it, so that whoever had the last one before can be fenced."""
+"""Used in markers only. No producer receives it, so that the last regular epoch can be fenced."""
 
 EXHAUSTED_EPOCH = PRODUCER_EPOCH_MAX - 1
-"""The last epoch that a producer is told of; what follows it is epoch 0 of another producer id."""
+"""Last epoch of a producer; the next identity is epoch 0 of a new producer id."""
 
 EPOCH_GROWS_FROM = 2
-"""The client's transaction version from which the epoch grows with each transaction (KIP-890)."""
+"""First transaction version of clients whose epoch grows with each transaction (KIP-890)."""
 
 
 class TransactionState(IntEnum):
-    """By the numbers that they have in the log.
+    """State of a transactional id; values as in the log.
 
-    EMPTY: a producer has its id, and no transaction.  ONGOING: partitions were added.  PREPARE_*: it is decided, and
-    markers are being written.  COMPLETE_*: all of them are.  DEAD: forgotten, as soon as its tombstone is committed.
-    PREPARE_EPOCH_FENCE: about to be aborted because its producer is fenced; passed through, and not written.
+    * EMPTY: the producer has an identity and no transaction.
+    * ONGOING: partitions were added.
+    * PREPARE_*: the outcome is decided and markers are being written.
+    * COMPLETE_*: all markers are written.
+    * DEAD: removed once its tombstone is committed.
+    * PREPARE_EPOCH_FENCE: about to be aborted because its producer is fenced; transient, not written.
     """
 
     EMPTY = 0
@@ -48,7 +51,7 @@ class TransactionState(IntEnum):
 
     @property
     def title(self) -> str:
-        """The name that tools are told."""
+        """Name as reported to clients."""
         return _TITLES[self]
 
 
@@ -62,38 +65,38 @@ PREVIOUS: Mapping[TransactionState, frozenset[TransactionState]] = {
     S.EMPTY: frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
     S.ONGOING: frozenset({S.ONGOING, S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
     S.PREPARE_COMMIT: frozenset({S.ONGOING}),
-    # A producer whose epoch grows may abort what it has not begun (KIP-890).
+    # A producer whose epoch grows may abort a transaction before adding partitions (KIP-890).
     S.PREPARE_ABORT: frozenset({S.ONGOING, S.PREPARE_EPOCH_FENCE, S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
     S.COMPLETE_COMMIT: frozenset({S.PREPARE_COMMIT}),
     S.COMPLETE_ABORT: frozenset({S.PREPARE_ABORT}),
     S.DEAD: frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
     S.PREPARE_EPOCH_FENCE: frozenset({S.ONGOING}),
 }
-"""For each state, the states that it may be entered from."""
+"""Valid previous states of each state."""
 
 DECIDED = frozenset({S.PREPARE_COMMIT, S.PREPARE_ABORT})
-"""The decision is in the log, and markers are to be written."""
+"""The outcome is in the log; markers have to be written."""
 
 COMPLETE = frozenset({S.COMPLETE_COMMIT, S.COMPLETE_ABORT})
 """All markers are written."""
 
-AT_REST = PREVIOUS[S.DEAD]
-"""No transaction is under way: another may begin, or the id may expire."""
+INACTIVE = PREVIOUS[S.DEAD]
+"""No transaction is in progress: the next one may start, or the transactional id may expire."""
 
 
 class InvalidTransition(KreplicaError):
-    """A transition that the table does not have: a mistake in the coordinator, never in its input."""
+    """A transition outside of ``PREVIOUS``: a bug in the coordinator, never caused by input."""
 
 
 class Identity(NamedTuple):
-    """By what a producer is known."""
+    """Producer id and epoch."""
 
     producer_id: int
     epoch: int
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the next one needs another producer id."""
+        """True if the next identity needs a new producer id."""
         return self.epoch >= EXHAUSTED_EPOCH
 
 
@@ -102,17 +105,16 @@ NO_IDENTITY = Identity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One transactional id, as one record of the log has it.
+    """State of one transactional id, as in one record of the log.
 
-    :param producer_id: with ``producer_epoch``, what records and markers of the transaction carry.
-    :param last_epoch: the epoch before the last bump that its producer asked for, by which a retry is recognised; not
-        in the log, so that it is -1 after another broker took over.
-    :param previous_producer_id: the id before the present one, where that one's epochs were exhausted.
-    :param next_identity: what the producer is known by once the transaction is complete, where that does not follow
-        from the markers' identity: the epochs are exhausted, or the transaction was prepared by an earlier incarnation
-        (KIP-939).
-    :param client_version: 2 where its producer ended it and its epoch grew thereby (KIP-890), else 0.
-    :param start_ms: when the transaction began, by the wall clock; -1 before the first.
+    :param producer_id: with ``producer_epoch``, the identity in records and markers of the transaction.
+    :param last_epoch: epoch before the last bump that the producer requested, to recognise a retry; not in the log, so
+        -1 after a change of coordinator.
+    :param previous_producer_id: previous producer id, whose epochs were exhausted.
+    :param next_identity: identity of the producer after completion if it does not follow from the markers' identity:
+        the epochs are exhausted, or an earlier incarnation prepared the transaction (KIP-939).
+    :param client_version: 2 if the producer ended it with a client whose epoch grows (KIP-890), else 0.
+    :param start_ms: start of the transaction by the wall clock; -1 before the first.
     """
 
     transactional_id: str
@@ -130,28 +132,28 @@ class Transaction:
 
     @property
     def identity(self) -> Identity:
-        """What records and markers carry."""
+        """Identity in records and markers."""
         return Identity(self.producer_id, self.producer_epoch)
 
     @property
     def client_identity(self) -> Identity:
-        """What the producer that may act is known by; older ones are fenced."""
+        """Identity of the current producer; older ones are fenced."""
         return self.identity if self.next_identity == NO_IDENTITY else self.next_identity
 
     @property
     def is_taken_over(self) -> bool:
-        """Whether the transaction was prepared by an earlier incarnation: it can only be ended (KIP-939)."""
+        """True if an earlier incarnation prepared the transaction, so that it can only be ended (KIP-939)."""
         return self.state is S.ONGOING and self.next_identity != NO_IDENTITY
 
     @property
     def is_committed(self) -> bool:
-        """Which way a decided transaction was decided."""
+        """True if a decided transaction was committed."""
         return self.state is S.PREPARE_COMMIT
 
     def moved(self, state: TransactionState, **changes: Any) -> Transaction:
-        """The same in another state.
+        """Return a copy in another state.
 
-        :raise InvalidTransition: which the table does not have.
+        :raise InvalidTransition: the transition is not valid.
         """
         if self.state not in PREVIOUS[state]:
             raise InvalidTransition(f"{self.transactional_id}: {self.state.title} -> {state.title}")

@@ -1,4 +1,4 @@
-"""What happens by itself: transactions that take too long are aborted, transactional ids that nobody uses forgotten."""
+"""Aborts transactions that exceed their timeout and removes unused transactional ids."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from kreplica.runtime.turns import Turns
 from kreplica.transactions.config import TransactionsConfig
 from kreplica.transactions.end_transaction import aborted_by_fence, forgotten
 from kreplica.transactions.shard import Entry, TransactionShard
-from kreplica.transactions.states import AT_REST
+from kreplica.transactions.states import INACTIVE
 
 log = Logger()
 
 
 class Timeouts:
-    """Looks through all shards from time to time.
+    """Periodic checks of all shards.
 
-    Elapsed time is the reactor's: a wall clock that is set aborts and forgets nothing.
+    Durations are measured with the reactor's clock, so that a change of the wall clock aborts and removes nothing.
 
-    :param shards: those that are loaded, at the time.
+    :param shards: returns the loaded shards.
     """
 
     def __init__(
@@ -37,22 +37,22 @@ class Timeouts:
         self._running: list[Deferred[None]] = []
 
     def start(self) -> None:
-        """Begin to look."""
-        for interval_ms, look_at in (
+        """Start the timers."""
+        for interval_ms, check in (
             (self._config.abort_interval_ms, self._abort),
             (self._config.expiration_interval_ms, self._forget),
         ):
-            running = Deferred.fromCoroutine(self._look(interval_ms / 1000, look_at))
+            running = Deferred.fromCoroutine(self._check_forever(interval_ms / 1000, check))
             running.addErrback(_ended)
             self._running.append(running)
 
     def stop(self) -> None:
-        """Leave no timer behind."""
+        """Cancel the timers."""
         for running in self._running:
             running.cancel()
         self._running.clear()
 
-    async def _look(self, interval_s: float, look_at: Callable[[TransactionShard, Entry], None]) -> None:
+    async def _check_forever(self, interval_s: float, check: Callable[[TransactionShard, Entry], None]) -> None:
         while True:
             await pause(self._runtime.reactor, interval_s)
             turns = Turns(self._runtime.reactor)
@@ -60,36 +60,36 @@ class Timeouts:
                 for entry in shard.entries():
                     if turns.is_over:
                         await turns.next()
-                    look_at(shard, entry)
+                    check(shard, entry)
 
     def _abort(self, shard: TransactionShard, entry: Entry) -> None:
         transaction = entry.transaction
         if transaction is None or not entry.has_timed_out(self._runtime.reactor.seconds()) or shard.is_unloaded:
             return
         log.info(
-            "aborting the transaction of {transactional_id!r}: it has lasted for {timeout_ms} ms",
+            "aborting the transaction of {transactional_id!r}: its timeout of {timeout_ms} ms is over",
             transactional_id=entry.transactional_id,
             timeout_ms=transaction.timeout_ms,
         )
-        shard.write(aborted_by_fence(transaction, self._runtime.wall_clock_ms()), _goes_on)
+        shard.write(aborted_by_fence(transaction, self._runtime.wall_clock_ms()), _ignore)
 
     def _forget(self, shard: TransactionShard, entry: Entry) -> None:
         transaction = entry.transaction
         unused_s = self._runtime.reactor.seconds() - entry.since_s
         if (
             transaction is not None
-            and transaction.state in AT_REST
+            and transaction.state in INACTIVE
             and entry.is_free
             and unused_s >= self._config.expiration_ms / 1000
             and not shard.is_unloaded
         ):
-            shard.write(forgotten(transaction), _goes_on)
+            shard.write(forgotten(transaction), _ignore)
 
 
-def _goes_on(code: ErrorCode) -> None:
-    """What could not be written is written again by the shard; what another coordinates now is that one's."""
+def _ignore(code: ErrorCode) -> None:
+    """Ignore the result: the shard retries, or another broker coordinates by now."""
 
 
 def _ended(failure: Failure) -> None:
     if failure.check(CancelledError) is None:
-        log.failure("looking for transactions that take too long", failure)
+        log.failure("checking transaction timeouts failed", failure)

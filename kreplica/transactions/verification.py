@@ -1,6 +1,6 @@
-"""Leaders ask coordinators whether their partitions are in a producer's transaction, or have them added (KIP-890).
+"""Asks transaction coordinators on behalf of partition leaders whether partitions are in a transaction (KIP-890).
 
-What is asked in one turn of the reactor's loop leaves in one request for each coordinator.
+Questions of one reactor iteration are sent in one request per coordinator.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ AtEndOfTurn = Callable[[Callable[[], object]], None]
 
 
 class Question(NamedTuple):
-    """What is asked about one producer's transaction.
+    """A question about one producer's transaction.
 
-    :param keys: the partitions, at least one.
-    :param adds: they are to come into the transaction, which may begin by that, rather than be found in it.
+    :param keys: partitions, at least one.
+    :param adds: add the partitions to the transaction, which may start it; otherwise only verify them.
     """
 
     transactional_id: str
@@ -47,12 +47,14 @@ Answered = Callable[[Codes], None]
 
 @dataclass(frozen=True, slots=True)
 class VerifierConfig:
-    """:param timeout_s: after so long no answer is expected any more.
-    :param questions_max: so many may be under way or wait; further ones are refused.
-    :param per_request_max: so many go into one request.
-    :param requests_max: so many requests are under way to one coordinator; what is asked meanwhile gathers.
-    :param retry_s: a transaction whose predecessor is being completed is asked for again after so long, ...
-    :param retries_max: ... so often.
+    """Limits and delays.
+
+    :param timeout_s: request timeout.
+    :param questions_max: maximum number of unanswered questions; further ones are refused.
+    :param per_request_max: maximum number of questions in a request.
+    :param requests_max: maximum number of requests in flight per coordinator.
+    :param retry_s: delay before a question is repeated because the previous transaction is being completed.
+    :param retries_max: maximum number of such repetitions.
     """
 
     timeout_s: float = 10.0
@@ -63,8 +65,8 @@ class VerifierConfig:
     retries_max: int = 5
 
 
-class _Asked:
-    """A question and who asked."""
+class _PendingQuestion:
+    """A question and its callback."""
 
     __slots__ = ("answered", "question", "retries_left")
 
@@ -74,24 +76,23 @@ class _Asked:
         self.retries_left = retries_left
 
 
-class _Way:
-    """What one coordinator is to be asked, and what it is being asked."""
+class _CoordinatorQueue:
+    """Questions to one coordinator: waiting and in flight."""
 
-    __slots__ = ("queue", "under_way")
+    __slots__ = ("in_flight", "questions")
 
     def __init__(self) -> None:
-        self.queue: list[_Asked] = []
-        self.under_way: dict[Deferred[None], None] = {}
+        self.questions: list[_PendingQuestion] = []
+        self.in_flight: dict[Deferred[None], None] = {}
 
 
-_COME_AGAIN = frozenset(
+_RETRIABLE = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
-        # The coordinator has not heard of the topic yet, of which this broker leads a partition; or of another that is
-        # to be added with it.
+        # The coordinator's metadata may lag behind: it does not know this topic, or another one in the request, yet.
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
@@ -99,15 +100,15 @@ _COME_AGAIN = frozenset(
 
 
 def refusal_of(code: ErrorCode, *, adds: bool, knows_abortable: bool) -> ErrorCode:
-    """What a producer is told whose batch waited for an answer.
+    """Return the error for a producer whose batch waited for a failed verification.
 
-    A producer does not know its coordinator's errors from a partition's leader: of NOT_ENOUGH_REPLICAS all know that
-    the batch is to be sent again, and that no metadata has to be asked for.
+    Producers do not expect coordinator errors from partition leaders. NOT_ENOUGH_REPLICAS makes every client retry the
+    batch without a metadata request.
 
-    :param adds: the partition was to be added: such producers know what it means that the last transaction is not over.
-    :param knows_abortable: it knows TRANSACTION_ABORTABLE.
+    :param adds: the partition was to be added; such producers understand CONCURRENT_TRANSACTIONS.
+    :param knows_abortable: the client supports TRANSACTION_ABORTABLE.
     """
-    if code in _COME_AGAIN or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not adds):
+    if code in _RETRIABLE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not adds):
         return ErrorCode.NOT_ENOUGH_REPLICAS
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -117,10 +118,10 @@ def refusal_of(code: ErrorCode, *, adds: bool, knows_abortable: bool) -> ErrorCo
 
 
 class Verifier:
-    """One for a broker.
+    """Verifier of one broker.
 
-    :param connections: to all brokers, this one among them.
-    :param at_end_of_turn: calls back when the requests of this turn are handled.
+    :param connections: to all brokers, including this one.
+    :param at_end_of_turn: schedules a callback after the requests of this reactor iteration.
     """
 
     def __init__(
@@ -136,10 +137,10 @@ class Verifier:
         self._connections = connections
         self._at_end_of_turn = at_end_of_turn
         self._config = config or VerifierConfig()
-        self._gathered: list[_Asked] = []
-        self._refused: list[_Asked] = []
-        self._ways: dict[int, _Way] = {}
-        self._later: list[_Asked] = []
+        self._gathered: list[_PendingQuestion] = []
+        self._refused: list[_PendingQuestion] = []
+        self._queues: dict[int, _CoordinatorQueue] = {}
+        self._later: list[_PendingQuestion] = []
         self._retry: IDelayedCall | None = None
         self._count = 0
         self._is_scheduled = False
@@ -148,11 +149,11 @@ class Verifier:
     def ask(self, question: Question, answered: Answered) -> None:
         """Ask a question.
 
-        :param answered: called exactly once, never before this has returned, with a code for each partition: NONE, it
-            is in the transaction; what its coordinator says; COORDINATOR_NOT_AVAILABLE, there is none that is known,
-            or too much is asked already; NETWORK_EXCEPTION, no answer came.
+        :param answered: called exactly once, never before this method has returned, with a code for each partition.
+            NONE: it is in the transaction. COORDINATOR_NOT_AVAILABLE: no coordinator is known, or there are too many
+            questions. NETWORK_EXCEPTION: no response. Otherwise the coordinator's error.
         """
-        asked = _Asked(question, answered, self._config.retries_max)
+        asked = _PendingQuestion(question, answered, self._config.retries_max)
         if self._is_stopped or self._count >= self._config.questions_max:
             self._refused.append(asked)
         else:
@@ -161,22 +162,22 @@ class Verifier:
         self._schedule()
 
     def stop(self) -> None:
-        """The broker stops: leave no timer and no request behind; whoever still waits is told that no answer came."""
+        """Cancel all timers and requests, and answer open questions with NETWORK_EXCEPTION."""
         self._is_stopped = True
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
         waiting = [*self._gathered, *self._later]
         self._gathered, self._later = [], []
-        for way in self._ways.values():
-            waiting += way.queue
-            way.queue = []
-            for request in list(way.under_way):
+        for queue in self._queues.values():
+            waiting += queue.questions
+            queue.questions = []
+            for request in list(queue.in_flight):
                 request.cancel()
         for asked in waiting:
-            self._tell_all(asked, ErrorCode.NETWORK_EXCEPTION)
+            self._answer_all(asked, ErrorCode.NETWORK_EXCEPTION)
 
-    # --- to whom -----------------------------------------------------------------------------------------------------
+    # --- routing -----------------------------------------------------------------------------------------------------
 
     def _schedule(self) -> None:
         if not self._is_scheduled:
@@ -192,11 +193,11 @@ class Verifier:
             if coordinator is None:
                 refused.append(asked)
             else:
-                self._ways.setdefault(coordinator, _Way()).queue.append(asked)
-        for broker_id, way in list(self._ways.items()):
-            self._go_on(broker_id, way)
+                self._queues.setdefault(coordinator, _CoordinatorQueue()).questions.append(asked)
+        for broker_id, queue in list(self._queues.items()):
+            self._send_requests(broker_id, queue)
         for asked in refused:
-            self._tell_all(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._answer_all(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _coordinator_of(self, transactional_id: str) -> int | None:
         count = self._view.partition_count(TRANSACTION_STATE)
@@ -204,46 +205,46 @@ class Verifier:
             return None
         return self._view.leader_of(TopicPartition(TRANSACTION_STATE, partition_of(transactional_id, count)))
 
-    # --- to one coordinator ------------------------------------------------------------------------------------------
+    # --- requests to one coordinator ---------------------------------------------------------------------------------
 
-    def _go_on(self, broker_id: int, way: _Way) -> None:
-        while way.queue and len(way.under_way) < self._config.requests_max:
-            batch, way.queue = _take(way.queue, self._config.per_request_max)
+    def _send_requests(self, broker_id: int, queue: _CoordinatorQueue) -> None:
+        while queue.questions and len(queue.in_flight) < self._config.requests_max:
+            batch, queue.questions = _take(queue.questions, self._config.per_request_max)
             request = Deferred.fromCoroutine(self._request(broker_id, batch))
-            way.under_way[request] = None
-            request.addErrback(_request_ended).addCallback(self._ended, broker_id, way, request)
-        if not way.under_way:
-            self._ways.pop(broker_id, None)
+            queue.in_flight[request] = None
+            request.addErrback(_request_ended).addCallback(self._ended, broker_id, queue, request)
+        if not queue.in_flight:
+            self._queues.pop(broker_id, None)
 
-    def _ended(self, _: None, broker_id: int, way: _Way, request: Deferred[None]) -> None:
-        del way.under_way[request]
+    def _ended(self, _: None, broker_id: int, queue: _CoordinatorQueue, request: Deferred[None]) -> None:
+        del queue.in_flight[request]
         if not self._is_stopped:
-            self._go_on(broker_id, way)
+            self._send_requests(broker_id, queue)
 
-    async def _request(self, broker_id: int, batch: list[_Asked]) -> None:
+    async def _request(self, broker_id: int, batch: list[_PendingQuestion]) -> None:
         body = {"transactions": _transactions(asked.question for asked in batch)}
         try:
             answer = await self._connections.request(
                 broker_id, ADD_PARTITIONS_TO_TXN, body, timeout_s=self._config.timeout_s
             )
         except UnsupportedVersion:
-            self._cannot_tell(batch)
+            self._not_supported(batch)
         except ClientError as error:
-            log.debug("coordinator {broker} does not answer: {error}", broker=broker_id, error=str(error))
+            log.debug("no response from coordinator {broker}: {error}", broker=broker_id, error=str(error))
             for asked in batch:
-                self._tell_all(asked, ErrorCode.NETWORK_EXCEPTION)
+                self._answer_all(asked, ErrorCode.NETWORK_EXCEPTION)
         except CancelledError:
             for asked in batch:
-                self._tell_all(asked, ErrorCode.NETWORK_EXCEPTION)
+                self._answer_all(asked, ErrorCode.NETWORK_EXCEPTION)
             raise
         else:
-            self._tell(batch, answer)
+            self._handle_response(batch, answer)
 
-    # --- what becomes of it ------------------------------------------------------------------------------------------
+    # --- responses ---------------------------------------------------------------------------------------------------
 
-    def _tell(self, batch: list[_Asked], answer: dict[str, Any]) -> None:
+    def _handle_response(self, batch: list[_PendingQuestion], answer: dict[str, Any]) -> None:
         if "results_by_transaction" not in answer:
-            self._cannot_tell(batch)
+            self._not_supported(batch)
             return
         top = ErrorCode.of(answer["error_code"])
         found = _codes(answer)
@@ -257,16 +258,16 @@ class Verifier:
             else:
                 self._finish(asked, codes)
 
-    def _cannot_tell(self, batch: list[_Asked]) -> None:
-        """The coordinator is of a version that did not verify: what it would say is taken for granted, as it was."""
+    def _not_supported(self, batch: list[_PendingQuestion]) -> None:
+        """Handle a coordinator of a version without verification: verified as before KIP-890, adding is refused."""
         for asked in batch:
             adds = asked.question.adds
-            self._tell_all(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE if adds else ErrorCode.NONE)
+            self._answer_all(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE if adds else ErrorCode.NONE)
 
-    def _ask_again(self, asked: _Asked) -> None:
-        """Its producer's last transaction is being completed, which takes but a moment."""
+    def _ask_again(self, asked: _PendingQuestion) -> None:
+        """Repeat a question shortly, because the producer's previous transaction is being completed."""
         if self._is_stopped:
-            self._tell_all(asked, ErrorCode.NETWORK_EXCEPTION)
+            self._answer_all(asked, ErrorCode.NETWORK_EXCEPTION)
             return
         asked.retries_left -= 1
         self._later.append(asked)
@@ -279,21 +280,21 @@ class Verifier:
         self._later = []
         self._schedule()
 
-    def _tell_all(self, asked: _Asked, code: ErrorCode) -> None:
+    def _answer_all(self, asked: _PendingQuestion, code: ErrorCode) -> None:
         self._finish(asked, dict.fromkeys(asked.question.keys, code))
 
-    def _finish(self, asked: _Asked, codes: Codes) -> None:
+    def _finish(self, asked: _PendingQuestion, codes: Codes) -> None:
         self._count -= 1
         try:
             asked.answered(codes)
         except Exception:
-            log.failure("what waited for {question!r} failed", question=asked.question)
+            log.failure("the callback of {question!r} failed", question=asked.question)
 
 
-def _take(queue: list[_Asked], count_max: int) -> tuple[list[_Asked], list[_Asked]]:
-    """What goes into the next request, and what stays: an answer names transactional ids alone, so each comes once."""
-    taken: dict[str, _Asked] = {}
-    left: list[_Asked] = []
+def _take(queue: list[_PendingQuestion], count_max: int) -> tuple[list[_PendingQuestion], list[_PendingQuestion]]:
+    """Split the queue into the next request and the rest; a transactional id occurs once per request."""
+    taken: dict[str, _PendingQuestion] = {}
+    left: list[_PendingQuestion] = []
     for asked in queue:
         transactional_id = asked.question.transactional_id
         if transactional_id in taken or len(taken) >= count_max:
@@ -334,4 +335,4 @@ def _codes(answer: dict[str, Any]) -> dict[str, dict[TopicPartition, ErrorCode]]
 
 def _request_ended(failure: Failure) -> None:
     if failure.check(CancelledError) is None:
-        log.failure("asking a coordinator of transactions", failure)
+        log.failure("request to a transaction coordinator failed", failure)

@@ -117,13 +117,13 @@ def test_a_next_id_without_an_epoch_begins_with_0():
 @pytest.mark.parametrize("version", [-1, 2, 99])
 def test_value_of_an_unknown_version_is_refused(version):
     """Who cannot read what is known of a transactional id must not coordinate it."""
-    with pytest.raises(ProtocolError, match=f"{version} of 'tx' is not known"):
+    with pytest.raises(ProtocolError, match=f"unknown version {version} for 'tx'"):
         decode_value("tx", struct.pack(">h", version) + PLAIN[2:])
 
 
 def test_value_of_an_unknown_state_is_refused():
     """A state that came later is not guessed at."""
-    with pytest.raises(ProtocolError, match="status: 8 of 'tx' is not known"):
+    with pytest.raises(ProtocolError, match="status: unknown status 8 for 'tx'"):
         decode_value("tx", PLAIN[:16] + b"\x08" + PLAIN[17:])
 
 

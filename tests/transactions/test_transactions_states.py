@@ -6,8 +6,8 @@ import pytest
 from transactions_scene import transaction
 
 from kreplica.transactions.states import (
-    AT_REST,
     DECIDED,
+    INACTIVE,
     PREVIOUS,
     STATES_BY_TITLE,
     Identity,
@@ -48,7 +48,7 @@ def test_tools_know_the_states_by_their_names():
         "PrepareEpochFence",
     ]  # fmt: skip
     assert STATES_BY_TITLE["CompleteAbort"] is TransactionState.COMPLETE_ABORT
-    assert not AT_REST & DECIDED
+    assert not INACTIVE & DECIDED
 
 
 def test_epochs_are_exhausted_one_before_the_last():
