@@ -1,4 +1,4 @@
-"""What happened in the cluster, as every broker tells it, put together."""
+"""Merges the audit events of all brokers into one timeline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ID_PATTERN = "^[0-9]{1,15}-[0-9]{1,10}-[0-9]{1,10}$"
 
 
 class ToldEntry(Protocol):
-    """One thing that happened; see ``kreplica.controller.history.audit_events.Entry``."""
+    """An event of the cluster; see ``kreplica.controller.history.audit_events.Entry``."""
 
     @property
     def entry_id(self) -> str: ...
@@ -42,14 +42,17 @@ class ToldEntry(Protocol):
 
 
 class Chronicle(Protocol):
-    """What one broker remembers."""
+    """The events that one broker keeps."""
 
     def newest(self) -> Iterator[ToldEntry]:
         """The entries, the newest first."""
 
 
 def entry_schema(kinds: Mapping[str, str]) -> Mapping[str, Any]:
-    """:param kinds: what entries may be about, each with what it says."""
+    """Return the JSON schema of an entry.
+
+    :param kinds: the kinds of entries with their descriptions.
+    """
     listed = "; ".join(f"`{kind}`: {text}" for kind, text in kinds.items())
     return record(
         {
@@ -67,7 +70,7 @@ def entry_schema(kinds: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def key_of(entry_id: str) -> Key:
-    """By which entries of all brokers are put in order."""
+    """Sort key of entries from several brokers."""
     return tuple(int(part) for part in entry_id.split("-"))
 
 
@@ -80,10 +83,10 @@ def documents_of(
     kind: str | None = None,
     subject: str | None = None,
 ) -> list[Document]:
-    """The newest entries of one broker, the newest first.
+    """Return the newest entries of one broker, newest first.
 
-    :param before: only what is older than this entry, of whichever broker that is.
-    :param since: only what is newer.
+    :param before: only entries older than this one, from any broker.
+    :param since: only newer entries.
     """
     upper, lower = (None if each is None else key_of(each) for each in (before, since))
     found: list[Document] = []

@@ -1,6 +1,6 @@
-"""What is counted over all partitions: once for everybody who asks, until something else is published.
+"""Counts over all partitions, shared by all callers until the metadata changes.
 
-A page of charts asks every second, several people look at it, and 10,000 partitions take some milliseconds.
+A page with charts polls every second, and counting 10,000 partitions takes some milliseconds.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from kreplica.runtime import Reactor
 from kreplica.runtime.turns import Turns
 
 KEPT_SECONDS_MAX = 5.0
-"""How many replicas must be in sync is a setting, whose changes nobody publishes."""
+"""Maximum age of counts, because changes of ``min.insync.replicas`` are not part of the metadata."""
 
 
 @dataclass(slots=True)
 class OfBroker:
-    """Of the partitions that a broker leads, and of all replicas that it holds."""
+    """Counts of one broker: partitions that it leads and replicas that it holds."""
 
     leaders: int = 0
     replicas: int = 0
@@ -42,9 +42,11 @@ class OfTopic:
 
 @dataclass(slots=True)
 class Counts:
-    """:ivar offline: the partitions that nobody leads, in order; ``under_replicated`` those that lack a replica.
+    """Counts of the cluster.
 
-    :ivar under_min_isr: how many take no records of producers with ``acks=all``.
+    :ivar offline: partitions without a leader, sorted.
+    :ivar under_replicated: partitions with replicas out of sync.
+    :ivar under_min_isr: number of partitions that reject ``acks=all`` writes.
     """
 
     partitions: int = 0
@@ -68,7 +70,7 @@ class Counted:
         self._kept: Counts | None = None
         self._kept_since_s = 0.0
         self._is_old = False
-        """Whether something was published since counting began."""
+        """True if the metadata changed after counting started."""
         self._is_counting = False
         self._waiting: list[Deferred[Counts]] = []
         published.on_change(self._forget)
@@ -77,11 +79,11 @@ class Counted:
         self._kept, self._is_old = None, True
 
     async def now(self) -> Counts:
-        """As things are published, or were when counting them began a moment ago."""
+        """Return counts of the current metadata, or those of a count that is in progress."""
         kept = self._kept
         if kept is not None and self._reactor.seconds() - self._kept_since_s < KEPT_SECONDS_MAX:
             return kept
-        # Whoever gives up waits no more; the others have what was counted all the same.
+        # A cancelled caller stops waiting; the count continues for the others.
         waiter: Deferred[Counts] = Deferred()
         self._waiting.append(waiter)
         if not self._is_counting:
@@ -114,7 +116,7 @@ class Counted:
 
 
 def counts_of(topic: PublishedTopic) -> OfTopic:
-    """Of one topic."""
+    """Return the counts of one topic."""
     partitions = topic.partitions.values()
     return OfTopic(
         len(partitions),

@@ -1,4 +1,4 @@
-"""What a broker knows of the cluster without asking anybody: what the controller published last."""
+"""Reads the cluster metadata that the controller published last."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ COMPLETE_SECONDS_MAX = 5.0
 
 
 class PublishedPartition(Protocol):
-    """:ivar leader: below 0 where there is none."""
+    """A partition in the metadata.
+
+    :ivar leader: negative if there is no leader.
+    """
 
     @property
     def partition(self) -> int: ...
@@ -60,8 +63,8 @@ class PublishedBroker(Protocol):
 class Published(Protocol):
     """The metadata cache of a broker.
 
-    :ivar is_complete: whether a controller has told of everything there is.
-    :ivar controller_id: below 0 where none has said anything.
+    :ivar is_complete: True if the controller has sent full metadata.
+    :ivar controller_id: negative if no controller is known.
     """
 
     @property
@@ -83,7 +86,8 @@ class Published(Protocol):
         """Call back after every update, from now on."""
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> Deferred[bool]:
-        """Fires with True when the condition holds after some update, with False when the time is up."""
+        """Return a Deferred that fires with True when the condition holds after an update, or with False after the
+        timeout."""
 
 
 class BrokerConnections(Protocol):
@@ -96,9 +100,9 @@ class BrokerConnections(Protocol):
 
 
 def all_of(published: Published) -> Published:
-    """The same, once it is all there is.
+    """Return the metadata if it is complete.
 
-    :raise Problem: 503 where no controller has told this broker of everything yet: a list would lack what is there.
+    :raise Problem: 503 if this broker has no full metadata yet, since lists would be incomplete.
     """
     if not published.is_complete:
         raise Problem(
@@ -111,7 +115,7 @@ def all_of(published: Published) -> Published:
 
 
 async def once_complete(published: Published) -> Published:
-    """The same; a broker that has just started waits a moment for the controller to tell it of everything.
+    """Return the metadata when it is complete; a broker that has just started waits a moment for it.
 
     :raise Problem: as ``all_of``.
     """
@@ -120,7 +124,9 @@ async def once_complete(published: Published) -> Published:
 
 
 def topic_of(published: Published, name: str) -> PublishedTopic:
-    """:raise Problem: 503 where this broker knows nothing yet.
+    """Return a topic.
+
+    :raise Problem: 503 if this broker has no metadata yet.
     :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
     """
     topic = all_of(published).topics.get(name)
@@ -130,10 +136,10 @@ def topic_of(published: Published, name: str) -> PublishedTopic:
 
 
 def is_offline(partition: PublishedPartition) -> bool:
-    """Whether nobody leads it."""
+    """Return True if the partition has no leader."""
     return partition.leader < 0
 
 
 def is_under_replicated(partition: PublishedPartition) -> bool:
-    """Whether a replica is not in sync."""
+    """Return True if a replica is out of sync."""
     return len(partition.isr) < len(partition.replicas)

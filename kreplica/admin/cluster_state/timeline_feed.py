@@ -1,4 +1,4 @@
-"""New entries of all brokers, for whoever listens: asked for again and again, once for all listeners together."""
+"""Polls all brokers for new timeline entries, once for all listeners."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ log = Logger()
 
 POLL_SECONDS = 1.0
 WAITING_MAX = 1000
-"""A listener that is so many entries behind is let go; it comes again with what it had last."""
+"""Maximum number of queued entries per listener; a slower one is disconnected and resumes after its last entry."""
 
 SEEN_MAX = 5000
-"""Entries that are known to be no news."""
+"""Maximum number of entries remembered as delivered."""
 
 Read = Callable[[Call, Mapping[int, str]], Awaitable[Iterable[Document]]]
 """Entries of all brokers that are newer than the one named for each."""
 
 
 class TimelineFeed:
-    """Asks while somebody listens.
+    """Polls while there are listeners.
 
-    :param read: asks all brokers.
+    :param read: requests entries from all brokers.
     """
 
     def __init__(self, reactor: Reactor, read: Read) -> None:
@@ -42,7 +42,7 @@ class TimelineFeed:
         self._asking: Deferred[None] | None = None
 
     async def events(self, call: Call) -> AsyncIterator[ServerEvent]:
-        """What happens from now on; before that, what happened since the entry that the caller had last."""
+        """Yield the entries since the caller's last one, then new ones."""
         listener = _Listener(call)
         try:
             missed = await self._join(listener)
@@ -57,7 +57,10 @@ class TimelineFeed:
             self._leave(listener)
 
     async def _join(self, listener: _Listener) -> list[Document]:
-        """:return: what is known by now, the newest first: no news to this listener."""
+        """Add a listener.
+
+        :return: the known entries, newest first, which this listener does not get as news.
+        """
         self._listeners[listener] = None
         documents = merged(await self._read(listener.call, {}))
         self._note(documents)
@@ -78,7 +81,7 @@ class TimelineFeed:
     async def _ask(self) -> None:
         while True:
             await pause(self._reactor, POLL_SECONDS)
-            # On behalf of one who listens now: whoever came first may be gone, and his token with him.
+            # Use a current listener's call: the first one may have disconnected, and its token with it.
             call = next(reversed(self._listeners)).call
             try:
                 found = await self._read(call, dict(self._newest))
@@ -103,7 +106,7 @@ class TimelineFeed:
 
 
 class _Listener:
-    """One stream, from when it joins."""
+    """One stream."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
@@ -113,13 +116,13 @@ class _Listener:
         self._is_behind = False
 
     def begin(self, known: set[str]) -> None:
-        """What it is told from now on is news, but for these."""
+        """Mark these entries as known; later ones are delivered."""
         self._known = known
 
     def hear(self, documents: Iterable[Document]) -> None:
-        """News for everybody."""
+        """Queue new entries."""
         if self._known is None:
-            return  # it reads everything by itself just now
+            return  # the listener reads all entries itself at the moment
         for document in documents:
             if document["id"] not in self._known:
                 self._waiting.append(document)
@@ -129,7 +132,7 @@ class _Listener:
             wanted.callback(None)
 
     async def documents(self) -> AsyncIterator[Document]:
-        """News, until it is too far behind."""
+        """Yield new entries until the queue overflows."""
         while not self._is_behind:
             if not self._waiting:
                 self._wanted = Deferred()

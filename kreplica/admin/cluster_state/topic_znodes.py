@@ -1,4 +1,4 @@
-"""What only ZooKeeper knows of topics: which replicas come and go, what is being removed, and what deleted."""
+"""Reads topic state that only ZooKeeper has: reassignments, removals of partitions and deletions."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _READ_ONLY = b'"kreplica_read_only"'
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is under way with a topic's partitions."""
+    """Ongoing changes of a topic's partitions."""
 
     adding: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     removing: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     read_only: frozenset[int] = frozenset()
 
     def is_moving(self, partition: int) -> bool:
-        """Whether replicas of a partition come or go, or the partition itself goes."""
+        """Return True if replicas of a partition are added or removed, or the partition itself is removed."""
         return bool(self.adding.get(partition) or self.removing.get(partition) or partition in self.read_only)
 
 
@@ -32,13 +32,13 @@ NOTHING = Changes()
 
 
 class TopicZnodes:
-    """Reads them; while ZooKeeper is out of reach nothing waits for it, and what it would say is None."""
+    """Reads the znodes; results are None while ZooKeeper is unreachable."""
 
     def __init__(self, client: ZooKeeperClient) -> None:
         self._client = client
 
     async def changes(self, topics: Sequence[str]) -> Mapping[str, Changes] | None:
-        """What is under way with each; a topic that is gone has nothing under way."""
+        """Return the ongoing changes of each topic; a missing topic has none."""
         paths = [znodes.topic_path(topic) for topic in topics]
         answers = await reached(self._client, lambda: read_all(self._client, paths))
         if answers is None:
@@ -55,7 +55,7 @@ class TopicZnodes:
 
 
 async def reached(client: ZooKeeperClient, read: Callable[[], Awaitable[T]]) -> T | None:
-    """What ZooKeeper answers; None at once where it is out of reach."""
+    """Return ZooKeeper's answer; None at once if it is unreachable."""
     if client.state is not SessionState.CONNECTED:
         return None
     try:
@@ -66,9 +66,9 @@ async def reached(client: ZooKeeperClient, read: Callable[[], Awaitable[T]]) -> 
 
 def _changes(topic: str, data: bytes) -> Changes:
     if _SETTLED in data and _READ_ONLY not in data:
-        return NOTHING  # of 10,000 topics all but a few: they need not be taken apart
+        return NOTHING  # most of 10,000 topics have no changes, so their JSON is not parsed
     assignment = documents.decode_topic(topic, data)
-    # One that is no replica any more has gone, though it may have yet to delete its files.
+    # A removed replica no longer counts, even if its files still have to be deleted.
     removing = {
         number: tuple(replica for replica in going if replica in assignment.partitions.get(number, ()))
         for number, going in assignment.removing.items()

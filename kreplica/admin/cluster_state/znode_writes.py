@@ -1,4 +1,4 @@
-"""What a write of the admin API does to ZooKeeper: one multi, shown as it is done, or only shown."""
+"""Writes of the admin API to ZooKeeper: one multi, reported after the write or in a dry run."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ HIDDEN = "(hidden)"
 
 @dataclass(frozen=True, slots=True)
 class ZnodeWrites:
-    """Operations that are done together or not at all.
+    """Operations of one multi.
 
-    :param operations: a ``Check`` among them is done and not shown: it writes nothing.
-    :param secrets: names of settings whose values are not shown.
+    :param operations: a ``Check`` is executed but not reported, since it writes nothing.
+    :param secrets: names of settings whose values are hidden.
     """
 
     operations: Sequence[Operation]
@@ -71,11 +71,11 @@ class ZnodeWrites:
 async def write(
     client: ZooKeeperClient, writes: ZnodeWrites, *, dry_run: bool, if_match: str | None = None
 ) -> list[Row]:
-    """Write, unless it is only tried; either way say what is written.
+    """Write unless it is a dry run; return the documents of the znodes in both cases.
 
-    :param if_match: what the caller wants to be unchanged, where it does: then another's write is its 412.
-    :raise Problem: 409 or 412 where somebody else has written meanwhile; 413 where it does not fit into one piece.
-    :raise ZooKeeperError: where ZooKeeper cannot be reached, or does not answer.
+    :param if_match: the version that the caller requires; a mismatch is then answered with 412.
+    :raise Problem: 409 or 412 after a concurrent write; 413 if the operations exceed the size limit.
+    :raise ZooKeeperError: ZooKeeper is unreachable.
     """
     document = writes.document()
     if dry_run or not writes.operations:
@@ -91,7 +91,7 @@ async def write(
     shown = [done for done, op in zip(results, writes.operations, strict=True) if not isinstance(op, Check)]
     for row, result in zip(document, shown, strict=True):
         if isinstance(result, Created):
-            row["path"] = result.path  # a sequence znode's number is known only now
+            row["path"] = result.path  # the number of a sequential znode is known only after the write
     return document
 
 

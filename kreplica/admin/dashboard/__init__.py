@@ -1,12 +1,11 @@
-"""The dashboard: files for a browser, served as they are.  No framework, no build step, nothing from another host.
+"""The dashboard: static files for a browser, without a framework, a build step or external resources.
 
-* ``index.html`` the landmarks that never change; ``first.js`` the theme, before anything is painted
-* ``tokens.css`` colours, sizes and fonts, light and dark; ``base.css`` elements; ``parts.css`` what pages are made of;
-  ``pages.css`` what one page alone has
-* ``app.js`` starts it: routes, navigation, shortcuts
-* ``shell/`` what lives as long as the window: asking the API, its streams, figures, routes, theme, spoken news
-* ``parts/`` what pages are made of: elements, tables, forms, charts, dialogs, previews of writes
-* ``pages/`` one module a page, or a part of one; ``open(page)`` builds it, and what it started ends with the page
+* ``index.html`` the page's landmarks; ``first.js`` applies the theme before the first paint
+* ``tokens.css`` colours, sizes and fonts; ``base.css`` elements; ``parts.css`` components; ``pages.css`` single pages
+* ``app.js`` starts the routes, navigation and shortcuts
+* ``shell/`` modules that live as long as the window: API calls, streams, figures, routes, theme, announcements
+* ``parts/`` components: elements, tables, forms, charts, dialogs, previews of writes
+* ``pages/`` one module per page or part of a page; ``open(page)`` builds it and registers its cleanup
 
-Modules use the REST API alone.  Text becomes text and never markup: no module sets ``innerHTML``.
+Modules use only the REST API. No module sets ``innerHTML``, so text never becomes markup.
 """

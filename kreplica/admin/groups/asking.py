@@ -1,4 +1,4 @@
-"""Asking whichever broker coordinates a group, and again where that has moved."""
+"""Sends requests to the coordinator of a group, and retries after it has moved."""
 
 from __future__ import annotations
 
@@ -27,18 +27,21 @@ _ELSEWHERE = (
 
 
 class WhoCoordinates(Protocol):
-    """What a broker knows of coordinators."""
+    """A broker's knowledge of group coordinators."""
 
     @property
     def has_any(self) -> bool:
-        """Whether there is a topic for groups at all: without it there are no groups."""
+        """Return True if the offsets topic exists; without it there are no groups."""
 
     def coordinator_of(self, group: str) -> int | None:
-        """The broker that coordinates a group, whether that exists or not; None where none lives."""
+        """Return the ID of a group's coordinator, whether or not the group exists; None if it is not alive."""
 
 
 class GroupCoordinators:
-    """:param broker_id: this broker, which is asked to have the topic for groups made."""
+    """Finds coordinators and sends requests to them.
+
+    :param broker_id: this broker, which creates the offsets topic if necessary.
+    """
 
     def __init__(self, reactor: Reactor, broker_id: int, who: WhoCoordinates, connections: BrokerConnections) -> None:
         self._reactor = reactor
@@ -47,7 +50,10 @@ class GroupCoordinators:
         self.who = who
 
     def of(self, group: str) -> int:
-        """:raise KafkaError: GROUP_ID_NOT_FOUND where there are no groups at all; COORDINATOR_NOT_AVAILABLE."""
+        """Return the coordinator of a group.
+
+        :raise KafkaError: GROUP_ID_NOT_FOUND if the offsets topic does not exist; COORDINATOR_NOT_AVAILABLE.
+        """
         if not self.who.has_any:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group!r}")
         coordinator = self.who.coordinator_of(group)
@@ -62,12 +68,12 @@ class GroupCoordinators:
         body: dict[str, Any],
         code_of: Callable[[dict[str, Any]], int],
     ) -> dict[str, Any]:
-        """Ask the coordinator; again where the request certainly did nothing.
+        """Send a request to the coordinator; retry if the request certainly had no effect.
 
-        :param code_of: the error code that an answer has for the group.
-        :return: the answer, whose code may be of any other error.
-        :raise KafkaError: nobody coordinates it in time, or there are no groups.
-        :raise ClientError: the coordinator gave no answer.
+        :param code_of: extracts the group's error code from a response.
+        :return: the response, which may have any other error code.
+        :raise KafkaError: no coordinator was found in time, or there are no groups.
+        :raise ClientError: the coordinator did not answer.
         """
         until_s = self._reactor.seconds() + AGAIN_SECONDS_MAX
         while True:
@@ -90,9 +96,9 @@ class GroupCoordinators:
             await pause(self._reactor, TRY_AGAIN_S)
 
     async def make_room(self, group: str) -> None:
-        """Have the topic for groups made where there is none yet; returns when somebody coordinates the group.
+        """Create the offsets topic if necessary; return when the group has a coordinator.
 
-        :raise KafkaError: nobody does in time.
+        :raise KafkaError: the group has no coordinator in time.
         """
         until_s = self._reactor.seconds() + AGAIN_SECONDS_MAX
         body = {"key": group, "key_type": GROUP, "coordinator_keys": [group]}

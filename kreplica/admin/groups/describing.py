@@ -1,4 +1,4 @@
-"""One group, of either kind: what it is, who its members are, and what was committed."""
+"""Describes one group: its state, members and committed offsets."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """:param protocol: what the members agreed on, or the assignor.
+    """The description of a group.
 
+    :param protocol: the assignment protocol of a classic group, or the assignor.
     :param epoch: None for a classic group.
     """
 
@@ -36,13 +37,16 @@ class Description:
 
 
 class GroupDescriptions:
-    """Asks a group's coordinator."""
+    """Requests descriptions from coordinators."""
 
     def __init__(self, coordinators: GroupCoordinators) -> None:
         self._coordinators = coordinators
 
     async def of(self, group: str) -> Description:
-        """:raise KafkaError: GROUP_ID_NOT_FOUND, or what keeps its coordinator from answering."""
+        """Return the description of a group.
+
+        :raise KafkaError: GROUP_ID_NOT_FOUND, or the coordinator's error.
+        """
         described, classic = await together([self._consumer_row(group), self._classic_row(group)])
         row = described if not described["error_code"] else classic
         code = ErrorCode.of(row["error_code"])
@@ -70,9 +74,9 @@ class GroupDescriptions:
         return row
 
     async def offsets(self, group: str) -> list[Row]:
-        """What was committed, by topic and partition.
+        """Return the committed offsets by topic and partition.
 
-        :raise KafkaError: what keeps its coordinator from answering.
+        :raise KafkaError: the coordinator's error.
         """
         body = {
             "groups": [{"group_id": group, "member_id": None, "member_epoch": -1, "topics": None}],
@@ -141,7 +145,7 @@ def _assignment(rows: Iterable[tuple[str, Iterable[int]]]) -> list[Row]:
 
 
 def _parsed(schema: Schema, data: bytes) -> Row:
-    """What a member's library has put there; nothing where that is of no version that is known."""
+    """Parse a member's metadata; return nothing if its version is unknown."""
     if not data:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""All groups of the cluster, whoever coordinates them."""
+"""Lists the groups of all coordinators."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kreplica.runtime.together import together
 from kreplica.wire.messages import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, LIST_GROUPS
 
 ASKED_SECONDS_MAX = 3.0
-"""A broker that does not answer in time is named, and the others' groups are shown."""
+"""Timeout of each broker; a broker without an answer is reported, and the other groups are listed."""
 
 COUNTED_MAX = 500
-"""So many groups of a page are asked for their members."""
+"""Maximum number of groups per page whose members are counted."""
 
 CONSUMER = "consumer"
 
@@ -31,14 +31,14 @@ class Listed(NamedTuple):
 
 
 class GroupLists:
-    """Asks all brokers at the same time."""
+    """Requests lists from all brokers in parallel."""
 
     def __init__(self, published: Published, connections: BrokerConnections) -> None:
         self._published = published
         self._connections = connections
 
     async def all(self) -> tuple[list[Listed], list[str]]:
-        """The groups by their names, and a sentence for each broker that did not tell of its own."""
+        """Return the groups sorted by name, and a sentence for each broker that did not answer."""
         problems: list[str] = []
         lists = await together(self._of(broker_id, problems) for broker_id in sorted(self._published.brokers))
         by_name = {group.group: group for groups in lists for group in groups}
@@ -66,7 +66,7 @@ class GroupLists:
         ]
 
     async def members(self, groups: Iterable[Listed]) -> dict[str, int]:
-        """How many members each group has; without those of which nobody says it."""
+        """Return the number of members by group, without groups whose coordinator did not answer."""
         asked: dict[tuple[int, bool], list[str]] = {}
         for group in list(groups)[:COUNTED_MAX]:
             asked.setdefault((group.coordinator, group.type == CONSUMER), []).append(group.group)

@@ -1,4 +1,4 @@
-"""Where a group is to go on: worked out from what is in the logs, and committed in its name while it has no members."""
+"""Resets the offsets of a group that has no members."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ Asked = Mapping[str, Sequence[int] | None]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to: ``earliest``, ``latest``; ``offset``; ``shift`` by so many records; ``timestamp``, in milliseconds
-    since 1970; ``duration``, so many milliseconds ago.  Whatever is beyond a log's start or end is there.
-    """
+    """The target of a reset: ``earliest``, ``latest``, ``offset``, ``shift`` (number of records), ``timestamp``
+    (milliseconds since 1970) or ``duration`` (milliseconds before now). Offsets outside a log are moved to its start
+    or end."""
 
     kind: str
     value: int = 0
 
 
 class OffsetResets:
-    """Asks leaders where their logs begin and end, and coordinators for the rest."""
+    """Requests log offsets from leaders and commits through the coordinator."""
 
     def __init__(
         self, runtime: Runtime, leaders: Leaders, coordinators: GroupCoordinators, descriptions: GroupDescriptions
@@ -47,12 +47,12 @@ class OffsetResets:
     # --- reset -------------------------------------------------------------------------------------------------------
 
     async def reset(self, group: str, target: Target, asked: Asked | None, *, dry_run: bool) -> list[Row]:
-        """Work out where a group goes on, and commit it.
+        """Compute the new offsets of a group and commit them.
 
-        :param asked: partitions by topic, None for all of a topic's; None for all that it has committed something of.
-        :return: topic, partition, and the offset before (None for none) and after.
-        :raise Problem: 404 for a group without offsets where no topics are named; 409 while it has members, or where
-            there is nothing to shift; 503 where a leader is missed: nothing is committed then.
+        :param asked: partitions by topic, None for all partitions of a topic; None for all committed partitions.
+        :return: topic, partition, and the offset before (None if absent) and after.
+        :raise Problem: 404 for a group without offsets if no topics are named; 409 while it has members or if there is
+            no offset to shift; 503 if a leader does not answer, in which case nothing is committed.
         """
         description = await self._described(group)
         if description is None and asked is None:
@@ -83,7 +83,7 @@ class OffsetResets:
         return {TopicPartition(row["topic"], row["partition"]): row["offset"] for row in rows}
 
     def _still_there(self, committed: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-        """Without those of topics that were deleted, whose offsets go by themselves."""
+        """Remove deleted topics, whose offsets expire with them."""
         known = self._leaders.published.topics
         return [key for key in sorted(committed) if key.topic in known and key.partition in known[key.topic].partitions]
 
@@ -119,7 +119,10 @@ class OffsetResets:
         return {key: max(starts[key], min(wanted[key], ends[key])) for key in keys}
 
     async def _offsets(self, keys: Sequence[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-        """:raise Problem: 503, where it is not known of all of them."""
+        """Return the offsets.
+
+        :raise Problem: 503 if the offset of a partition is unknown.
+        """
         offsets = await self._leaders.offsets(dict.fromkeys(keys, timestamp))
         if offsets.problems:
             said = sentences(offsets.problems)
@@ -164,10 +167,10 @@ class OffsetResets:
     # --- delete ------------------------------------------------------------------------------------------------------
 
     async def delete(self, group: str, topic: str, *, dry_run: bool) -> list[Row]:
-        """Forget what a group has committed of a topic.
+        """Delete the committed offsets of a topic.
 
         :return: topic, partition, and the offset before.
-        :raise KafkaError: GROUP_ID_NOT_FOUND; GROUP_SUBSCRIBED_TO_TOPIC where members read it.
+        :raise KafkaError: GROUP_ID_NOT_FOUND; GROUP_SUBSCRIBED_TO_TOPIC if members read it.
         """
         description = await self._descriptions.of(group)
         if any(topic in member["topics"] for member in description.members):

@@ -1,8 +1,7 @@
-"""Who may use the admin API: whoever is on this machine, and whoever has the token.
+"""Access rules of the admin API: local callers, and callers with the token.
 
-A browser on this machine is not to be trusted: any page that it shows can send requests here.  So writes come from our
-own pages or from programs (``Origin``), and the ``Host`` that is asked for must be one of ours: a page's own name that
-was made to lead here (DNS rebinding) is not.
+Browsers on this machine are not trusted, because any page can send requests to it. Writes must come from the dashboard
+or from programs (``Origin``), and ``Host`` must be a name of this listener, against DNS rebinding.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ HEALTH = "/health/"
 
 OPEN_PATHS = ("/",)
 OPEN_PREFIXES = (HEALTH, "/dashboard/")
-"""What needs no token: whether the process is well, and the dashboard's own files, which ask for the token themselves.
+"""Path prefixes that need no token: health checks, and the dashboard's files, which ask for the token themselves.
 
-A browser cannot send a token with the first page that it asks for.
+A browser cannot send a token with the first request for a page.
 """
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -33,21 +32,23 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Of every answer: only what comes from here is run, shown or asked, and no other page can show it in a frame."""
+"""Allows only content of this server, and forbids other pages to embed it in a frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """:param hosts: by which this listener may be asked for, in lower case, without ports; None where the name that
-        others have for it is not known (all interfaces): then the token is what protects it.
-    :param token: that a caller must have; None where everybody may.
+    """Access rules of one listener.
+
+    :param hosts: accepted host names in lower case, without ports; None to accept any, for a listener on all
+        interfaces, which the token protects.
+    :param token: the bearer token that callers must send; None if no token is required.
     """
 
     hosts: Collection[str] | None = LOOPBACK_NAMES
     token: bytes | None = None
 
     def check(self, request: Request) -> None:
-        """Set the headers that every answer has, and see who asks.
+        """Set the headers of every response and check the caller.
 
         :raise Problem: 401, 403 or 421.
         """
@@ -72,7 +73,7 @@ class Access:
 
     def _check_origin(self, request: Request) -> None:
         origin = request.getHeader("origin")
-        # Without the scheme: whoever ends TLS before us leaves the name as it was.
+        # The scheme is ignored, because a proxy may terminate TLS.
         if origin is not None and _place_of(origin) != (request.getHeader("host") or "").lower():
             raise Problem(
                 403, "FORBIDDEN", f"pages of {origin[:200]!r} may not write here", what_to_do="Use our own pages."
@@ -98,7 +99,7 @@ def _is_open(path: str) -> bool:
 
 
 def _place_of(origin: str) -> str | None:
-    """An origin's host, with its port where that is not the scheme's own; None where it is none (``null``)."""
+    """Return the host of an origin, with a non-default port; None for ``null`` and malformed origins."""
     try:
         return urlsplit(origin.lower()).netloc or None
     except ValueError:

@@ -1,7 +1,7 @@
-"""What a resource of the admin API is made of: routes, whose handlers get a checked call and give an answer.
+"""Defines routes of the admin API, whose handlers take a validated call and return an answer.
 
-A route says all that the OpenAPI document says of it: what is documented is what is checked, so the document is true.
-Handlers know nothing of HTTP beyond statuses; tests call them with a ``Call`` of their own making.
+Validation and the OpenAPI document use the same route definition. Handlers know only HTTP statuses, so tests can call
+them with a ``Call``.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a query (or of a path, where the route's path names it).
+    """A parameter of a query or a path.
 
-    :param schema: of one value; ``integer``, ``number``, ``boolean`` and ``string`` are read from text.
-    :param default: what the handler gets where the parameter is absent.
+    :param schema: the schema of one value; ``integer``, ``number``, ``boolean`` and ``string`` are parsed from text.
+    :param default: the value if the parameter is absent.
     """
 
     name: str
@@ -33,17 +33,16 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request that was checked against its route.
+    """A request after validation.
 
-    :param path: the values of the path's parameters, decoded.
-    :param query: of every parameter of the route, absent ones by their default.
-    :param body: what the JSON body holds; None where the route takes none.
-    :param dry_run: whether nothing is to be written (``?dry_run=true``).
-    :param if_match: the ETag that must still hold, without quotes; None where any does.
-    :param authorization: the header as it came, for what is asked of other brokers on behalf of the caller.
-    :param last_event_id: of a stream that the caller had before, what came last (``Last-Event-ID``); None where there
-        was none.
-    :param forwarded: whether another broker asks for a caller of its own: it is answered here or not at all.
+    :param path: decoded path parameters.
+    :param query: all query parameters of the route, with defaults.
+    :param body: the parsed JSON body; None if the route has none.
+    :param dry_run: True to write nothing (``?dry_run=true``).
+    :param if_match: the required ETag without quotes; None to accept any.
+    :param authorization: the original header, for requests to other brokers on behalf of the caller.
+    :param last_event_id: the ID of the last event that the caller received (``Last-Event-ID``); None for a new stream.
+    :param forwarded: True if another broker forwarded the request; it must not be forwarded again.
     """
 
     path: Mapping[str, str] = field(default_factory=dict)
@@ -58,10 +57,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """:param document: becomes the JSON body; None for an answer without one (status 204).
+    """A response with a document.
 
-    :param etag: of what is answered, without quotes: for ``If-Match`` of a later write, and for ``If-None-Match``.
-    :param location: where what was made is found.
+    :param document: the JSON body; None for a response without a body (status 204).
+    :param etag: the ETag of the document, without quotes.
+    :param location: the URL of a created resource.
     """
 
     document: Any
@@ -74,8 +74,8 @@ class Answer:
 class ServerEvent:
     """One event of a stream (``text/event-stream``).
 
-    :param data: becomes JSON.
-    :param event_id: by which a client that comes again says what it had last (``Last-Event-ID``).
+    :param data: converted to JSON.
+    :param event_id: sent back by a reconnecting client (``Last-Event-ID``).
     """
 
     name: str
@@ -85,9 +85,9 @@ class ServerEvent:
 
 @dataclass(frozen=True, slots=True)
 class EventStream:
-    """An answer that goes on until the client or the server closes it.
+    """A stream of events until the client or the server closes it.
 
-    :param events: closed (``aclose``) when the client is gone.
+    :param events: closed (``aclose``) when the client disconnects.
     """
 
     events: AsyncIterator[ServerEvent]
@@ -95,10 +95,10 @@ class EventStream:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """An answer that is served as it is.
+    """A response with ready content.
 
-    :param content_type: with its charset where it is text.
-    :param etag: of the content, without quotes, for ``If-None-Match``; None where it is made anew each time.
+    :param content_type: with a charset for text.
+    :param etag: of the content, without quotes; None if the content is generated for each request.
     """
 
     content: bytes
@@ -115,18 +115,16 @@ Handler = Callable[[Call], Awaitable[Reply]]
 class Route:
     """One method of one path.
 
-    :param path: as OpenAPI has it: ``/v1/topics/{topic}``; ``{group:path}`` takes slashes too.
-    :param summary: one line, for the document.
-    :param answer: the schema of a successful answer; None where it has no JSON body.
-    :param status: of a successful answer.
-    :param body: the schema of the request's body; None where it takes none.
-    :param query: its parameters; ``dry_run`` is added to all that write.
-    :param znodes: for a route that writes: the paths that it writes, for the document.
-    :param problems: the statuses, beside those that any route has, that it answers when something is wrong, each with
-        when.
-        A 412 is of those alone that look at ``If-Match``.
-    :param other_answers: answers with a body of their own that are no problems, by status: when, and their schema.
-    :param streams: whether the answer is an ``EventStream``.
+    :param path: as in OpenAPI, such as ``/v1/topics/{topic}``; ``{group:path}`` also matches slashes.
+    :param summary: one line for the OpenAPI document.
+    :param answer: the schema of a successful response; None without a JSON body.
+    :param status: the status of a successful response.
+    :param body: the schema of the request body; None without a body.
+    :param query: its parameters; ``dry_run`` is added to all writes.
+    :param znodes: the znodes that the route writes, for the document.
+    :param problems: additional error statuses with their descriptions; 412 only for routes that check ``If-Match``.
+    :param other_answers: non-error responses with other statuses: description and schema.
+    :param streams: True if the response is an ``EventStream``.
     :param media_type: of a ``Page``.
     """
 
@@ -146,7 +144,7 @@ class Route:
 
     @property
     def writes(self) -> bool:
-        """Whether it changes anything."""
+        """True if the route changes state."""
         return self.method not in ("GET", "HEAD")
 
 
@@ -154,11 +152,11 @@ class Resource(Protocol):
     """A part of the admin API."""
 
     def routes(self) -> Sequence[Route]:
-        """All of its routes."""
+        """Return all routes of the resource."""
 
 
 def page_of(names: Sequence[str], call: Call) -> tuple[Sequence[str], str | None]:
-    """The names that a call for a list gets, and after which its next one goes on (None: that was all).
+    """Return one page of names, and the last name if more follow (None: no more).
 
     The query has ``limit`` (``LIMIT``) and ``after`` (``AFTER``).
 

@@ -1,4 +1,4 @@
-"""HTTP with bounds: so many connections, and requests whose lines and bodies are held up to a length."""
+"""HTTP with limits on connections, header sizes and body sizes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kreplica.admin.http.json_stream import dumped
 from kreplica.admin.http.problems import Problem
 
 IGNORED_BYTES_MAX = 16 * BODY_BYTES_MAX
-"""So much of a body that is too long is read and thrown away, so that its sender hears why; then it is cut off."""
+"""Bytes of a too long body that are read and dropped, so that the client receives the error before the close."""
 
 
 LENGTH_DIGITS_MAX = 19
@@ -24,7 +24,7 @@ LENGTH_DIGITS_MAX = 19
 
 
 class BoundedRequest(Request):
-    """Holds one byte more of a body than is allowed: that it is too long is told by whoever reads it."""
+    """Keeps one byte more than the maximum body size, so that the handler detects a too long body."""
 
     _body_bytes = 0
 
@@ -59,7 +59,8 @@ def _misdirected(command: bytes, target: bytes) -> str | None:
 
 
 def _framing_fault(headers: Headers) -> str | None:
-    """Return what two servers could understand differently in a request's headers; None if nothing (RFC 9112)."""
+    """Return a framing ambiguity in the headers, which servers could interpret differently (RFC 9112); None if
+    valid."""
     if len(headers.getRawHeaders(b"host", [])) > 1:
         return "there is more than one Host"
     encodings = headers.getRawHeaders(b"transfer-encoding", [])
@@ -69,26 +70,26 @@ def _framing_fault(headers: Headers) -> str | None:
 
 
 CONNECTIONS_MAX = 1000
-"""More would take the descriptors that clients of Kafka's protocol and logs need."""
+"""Maximum number of connections; more would use file descriptors that Kafka clients and logs need."""
 
 ADDRESS_CONNECTIONS_MAX = 500
 """Connections of one client address."""
 
 HEADER_SECONDS_MAX = 10.0
-"""From a connection's start, or a request's first byte, to the end of the request's headers."""
+"""Timeout from the connection, or a request's first byte, to the end of its headers."""
 
 BODY_SECONDS_MAX = 30.0
-"""From there to the end of the body, which is 1 MiB at most."""
+"""Timeout from the end of the headers to the end of the body, which is at most 1 MiB."""
 
 
 class Connections:
-    """All connections of one port; where there are too many, one that has no complete request makes room.
+    """All connections of one port; at the limit, an incomplete connection is closed to make room.
 
-    So half-sent requests cannot shut the port: the oldest of the address that has most of them is closed first, then
-    the one that has been idle longest.  Connections whose requests are being answered are never closed for others.
+    The oldest half-sent request of the address with most of them is closed first, then the longest idle connection, so
+    half-sent requests cannot block the port. Connections with a request in progress are never evicted.
 
-    :ivar evicted: closed to make room, or for sending a request too slowly.
-    :ivar refused: closed at once, as no other could make room.
+    :ivar evicted: connections closed to make room, or because a request was too slow.
+    :ivar refused: connections closed at once, because no other could be evicted.
     """
 
     def __init__(self) -> None:
@@ -101,11 +102,11 @@ class Connections:
 
     @property
     def count(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return len(self._open)
 
     def admit(self, channel: BoundedChannel, address: str) -> bool:
-        """Count a new connection, which has not sent anything; return False where there is no room for it."""
+        """Add a new connection; return False if there is no room."""
         if self._by_address[address] >= ADDRESS_CONNECTIONS_MAX:
             has_room = self._make_room(address)
         else:
@@ -119,7 +120,7 @@ class Connections:
         return True
 
     def forget(self, channel: BoundedChannel) -> None:
-        """A connection is closed, or about to be; again does nothing."""
+        """Remove a closed connection; idempotent."""
         address = self._open.pop(channel, None)
         if address is not None:
             self._by_address[address] -= 1
@@ -129,7 +130,7 @@ class Connections:
             self._idle.pop(channel, None)
 
     def is_sending(self, channel: BoundedChannel) -> None:
-        """The first bytes of a request have come."""
+        """Mark that a request has started to arrive."""
         if channel in self._idle:
             del self._idle[channel]
             self._half_sent[channel] = None
@@ -140,7 +141,7 @@ class Connections:
         self._idle.pop(channel, None)
 
     def is_idle(self, channel: BoundedChannel) -> None:
-        """A request is answered, and the connection stays open for the next one."""
+        """Mark that a request was answered and the connection is idle."""
         if channel in self._open:
             self._half_sent.pop(channel, None)
             self._idle[channel] = None
@@ -167,17 +168,17 @@ class Connections:
 class BoundedChannel(HTTPChannel):
     """HTTP/1.1 of one connection; closed if a request is malformed or too slow, or if there are too many connections.
 
-    Twisted accepts some requests that servers in front of this one may understand differently (request smuggling).
-    They are refused, and the connection is closed: what follows may be a part of the body.
+    Twisted accepts some requests that servers in front of this one may interpret differently (request smuggling). They
+    are refused, and the connection is closed, because the following bytes may be part of the body.
 
-    :param connections: of all channels of a port.
+    :param connections: all connections of the port.
     """
 
     def __init__(self, connections: Connections) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._connections = connections
         self._deadline: IDelayedCall | None = None
-        self._is_between = False  # a request was answered, and nothing of the next one has come
+        self._is_between = False  # idle after a response
         self._is_refused = False  # bytes that follow are dropped
 
     def connectionMade(self) -> None:
@@ -195,7 +196,7 @@ class BoundedChannel(HTTPChannel):
 
     def dataReceived(self, data: bytes) -> None:
         transport: Any = self.transport
-        if self._is_refused or transport.disconnecting:  # TLS delivers what came before the end
+        if self._is_refused or transport.disconnecting:  # TLS delivers data received before the close
             return
         if self._is_between:
             self._is_between = False
@@ -255,7 +256,7 @@ class BoundedChannel(HTTPChannel):
         self.refuse(Problem(status, title, f"a line of a request has at most {self.MAX_LENGTH:,} bytes"))
 
     def refuse(self, problem: Problem) -> None:
-        """Answer a request that cannot be served, drop what follows it and close the connection."""
+        """Respond with an error, drop the following data and close the connection."""
         self._is_refused = True
         body = dumped(problem.document("")) + b"\n"
         reason = problem.title.replace("_", " ").title().encode()

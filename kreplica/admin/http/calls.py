@@ -1,6 +1,6 @@
-"""From an HTTP request to a ``Call`` that was checked against its route; whatever is wrong is a problem that says what.
+"""Validates an HTTP request against its route and returns a ``Call``, or raises a problem that names the error.
 
-Nothing is taken on trust: a parameter that the route does not have is refused, not ignored.
+Unknown parameters are refused, not ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 BODY_BYTES_MAX = 2**20
 
 SMALL_BODY_BYTES = 16 * 1024
-"""A body of at most so much is read and checked at once; a larger one away from the reactor."""
+"""Bodies up to this size are validated in the reactor thread; larger ones in a worker thread."""
 
 ERRORS_MAX = 10
 SHOWN_MAX = 200
@@ -141,7 +141,7 @@ class CallReader:
 
 
 def path_parameters(route: Route) -> list[Parameter]:
-    """Those that the route's path names, in its order."""
+    """Return the parameters in the route's path, in order."""
     described = {parameter.name: parameter for parameter in route.query}
     anything = {"type": "string", "minLength": 1}
     return [
@@ -151,7 +151,7 @@ def path_parameters(route: Route) -> list[Parameter]:
 
 
 def query_parameters(route: Route) -> list[Parameter]:
-    """Those of the query, with ``dry_run`` where the route writes."""
+    """Return the query parameters, with ``dry_run`` for writes."""
     in_path = _PATH_NAMES.findall(route.path)
     own = [parameter for parameter in route.query if parameter.name not in in_path]
     return [*own, DRY_RUN] if route.writes else own
@@ -161,14 +161,17 @@ def query_parameters(route: Route) -> list[Parameter]:
 
 
 def _validator(schema: Schema) -> Draft202012Validator:
-    # Imported when something is first to be checked: few brokers are ever asked, and it takes 4 MB.
+    # Imported at the first validation, because it takes 4 MB and most brokers get no such request.
     from jsonschema import Draft202012Validator
 
     return Draft202012Validator(schema)
 
 
 def _checked(content: bytes, validator: Draft202012Validator) -> Any:
-    """:raise Problem: it is not JSON, or not what the route takes."""
+    """Validate a body.
+
+    :raise Problem: the body is not JSON or does not match the schema.
+    """
     body = _parsed(content)
     errors = list(islice(validator.iter_errors(body), ERRORS_MAX))
     if not errors:
@@ -188,7 +191,7 @@ def _parsed(content: bytes) -> Any:
     try:
         body = json.loads(content.decode(), parse_float=_number, parse_constant=_no_number)
         if b"\\u" in content:
-            json.dumps(body, ensure_ascii=False).encode()  # half a surrogate pair is no text
+            json.dumps(body, ensure_ascii=False).encode()  # a lone surrogate is not valid text
         return body
     except RecursionError:
         raise _invalid("the body is nested too deeply") from None
@@ -209,7 +212,7 @@ def _no_number(name: str) -> Any:
 
 
 def _message(error: ValidationError) -> str:
-    """What is wrong stands at its end, behind the value, which may be long."""
+    """Keep the end of the message, which names the error, and cut the value, which may be long."""
     text = error.message
     return text if len(text) <= SHOWN_MAX else f"{text[: SHOWN_MAX // 2]} ... {text[-SHOWN_MAX // 2 :]}"
 
@@ -222,7 +225,7 @@ def _where(error: ValidationError) -> str:
 
 
 def _advice(error: ValidationError) -> str | None:
-    """What was probably meant, or what the object may hold."""
+    """Suggest the probable name, or list the allowed members."""
     if error.validator == "additionalProperties" and isinstance(error.instance, dict):
         known = error.schema.get("properties", {})
         unknown = [name for name in error.instance if name not in known]
@@ -243,7 +246,7 @@ def _members(schema: Schema) -> str | None:
 
 
 def _typed(text: str, schema: Schema) -> Any:
-    """The value that a text stands for where the schema wants another type; the text itself where it does not."""
+    """Convert a text to the type of its schema; return the text if it cannot be converted."""
     kinds = schema.get("type", "string")
     for kind in [kinds] if isinstance(kinds, str) else kinds:
         if kind == "integer" and re.fullmatch(r"-?[0-9]{1,19}", text):

@@ -1,4 +1,4 @@
-"""Server-sent events: as fast as the client reads them, and ended with whoever asked for them."""
+"""Sends server-sent events at the client's pace until the client disconnects."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from kreplica.runtime import Reactor
 log = Logger()
 
 HEARTBEAT_SECONDS = 15.0
-"""So long after the last thing that was sent a comment is: a way that is cut is found, and proxies keep it open."""
+"""Idle time before a comment is sent, which detects broken connections and keeps proxies from closing the stream."""
 
 SLOW_SECONDS_MAX = 60.0
-"""A client that takes nothing for so long is let go."""
+"""A client that reads nothing for this time is disconnected."""
 
 
 @implementer(IPushProducer)
 class SentEvents:
-    """One stream; ``run`` ends with it.
+    """One event stream; complete when ``run`` returns.
 
-    :param request: its headers are set already.
+    :param request: must have its headers set.
     """
 
     def __init__(self, reactor: Reactor, request: Request, events: AsyncIterator[ServerEvent]) -> None:
@@ -40,10 +40,10 @@ class SentEvents:
         self._timer: IDelayedCall | None = None
 
     async def run(self) -> None:
-        """Send events until there are no more, or until this is cancelled: by the client's going, or by a stop."""
+        """Send events until they end, or until cancelled by a disconnect or a stop."""
         self._request.registerProducer(self, True)
         try:
-            self._send(b": kreplica\n\n")  # so that the headers go, too
+            self._send(b": kreplica\n\n")  # sends the headers
             async for event in self._events:
                 self._send(_encoded(event))
                 if self._resumed is not None:
@@ -62,7 +62,7 @@ class SentEvents:
                 await close()
 
     def _fail(self, error: Exception) -> None:
-        """The status has gone out long ago: the last event says what happened."""
+        """Send the error as the last event, because the status was already sent."""
         problem = problem_of(error)
         if problem is None:
             log.failure("an event stream failed")
@@ -85,7 +85,7 @@ class SentEvents:
             resumed.callback(None)
 
     def stopProducing(self) -> None:
-        """The connection is gone: whoever runs this cancels it."""
+        """Cancel the stream, because the connection is closed."""
 
     def _send(self, data: bytes) -> None:
         self._request.write(data)

@@ -1,4 +1,4 @@
-"""Whatever can go wrong in a handler, as a problem that says what to do."""
+"""Maps exceptions of handlers to problem documents with advice."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _BY_STATUS: dict[int, tuple[ErrorCode, ...]] = {
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
     ),
     413: (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE),
-    # RFC 9110: this server is not the one to ask.
+    # RFC 9110: this server cannot answer for that host.
     421: (ErrorCode.NOT_COORDINATOR,),
     500: (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR),
     501: (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
@@ -76,12 +76,13 @@ _WHAT_TO_DO = {
 
 
 def status_of(code: ErrorCode) -> int:
-    """What Kafka's error is in HTTP: 4xx where the caller can do better, 503 where time helps."""
+    """Return the HTTP status of a Kafka error: 4xx if the caller must change the request, 503 if a retry can
+    succeed."""
     return _STATUS.get(code, 503 if code.retriable else 400)
 
 
 def problem_of(error: BaseException) -> Problem | None:
-    """The problem that it is; None for an error that nobody expected."""
+    """Return the problem of an exception; None if it is unexpected."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, KafkaError):

@@ -1,7 +1,6 @@
-"""JSON of answers, however many rows they have, without keeping the reactor from its work.
+"""Encodes long JSON documents in slices that do not block the reactor.
 
-It is not made on another thread: one that computes holds the interpreter, and each thing that the reactor does with a
-socket would then wait its turn.
+A worker thread would not help: it would hold the interpreter lock and delay the reactor.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from kreplica.runtime import Reactor
 from kreplica.runtime.turns import Turns
 
 ROWS_AT_ONCE = 200
-"""Rows of a list that are put into JSON in one go: about a millisecond."""
+"""Rows of a list that are encoded per slice, about one millisecond."""
 
 
 async def json_pieces(reactor: Reactor, document: Any) -> list[bytes]:
-    """What, put together, is the document as one line of JSON.
+    """Yield the parts of the document as one line of JSON.
 
-    :param document: an object's long lists are taken apart; anything else is done at once.
+    :param document: long lists of an object are split; other values are encoded at once.
     """
     if not isinstance(document, Mapping) or not any(map(_is_long, document.values())):
         return [dumped(document) + b"\n"]

@@ -1,6 +1,6 @@
-"""``/openapi.json``: what the routes say of themselves, as OpenAPI 3.1 has it.
+"""``/openapi.json``: the routes as an OpenAPI 3.1 document.
 
-Nothing is said twice: what a request is checked against is what stands here.
+It is generated from the definitions that validate requests.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PROBLEM = record(
     },
     title="Problem",
     optional=("what_to_do", "errors"),
-    # A problem may have members of its own kind.
+    # Problems may have additional members.
     additionalProperties=True,
 )
 
@@ -63,10 +63,10 @@ IF_MATCH: Row = {
 
 
 class OpenApi:
-    """Made when it is first asked for, since the routes do not change.
+    """Builds the document on the first request, since the routes do not change.
 
-    :param routes: all of them; this resource's own are added.
-    :param needs_token: whether callers must have one.
+    :param routes: all routes; this resource adds its own.
+    :param needs_token: True if callers must send a token.
     """
 
     def __init__(self, routes: Sequence[Route], *, needs_token: bool) -> None:
@@ -75,7 +75,7 @@ class OpenApi:
         self._document: Row | None = None
 
     def routes(self) -> Sequence[Route]:
-        """One."""
+        """Return the route of the document."""
         answer = {"type": "object", "required": ["openapi", "info", "paths"]}
         return (Route("GET", PATH, self.read, "This document: what can be asked here.", answer=answer),)
 
@@ -225,7 +225,7 @@ class _Components:
         self.schemas: dict[str, Row] = {}
 
     def reference(self, schema: Schema) -> Row:
-        """The same schema, with what has a title put aside and referred to."""
+        """Move schemas with titles to the components, and refer to them."""
         inner = {name: self._member(name, value) for name, value in schema.items()}
         title = inner.get("title")
         if title is None:

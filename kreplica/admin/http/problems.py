@@ -1,4 +1,4 @@
-"""What goes wrong, as the admin API says it: problem documents (RFC 9457) that also say what to do next."""
+"""Problem documents of the admin API (RFC 9457), with advice."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kreplica.errors import KreplicaError
 
 
 class Problem(KreplicaError):
-    """Raised by a handler, and answered as ``application/problem+json``.
+    """An error that is answered as ``application/problem+json``.
 
-    :param status: of HTTP, 400 to 599.
-    :param title: what kind of problem it is, the same each time: an error's name of Kafka's where there is one.
-    :param detail: what is wrong just now, and where.
-    :param what_to_do: the next step of whoever asked, as a sentence; None where there is nothing to do but to wait.
-    :param members: further members of the document.
+    :param status: the HTTP status, 400 to 599.
+    :param title: the kind of the problem, constant; the name of a Kafka error if there is one.
+    :param detail: the error and its subject in this case.
+    :param what_to_do: the caller's next step as a sentence; None if waiting is enough.
+    :param members: additional members of the document.
     """
 
     def __init__(
@@ -35,7 +35,10 @@ class Problem(KreplicaError):
         self.members = dict(members or {})
 
     def document(self, instance: str) -> dict[str, Any]:
-        """:param instance: the path that was asked for."""
+        """Return the document.
+
+        :param instance: the requested path.
+        """
         document: dict[str, Any] = {"title": self.title, "status": self.status, "detail": self.detail}
         if self.what_to_do is not None:
             document["what_to_do"] = self.what_to_do

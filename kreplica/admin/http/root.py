@@ -1,4 +1,4 @@
-"""Where every path of the admin API leads: first past whoever guards it, then to its route."""
+"""Dispatches every request of the admin API: checks access, then calls the route."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _METHOD = re.compile(rb"[A-Z]{1,20}")
 
 
 class Root(Resource):
-    """All resources of one admin API, a broker's or a process's, and the document that describes them."""
+    """All resources of one admin API and their OpenAPI document."""
 
     isLeaf = True
 
@@ -32,7 +32,7 @@ class Root(Resource):
         self._routes: IResource = self._router.app.resource()
 
     def render(self, request: Request) -> int:
-        """Every request comes here."""
+        """Handle one request."""
         try:
             self._access.check(request)
             _check_readable(request)
@@ -44,12 +44,12 @@ class Root(Resource):
         return NOT_DONE_YET
 
     def stop(self) -> None:
-        """End what does not end by itself."""
+        """Close open streams."""
         self._router.stop()
 
 
 def _check_readable(request: Request) -> None:
-    """Klein wants methods and paths to be text."""
+    """Refuse methods and paths that are not text, which Klein cannot handle."""
     if _METHOD.fullmatch(request.method) is None:
         raise Problem(400, "INVALID_REQUEST", "the method is none of HTTP")
     try:

@@ -1,6 +1,6 @@
-"""Serves routes: from a request to its handler, and from what that gives, or raises, to the answer.
+"""Calls the handler of a request and writes its result or problem as the response.
 
-Everything is bounded: how many calls are under way, how many streams, how long each call may take.
+The numbers of calls and streams, and the duration of each call, are limited.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ log = Logger()
 
 CALLS_MAX = 256
 HEALTH_CALLS_MAX = 32
-"""Health checks beyond ``CALLS_MAX``: they are answered when slow calls have taken all the rest."""
+"""Extra calls for health checks, which are answered even when slow calls use all of ``CALLS_MAX``."""
 
 STREAMS_MAX = 64
 CALL_SECONDS_MAX = 60.0
 
 
 class Router:
-    """Some routes, on one Klein app.
+    """Serves routes with one Klein app.
 
-    :ivar app: with a handler for each route, and a problem for each path and method that there is none for.
+    :ivar app: has a handler for each route, and a problem for unknown paths and methods.
     """
 
     def __init__(self, runtime: Runtime, routes: Sequence[Route]) -> None:
@@ -54,7 +54,7 @@ class Router:
         self.app.handle_errors(HTTPException)(_nothing_there)
 
     def stop(self) -> None:
-        """End all streams."""
+        """Close all streams."""
         for stream in list(self._streams):
             stream.cancel()
 
@@ -65,7 +65,7 @@ class Router:
 
         def serve(request: Request, **in_path: str) -> Deferred[None]:
             served = Deferred.fromCoroutine(self._serve(route, reader, request, in_path))
-            # Who reads and goes away needs no answer; a write that has begun is finished.
+            # A disconnect cancels a read; a write in progress is completed.
             return _finished(served) if route.writes else served
 
         return serve
@@ -138,7 +138,7 @@ class Router:
             await running
         except CancelledError:
             if request.channel is None:
-                raise  # the client is gone
+                raise  # the client has disconnected
         finally:
             del self._streams[running]
 
@@ -157,7 +157,7 @@ def _rule(path: str) -> str:
 
 
 def _finished(served: Deferred[None]) -> Deferred[None]:
-    """The same, but cancelling it leaves the other alone."""
+    """Return a Deferred with the same result whose cancellation does not cancel the original."""
     told: Deferred[None] = Deferred()
 
     def tell(result: Failure | None) -> None:
@@ -174,7 +174,7 @@ def _finished(served: Deferred[None]) -> Deferred[None]:
 
 
 def write_problem(request: Request, problem: Problem) -> None:
-    """Answer a request with what is wrong."""
+    """Write a problem as the response."""
     request.setResponseCode(problem.status)
     request.setHeader(b"content-type", b"application/problem+json")
     request.setHeader(b"cache-control", b"no-store")
@@ -196,7 +196,7 @@ def _write_page(request: Request, page: Page) -> None:
 
 def _write_all(request: Request, pieces: Sequence[bytes]) -> None:
     if request.channel is None:
-        return  # nobody is there any more
+        return  # the client has disconnected
     request.setHeader(b"content-length", b"%d" % sum(map(len, pieces)))
     for piece in pieces:
         request.write(piece)
@@ -216,7 +216,7 @@ def _set_stream_headers(request: Request) -> None:
 
 
 def _is_known(request: Request, etag: str) -> bool:
-    """``If-None-Match``; only of what reads."""
+    """Return True if ``If-None-Match`` of a read matches."""
     given = request.getHeader("if-none-match") if request.method in (b"GET", b"HEAD") else None
     if given is None:
         return False
@@ -228,7 +228,7 @@ def _is_known(request: Request, etag: str) -> bool:
 
 
 def _nothing_there(request: Request, failure: Failure) -> None:
-    """A path that leads nowhere, or a method that it does not take."""
+    """Return the problem for an unknown path or method."""
     error = failure.value
     path = request.path.decode(errors="replace")
     if isinstance(error, MethodNotAllowed):

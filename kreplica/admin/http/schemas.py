@@ -1,6 +1,6 @@
-"""What JSON Schemas of answers and bodies are put together from.
+"""Helper functions that build JSON Schemas.
 
-A schema with a ``title`` stands in the OpenAPI document once, under that name.
+A schema with a ``title`` appears once in the OpenAPI document, under that name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ IN_BROKER = Parameter("broker_id", BROKER_ID, "The broker's id.")
 
 
 def nullable(schema: Schema) -> Schema:
-    """The same, or null."""
+    """Allow null besides the schema."""
     if isinstance(schema.get("type"), str) and "title" not in schema and "enum" not in schema:
         return {**schema, "type": [schema["type"], "null"]}
     return {"anyOf": [schema, {"type": "null"}]}
@@ -48,16 +48,16 @@ def listing(of: Schema, **bounds: int) -> Schema:
 
 
 def one_of(*values: str) -> Schema:
-    """One of these texts."""
+    """Allow one of these texts."""
     return {"type": "string", "enum": list(values)}
 
 
 def record(
     members: Mapping[str, Schema], *, title: str | None = None, optional: Sequence[str] = (), **more: Any
 ) -> Schema:
-    """An object with these members and no others.
+    """Return the schema of an object with exactly these members.
 
-    :param title: of a schema that many routes share.
+    :param title: for a schema that several routes share.
     :param optional: the members that may be absent.
     """
     required = [name for name in members if name not in optional]
@@ -89,7 +89,7 @@ ZNODE_WRITE = record(
 def written(
     members: Mapping[str, Schema], *, title: str | None = None, optional: Sequence[str] = (), **more: Any
 ) -> Schema:
-    """The answer to a write: its own members, whether it was only tried, and the znodes."""
+    """Return the schema of a write's response: its own members, the dry-run flag and the znodes."""
     dry_run = {**BOOLEAN, "description": "Whether nothing was written."}
     shown = {"dry_run": dry_run, "znodes": listing(ZNODE_WRITE)}
     return record({**members, **shown}, title=title, optional=optional, **more)

@@ -23,18 +23,18 @@ REQUEST_SECONDS_MAX = 60
 
 
 class RootResource(Protocol):
-    """Where every request begins: a leaf among Twisted's resources."""
+    """A Twisted leaf resource that handles every request."""
 
     isLeaf: bool
 
     def render(self, request: Request) -> int: ...
 
     def stop(self) -> None:
-        """End what does not end by itself."""
+        """Close open streams."""
 
 
 class _Site(Site):
-    """Logs who wrote what; of who reads there would be a line a second for each page that is open."""
+    """Logs writes only: dashboards poll every second, which would flood the log with reads."""
 
     def log(self, request: Any) -> None:
         if request.method not in READS:
@@ -42,12 +42,14 @@ class _Site(Site):
 
 
 class AdminSite:
-    """:param root: all that it serves.
-    :param host: the address to listen on; without a token only loopback is sensible.
-    :param tls: what TLS needs; None for plain HTTP.
-    :param closing: what its end is to wait for, beside the port.
-    :ivar root: for whoever serves it at another port too.
-    :ivar connections: those of this port.
+    """The HTTP server of an admin API.
+
+    :param root: the root resource.
+    :param host: the address to listen on; must be loopback unless there is a token.
+    :param tls: the TLS configuration; None for plain HTTP.
+    :param closing: additional cleanup, awaited by ``stop``.
+    :ivar root: can also be served at another port.
+    :ivar connections: the connections of this port.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class AdminSite:
             reactor=reactor,
             logFormatter=_access_line,
         )
-        # In place of the one that may also speak HTTP/2, for which nobody here has the library.
+        # Replaces the channel that also supports HTTP/2, whose library is not a dependency.
         self._site.protocol = partial(BoundedChannel, self.connections)  # type: ignore[method-assign, assignment]
         self._host = host
         self._asked_port = port
@@ -94,15 +96,18 @@ class AdminSite:
         return "https" if self._is_secure else "http"
 
     def announced_url(self, host_name: str) -> str:
-        """The same for other machines.
+        """Return the URL for other machines.
 
-        :param host_name: of this one, where the listener is on all of its addresses.
+        :param host_name: this machine's name, used for a listener on all interfaces.
         """
         wildcards = ("", "0.0.0.0", "::")
         return f"{self._scheme}://{host_name}:{self.port}" if self._host in wildcards else self.url
 
     def start(self) -> None:
-        """:raise SettingsError: where the port is taken; the text says what to do."""
+        """Start to listen.
+
+        :raise SettingsError: the port is in use; the message says what to do.
+        """
         try:
             self._listening = self._reactor.listenTCP(self._asked_port, self._factory, interface=self._host)
         except CannotListenError as error:
@@ -127,5 +132,5 @@ def _secured(tls: CertificateOptions, site: Site) -> Any:
 
 
 def _access_line(_: str, request: Any) -> str:
-    # The site would take the reactor's seconds for a date, which they are not.
+    # The site would use the reactor's monotonic seconds as a date.
     return str(combinedLogFormatter(datetimeToLogString(), request))

@@ -21,7 +21,7 @@ from kreplica.runtime.together import together
 from kreplica.wire.messages import FETCH
 
 CHUNK_BYTES = 256 * 1024
-"""Of one partition in one fetch: looking through it takes a thread some ten milliseconds."""
+"""Size of a fetch from one partition; a worker thread scans it in about ten milliseconds."""
 
 ANSWER_BYTES = 1024 * 1024
 FETCH_SECONDS_MAX = 5.0
@@ -31,9 +31,9 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What is read, and how.
+    """The topic of a read.
 
-    :param isolation: 0 for all that consumers may see, 1 for what was committed.
+    :param isolation: 0 for read uncommitted, 1 for read committed.
     """
 
     name: str
@@ -44,11 +44,11 @@ class Topic:
 
 @dataclass(slots=True)
 class Round:
-    """What one fetch from every leader brought.
+    """The results of one fetch from every leader.
 
-    :ivar scanned: by partition, those that brought anything.
-    :ivar high_watermarks: where the logs end now, as far as leaders said.
-    :ivar jumped: partitions whose records were gone, and from where on there are some.
+    :ivar scanned: results by partition, if any.
+    :ivar high_watermarks: the high watermarks in the responses.
+    :ivar jumped: partitions whose records were deleted, with the next available offset.
     """
 
     scanned: dict[int, Scanned] = field(default_factory=dict)
@@ -58,16 +58,16 @@ class Round:
 
 
 class ChunkFetcher:
-    """Made once; holds nothing between two rounds."""
+    """Fetches and scans chunks; has no state between two rounds."""
 
     def __init__(self, leaders: Leaders, offload: Offload) -> None:
         self._leaders = leaders
         self._offload = offload
 
     async def round(self, topic: Topic, spans: Mapping[int, Span], bounds: Bounds) -> Round:
-        """Fetch once from every leader of these partitions; the first of them are served before the others.
+        """Fetch once from every leader; the first partitions are preferred within the limits.
 
-        :param spans: what is wanted; they stay as they are.
+        :param spans: the ranges to read; not modified.
         """
         result = Round()
         keys = [TopicPartition(topic.name, number) for number in spans]
@@ -119,7 +119,7 @@ class ChunkFetcher:
         return self._offload.run(scan, chunk, topic.search, bounds)
 
     async def _jump(self, key: TopicPartition, span: Span, result: Round) -> None:
-        """The records are not there any more; or there were never any, where the log was cut since."""
+        """Return the next available offset after a deletion or truncation."""
         begin = await self._leaders.offsets({key: EARLIEST})
         result.problems.update(begin.problems)
         start_offset = begin.found.get(key)

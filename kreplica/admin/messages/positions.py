@@ -1,4 +1,4 @@
-"""How far each partition was read, and the opaque text by which whoever reads on says so."""
+"""Encodes the position in each partition as an opaque page token."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from kreplica.admin.http.problems import Problem
 
 VERSION = 1
 PARTITIONS_MAX = 500
-"""That one call may read together: the text for more would not fit into the first line of a request."""
+"""Maximum number of partitions of a page; the token for more would exceed the length of a request line."""
 
 _DECODED_BYTES_MAX = 100_000
 
 
 @dataclass(slots=True)
 class Span:
-    """What is still to be read of a partition.
+    """The unread range of a partition.
 
-    :param next_offset: the first of it.
-    :param end_offset: the first that is not wanted: where the log ended when the first page was asked for.
+    :param next_offset: the next offset to read.
+    :param end_offset: exclusive end: the end of the log at the first page.
     """
 
     next_offset: int
@@ -33,12 +33,12 @@ class Span:
 
     @property
     def is_read(self) -> bool:
-        """Whether nothing is left."""
+        """True if the range is empty."""
         return self.next_offset >= self.end_offset
 
 
 def encode_spans(topic_id: UUID, spans: Mapping[int, Span]) -> str | None:
-    """The text for what is left; None where nothing is."""
+    """Return the page token; None if nothing is left to read."""
     rows = [[number, span.next_offset, span.end_offset] for number, span in spans.items() if not span.is_read]
     if not rows:
         return None
@@ -47,9 +47,9 @@ def encode_spans(topic_id: UUID, spans: Mapping[int, Span]) -> str | None:
 
 
 def decode_spans(topic_id: UUID, text: str) -> dict[int, Span]:
-    """What ``encode_spans`` has put into a text.
+    """Decode a page token.
 
-    :raise Problem: 400 where it is none, or of another topic, or of one that was made again since.
+    :raise Problem: 400 if the token is malformed, or belongs to another topic or a deleted one of the same name.
     """
     try:
         version, topic, rows = json.loads(_inflated(text))

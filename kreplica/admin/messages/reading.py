@@ -1,4 +1,4 @@
-"""A page of a topic's records: from where one likes, those that are looked for, and how the next page is asked for."""
+"""Reads pages of a topic's records from a start position, with an optional search."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kreplica.runtime import Runtime
 from kreplica.runtime.pause import pause
 
 SECONDS_MAX = 3.0
-"""After so long a page is what was found by then."""
+"""Time limit of a page, which then has the records found so far."""
 
 PAGE_BYTES_MAX = 4 * 1024 * 1024
 FETCHED_ROUNDS_MAX = 1000
@@ -26,10 +26,9 @@ TRY_AGAIN_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Where reading begins: ``EARLIEST``, ``LATEST``, an offset, or a time in milliseconds since 1970.
+    """The start position: ``EARLIEST``, ``LATEST``, an offset, or a time in milliseconds since 1970.
 
-    From ``LATEST`` so far before the end that a page comes together, or, where something is looked for, as much as is
-    looked at.
+    ``LATEST`` starts one page before the end, or one scan limit before it if there is a search.
     """
 
     kind: str
@@ -38,12 +37,12 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class PageWanted:
-    """What a call asks for.
+    """The options of a request.
 
     :param partition: None for all.
-    :param after: ``next`` of the page before: it says where to go on, and ``partition`` and ``begin`` do not count.
-    :param limit: records that are wanted.
-    :param scan_limit: records that are looked at.
+    :param after: ``next`` of the previous page; ``partition`` and ``begin`` are then ignored.
+    :param limit: maximum number of records in the page.
+    :param scan_limit: maximum number of records scanned.
     """
 
     topic: Topic
@@ -56,7 +55,7 @@ class PageWanted:
 
 @dataclass(slots=True)
 class _Page:
-    """What there is of a page so far."""
+    """The state of a page under construction."""
 
     spans: dict[int, Span]
     found: dict[int, list[Document]] = field(default_factory=dict)
@@ -71,7 +70,7 @@ class _Page:
 
 
 class MessageReader:
-    """Asks the partitions' leaders, from whichever broker it is asked on."""
+    """Reads from the leaders of the partitions."""
 
     def __init__(self, runtime: Runtime, leaders: Leaders) -> None:
         self._reactor = runtime.reactor
@@ -79,10 +78,9 @@ class MessageReader:
         self.fetcher = ChunkFetcher(leaders, runtime.offload)
 
     async def page(self, wanted: PageWanted) -> Document:
-        """Records by time of all partitions, those of one partition in its order.
+        """Return records merged by time; records of one partition keep their order.
 
-        :raise Problem: 400 for an ``after`` that is none; 404 for a partition that is not there; 503 where no leader
-            of any of them says anything.
+        :raise Problem: 400 for a malformed ``after``; 404 for an unknown partition; 503 if no leader answers.
         """
         page = _Page(await self._spans(wanted))
         until_s = self._reactor.seconds() + SECONDS_MAX
@@ -106,8 +104,8 @@ class MessageReader:
     async def _go_on(self, page: _Page, wanted: PageWanted, rounds: int, until_s: float) -> bool:
         """Fetch once from every leader.
 
-        :param rounds: how often that was done before.
-        :return: whether anything came of it.
+        :param rounds: the number of previous rounds.
+        :return: True if there was progress.
         """
         left = page.left()
         bounds = Bounds(
@@ -174,7 +172,7 @@ class MessageReader:
 
 
 def _begin(begin: Begin, start_offset: int, end_offset: int, timed_offset: int, each: int) -> int:
-    """The first offset that is wanted of a partition."""
+    """Return the start offset of a partition."""
     if begin.kind == "earliest":
         return start_offset
     if begin.kind == "latest":
@@ -208,12 +206,12 @@ def _take(page: _Page, came: Round) -> None:
 
 
 def merged(found: Mapping[int, Sequence[Document]]) -> Iterable[Document]:
-    """The records of all partitions by their times; those of one partition stay in its order."""
+    """Merge records of all partitions by time; records of one partition keep their order."""
     return heapq.merge(*(found[number] for number in sorted(found)), key=_time)
 
 
 def _chosen(page: _Page, limit: int) -> list[Document]:
-    """As many as there may be; the others are for the next page."""
+    """Return at most ``limit`` records; the others belong to the next page."""
     chosen: list[Document] = []
     size = 0
     for document in merged(page.found):

@@ -1,4 +1,4 @@
-"""What of a fetched chunk of a log is wanted, and as JSON has it: pure, and run away from the reactor."""
+"""Filters a fetched chunk and converts records to JSON values; pure functions for a worker thread."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from kreplica.wire.control_records import parse_end_marker
 from kreplica.wire.records import Record, iter_records
 
 DECOMPRESSED_BYTES_MAX = 32 * 1024 * 1024
-"""A batch that would take more is passed over, and said to be."""
+"""Maximum decompressed size of a batch; a larger batch is skipped and reported."""
 
 LOOK_EVERY = 10
-"""Records after which others may run, and the clock is looked at: one or two milliseconds, where it is searched for an
-expression."""
+"""Number of records between two checks of the time limit, one or two milliseconds with an expression."""
 
 Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one fetch brought of one partition.
+    """A fetched chunk of one partition.
 
-    :param data: batches, the last of which may be cut short.
-    :param start_offset: the first that is wanted: the first batch may begin before it.
-    :param end_offset: the first that is not wanted any more.
-    :param aborted: by producer id, where its transactions that were aborted begin; empty where all is to be read.
+    :param data: batches; the last one may be incomplete.
+    :param start_offset: first wanted offset; the first batch may start before it.
+    :param end_offset: exclusive end of the wanted offsets.
+    :param aborted: first offsets of aborted transactions by producer ID; empty for read uncommitted.
     """
 
     partition: int
@@ -43,12 +42,12 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much is looked at, at most.
+    """Limits of a scan.
 
-    :param found: records that are wanted.
-    :param count: records that are looked at.
-    :param found_bytes: of the records that are wanted; one is taken whatever its size.
-    :param is_late: asked now and then, in a thread, whether there has been time enough.
+    :param found: maximum number of matching records.
+    :param count: maximum number of scanned records.
+    :param found_bytes: maximum size of matching records; one record is returned whatever its size.
+    :param is_late: called from the worker thread; returns True after the time limit.
     """
 
     found: int
@@ -59,12 +58,13 @@ class Bounds:
 
 @dataclass(slots=True)
 class Scanned:
-    """:ivar found: the records that are wanted, in their order.
+    """The result of a scan.
 
-    :ivar next_offset: the first that was not looked at.
-    :ivar count: of the records that were.
-    :ivar found_bytes: of those found.
-    :ivar passed_over: offsets of batches that cannot be opened.
+    :ivar found: the matching records in order.
+    :ivar next_offset: the first offset that was not scanned.
+    :ivar count: the number of scanned records.
+    :ivar found_bytes: the size of the matching records.
+    :ivar passed_over: offsets of batches that cannot be decoded.
     """
 
     next_offset: int
@@ -75,9 +75,9 @@ class Scanned:
 
 
 def scan(chunk: Chunk, search: Search | None, bounds: Bounds) -> Scanned:
-    """Look through a chunk until a bound is reached, or it is at its end.
+    """Scan a chunk until a limit or its end is reached.
 
-    Markers of transactions are no records.  Progress is made by at least a record, if there is a whole batch.
+    Transaction markers are skipped. Each call scans at least one record if the chunk has a complete batch.
     """
     scanned = Scanned(chunk.start_offset)
     aborted = _Aborted(chunk.aborted)
@@ -103,7 +103,10 @@ def _scan_batch(
     bounds: Bounds,
     scanned: Scanned,
 ) -> bool:
-    """:return: whether it was looked through to its end."""
+    """Scan a batch.
+
+    :return: True if the batch was scanned completely.
+    """
     try:
         for record in iter_records(batch, decompressed_size_max=DECOMPRESSED_BYTES_MAX):
             if not chunk.start_offset <= record.offset < chunk.end_offset:
@@ -136,7 +139,7 @@ def _is_late(bounds: Bounds) -> bool:
 
 
 class _Aborted:
-    """Which batches belong to transactions that were aborted, by what a fetch says of them (KIP-98)."""
+    """Finds batches of aborted transactions from the fetch response (KIP-98)."""
 
     def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
         self._to_come = sorted(((first_offset, producer_id) for producer_id, first_offset in aborted), reverse=True)
@@ -163,7 +166,7 @@ def _is_abort(batch: memoryview) -> bool:
 
 
 def document_of(partition: int, header: BatchHeader, record: Record) -> Document:
-    """One record: texts where bytes are UTF-8, base64 where they are not."""
+    """Return the JSON value of a record: text for UTF-8 bytes, otherwise base64."""
     key, key_encoding = encoded(record.key)
     value, value_encoding = encoded(record.value)
     return {

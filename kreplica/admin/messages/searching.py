@@ -1,4 +1,4 @@
-"""What is looked for in records: a text in any case, or an expression between slashes."""
+"""Searches records for a case-insensitive text, or for a regular expression between slashes."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from kreplica.patterns import Automaton, PatternError, parse
 from kreplica.wire.records import Record
 
 SEARCHED_BYTES_MAX = 64 * 1024
-"""Of each key, value and header: the rest of a longer one is not looked at."""
+"""Maximum searched size of a key, value or header; the rest of a longer one is ignored."""
 
 PLACES_MAX = 500
-"""Of an expression: each byte costs at most so many steps."""
+"""Maximum number of states of an expression, which bounds the cost per byte."""
 
 Search = Callable[[Record], bool]
 
 
 def search_for(text: str | None) -> Search | None:
-    """What tells whether a record has a text in its key, its value, or a header's name or value.
+    """Return a predicate that searches the key, the value and the headers of a record.
 
-    ``/EXPRESSION/`` is an expression in RE2's syntax, found anywhere; other text is found in any case.
+    ``/EXPRESSION/`` is an RE2 expression, matched anywhere; other text is matched case-insensitively.
 
-    :return: None where nothing is looked for: every record is wanted.
-    :raise Problem: 400, for an expression that is none.
+    :return: None for an empty search, which matches every record.
+    :raise Problem: 400 for an invalid expression.
     """
     if not text:
         return None
@@ -42,7 +42,7 @@ def _text(text: str) -> Search:
 
 def _expression(expression: str) -> Search:
     try:
-        parse(expression)  # by itself: what is wrong is told of what was given
+        parse(expression)  # compiled separately, so that the error refers to the given expression
         automaton = Automaton(f"(?s:.*)(?:{expression})(?s:.*)", PLACES_MAX)
     except PatternError as error:
         raise Problem(

@@ -1,4 +1,4 @@
-"""A topic's records as they come, for whoever watches."""
+"""Streams new records of a topic."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from kreplica.runtime.pause import pause
 
 LOOK_AGAIN_S = 0.25
 BACKLOG_MAX = 10_000
-"""So many records a watcher may be behind in a partition: what is older is passed over, and said to be."""
+"""Maximum backlog per partition; older records are skipped and reported."""
 
 AT_ONCE = Bounds(found=500, count=10_000, found_bytes=1024 * 1024)
 END_OF_ALL = 2**63 - 1
 
 
 class MessageTail:
-    """It asks the leaders, and again a moment later: nothing is kept for a watcher who is slow."""
+    """Polls the leaders at an interval; keeps no records for slow clients."""
 
     def __init__(self, runtime: Runtime, leaders: Leaders, fetcher: ChunkFetcher) -> None:
         self._reactor = runtime.reactor
@@ -33,9 +33,9 @@ class MessageTail:
         self._fetcher = fetcher
 
     async def events(self, topic: Topic, partitions: Sequence[int]) -> AsyncIterator[ServerEvent]:
-        """``message`` for each record; ``skipped`` where some are passed over; ``problems`` when a leader is missed.
+        """Yield ``message`` for each record, ``skipped`` after a skip, and ``problems`` if a leader does not answer.
 
-        :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, once the topic is gone.
+        :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION after the topic is deleted.
         """
         spans: dict[int, Span] = {}
         problems: Sequence[str] = []
@@ -59,7 +59,7 @@ class MessageTail:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} was deleted, and made again")
 
     async def _begin(self, topic: Topic, partitions: Sequence[int], spans: dict[int, Span]) -> None:
-        """At the end of those partitions whose leaders say where it is."""
+        """Start at the end of each partition whose leader answers."""
         if partitions:
             keys = [TopicPartition(topic.name, number) for number in partitions]
             ends = await self._leaders.offsets(dict.fromkeys(keys, LATEST), topic.isolation)
@@ -69,7 +69,7 @@ class MessageTail:
 
 def _events(spans: dict[int, Span], came: Round) -> Iterable[ServerEvent]:
     for number, start_offset in came.jumped.items():
-        # Where the log was cut, whatever comes next is new.
+        # After a truncation, all following records are new.
         yield from _skip(number, spans[number], start_offset if start_offset != END_OF_ALL else 0)
     for number, scanned in came.scanned.items():
         spans[number].next_offset = scanned.next_offset

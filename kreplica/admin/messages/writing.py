@@ -1,4 +1,4 @@
-"""One record into a topic, by Kafka's protocol: acknowledged by all that are in sync."""
+"""Writes one record to a topic with acks=all."""
 
 from __future__ import annotations
 
@@ -35,16 +35,17 @@ _NOT_APPENDED = (
 
 
 class MessageWriter:
-    """Tries again only where nothing can have been written."""
+    """Retries only if the record was certainly not written."""
 
     def __init__(self, runtime: Runtime, leaders: Leaders) -> None:
         self._runtime = runtime
         self._leaders = leaders
 
     def partition_for(self, topic: PublishedTopic, partition: int | None, key: bytes | None) -> int:
-        """The partition that is asked for; else that of the key, as Java's clients have it; else any that is led.
+        """Return the requested partition, or the key's partition as in Kafka's Java client, or any partition with a
+        leader.
 
-        :raise Problem: 403 for a topic that only coordinators write to; 404 where there is no such partition.
+        :raise Problem: 403 for an internal topic; 404 for an unknown partition.
         """
         if topic.name in INTERNAL_TOPICS:
             raise Problem(403, "TOPIC_AUTHORIZATION_FAILED", f"{topic.name} is written by coordinators only")
@@ -62,10 +63,11 @@ class MessageWriter:
     async def write(
         self, topic: PublishedTopic, partition: int, key: bytes | None, value: bytes | None, headers: Headers
     ) -> tuple[int, int]:
-        """:return: the record's offset, and its time in milliseconds since 1970.
+        """Write a record.
 
-        :raise KafkaError: the leader refuses it.
-        :raise Problem: 503, where it is not known whether it was written.
+        :return: the record's offset, and its time in milliseconds since 1970.
+        :raise KafkaError: the leader refused the record.
+        :raise Problem: 503 if it is unknown whether the record was written.
         """
         now_ms = self._runtime.wall_clock_ms()
         batch = build_batch([Record(0, now_ms, key, value, headers)])

@@ -12,9 +12,9 @@ BAD_GATEWAY = 502
 
 
 def peer_url(registration: BrokerRegistration, admin_url: str, *, with_token: bool) -> str:
-    """Return the admin URL of a registration if it may be asked.
+    """Return the admin URL of a registration if requests may be sent to it.
 
-    :param with_token: whether the caller's authorization goes with the request.
+    :param with_token: True if the caller's authorization is forwarded.
     :raise Problem: the URL names another host than the broker's listeners, or the token would leave the machine
         unencrypted.
     """

@@ -1,6 +1,6 @@
-"""Asking other brokers' admin listeners, on behalf of whoever asks this one.
+"""Forwards requests to other brokers' admin APIs on behalf of a caller.
 
-A request that was forwarded says so, and is answered where it arrives or not at all: nothing goes round in circles.
+A forwarded request has a header that prevents it from being forwarded again, so there are no loops.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 FORWARDED = "X-Kreplica-Forwarded"
 
 ANSWER_SECONDS_MAX = 5.0
-"""So long another broker may take: one that is paused or cut off must not hold up the answer of all the others."""
+"""Timeout of each request, so that a paused or isolated broker does not delay the combined answer."""
 
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
 
@@ -44,10 +44,10 @@ SMALL_ANSWER_BYTES = 16 * 1024
 """An answer of at most this size is checked at once; a larger one away from the reactor."""
 
 UNDER_WAY_MAX = 100
-"""Requests to other brokers that are not answered yet."""
+"""Maximum number of requests in flight."""
 
 CONNECTIONS_MAX = 4
-"""That are kept open to one broker while nothing is asked."""
+"""Maximum number of idle connections per broker."""
 
 MISDIRECTED_REQUEST = 421
 
@@ -56,10 +56,10 @@ Here = Callable[[], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What several brokers said.
+    """The results of several brokers.
 
-    :param documents: by broker, in order; this broker's own among them.
-    :param problems: a sentence for each broker that did not answer, for the member of that name.
+    :param documents: by broker ID, in order, including this broker.
+    :param problems: a sentence for each broker that did not answer.
     """
 
     documents: Mapping[int, Any]
@@ -67,7 +67,7 @@ class Answers:
 
 
 class OtherBrokers(Protocol):
-    """What a resource needs of the rest of the cluster (``Forwarding``; tests have others)."""
+    """Interface for resources that need other brokers (``Forwarding``, or a test double)."""
 
     async def ask(
         self,
@@ -94,7 +94,7 @@ class OtherBrokers(Protocol):
 
 
 class AnswerTooLarge(KreplicaError):
-    """More came than anybody should keep."""
+    """The response exceeds the size limit."""
 
 
 _NO_ANSWER = (ConnectError, DNSLookupError, ResponseFailed, RequestNotSent, AnswerTooLarge)
@@ -102,7 +102,7 @@ _NO_ANSWER = (ConnectError, DNSLookupError, ResponseFailed, RequestNotSent, Answ
 
 @implementer(IBodyProducer)
 class _Body:
-    """A body that is all there; the library's own would ask for the process's reactor."""
+    """A request body in memory; the library's own would use the global reactor."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -120,12 +120,11 @@ class _Body:
 
 
 class Forwarding:
-    """Owned by the admin API of one broker; closed with it.
+    """Owned by the admin API of one broker and closed with it.
 
-    :param offload: reads large answers.
-    :param registrations: who lives, and where each has its admin listener.
-    :param trusted: what decides whether another broker's certificate is trusted, where they use TLS; None for what the
-        system trusts.
+    :param offload: parses large responses.
+    :param registrations: the live brokers and their admin URLs.
+    :param trusted: the TLS trust policy for other brokers; None for the system's certificates.
     """
 
     def __init__(
@@ -149,7 +148,7 @@ class Forwarding:
         self._closed = False
 
     async def close(self) -> None:
-        """Ask nobody any more; what is under way fails, and connections are closed."""
+        """Cancel requests in flight, refuse new ones and close the connections."""
         self._closed = True
         for waiting in list(self._under_way):
             waiting.cancel()
@@ -169,18 +168,17 @@ class Forwarding:
         method: str = "GET",
         body: Any = None,
     ) -> Any:
-        """Ask one other broker.
+        """Send a request to another broker.
 
-        :param call: that of the caller: its authorization goes with it.
-        :param path: of the API, percent-encoded, without a query.
-        :param answer: the route's answer.
-        :param query: parameters; those that are None are left out.
-        :param body: becomes JSON; None for none.
-        :return: the answer's document; None where it has no body.
-        :raise Problem: what that broker says is wrong, as it says it; or 421 for a call that was forwarded already,
-            503 where the broker is not known to live, has no admin listener or too much is asked at once, 502 and 504
-            where it does not answer, or not in time; 502 where its admin URL is not to be trusted (``peer_url``), or
-            its answer is not that of the route.
+        :param call: the caller's request, whose authorization is forwarded.
+        :param path: the percent-encoded path, without a query.
+        :param answer: the schema of the route's response.
+        :param query: parameters; None values are omitted.
+        :param body: converted to JSON; None for no body.
+        :return: the response document; None without a body.
+        :raise Problem: the other broker's problem; 421 for a request that was already forwarded; 503 if the broker is
+            not alive, has no admin listener, or too many requests are in flight; 502 if it is unreachable, its URL is
+            not trusted (``peer_url``) or its response is invalid; 504 after a timeout.
         """
         if call.forwarded:
             raise Problem(
@@ -249,7 +247,7 @@ class Forwarding:
 
     @cached_property
     def _agent(self) -> Agent:
-        """Made when another broker is first asked: its module brings TLS along, which takes 13 MB."""
+        """Created for the first request, because its module loads TLS, which takes 13 MB."""
         from twisted.web.client import Agent, HTTPConnectionPool
 
         self._pool = HTTPConnectionPool(self._reactor)
@@ -293,13 +291,13 @@ class Forwarding:
         query: Mapping[str, Any] | None = None,
         each: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> Answers:
-        """Ask all brokers that live for the same, at the same time; this one by ``here``.
+        """Send the same request to all live brokers in parallel; this broker's result comes from ``here``.
 
-        A call that another broker forwarded is answered by this one alone.
+        A forwarded call is answered by this broker alone.
 
-        :param here: what this broker has to say.
-        :param each: by broker, parameters that it is asked with beside ``query``.
-        :return: who answered, and a sentence for each that did not.
+        :param here: returns this broker's document.
+        :param each: additional query parameters by broker.
+        :return: the results, and a sentence for each broker without one.
         """
         if call.forwarded:
             return Answers({self._broker_id: await here()}, ())
@@ -338,5 +336,5 @@ def _reason(error: Exception) -> str:
 
 
 def _why(failure: Failure) -> str:
-    """A sentence; what nobody foresaw is no reason to hide what the others said."""
+    """Return the reason as a sentence; an unexpected failure does not hide the other results."""
     return failure.value.detail if isinstance(failure.value, Problem) else failure.getErrorMessage()

@@ -1,4 +1,4 @@
-"""Asking the leaders of partitions, by Kafka's protocol: where logs begin and end, and what is in them."""
+"""Requests log offsets from the leaders of partitions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kreplica.runtime.together import together
 from kreplica.wire.messages import LIST_OFFSETS
 
 EARLIEST, LATEST = -2, -1
-"""As timestamps in ListOffsets: the log's start, and its end."""
+"""Timestamps in ListOffsets that mean the start and the end of the log."""
 
 CONSUMER = -1
 PER_REQUEST_MAX = 1000
@@ -26,9 +26,10 @@ ISOLATIONS = {READ_UNCOMMITTED: 0, READ_COMMITTED: 1}
 
 @dataclass(slots=True)
 class Offsets:
-    """:ivar found: by partition, as far as a leader said.
+    """Offsets of partitions.
 
-    :ivar problems: a sentence for each partition that nobody says anything of.
+    :ivar found: by partition, from the leaders that answered.
+    :ivar problems: a sentence for each partition without an answer.
     """
 
     found: dict[TopicPartition, int] = field(default_factory=dict)
@@ -36,14 +37,17 @@ class Offsets:
 
 
 class Leaders:
-    """:param connections: to all brokers; what is asked here may take long, so they are used for nothing else."""
+    """Finds leaders and sends requests to them.
+
+    :param connections: used only here, because these requests may be slow.
+    """
 
     def __init__(self, published: Published, connections: BrokerConnections) -> None:
         self.published = published
         self.connections = connections
 
     def leader_of(self, key: TopicPartition) -> int | None:
-        """The broker that leads a partition, if any that lives does."""
+        """Return the live leader of a partition, if any."""
         topic = self.published.topics.get(key.topic)
         partition = topic.partitions.get(key.partition) if topic is not None else None
         if partition is None or partition.leader not in self.published.brokers:
@@ -51,7 +55,7 @@ class Leaders:
         return partition.leader
 
     def by_leader(self, keys: Iterable[TopicPartition], problems: dict[TopicPartition, str]) -> dict[int, list[Any]]:
-        """Partitions by their leaders; those that have none are named in ``problems``."""
+        """Group partitions by leader; partitions without one are added to ``problems``."""
         found: dict[int, list[TopicPartition]] = {}
         for key in keys:
             leader = self.leader_of(key)
@@ -62,9 +66,9 @@ class Leaders:
         return dict(sorted(found.items()))
 
     async def offsets(self, timestamps: Mapping[TopicPartition, int], isolation: int = 0) -> Offsets:
-        """The first offset that is not older than a time, or where the log begins or ends (``EARLIEST``, ``LATEST``).
+        """Return the first offset at or after a time, or the log's start or end (``EARLIEST``, ``LATEST``).
 
-        A time after the last record gives -1.
+        The offset is -1 for a time after the last record.
 
         :param timestamps: by partition, in milliseconds since 1970.
         """
@@ -110,7 +114,7 @@ class Leaders:
 
 
 def by_topic(keys: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    """The same, topic by topic, in their order."""
+    """Group partitions by topic, in order."""
     topics: dict[str, list[TopicPartition]] = {}
     for key in keys:
         topics.setdefault(key.topic, []).append(key)

@@ -1,4 +1,4 @@
-"""Where the other brokers' admin listeners are: what their registrations in ZooKeeper say of it."""
+"""Reads the registrations of live brokers, which have the URLs of their admin APIs."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from kreplica.zookeeper.batches import MultiReader
 log = Logger()
 
 FRESH_SECONDS = 1.0
-"""So long what was read is good enough: a page of charts asks every second, and several people may look at it."""
+"""Time for which a result is reused, because charts poll every second."""
 
 
 class Registrations(Protocol):
-    """Who lives, by ZooKeeper."""
+    """The live brokers."""
 
     async def live(self) -> Mapping[int, BrokerRegistration]:
-        """By broker, in order.
+        """Return the registrations by broker ID, in order.
 
-        :raise ZooKeeperError: where that cannot be read.
+        :raise ZooKeeperError: ZooKeeper cannot be read.
         """
 
 
 class RegistrationsRead:
-    """Read when asked for, at most once in ``FRESH_SECONDS``.
+    """Reads ZooKeeper on demand, at most once in ``FRESH_SECONDS``.
 
     :param seconds: the reactor's clock.
     """
@@ -44,9 +44,9 @@ class RegistrationsRead:
         self._waiting: list[Deferred[None]] = []
 
     async def live(self) -> Mapping[int, BrokerRegistration]:
-        """See ``Registrations``."""
+        """Implements ``Registrations``."""
         if self._read_s is None or self._seconds() - self._read_s >= FRESH_SECONDS:
-            # Whoever gives up waits no more; the others have what was read all the same.
+            # A cancelled caller stops waiting; the read continues for the others.
             waiter: Deferred[None] = Deferred()
             self._waiting.append(waiter)
             if len(self._waiting) == 1:

@@ -1,6 +1,6 @@
-"""Answers of other brokers' admin APIs, checked before anything is read from them.
+"""Validates responses of other brokers' admin APIs.
 
-Another broker may be of another release, or no broker at all: what it sends is input like any other.
+The other side may run another release or another server, so its response is untrusted input.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class PeerAnswer:
         return Draft202012Validator(_tolerant(self._schema or {}))
 
     def read(self, broker_id: int, status: int, text: bytes) -> Any:
-        """Return the document of a successful answer.
+        """Return the document of a successful response.
 
-        :param broker_id: the broker that sent it, for the problem.
-        :raise Problem: the problem that the broker sent; 502 if it sent anything else that is not the route's answer.
+        :param broker_id: the sender, for the problem.
+        :raise Problem: the sender's problem; 502 if the response is not valid for the route.
         """
         if not 200 <= status < 300:
             raise _forwarded(broker_id, status, _parsed(broker_id, status, text) if text.strip() else None)
@@ -62,7 +62,7 @@ class PeerAnswer:
 
 
 def _tolerant(schema: Any) -> Any:
-    """The same schema without the limits that a newer release may widen: which members, and which values."""
+    """Relax the limits of a schema that a newer release may extend: members and enumerated values."""
     if not isinstance(schema, Mapping):
         return schema
     kept: dict[str, Any] = {}

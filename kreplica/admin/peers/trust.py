@@ -1,4 +1,4 @@
-"""Which certificates of other brokers are trusted: those that the system trusts, and those that this broker shows."""
+"""Decides which certificates of other brokers are trusted: the system's authorities and this broker's own chain."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class _Several:
 
 
 def trusting(certificates: Sequence[Certificate]) -> IPolicyForHTTPS:
-    """Trust whom the system trusts, and whom these certificates vouch for.
+    """Return a policy that trusts the system's authorities and these certificates.
 
-    A cluster has its own authority, or one certificate for all: it stands in the file of every broker then.
+    A cluster has its own authority, or one certificate for all brokers; both are in each broker's certificate file.
     """
     own = trustRootFromCertificates(certificates)
     policy: IPolicyForHTTPS = BrowserLikePolicyForHTTPS(_Several(platformTrust(), own))

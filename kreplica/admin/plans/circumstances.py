@@ -1,4 +1,4 @@
-"""The cluster as a plan is made from it: read from ZooKeeper where it has to be true, else as it was published."""
+"""Collects the cluster state from which a plan is made: ZooKeeper if it must be current, otherwise the metadata."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from kreplica.runtime.turns import Turns
 from kreplica.zookeeper import ZooKeeperClient, read_all
 
 PREPARED_SECONDS_MAX = 10 * 60
-"""A plan whose znodes are not all there after so long was given up by whoever made it; the controller ends it then."""
+"""Time after which an incomplete plan counts as abandoned; the controller then ends it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """Reads all of it anew each time: a plan is made seldom, and from what is true."""
+    """Reads the current state for each new plan."""
 
     runtime: Runtime
     client: ZooKeeperClient
@@ -43,10 +43,10 @@ class Circumstances:
     sizes: ReplicaSizes
 
     async def drafted(self, request: PlanRequest) -> tuple[Draft, ClusterState]:
-        """What a request comes to.
+        """Return the draft of a requested plan.
 
-        :raise KafkaError: why it cannot be (``making.draft``).
-        :raise Problem: 409 while another plan is being written; 503 while this broker knows too little.
+        :raise KafkaError: the plan is not possible (``making.draft``).
+        :raise Problem: 409 while another plan is being written; 503 if this broker has no full metadata.
         """
         cluster = await self._read()
         sizes = await self._sizes(_concerned(request, cluster), cluster)
@@ -111,14 +111,14 @@ class Circumstances:
     async def _sizes(
         self, partitions: Collection[TopicPartition], cluster: ClusterState
     ) -> Mapping[TopicPartition, int]:
-        """Of one replica: the leader's, which is what is copied."""
+        """Return the size of the leader's replica, which is copied."""
         leaders = [(key, cluster.leaders[key]) for key in partitions if key in cluster.leaders]
         found = await self.sizes.of(leaders)
         return {key: size for (key, _), size in found.items()}
 
 
 def _concerned(request: PlanRequest, cluster: ClusterState) -> list[TopicPartition]:
-    """The partitions whose sizes count."""
+    """Return the partitions whose sizes are needed."""
     match request.work:
         case Reassign(assignments):
             return list(assignments)

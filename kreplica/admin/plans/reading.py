@@ -1,4 +1,4 @@
-"""Plans as they stand in ZooKeeper, read piece by piece: one has up to 100,000 steps."""
+"""Reads plans from ZooKeeper in chunks; a plan has up to 100,000 steps."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class PlansRead:
         self._counts: dict[str, list[int]] = {}
 
     async def ids(self) -> list[str]:
-        """Of all plans, the oldest first."""
+        """Return the IDs of all plans, oldest first."""
         return sorted(name for name in await self._client.get_children(znodes.PLANS) if name.startswith(PLAN_PREFIX))
 
     async def plans(self, plan_ids: Sequence[str]) -> list[PlanRead]:
-        """Those of these plans that are there."""
+        """Return the plans with these IDs that exist."""
         paths = [path for each in plan_ids for path in (znodes.plan_path(each), znodes.plan_progress_path(each))]
         answers = await read_all(self._client, paths, HEADERS_AT_ONCE)
         pairs = zip(plan_ids, answers[::2], answers[1::2], strict=True)
@@ -79,18 +79,18 @@ class PlansRead:
         return found[0]
 
     async def open_plans(self) -> list[PlanRead]:
-        """Those that have not ended."""
+        """Return the plans that have not ended."""
         return [each for each in await self.plans(await self.ids()) if not each.plan.state.is_ended]
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
     async def chunk_numbers(self, plan_id: str) -> list[int]:
-        """Of the chunks of a plan's steps, in order."""
+        """Return the numbers of the chunks of a plan's steps, in order."""
         (names,) = await list_all(self._client, [znodes.plan_steps_path(plan_id)])
         return [] if isinstance(names, ZooKeeperError) else sorted(int(name) for name in names)
 
     async def steps(self, plan_id: str, first: int = 0) -> AsyncIterator[NumberedStep]:
-        """The steps from a number on, each with what has become of it; read as they are asked for."""
+        """Yield the steps from a number on, each with its state; read on demand."""
         number = 0
         counts = self._counts.setdefault(plan_id, [])
         while len(self._counts) > COUNTS_MAX:
@@ -120,7 +120,7 @@ class PlansRead:
     # --- what is there to delete -------------------------------------------------------------------------------------
 
     async def znodes_of(self, plan_id: str) -> list[str]:
-        """All of a plan's znodes, so that each comes before its parent."""
+        """Return all znodes of a plan, children before parents."""
         parents = [znodes.plan_steps_path(plan_id), znodes.plan_progress_path(plan_id)]
         found: list[str] = []
         for parent, names in zip(parents, await list_all(self._client, parents), strict=True):

@@ -1,4 +1,4 @@
-"""How large replicas are: asked of the brokers that hold them, and kept for a moment."""
+"""Requests the sizes of replicas from the brokers that hold them, and caches them briefly."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ ASKED_SECONDS_MAX = 3.0
 """A broker that does not answer in time is done without."""
 
 PARTITIONS_AT_ONCE = 500
-"""In one question: its answer is taken apart in a turn of the reactor."""
+"""Maximum number of partitions per request; its response is parsed in one reactor turn."""
 
 FRESH_SECONDS = 2.0
 SIZES_MAX = 300_000
-"""That are kept."""
+"""Maximum number of cached sizes."""
 
 Replica = tuple[TopicPartition, int]
 
@@ -34,7 +34,7 @@ class ReplicaSizes:
         self._known: dict[Replica, tuple[float, int]] = {}
 
     async def of(self, replicas: Iterable[Replica]) -> Mapping[Replica, int]:
-        """Bytes by replica; without those that nobody could tell."""
+        """Return the size in bytes by replica; unknown sizes are omitted."""
         wanted = list(dict.fromkeys(replicas))
         oldest_s = self._seconds() - FRESH_SECONDS
         by_broker: dict[int, list[TopicPartition]] = {}

@@ -189,7 +189,10 @@ def plan_document(plan: Plan, progress: PlanProgress, now_ms: int, *, bytes_move
 
 
 def move_document(row: NumberedStep, bytes_done: int | None) -> dict[str, Any]:
-    """:param bytes_done: None where nobody says."""
+    """Return the document of a move.
+
+    :param bytes_done: None if unknown.
+    """
     step = row.step
     return {
         "number": row.number,
@@ -221,20 +224,20 @@ def broker_documents(changes: Iterable[BrokerChange]) -> list[dict[str, Any]]:
 
 
 def etag_of(read: PlanRead) -> str:
-    """A write needs the header to be unchanged; for whoever reads, the progress counts too."""
+    """Return the ETag: a write requires the same header version; a read also includes the progress."""
     return f"{read.version}.{read.progress_version}"
 
 
 def header_version(etag: str) -> int | None:
-    """The version of the header that an ETag speaks of; None where it is none of ours."""
+    """Return the header version in an ETag; None if it is malformed."""
     first, _, _ = etag.partition(".")
     return int(first) if first.isdecimal() else None
 
 
 def copied_of(row: NumberedStep, sizes: Mapping[int, int]) -> int | None:
-    """How much of a move its new replicas have copied.
+    """Return the number of bytes that the new replicas of a move have copied.
 
-    :param sizes: by broker, those of them that are known.
+    :param sizes: known replica sizes by broker.
     """
     if row.outcome.state is StepState.FINISHED:
         return row.step.bytes

@@ -18,7 +18,7 @@ from kreplica.cluster.plans.plan import Plan, PlanState
 from kreplica.zookeeper import Create, Delete, Operation, SetData, ZooKeeperClient, ZooKeeperError
 
 TRIES_MAX = 5
-"""So often a write of a header is tried anew because the controller wrote it meanwhile."""
+"""Maximum number of attempts to write a header that the controller changes concurrently."""
 
 Rows = list[dict[str, Any]]
 
@@ -31,10 +31,10 @@ class PlanWrites:
         self._plans = plans
 
     async def make(self, draft: Draft, now_ms: int, *, dry_run: bool) -> tuple[Plan, Rows]:
-        """Write a plan, in as many pieces as it takes; the controller begins when the last one is there.
+        """Write a plan in as many transactions as necessary; the controller starts it after the last one.
 
-        :return: the plan, and the znodes; of a chunk of steps beyond the first piece only how large it is.
-        :raise Problem: 409 where somebody else made a plan meanwhile.
+        :return: the plan and the znodes; chunks of steps after the first transaction only with their sizes.
+        :raise Problem: 409 after a concurrent creation of a plan.
         """
         data, stat = await self._client.get_data(znodes.PLANS)
         number = decode_last_number(data) + 1
@@ -57,7 +57,7 @@ class PlanWrites:
             for batch in batches:
                 rows += [_shortened(row) for row in await write(self._client, ZnodeWrites(batch), dry_run=dry_run)]
         except (Problem, ZooKeeperError):
-            # It stays in preparation, where nothing is done for it; better that it is not there at all.
+            # An incomplete plan has no effect, but it is removed to leave nothing behind.
             await self._remove_quietly(plan.plan_id)
             raise
         return rows
@@ -67,12 +67,12 @@ class PlanWrites:
             operations = [Delete(path) for path in await self._plans.znodes_of(plan_id)]
             await self._client.multi(operations)
         except ZooKeeperError:
-            pass  # whoever lists plans sees one that is preparing, and may delete it
+            pass  # the plan is listed as preparing and can be deleted
 
     async def patch(
         self, plan_id: str, body: dict[str, Any], if_match: str | None, *, dry_run: bool
     ) -> tuple[PlanRead, Rows]:
-        """Change what may change while a plan goes on: ``body`` has members of the plan."""
+        """Change the settings of a running plan; ``body`` has members of the plan."""
 
         def changed(plan: Plan) -> Plan:
             if plan.state.is_ended:
@@ -84,7 +84,7 @@ class PlanWrites:
     async def cancel(
         self, plan_id: str, if_match: str | None, *, rollback: bool, dry_run: bool
     ) -> tuple[PlanRead, Rows]:
-        """Have the controller give a plan up."""
+        """Request the cancellation of a plan from the controller."""
 
         def cancelled(plan: Plan) -> Plan:
             if plan.state.is_ended:
@@ -117,7 +117,7 @@ class PlanWrites:
         raise AssertionError("the last try returns or raises")
 
     async def delete(self, plan_id: str, *, dry_run: bool) -> Rows:
-        """Forget a plan that has ended, or that nobody finished writing."""
+        """Delete a plan that has ended or is incomplete."""
         read = await self._plans.plan(plan_id)
         if not (read.plan.state.is_ended or read.plan.state is PlanState.PREPARING):
             detail = f"{plan_id} is {read.plan.state.value}"

@@ -1,4 +1,5 @@
-"""The resources of the admin API, a module each: see ``kreplica.admin.http.api`` for what one is made of.
+"""The resources of the admin API, one module each; ``kreplica.admin.http.api`` defines their interface.
 
-Each declares, as small ``Protocol``s, what it wants of the broker; ``kreplica.service`` fills those in.
+Each resource declares the parts of the broker that it needs as small ``Protocol`` classes; ``kreplica.service``
+provides them.
 """

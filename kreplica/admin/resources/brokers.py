@@ -1,4 +1,4 @@
-"""``/v1/brokers``: who lives, what each leads and holds, its disks, and whether it gets new replicas."""
+"""``/v1/brokers``: live brokers, their leaders and replicas, their disks, and cordons."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ Row = dict[str, Any]
 
 
 class Brokers:
-    """Who lives is read from ZooKeeper; what they hold is what was published."""
+    """Reads live brokers from ZooKeeper and their replicas from the metadata."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class Brokers:
         *,
         cordoned: bool,
     ) -> Answer:
-        """Write what there is to write where the cordon's znode is absent, and where it is present."""
+        """Change the cordon of a broker, depending on whether its znode exists."""
         broker_id = int(call.path["broker_id"])
         path = znodes.cordoned_path(broker_id)
         stat = await self._client.exists(path)

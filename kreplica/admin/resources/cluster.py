@@ -1,4 +1,4 @@
-"""``/v1/cluster``: the cluster at a glance, as the broker that is asked knows it."""
+"""``/v1/cluster``: a summary of the cluster from the metadata of this broker."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CLUSTER = record(
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who answers.
+    """The identity of this broker.
 
     :param connect: ``zookeeper.connect``.
     """
@@ -51,7 +51,7 @@ class Identity:
 
 
 class Cluster:
-    """What was published, counted."""
+    """Counts over the metadata."""
 
     def __init__(self, published: Published, client: ZooKeeperClient, identity: Identity, counted: Counted) -> None:
         self._published = published
@@ -60,7 +60,7 @@ class Cluster:
         self._counted = counted
 
     def routes(self) -> Sequence[Route]:
-        """One."""
+        """Return the route of the summary."""
         return (Route("GET", "/v1/cluster", self.read, "The cluster at a glance.", answer=CLUSTER),)
 
     async def read(self, call: Call) -> Answer:

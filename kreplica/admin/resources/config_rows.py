@@ -1,6 +1,6 @@
-"""Settings as the admin API shows them: from what a broker describes and what ZooKeeper holds.
+"""Merges the settings that a broker reports with those in ZooKeeper.
 
-ZooKeeper's word counts: a broker hears of a change a moment after it was written.
+ZooKeeper takes precedence, because a broker learns of a change slightly later.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Row = dict[str, Any]
 class Described:
     """A setting of an entity.
 
-    :param default: what counts where the entity itself says nothing; of a secret None.
-    :param default_source: who says that.
+    :param default: the effective value if the entity does not set it; None for a secret.
+    :param default_source: the source of that value.
     """
 
     name: str
@@ -51,8 +51,10 @@ class Described:
     default_source: Source
 
     def row(self, own: str | None, layer: Source) -> Row:
-        """:param own: what the entity itself says; None where it says nothing.
-        :param layer: where the entity's own settings stand.
+        """Return the row of a setting.
+
+        :param own: the entity's own value; None if it is not set.
+        :param layer: the source of the entity's own values.
         """
         source = self.default_source if own is None else layer
         value = self.default if own is None else own
@@ -70,7 +72,10 @@ class Described:
 
 
 def of_topic(rows: Iterable[ConfigRow], own: Mapping[str, str]) -> list[Row]:
-    """:param rows: of a topic that has no settings of its own."""
+    """Return the rows of a topic.
+
+    :param rows: the rows of a topic without own settings.
+    """
     described = [
         Described(r.name, r.config_type, r.documentation, r.read_only, r.is_sensitive, r.value, r.source) for r in rows
     ]
@@ -83,7 +88,7 @@ def of_broker(rows: Iterable[Mapping[str, Any]], own: Mapping[str, str]) -> list
 
 
 def _described(row: Mapping[str, Any]) -> Described:
-    """What a broker would say had it no settings of its own in ZooKeeper."""
+    """Return the value that a broker would have without its dynamic settings."""
     beneath = [each for each in row["synonyms"] if each["source"] != Source.DYNAMIC_BROKER_CONFIG]
     default, source = row["value"], Source(row["config_source"])
     if source is Source.DYNAMIC_BROKER_CONFIG:
@@ -102,12 +107,12 @@ def _described(row: Mapping[str, Any]) -> Described:
 
 
 def of_all_brokers(own: Mapping[str, str]) -> list[Row]:
-    """What is set for all brokers together, and nothing else."""
+    """Return the cluster-wide dynamic settings."""
     return _with([], own, Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
 
 
 def is_secret(name: str) -> bool:
-    """Whether a value must not be shown; also of a setting that nobody knows."""
+    """Return True if a value must be hidden, which includes unknown settings."""
     setting = broker_setting(name) or TOPIC_SETTINGS.get(name)
     return setting is None or setting.sensitive
 
@@ -119,7 +124,7 @@ def _with(described: Sequence[Described], own: Mapping[str, str], layer: Source)
 
 
 def _unlisted(name: str, layer: Source) -> Described:
-    """One that is set and not listed, or that is no setting at all: what that holds may be a secret."""
+    """Return the row of a setting that is unknown or not listed; its value is hidden, since it may be a secret."""
     known = TOPIC_SETTINGS.get(name) if layer is Source.DYNAMIC_TOPIC_CONFIG else broker_setting(name)
     if known is None:
         return Described(name, 0, "", False, True, None, Source.DEFAULT_CONFIG)

@@ -22,7 +22,7 @@ from kreplica.zookeeper import NoNode, Operation, ZooKeeperClient
 
 ASKED_SECONDS_MAX = 5.0
 TRIES_MAX = 3
-"""How often a change is worked out anew where somebody else changed the same settings and nobody said If-Match."""
+"""Maximum number of attempts after concurrent changes, if the caller sent no If-Match."""
 
 BROKER_RESOURCE = 4
 DEFAULT = "default"
@@ -66,9 +66,10 @@ Row = dict[str, Any]
 
 
 class Alteration(Protocol):
-    """:ivar settings: all that the entity has then.
+    """The result of a change.
 
-    :ivar version: of the znode before; None where there is none.
+    :ivar settings: all settings of the entity after the change.
+    :ivar version: the version of the znode before; None if it did not exist.
     """
 
     @property
@@ -82,17 +83,20 @@ class Alteration(Protocol):
 
 
 class Settings(Protocol):
-    """The checks of changes, and what they come to in ZooKeeper; Kafka's requests have the same."""
+    """Validates changes of settings, as Kafka's requests do."""
 
     async def alteration(self, entity_type: str, entity: str, operations: Sequence[AlterOperation]) -> Alteration:
-        """:raise KafkaError: whatever is wrong with an operation, or with the settings that follow."""
+        """Return the result of the operations.
+
+        :raise KafkaError: an operation or the resulting settings are invalid.
+        """
 
     def describe_new_topic(self, overrides: Mapping[str, str]) -> Sequence[ConfigRow]:
-        """The settings of a topic with these of its own."""
+        """Return all settings of a new topic with these overrides."""
 
 
 class Configs:
-    """Of any topic or broker: what is set is read from ZooKeeper, what a broker's file says is asked of that broker."""
+    """Settings of topics and brokers: dynamic ones from ZooKeeper, those of a broker's file from that broker."""
 
     def __init__(
         self, published: Published, client: ZooKeeperClient, settings: Settings, connections: BrokerConnections
@@ -103,7 +107,7 @@ class Configs:
         self._connections = connections
 
     def routes(self) -> Sequence[Route]:
-        """Of topics, and of brokers."""
+        """Return the routes of topics and brokers."""
         topic, broker = znodes.TOPIC_CONFIGS + "/{topic}", "/config/brokers/{broker}"
         return (
             *self._pair("/v1/configs/topics/{topic}", "topic", IN_TOPIC, topic, "There is no such topic."),
@@ -148,7 +152,7 @@ class Configs:
         return Answer({"configs": rows}, etag=_etag(version, rows))
 
     async def rows_of_topic(self, topic: str) -> list[Row]:
-        """Every setting of a topic, as ``CONFIG`` has it."""
+        """Return all settings of a topic in the form of ``CONFIG``."""
         _, own = await self._own(TOPICS, topic)
         return await self._rows(TOPICS, topic, own)
 
@@ -160,7 +164,7 @@ class Configs:
         return BROKERS, znodes.DEFAULT_ENTITY if broker == DEFAULT else str(int(broker))
 
     async def _own(self, kind: str, entity: str) -> tuple[int | None, Mapping[str, str]]:
-        """The version of the entity's znode, and its settings; None where there is no such znode."""
+        """Return the version of the entity's znode and its settings; None if the znode does not exist."""
         path = znodes.config_path(kind, entity)
         try:
             data, stat = await self._client.get_data(path)
@@ -176,7 +180,7 @@ class Configs:
         return of_broker(await self._described(int(entity)), own)
 
     async def _described(self, broker_id: int) -> Sequence[Row]:
-        """What a broker says of itself: only it knows its file."""
+        """Request the settings of a broker from that broker, because only it can read its file."""
         if broker_id not in self._published.brokers:
             raise Problem(
                 404,
@@ -200,7 +204,7 @@ class Configs:
         kind, entity = await self._entity(call)
         operations = _operations(call.body)
         if kind == BROKERS and entity != znodes.DEFAULT_ENTITY:
-            await self._described(int(entity))  # so that a mistyped id does not make settings of nobody
+            await self._described(int(entity))  # refuses a mistyped ID, which would create settings of a missing broker
         for tries_left in reversed(range(TRIES_MAX)):
             try:
                 return await self._changed(call, kind, entity, operations)
@@ -243,7 +247,7 @@ def _operations(body: Mapping[str, Any]) -> list[AlterOperation]:
 
 
 def _etag(version: int | None, rows: Sequence[Row]) -> str:
-    """Of what is answered.  A later write looks at the version alone: the rest may differ from broker to broker."""
+    """Return the ETag of a response; a write compares only the version, since the rest may differ between brokers."""
     digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
     return f"{_version_text(version)}.{digest}"
 

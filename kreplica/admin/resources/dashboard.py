@@ -26,14 +26,14 @@ FILE = {"type": "string", "minLength": 1, "maxLength": 200}
 
 
 class Dashboard:
-    """Reads its files once, when the first of them is asked for, and keeps them: some 200 kB."""
+    """Reads its files, about 200 kB, on the first request and caches them."""
 
     def __init__(self, offload: Offload) -> None:
         self._offload = offload
         self._pages: Mapping[str, Page] | None = None
 
     def routes(self) -> Sequence[Route]:
-        """The page itself, and what it is made of."""
+        """Return the routes of the page and its files."""
         return (
             Route("GET", "/", self.start, "The dashboard, for a browser.", media_type="text/html"),
             Route(
@@ -58,7 +58,7 @@ class Dashboard:
     async def _page(self, name: str) -> Page:
         pages = self._pages
         if pages is None:
-            # Two who ask first at the same time read the same files twice; the second reading is kept.
+            # Two concurrent first requests both read the files; the second result is kept.
             pages = self._pages = await self._offload.run(read_pages)
         page = pages.get(name)
         if page is None:
@@ -67,9 +67,9 @@ class Dashboard:
 
 
 def read_pages() -> dict[str, Page]:
-    """Every file of the dashboard by its path within; blocks.
+    """Read every file of the dashboard by its relative path; blocking.
 
-    The names are those that were found: no path that a client sends is ever opened.
+    Requests are looked up in this mapping, so a path from a client is never opened.
     """
     return dict(_pages_in(resources.files(PACKAGE), ""))
 

@@ -1,7 +1,7 @@
-"""``/v1/elections``: leaders that could be better ones, and asking for them.
+"""``/v1/elections``: possible leader elections, and requests for them.
 
-Preferred leaders are asked for by a znode, whoever the controller is.  An unclean election loses records; Kafka has no
-znode for it, so the controller itself is asked.
+Preferred elections are requested through a znode. Unclean elections, which lose records, have no znode in Kafka, so the
+controller is requested directly.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kreplica.wire.messages import ELECT_LEADERS
 from kreplica.zookeeper import Create, ZooKeeperClient
 
 PARTITIONS_MAX = 10_000
-"""That one request may name: more do not fit into a znode."""
+"""Maximum number of partitions per request; more do not fit into a znode."""
 
 ELECTED_SECONDS_MAX = 10.0
 
@@ -93,7 +93,7 @@ Errors = Mapping[TopicPartition, ErrorCode]
 
 
 class Elections:
-    """Lists what was published; writes one znode, or asks the controller."""
+    """Lists possible elections from the metadata; requests them through a znode or from the controller."""
 
     def __init__(
         self, reactor: Reactor, published: Published, client: ZooKeeperClient, connections: BrokerConnections
@@ -104,7 +104,7 @@ class Elections:
         self._connections = connections
 
     def routes(self) -> Sequence[Route]:
-        """What could be, and asking for it."""
+        """Return the routes that list and request elections."""
         return (
             Route(
                 "GET",
@@ -223,7 +223,7 @@ class Elections:
         return shown, dict.fromkeys(not_led(), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
 
     def _can(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether every one of them may get its preferred leader: else there is nothing to wait for."""
+        """Return True if all these partitions can get their preferred leaders, so that waiting makes sense."""
         found = [self._partition(key) for key in partitions]
         return all(p is None or self._is_led_well(p) or self._kind_needed(p) == PREFERRED for p in found)
 
@@ -232,7 +232,7 @@ class Elections:
 
     def _is_preferred(self, key: TopicPartition) -> bool:
         partition = self._partition(key)
-        return partition is None or self._is_led_well(partition)  # or gone meanwhile
+        return partition is None or self._is_led_well(partition)  # or deleted in the meantime
 
     async def _elect(self, partitions: Sequence[TopicPartition], *, dry_run: bool) -> Errors:
         if dry_run or not partitions:

@@ -1,4 +1,4 @@
-"""``/v1/figures``: what live charts are drawn from, of all brokers; counters grow, and two answers make a rate."""
+"""``/v1/figures``: data of the live charts for all brokers; rates are computed from two samples of the counters."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FIGURES = {
     "controller_queue": (COUNT, "Events that wait for it."),
     "reactor_delay_p99_ms": (_NUMBER, "Of the delays of timers so far, 99 in 100 were below."),
 }
-"""By name: its schema, and what it says."""
+"""Schema and description of each figure by name."""
 
 MEMBERS = {name: {**nullable(schema), "description": text} for name, (schema, text) in FIGURES.items()}
 
@@ -61,10 +61,10 @@ PEER_ANSWER = PeerAnswer(ANSWER)
 
 
 class LocalFigures(Protocol):
-    """What one broker says of itself."""
+    """The figures of this broker."""
 
     async def figures(self) -> Mapping[str, Any]:
-        """Each of ``FIGURES``; it gives up its turn where there are many partitions."""
+        """Return all of ``FIGURES``; yields to the reactor if there are many partitions."""
 
 
 class FiguresResource:
@@ -85,7 +85,7 @@ class FiguresResource:
         self._others = others
 
     def routes(self) -> Sequence[Route]:
-        """One."""
+        """Return the route of the figures."""
         return (Route("GET", PATH, self.read, "Figures of all brokers, for charts.", answer=ANSWER),)
 
     async def read(self, call: Call) -> Answer:

@@ -1,4 +1,4 @@
-"""``/v1/groups``: the groups of the cluster, how far they are behind, and where they go on."""
+"""``/v1/groups``: groups of the cluster, their lag and offsets."""
 
 from __future__ import annotations
 
@@ -164,9 +164,9 @@ LagOf = Callable[[str], Awaitable[Mapping[str, Any]]]
 
 
 class Groups:
-    """Whichever broker is asked: coordinators are asked by Kafka's protocol; for lag, which only they know, by theirs.
+    """Requests groups from coordinators by Kafka's protocol, and lag through their admin APIs.
 
-    :param lag_of: of a group that this broker coordinates; raises NOT_COORDINATOR of others.
+    :param lag_of: returns the lag of a group coordinated here; raises NOT_COORDINATOR for others.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class Groups:
         self._others = others
 
     def routes(self) -> Sequence[Route]:
-        """All of them, one, its lag, its offsets."""
+        """Return the routes of the list, a group, its lag and its offsets."""
         search = Parameter("search", {"type": "string", "maxLength": 1000}, "Whose id has this, in any case.")
         topic = Parameter("topic", TOPIC, "Of this topic; it has to be named.")
         return (
@@ -316,7 +316,7 @@ def _row(group: Listed, members: int | None) -> dict[str, Any]:
 
 
 def _written(call: Call) -> dict[str, Any]:
-    """What is written is kept in ``__consumer_offsets``, and not in ZooKeeper."""
+    """Return the response of a write to ``__consumer_offsets``, which changes no znodes."""
     return {"dry_run": call.dry_run, "znodes": []}
 
 

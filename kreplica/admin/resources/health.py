@@ -1,4 +1,4 @@
-"""``/health/live`` and ``/health/ready``: for whatever restarts a process or sends it traffic."""
+"""``/health/live`` and ``/health/ready``: health checks for supervisors and load balancers."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ READY = "/health/ready"
 
 
 class Readiness(Protocol):
-    """What a broker says of itself."""
+    """The readiness of a broker."""
 
     def not_ready(self) -> list[str]:
-        """Each reason why clients cannot be served yet, as a sentence; none where they can."""
+        """Return the reasons why clients cannot be served yet, as sentences; empty if they can be."""
 
 
 class Health:
-    """Live: the process answers.  Ready: clients are served; 503 says why they are not."""
+    """Live: the process answers. Ready: clients are served; otherwise 503 with the reasons."""
 
     def __init__(self, readiness: Readiness) -> None:
         self._readiness = readiness
 
     def routes(self) -> Sequence[Route]:
-        """Two, for the two questions that a supervisor asks."""
+        """Return both routes."""
         ready = record({"status": STRING, "reasons": listing(STRING)}, optional=("reasons",))
         return (
             Route("GET", LIVE, self.live, "Whether the process lives.", answer=record({"status": STRING})),

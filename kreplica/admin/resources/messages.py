@@ -1,4 +1,4 @@
-"""``/v1/topics/{topic}/messages``: a topic's records, read a page at a time, followed as they come, and written."""
+"""``/v1/topics/{topic}/messages``: reads pages of records, follows new ones and writes records."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ _ABSENT = "There is no such topic or partition."
 
 
 class Messages:
-    """By Kafka's protocol to the leaders of the partitions, whichever broker is asked."""
+    """Uses Kafka's protocol to the leaders of the partitions."""
 
     def __init__(self, runtime: Runtime, leaders: Leaders) -> None:
         self._leaders = leaders
@@ -226,7 +226,10 @@ def _begin(text: str) -> Begin:
 
 
 def _decoded(text: str | None, encoding: str, where: str) -> bytes | None:
-    """:raise Problem: 400 where it is no base64."""
+    """Decode base64.
+
+    :raise Problem: 400 for malformed base64.
+    """
     if text is None:
         return None
     if encoding == UTF8:

@@ -1,4 +1,4 @@
-"""``/metrics``: what a broker counts, in Prometheus's text format."""
+"""``/metrics``: metrics in the Prometheus text format."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from kreplica.runtime import Reactor
 from kreplica.runtime.turns import Turns
 
 SAMPLES_AT_ONCE = 200
-"""Samples that become text between two looks at the clock."""
+"""Number of samples that are encoded between two checks of the clock."""
 
 
 class Figures(Protocol):
-    """What a broker says of itself."""
+    """The metrics of this broker."""
 
     def families(self) -> AsyncIterator[Family | Histogram]:
-        """All figures as they are now, a name at a time; it gives up its turn where there are many."""
+        """Yield all metric families; yields to the reactor if there are many samples."""
 
 
 class Metrics:
-    """Text is made in turns: 10,000 partitions make megabytes of it, and a thread would hold the interpreter lock."""
+    """Encodes the text in slices: 10,000 partitions make megabytes, and a thread would hold the interpreter lock."""
 
     def __init__(self, figures: Figures, reactor: Reactor) -> None:
         self._figures = figures
         self._reactor = reactor
 
     def routes(self) -> Sequence[Route]:
-        """One."""
+        """Return the route of the metrics."""
         media_type = CONTENT_TYPE_LATEST.partition(";")[0]
         return (Route("GET", "/metrics", self.read, "What the broker counts, for Prometheus.", media_type=media_type),)
 
@@ -77,7 +77,7 @@ def _escaped(value: str) -> str:
 
 
 class _Collected(Collector):
-    """A histogram as the library takes it."""
+    """Adapts a histogram to the client library."""
 
     def __init__(self, histogram: Histogram) -> None:
         self._histogram = histogram

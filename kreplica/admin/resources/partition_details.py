@@ -1,4 +1,4 @@
-"""What is known of a partition beyond what is published: its state in ZooKeeper, its leader's offsets and size."""
+"""Details of a partition that the metadata lacks: its state in ZooKeeper, the leader's offsets and size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kreplica.wire.messages import DESCRIBE_LOG_DIRS, LIST_OFFSETS, Api
 from kreplica.zookeeper import ZooKeeperClient
 
 ASKED_SECONDS_MAX = 2.0
-"""A leader that does not answer in time is not waited for: what it would say is null."""
+"""Timeout of the leader; after it, the leader's details are null."""
 
 EARLIEST, LATEST = -2, -1
 CONSUMER = -1
@@ -39,7 +39,7 @@ Row = dict[str, Any]
 
 
 class PartitionDetails:
-    """Asks ZooKeeper, and the partition's leader by Kafka's protocol."""
+    """Requests details from ZooKeeper and the leader."""
 
     def __init__(self, client: ZooKeeperClient, brokers: BrokerConnections) -> None:
         self._client = client

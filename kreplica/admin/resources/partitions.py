@@ -1,4 +1,4 @@
-"""``/v1/partitions`` and ``/v1/topics/{topic}/partitions``: who leads what, who holds it, and what becomes of it."""
+"""``/v1/partitions`` and ``/v1/topics/{topic}/partitions``: leaders, replicas and ongoing changes of partitions."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ Key = tuple[str, int]
 
 
 class Partitions:
-    """What was published, with what ZooKeeper says of the topics that are listed."""
+    """Merges the metadata with ZooKeeper's state of the listed topics."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Partitions:
         self._counted = counted
 
     def routes(self) -> Sequence[Route]:
-        """Of all topics, of one, and one partition."""
+        """Return the routes for all topics, one topic and one partition."""
         rows = page("partitions", record(MEMBERS, title="Partition"))
         state = Parameter("state", one_of(*STATES), "Which of them.", default="all")
         topic_problems = {404: "There is no such topic."}
@@ -137,13 +137,13 @@ class Partitions:
 
     def _after(self, topics: Sequence[str], begins: Key | None) -> Iterator[tuple[str, PublishedPartition]]:
         for name in topics:
-            topic = self._published.topics.get(name)  # one that is deleted meanwhile is not listed any more
+            topic = self._published.topics.get(name)  # deleted in the meantime
             for number, partition in sorted(topic.partitions.items()) if topic is not None else ():
                 if begins is None or (name, number) > begins:
                     yield name, partition
 
     async def _in_trouble(self, state: str, begins: Key | None) -> Iterator[tuple[str, PublishedPartition]] | None:
-        """Those that were counted; None where that state is not counted."""
+        """Return the counted partitions; None if that state is not counted."""
         if state not in (OFFLINE, UNDER_REPLICATED):
             return None
         counts = await self._counted.now()
@@ -175,7 +175,7 @@ class Partitions:
         moving: Mapping[str, Changes] | None,
         limit: int,
     ) -> tuple[list[tuple[str, PublishedPartition]], bool]:
-        """The first of those in some state, and whether there are more."""
+        """Return the first partitions in a state, and whether there are more."""
         turns = Turns(self._reactor)
         taken: list[tuple[str, PublishedPartition]] = []
         for name, partition in partitions:
@@ -256,9 +256,9 @@ def _is_in(state: str, partition: PublishedPartition, changes: Changes) -> bool:
 
 
 def _key(after: str | None) -> Key | None:
-    """What ``next`` said: a topic and the number of one of its partitions.
+    """Decode a page token: a topic and a partition number.
 
-    :raise Problem: 400 where it is nothing of ours.
+    :raise Problem: 400 for a malformed token.
     """
     if after is None:
         return None

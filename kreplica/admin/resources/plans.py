@@ -1,4 +1,4 @@
-"""``/v1/plans``: longer work on replicas, tried, made, watched, changed and given up."""
+"""``/v1/plans``: previews, creates, monitors, changes and cancels plans that move replicas."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from kreplica.runtime import Runtime
 from kreplica.zookeeper import ZooKeeperClient
 
 MOVES_SHOWN = 1000
-"""In a preview."""
+"""Maximum number of moves in a preview."""
 
 LISTED_MAX = 1000
 MOVES_PAGE_MAX = 1000
 
 MOVING_MEASURED_MAX = 200
-"""Moves under way whose brokers are asked how far they are; of more only what is finished counts."""
+"""Maximum number of moves whose progress is requested from brokers; for others only completed moves count."""
 
 STEPS_SEARCHED_MAX = 5000
-"""So far a plan is looked through for them: the controller begins steps in their order."""
+"""Maximum number of steps searched for ongoing moves; the controller starts steps in order."""
 
 _NOT_FOUND = {404: "There is no such plan."}
 _CHANGED = {412: "It was changed since the ETag in If-Match was read."}
@@ -61,7 +61,7 @@ AFTER_PLAN = Parameter("after", STRING, "Only plans that were made before this o
 
 
 class Plans:
-    """Made with what a plan is made from."""
+    """Plans in ZooKeeper, and drafts from the current cluster state."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Plans:
         self._circumstances = Circumstances(runtime, client, published, registrations, self._plans, self._sizes)
 
     def routes(self) -> Sequence[Route]:
-        """What shows them, and what makes and changes them."""
+        """Return the routes that show, create and change plans."""
         return (*self._views(), *self._changes())
 
     def _views(self) -> Sequence[Route]:
@@ -176,7 +176,7 @@ class Plans:
         read = await self._plans.plan(call.path["plan"])
         document = await self._document(read)
         moving = read.progress.moving and not read.plan.state.is_ended
-        # What is being copied grows without any znode changing.
+        # The progress of a copy changes without a change of a znode.
         return Answer(
             document, etag=f"{etag_of(read)}.{document['progress']['bytes_done']}" if moving else etag_of(read)
         )
@@ -210,7 +210,7 @@ class Plans:
         return plan_document(read.plan, read.progress, self._runtime.wall_clock_ms(), bytes_moved=moved)
 
     async def _copied(self, rows: Sequence[NumberedStep]) -> dict[int, int | None]:
-        """By number, what the moves that are under way have copied."""
+        """Return the bytes that each ongoing move has copied, by number."""
         moving = [row for row in rows if row.outcome.state is StepState.MOVING][:MOVING_MEASURED_MAX]
         wanted = [(row.step.key, broker) for row in moving for broker in row.step.arriving]
         sizes = await self._sizes.of(wanted) if wanted else {}

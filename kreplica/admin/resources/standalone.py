@@ -1,4 +1,4 @@
-"""``/v1/standalone``: the brokers of one process, which can be killed, paused and cut off while it lives."""
+"""``/v1/standalone``: kills, pauses and isolates brokers of a standalone process."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ _ENDS_OF_DEAD = ("pause", "cut")
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """:param state: one of ``RUNNING``, ``PAUSED``, ``CUT`` (off, and running) and ``DEAD``.
+    """The state of a broker.
 
-    :param starting: whether it is on its way from dead to running.
+    :param state: ``RUNNING``, ``PAUSED``, ``CUT`` (isolated, but running) or ``DEAD``.
+    :param starting: True while a dead broker starts.
     """
 
     state: str
@@ -38,26 +39,29 @@ class BrokerState:
 
 
 class StandaloneBrokers(Protocol):
-    """The brokers of a process, as whoever presses buttons sees them."""
+    """The brokers of a process that can be killed separately."""
 
     def states(self) -> Mapping[int, BrokerState]:
-        """Of each broker, by its id."""
+        """Return the state of each broker by ID."""
 
     async def do(self, action: str, broker_id: int) -> None:
-        """Do one of ``ACTIONS`` to a broker; what is so already stays so.
+        """Apply one of ``ACTIONS`` to a broker; idempotent.
 
-        :raise KreplicaError: a start failed; the text says why.
+        :raise KreplicaError: the start failed; the message gives the reason.
         """
 
 
 class StandaloneResource:
-    """:param brokers: None where the process is no standalone of several brokers."""
+    """The resource of the brokers of a process.
+
+    :param brokers: None if the process is not a standalone with several brokers.
+    """
 
     def __init__(self, brokers: StandaloneBrokers | None) -> None:
         self._brokers = brokers
 
     def routes(self) -> Sequence[Route]:
-        """How they are, and a button for each action."""
+        """Return the routes of the states and of each action."""
         absent = "This process is no standalone of several brokers."
         list_route = Route(
             "GET",

@@ -1,4 +1,4 @@
-"""``/v1/timeline`` and ``/v1/events``: what happened in the cluster, told by all brokers, and what happens."""
+"""``/v1/timeline`` and ``/v1/events``: past and new events of the cluster, merged from all brokers."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _PROBLEMS = {**listing(STRING), "description": "A sentence for each broker that 
 
 
 def answer_schema(kinds: Mapping[str, str]) -> Schema:
-    """Schema of the answer of ``/v1/timeline``.
+    """Schema of the response of ``/v1/timeline``.
 
-    :param kinds: what entries may be about, each with its description.
+    :param kinds: the kinds of entries with their descriptions.
     """
     return record({"entries": listing(entry_schema(kinds)), "problems": _PROBLEMS}, title="Timeline")
 
@@ -39,9 +39,10 @@ PEER_ANSWER = PeerAnswer(answer_schema({}))
 
 
 class Timeline:
-    """:param chronicle: what this broker remembers.
+    """The timeline of the cluster.
 
-    :param kinds: what entries may be about, each with what it says.
+    :param chronicle: the events of this broker.
+    :param kinds: the kinds of entries with their descriptions.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""``/v1/topics``: topics are listed, made, grown and deleted.
+"""``/v1/topics``: lists, creates, extends and deletes topics.
 
-Whichever broker is asked writes; the controller sees what was written, and acts.
+The broker that receives a request writes to ZooKeeper, and the controller reacts to the change.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from kreplica.runtime.turns import Turns
 from kreplica.zookeeper import Operation, ZooKeeperClient
 
 SETTLED_SECONDS_MAX = 10.0
-"""So long an answer waits for the controller to do what was written; then it says how far it is."""
+"""Maximum wait of a response for the controller; after it, the response has the current state."""
 
 MEMBERS = {
     "name": STRING,
@@ -125,10 +125,13 @@ Row = dict[str, Any]
 
 
 class TopicAdmin(Protocol):
-    """The checks of what is asked of topics, and what it comes to in ZooKeeper; Kafka's requests have the same."""
+    """Validates requests for topics and returns their ZooKeeper operations, as Kafka's requests do."""
 
     async def creation(self, topic: NewTopic) -> tuple[TopicAssignment, Sequence[Operation]]:
-        """:raise KafkaError: whatever is wrong with the name, the numbers, the assignment or the settings."""
+        """Return the operations that create a topic.
+
+        :raise KafkaError: the name, the numbers, the assignment or the settings are invalid.
+        """
 
     async def growth(self, topic: str, count: int) -> tuple[TopicAssignment, Sequence[Operation]]:
         """:raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, REASSIGNMENT_IN_PROGRESS."""
@@ -137,7 +140,7 @@ class TopicAdmin(Protocol):
         """:raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION."""
 
     async def until_deleted(self, topic: str, timeout_s: float) -> bool:
-        """Whether a topic whose deletion is asked for is gone before the time is up."""
+        """Wait until a topic is deleted; return False after a timeout."""
 
 
 class TopicConfigs(Protocol):
@@ -148,7 +151,7 @@ class TopicConfigs(Protocol):
 
 
 class Topics:
-    """Lists what was published, and writes what ``TopicAdmin`` says.
+    """Lists topics from the metadata and writes through ``TopicAdmin``.
 
     :param deletion_enabled: ``delete.topic.enable``.
     """
@@ -174,7 +177,7 @@ class Topics:
         self._deletion_enabled = deletion_enabled
 
     def routes(self) -> Sequence[Route]:
-        """The list, one, and what changes it."""
+        """Return the routes of the list, a topic and its changes."""
         return (*self._reads(), *self._writes())
 
     def _reads(self) -> Sequence[Route]:
@@ -329,7 +332,7 @@ class Topics:
         return Answer({"name": name, "deleted": deleted, "dry_run": call.dry_run, "znodes": shown})
 
     async def _is_gone(self, name: str) -> bool:
-        """Both from ZooKeeper, so that the name is free, and from what this broker tells its clients."""
+        """Return True if the topic is removed from ZooKeeper, so that its name is free, and from the metadata."""
         if not await self._admin.until_deleted(name, SETTLED_SECONDS_MAX):
             return False
         return await self._published.wait_until(lambda: name not in self._published.topics, SETTLED_SECONDS_MAX)
@@ -346,7 +349,10 @@ def _row(topic: PublishedTopic, counts: OfTopic, deleting: bool | None) -> Row:
 
 
 def _new_topic(body: Mapping[str, Any]) -> NewTopic:
-    """:raise Problem: 400 where replicas are both chosen and counted."""
+    """Parse a request for a new topic.
+
+    :raise Problem: 400 if it has both an assignment and a number of replicas.
+    """
     assignment = body.get("assignment")
     if assignment is not None and ("partitions" in body or "replication_factor" in body):
         raise Problem(

@@ -1,4 +1,5 @@
-"""``/v1/why``: the state of a partition, group, plan or broker, its cause, what it waits for and what one can do."""
+"""``/v1/why``: explains the state of a partition, group, plan or broker: its cause, its blockers and possible
+actions."""
 
 from __future__ import annotations
 
@@ -58,16 +59,16 @@ _UNKNOWN_PARTITION = {404: "There is no such partition."}
 
 
 class GroupsSeen(Protocol):
-    """What a broker knows of groups."""
+    """A broker's knowledge of groups."""
 
     def home_of(self, group: str) -> tuple[TopicPartition, int | None]:
-        """Where a group's state is kept, and the broker that leads it and so coordinates the group; None: nobody.
+        """Return the offsets partition of a group, and its leader, which coordinates the group; None without a leader.
 
-        :raise KafkaError: COORDINATOR_NOT_AVAILABLE where no group exists at all.
+        :raise KafkaError: COORDINATOR_NOT_AVAILABLE if no group exists.
         """
 
     async def facts(self, group: str) -> GroupFacts:
-        """Of a group that this broker coordinates.
+        """Return the facts of a group coordinated here.
 
         :raise KafkaError: GROUP_ID_NOT_FOUND, NOT_COORDINATOR.
         """
@@ -75,11 +76,11 @@ class GroupsSeen(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What this broker itself knows.
+    """Local sources of this broker.
 
-    :param memory: what it decided.
-    :param chronicle: what it saw happen.
-    :param stalls: of its event loop.
+    :param memory: its decisions.
+    :param chronicle: its events.
+    :param stalls: the stalls of its event loop.
     """
 
     broker_id: int
@@ -91,7 +92,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Whom it asks."""
+    """Remote sources."""
 
     client: ZooKeeperClient
     registrations: Registrations
@@ -102,7 +103,7 @@ class Sources:
 
 
 class Why:
-    """Whoever is asked finds out: from ZooKeeper, from who holds or leads it, from what each broker remembers."""
+    """Collects facts from ZooKeeper, from the brokers concerned and from the memory of all brokers."""
 
     def __init__(self, runtime: Runtime, known: Known, sources: Sources, others: OtherBrokers) -> None:
         self._now_ms = runtime.wall_clock_ms
@@ -111,7 +112,7 @@ class Why:
         self._others = others
 
     def routes(self) -> Sequence[Route]:
-        """One for each kind of subject, and what this broker remembers."""
+        """Return one route for each kind of subject, and the route of this broker's memory."""
         return (
             Route(
                 "GET",
@@ -216,7 +217,7 @@ class Why:
         return replace(partition, transactions=await self._sources.partitions.transactions(key, partition.leader))
 
     async def _explained_from_afar(self, group: str, coordinator: int, problem: Problem) -> Explanation:
-        """What the coordinator says by Kafka's protocol, where its admin listener does not answer."""
+        """Explain a group by its coordinator's Kafka API if its admin API does not answer."""
         problems = [f"Broker {coordinator}, which coordinates it, cannot be asked why: {problem.detail}"]
         try:
             answer = await self._sources.connections.request(
@@ -307,7 +308,7 @@ def _key(call: Call) -> TopicPartition:
 
 
 def _left_ms(answers: Answers) -> Mapping[int, int]:
-    """When brokers left, as those saw it who saw it first."""
+    """Return when each broker left, by the earliest observation."""
     found: dict[int, int] = {}
     for document in answers.documents.values():
         for broker, at_ms in document["left_ms"].items():

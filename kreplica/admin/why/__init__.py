@@ -1,8 +1,6 @@
-"""Why something is as it is: what is known of it, gathered here, and explained by pure functions.
+"""Explains states: collects facts and derives explanations with pure functions.
 
-* ``explanation`` what an explanation is made of, and its schema; times and lists in words
-* ``partition_facts`` what is known of a partition, ``partitions`` what that means
-* ``groups`` what a group's coordinator says of it, and what that means
-* ``plans`` what holds a plan up
-* ``decisions`` what brokers remember to have decided
+* ``explanation`` the structure of an explanation and its schema
+* ``partition_facts`` facts of a partition; ``partitions``, ``groups``, ``plans``, ``brokers`` the explanations
+* ``decisions`` the decisions that brokers remember
 """

@@ -1,4 +1,4 @@
-"""Why a broker answers slowly: the recent stalls of its event loop."""
+"""Explains why a broker is slow: the recent stalls of its event loop."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import asdict, dataclass
 from kreplica.admin.why.explanation import Advice, Explanation, time_text
 
 RECENT_MS = 5 * 60 * 1000
-"""A stall that is older than this no longer makes the broker ``stalling``."""
+"""Maximum age of a stall that makes the broker ``stalling``."""
 
 
 @dataclass(frozen=True, slots=True)
 class StallFacts:
     """One stall of the event loop.
 
-    :param at_ms: when it ended, in milliseconds since 1970.
-    :param cause: the request (API, version, size, client and address) or the task; ``unknown`` if none was reported.
+    :param at_ms: its end, in milliseconds since 1970.
+    :param cause: the request (API, version, size, client and address) or the task; ``unknown`` if none was recorded.
     """
 
     at_ms: int
@@ -27,8 +27,8 @@ class StallFacts:
 def explain_broker(broker_id: int, stalls: Sequence[StallFacts], count: int, now_ms: int) -> Explanation:
     """Explain whether the event loop of a broker is blocked.
 
-    :param stalls: the recent ones, newest first.
-    :param count: of all since the broker started.
+    :param stalls: recent stalls, newest first.
+    :param count: number of stalls since the start of the broker.
     """
     recent = [each for each in stalls if now_ms - each.at_ms <= RECENT_MS]
     if recent:
@@ -48,7 +48,7 @@ def explain_broker(broker_id: int, stalls: Sequence[StallFacts], count: int, now
 
 
 def without_answer(broker_id: int, problem: str) -> Explanation:
-    """Explain that a broker cannot be asked.
+    """Explain that a broker does not answer.
 
     :param problem: the reason, a sentence.
     """

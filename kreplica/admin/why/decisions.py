@@ -1,4 +1,4 @@
-"""What brokers remember to have decided of a partition: each of its own terms, so all of them are asked."""
+"""Collects the decisions about a partition from all brokers, since each remembers only its own terms as controller."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Document = dict[str, Any]
 
 
 class Cause(Protocol):
-    """The event that led to a decision; see ``kreplica.controller.history.decision_log.Cause``."""
+    """The event that caused a decision; see ``kreplica.controller.history.decision_log.Cause``."""
 
     @property
     def text(self) -> str: ...
@@ -24,7 +24,7 @@ class Cause(Protocol):
 
 
 class Decision(Protocol):
-    """A state that a partition was given."""
+    """A new state of a partition."""
 
     @property
     def cause(self) -> Cause: ...
@@ -43,9 +43,9 @@ class Decision(Protocol):
 
 
 class Memory(Protocol):
-    """What one broker remembers.
+    """The decisions that one broker remembers.
 
-    :ivar left_ms: when each broker that does not live was seen to leave.
+    :ivar left_ms: when each absent broker was seen to leave.
     """
 
     @property
@@ -58,7 +58,7 @@ class Memory(Protocol):
 
 
 def remembered(memory: Memory, partition: TopicPartition) -> list[Document]:
-    """What this broker remembers of a partition, the newest first."""
+    """Return this broker's decisions about a partition, newest first."""
     return [_document(memory.broker_id, decision) for decision in memory.decisions(partition)]
 
 
@@ -77,7 +77,7 @@ def _document(broker_id: int, decision: Decision) -> Document:
 
 
 def together(documents: Iterable[Document]) -> list[Document]:
-    """What several brokers remember, the newest first; what two saw of a leader's decision is one."""
+    """Merge the decisions of several brokers, newest first, without duplicates."""
     found: dict[tuple[object, ...], Document] = {}
     for document in documents:
         found.setdefault((document["leader_epoch"], document["change"], document["controller_epoch"]), document)
@@ -90,7 +90,7 @@ def _age(document: Document) -> tuple[int, int, int]:
 
 
 def of_the_znode(state: LeaderAndIsr, written_at_ms: int) -> Document:
-    """What the state's znode alone says, where nobody that can be asked remembers."""
+    """Return the decision that the state znode implies, if no broker remembers it."""
     leader = f"broker {state.leader}" if state.leader >= 0 else "nobody"
     return {
         "at_ms": written_at_ms,

@@ -1,4 +1,4 @@
-"""What an explanation is made of."""
+"""The structure of an explanation and its JSON schema."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ WHY = record(
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Something that an operator may do.
+    """A possible action of an operator.
 
-    :param request: ``(method, path)`` or ``(method, path, body)`` of this API; None where it is done elsewhere.
+    :param request: ``(method, path)`` or ``(method, path, body)`` of this API; None for an action outside of it.
     """
 
     text: str
@@ -76,9 +76,9 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """See ``WHY``.
+    """An explanation; see ``WHY``.
 
-    :param decided: documents, the newest first.
+    :param decided: documents of decisions, newest first.
     """
 
     subject: str
@@ -104,7 +104,7 @@ class Explanation:
 
 
 def time_text(at_ms: int) -> str:
-    """A moment, as ``2026-03-01 17:02:09 UTC``; milliseconds where no calendar has it."""
+    """Format a time as ``2026-03-01 17:02:09 UTC``; as milliseconds if it is outside the calendar."""
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):

@@ -1,4 +1,4 @@
-"""What a group's coordinator says of it, and what that means.  Pure."""
+"""Explains the state of a group from its coordinator's facts."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from kreplica.admin.why.explanation import Advice, Explanation, time_text
 from kreplica.admin.why.partition_facts import OpenTransaction
 
 NAMED_MAX = 5
-"""Partitions of a group that are named; the others are counted."""
+"""Maximum number of partitions that are named; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupWait:
-    """A member that the group waits for.
+    """A member for which the group waits.
 
     :param what: ``join``, ``sync``, ``revoke`` or ``come``.
-    :param member: how it is named; empty where nobody in particular is waited for.
-    :param until_ms: when it goes on without; None where it does not.
+    :param member: a description of the member; empty if the wait is for no particular member.
+    :param until_ms: the end of the wait; None if unlimited.
     """
 
     what: str
@@ -29,10 +29,10 @@ class GroupWait:
 
 @dataclass(frozen=True, slots=True)
 class GroupPartition:
-    """How a group gets on with one partition.
+    """The progress of a group in one partition.
 
-    :param status: ``OK``, ``WARN`` (falls behind), ``STALLED`` (commits the same offset), ``STOPPED`` (commits none).
-    :param transactions: that are open there, where it is looked for.
+    :param status: ``OK``, ``WARN`` (lag grows), ``STALLED`` (commits the same offset), ``STOPPED`` (commits nothing).
+    :param transactions: open transactions, if they were requested.
     """
 
     topic: str
@@ -52,9 +52,11 @@ class GroupPartition:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """:param state: as Kafka's tools show it; ``members`` None where it is not known.
+    """Facts about a group.
 
-    :param silent: members that have not been heard of for more than half of their session, each with when it ends.
+    :param state: the state shown by Kafka's tools.
+    :param members: None if unknown.
+    :param silent: members without a heartbeat for more than half of their session timeout, with its end.
     """
 
     group: str

@@ -1,4 +1,4 @@
-"""What is known of a partition: from ZooKeeper, from the brokers that hold it, and from what brokers remember."""
+"""Collects facts about a partition from ZooKeeper, from its replicas and from the memory of brokers."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ ASKED_SECONDS_MAX = 2.0
 NO_TRANSACTION = -1
 
 STEPS_SEARCHED_MAX = 20_000
-"""So far a plan is looked through for a partition; what moves is near the first of those that are left."""
+"""Maximum number of plan steps searched; ongoing moves are near the first unfinished step."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that is open in a partition.
+    """An open transaction in a partition.
 
-    :param first_offset: of its first record here: whoever reads only what is committed gets nothing from there on.
-    :param last_written_ms: by the producer's clock; -1 where it is not known.
+    :param first_offset: its first offset; read-committed consumers cannot read beyond it.
+    :param last_written_ms: by the producer's clock; -1 if unknown.
     """
 
     producer_id: int
@@ -40,7 +40,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the settings of a topic say: ``min.insync.replicas`` and ``unclean.leader.election.enable``."""
+    """The topic's ``min.insync.replicas`` and ``unclean.leader.election.enable``."""
 
     min_insync_replicas: int = 1
     unclean_allowed: bool = False
@@ -48,16 +48,16 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """Of one partition.
+    """Facts about one partition.
 
-    :param state: None where it never had one.
-    :param written_at_ms: when that was written last.
-    :param live: the brokers that are registered.
-    :param failed: replicas on live brokers that these cannot use.
-    :param controller_id: below 0 where none is in office.
-    :param sizes: bytes of replicas, by broker.
-    :param transactions: that are open, the one that began first first; none where the leader does not say.
-    :param plan: that has not ended and moves the partition.
+    :param state: None if it never had a state.
+    :param written_at_ms: the last write of the state.
+    :param live: the registered brokers.
+    :param failed: replicas on live brokers whose log directory failed.
+    :param controller_id: negative if there is no controller.
+    :param sizes: replica sizes in bytes, by broker.
+    :param transactions: open transactions, oldest first; empty if the leader does not answer.
+    :param plan: the active plan that moves the partition.
     """
 
     key: TopicPartition
@@ -88,7 +88,7 @@ class PartitionFacts:
 
     @property
     def is_moving(self) -> bool:
-        """Whether replicas come or go; what only has files to delete has arrived."""
+        """Return True if replicas are added or removed; pending file deletions do not count."""
         return bool(self.adding) or any(broker in self.replicas for broker in self.removing)
 
     @property
@@ -98,7 +98,10 @@ class PartitionFacts:
 
 
 class PartitionFactsRead:
-    """:param rules: of a topic, as this broker knows its settings."""
+    """Collects facts about partitions.
+
+    :param rules: returns the settings of a topic.
+    """
 
     def __init__(
         self,
@@ -167,7 +170,7 @@ class PartitionFactsRead:
         return {broker: size for (_, broker), size in found.items()}
 
     async def transactions(self, key: TopicPartition, leader: int) -> list[OpenTransaction]:
-        """That are open in a partition, the one that began first first; none where its leader does not say."""
+        """Return the open transactions of a partition, oldest first; empty if its leader does not answer."""
         if leader < 0:
             return []
         body = {"topics": [{"name": key.topic, "partition_indexes": [key.partition]}]}

@@ -1,4 +1,4 @@
-"""What is known of a partition, explained.  Pure."""
+"""Explains the state of a partition from its facts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from kreplica.model import LeaderAndIsr
 def explain_partition(
     facts: PartitionFacts, decided: Sequence[Document], left_ms: Mapping[int, int], problems: Sequence[str] = ()
 ) -> Explanation:
-    """:param decided: what brokers remember, the newest first.
+    """Explain a partition.
 
-    :param left_ms: when brokers that do not live were seen to leave.
+    :param decided: the known decisions, newest first.
+    :param left_ms: when absent brokers were seen to leave.
     """
     explained = _Explained(facts, decided, left_ms)
     state, summary = explained.state_and_summary()

@@ -1,4 +1,4 @@
-"""What holds a plan up.  Pure."""
+"""Explains the progress of a plan."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ def explain_plan(
     now_ms: int,
     problems: Sequence[str] = (),
 ) -> Explanation:
-    """:param moving: the first moves that are under way.
+    """Explain a plan.
 
-    :param sizes: of the replicas that these copy.
-    :param controller_id: below 0 where none is in office.
-    :param decided: what happened to it, the newest first.
+    :param moving: the first ongoing moves.
+    :param sizes: sizes of the replicas that they copy.
+    :param controller_id: negative if there is no controller.
+    :param decided: the events of the plan, newest first.
     """
     plan, progress = read.plan, read.progress
     document = plan_document(plan, progress, now_ms)
