@@ -1,6 +1,7 @@
-"""Brokers that do what a test scripts, over socket pairs, on virtual time: no threads, and nobody sleeps.
+"""Scripted brokers over socket pairs, on virtual time, without threads.
 
-A broker acts only while the client waits.  ApiVersions and Metadata it answers by itself, all else as a test says.
+A broker acts only while the client waits.  It responds to ApiVersions and Metadata itself, and
+to other requests as the test says.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ WALL_CLOCK_MS = 1_700_000_000_000
 
 @dataclass
 class Request:
-    """What a client sent."""
+    """A request of a client."""
 
     api: Api
     version: int
@@ -46,7 +47,7 @@ class Request:
 
 
 Reaction = Callable[[Request], "dict[str, Any] | None"]
-"""Gives the answer's body, or None where it has done something else."""
+"""Returns the response's body, or None after another action."""
 
 
 class Link:

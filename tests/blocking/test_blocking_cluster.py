@@ -1,4 +1,4 @@
-"""What the blocking client knows of a cluster, and how it goes on trying."""
+"""Metadata and retries of the blocking client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def test_any_broker_will_do() -> None:
-    """As long as one of the brokers answers, the cluster is found; the dead one is not asked first again."""
+    """The cluster is found if one broker responds; a dead broker is not tried first again."""
     for _ in range(3):
         brokers = ScriptedBrokers(3, leaders=(2,))
         brokers[1].kill()
@@ -27,8 +27,8 @@ def test_any_broker_will_do() -> None:
         assert len(brokers[3].asked(METADATA)) == 2
 
 
-def test_nobody_answers() -> None:
-    """The time that an operation has is kept, and its end names the last error."""
+def test_no_broker_responds() -> None:
+    """The operation ends after its timeout, with the last error as the cause."""
     brokers = ScriptedBrokers()
     brokers[1].kill()
     with pytest.raises(GaveUp, match="refused") as failure:
@@ -38,7 +38,7 @@ def test_nobody_answers() -> None:
 
 
 def test_waits_double_up_to_a_bound_with_jitter() -> None:
-    """Clients that failed together do not come back together, and none asks ever more seldom."""
+    """Delays double up to the bound, with jitter."""
     brokers = ScriptedBrokers()
     brokers[1].kill()
     with pytest.raises(GaveUp):
@@ -59,7 +59,7 @@ def test_a_topic_that_is_not_there() -> None:
 
 
 def test_a_broker_that_lags_behind_does_not_bring_an_old_leader_back() -> None:
-    """What is known of a later leader epoch stays."""
+    """A leader with a later epoch is kept."""
     brokers = ScriptedBrokers(2, leaders=(1,))
     brokers.move(0, 2)
     cluster = brokers.cluster()
@@ -73,8 +73,8 @@ def test_a_broker_that_lags_behind_does_not_bring_an_old_leader_back() -> None:
     assert cluster.leader(T0) == 1
 
 
-def test_nobody_leads() -> None:
-    """That may pass, and it is asked anew the next time."""
+def test_partition_without_leader() -> None:
+    """The error is retriable, and the metadata is refreshed next time."""
     brokers = ScriptedBrokers(leaders=(-1,))
     cluster = brokers.cluster()
     with pytest.raises(LeaderUnknown) as failure:
@@ -85,7 +85,7 @@ def test_nobody_leads() -> None:
 
 
 def test_offsets_are_asked_of_those_that_lead() -> None:
-    """A leader that moved is found, and what others have answered is not asked again."""
+    """A moved leader is found, and answered partitions are not requested again."""
     brokers = ScriptedBrokers(2, leaders=(1, 2))
 
     def answer(request, error=0):

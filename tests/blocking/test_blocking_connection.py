@@ -54,7 +54,7 @@ def test_a_broker_older_than_the_question_is_asked_again() -> None:
     assert [request.version for request in brokers[1].asked(API_VERSIONS)] == [4, 2]
 
 
-def test_nobody_listens() -> None:
+def test_refused_connection() -> None:
     """A refused connection is an error that says where."""
     brokers = ScriptedBrokers()
     brokers[1].down = True
@@ -97,7 +97,7 @@ def test_an_answer_that_comes_byte_by_byte() -> None:
 
 
 def test_an_answer_that_never_comes() -> None:
-    """The time-out of a request is kept, and closes the connection: later answers could not be told apart."""
+    """A request times out, and the connection is closed because later responses could not be attributed."""
     brokers = ScriptedBrokers()
     brokers[1].then(METADATA, lambda request: None)
     connection = connect(brokers, request_timeout_s=7)
@@ -140,7 +140,7 @@ def test_a_broker_that_asks_for_silence_gets_it() -> None:
 
 
 def test_addresses_as_users_write_them() -> None:
-    """Lists, names, and IPv6 in brackets; what is neither is named."""
+    """Lists, names and IPv6 in brackets are parsed; other texts are refused."""
     assert parse_addresses("a:1, [::1]:9092,") == (Address("a", 1), Address("::1", 9092))
     assert str(Address("::1", 2)) == "[::1]:2"
     for wrong in ("", "a", "a:0", "a:70000", ":9092", "a:x"):

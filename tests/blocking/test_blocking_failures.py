@@ -79,7 +79,7 @@ def sent_values() -> dict[int, list[bytes]]:
 
 @pytest.mark.parametrize("way", ["kill", "stop", "pause"])
 def test_a_broker_goes_while_records_are_written(kafka_cluster: KafkaCluster, way: str) -> None:
-    """A leader dies, stops, or stands still for a while, half-way: nothing lost, nothing twice, all in order."""
+    """A leader dies, stops, or is suspended for a while: no record is lost, duplicated or reordered."""
     kafka_cluster.create_topic("t", PARTITIONS, min_insync_replicas=2)
     victim = kafka_cluster.leader_of("t", 0)
     options = ProducerOptions(batch_size=2000, linger_s=0.001)
@@ -96,7 +96,7 @@ def test_a_broker_goes_while_records_are_written(kafka_cluster: KafkaCluster, wa
 
 
 def test_a_broker_goes_while_records_are_read(kafka_cluster: KafkaCluster) -> None:
-    """A reader goes on with the new leader, and gives each record once."""
+    """A reader continues with the new leader, and returns each record once."""
     kafka_cluster.create_topic("t", PARTITIONS, min_insync_replicas=2)
     with Cluster(kafka_cluster.bootstrap_servers) as cluster:
         with Producer(cluster, ProducerOptions(batch_size=500)) as producer:
@@ -142,7 +142,7 @@ def test_a_broker_goes_within_a_transaction(kafka_cluster: KafkaCluster) -> None
 
 
 def test_a_successor_fences_a_producer(client: Cluster) -> None:
-    """Who takes the transactional id over ends the transaction that the other one left open."""
+    """A second producer of the transactional id aborts the open transaction of the first."""
     create_topic(client, "fenced", 1)
     first = Producer(client, ProducerOptions(transactional_id="f"))
     first.begin()
@@ -181,7 +181,7 @@ def test_topics_settings_and_sizes(client: Cluster) -> None:
 
 
 def test_offsets_by_time_and_of_groups(client: Cluster) -> None:
-    """The first record not older than a time; what a group committed."""
+    """Offsets by time and committed offsets of groups are returned."""
     create_topic(client, "timed", 2)
     one, other = topic_partitions(client, "timed")
     with Producer(client) as producer:
@@ -217,7 +217,7 @@ def test_offsets_are_committed_with_a_transaction(client: Cluster) -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_librdkafka_reads_what_is_written(shared: KafkaCluster, client: Cluster, codec: Codec) -> None:
+def test_librdkafka_reads_the_records(shared: KafkaCluster, client: Cluster, codec: Codec) -> None:
     """With each codec: keys, values, headers, times and offsets."""
     topic = f"ours-{codec.name}"
     create_topic(client, topic, 1)
@@ -265,8 +265,8 @@ def test_what_librdkafka_writes_is_read(shared: KafkaCluster, client: Cluster, c
 
 
 @pytest.mark.needs_program("kcat")
-def test_kcat_reads_what_is_written(shared: KafkaCluster, client: Cluster) -> None:
-    """The tool that everybody has at hand."""
+def test_kcat_reads_the_records(shared: KafkaCluster, client: Cluster) -> None:
+    """kcat reads the records."""
     create_topic(client, "for-kcat", 1)
     with Producer(client, ProducerOptions(codec=Codec.GZIP)) as producer:
         producer.send("for-kcat", b"v", key=b"k", headers=(("a", b"b"),), timestamp_ms=1234)

@@ -23,7 +23,7 @@ numbers = count(1)
 
 
 class BreakingSocket:
-    """Breaks when so many bytes have gone either way: within the request, or the answer, that is being carried then."""
+    """Breaks after a given number of bytes in either direction, within a request or a response."""
 
     def __init__(self, carried: socket.socket, budget: int) -> None:
         self._carried = carried
@@ -124,7 +124,7 @@ def test_records_are_read_once_and_in_order(shared: KafkaCluster) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_transactions_are_seen_whole_or_not_at_all(shared: KafkaCluster, seed: int) -> None:
-    """Whatever breaks, what was committed is seen once and in order, and what was aborted is not."""
+    """Committed records are visible once and in order, aborted ones never, wherever the connection breaks."""
     topic = new_topic(shared)
     cluster, made = breaking_cluster(shared, seed, 2200)
     committed: list[int] = []

@@ -1,4 +1,4 @@
-"""The blocking client's producer: what it sends, and what it makes of what brokers answer."""
+"""Requests of the blocking producer, and the effect of responses."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def values(brokers: ScriptedBrokers, broker: int = 1) -> list[bytes | None]:
 
 
 def test_records_are_gathered_into_batches() -> None:
-    """What is sent within the linger time to one partition is one batch, in order, with all that was given."""
+    """Records of one partition within the linger time are one batch, in order."""
     brokers = scripted()
     with Producer(brokers.cluster()) as producer:
         deliveries = [
@@ -110,7 +110,7 @@ def test_batches_are_what_a_leader_accepts(codec: Codec) -> None:
 
 
 def test_a_full_batch_goes_at_once() -> None:
-    """Bytes bound a batch; sequences go on from batch to batch."""
+    """Batches are bounded in bytes; sequences continue from batch to batch."""
     brokers = scripted()
     with Producer(brokers.cluster(), ProducerOptions(batch_size=1000, linger_s=1000)) as producer:
         for _ in range(30):
@@ -123,7 +123,7 @@ def test_a_full_batch_goes_at_once() -> None:
 
 
 def test_whole_batches_go_as_they_are_in_their_place() -> None:
-    """They are numbered with the others, behind what was sent before; memory bounds them too."""
+    """Encoded batches are numbered with the others, after earlier records; the memory limit holds for them too."""
     brokers = scripted()
     with brokers.cluster() as cluster, Producer(cluster, ProducerOptions(memory_size_max=1000)) as producer:
         producer.send("t", b"one", partition=0)
@@ -243,7 +243,7 @@ def test_a_connection_lost_in_the_middle_of_an_answer() -> None:
 
 
 def test_a_duplicate_after_a_retry_is_a_success() -> None:
-    """A leader that knows the batch already says so, and the record is written once; only where, nobody tells."""
+    """A leader that knows the batch reports a duplicate, and the record is written once, at an unknown offset."""
     brokers = scripted()
     brokers[1].then(PRODUCE, lambda request: request.link.close(), refuse(ErrorCode.DUPLICATE_SEQUENCE_NUMBER))
     with Producer(brokers.cluster()) as producer:
@@ -255,7 +255,7 @@ def test_a_duplicate_after_a_retry_is_a_success() -> None:
 
 
 def test_too_few_replicas_are_waited_for() -> None:
-    """As long as the delivery may take, the batch is offered again and again, with its numbers."""
+    """A batch is retried with its numbers until its delivery timeout."""
     brokers = scripted()
     brokers[1].then(PRODUCE, *[refuse(ErrorCode.NOT_ENOUGH_REPLICAS)] * 5)
     with Producer(brokers.cluster()) as producer:
@@ -277,7 +277,7 @@ def test_a_delivery_that_takes_too_long_fails_as_unknown() -> None:
 
 
 def test_what_was_never_sent_fails_as_not_written() -> None:
-    """Without a leader the record is not written for sure, and whoever sent it may try again."""
+    """Without a leader the record fails as not written, and may be sent again."""
     brokers = scripted(1, (-1,))
     producer = Producer(brokers.cluster(), ProducerOptions(delivery_timeout_s=10))
     delivery = producer.send("t", b"v", partition=0)
@@ -289,7 +289,7 @@ def test_what_was_never_sent_fails_as_not_written() -> None:
     assert sent(brokers) == []
 
 
-def test_after_a_refusal_the_next_ones_begin_anew() -> None:
+def test_sequences_restart_after_a_refusal() -> None:
     """A batch that a leader refuses for good leaves a gap: the next epoch begins with sequence 0 (KIP-360)."""
     brokers = scripted()
     producer = Producer(brokers.cluster(), ProducerOptions(**ONE_EACH))
@@ -328,7 +328,7 @@ def test_what_was_under_way_behind_a_refusal_is_numbered_again() -> None:
 
 @pytest.mark.parametrize("behind", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER])
 def test_batches_behind_one_that_is_sent_again_keep_their_numbers(behind: ErrorCode) -> None:
-    """A full disk is no reason to raise the epoch, whatever is answered to the batches behind the refused one."""
+    """A full disk does not raise the epoch, independent of the responses to later batches."""
     brokers = scripted()
     held: list[Request] = []
     brokers[1].always(PRODUCE, held.append)
@@ -345,7 +345,7 @@ def test_batches_behind_one_that_is_sent_again_keep_their_numbers(behind: ErrorC
 
 
 def test_a_gap_that_a_lost_answer_hides_is_not_written_over() -> None:
-    """Where a leader misses what came before, and this one may be written somewhere, nothing is sent twice."""
+    """If a leader misses earlier batches, a batch that may be written elsewhere is not sent again."""
     brokers = scripted()
     brokers[1].then(PRODUCE, lambda request: request.link.close(), refuse(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
     producer = Producer(brokers.cluster())
@@ -358,8 +358,8 @@ def test_a_gap_that_a_lost_answer_hides_is_not_written_over() -> None:
     assert sent(brokers) == [(0, 0, 0), (0, 0, 0), (0, 1, 0)]
 
 
-def test_no_more_than_five_batches_of_a_partition_are_under_way() -> None:
-    """As many as a leader recognizes when they come again; one, where it recognizes none."""
+def test_at_most_five_batches_of_a_partition_are_in_flight() -> None:
+    """Five idempotent batches are in flight, because leaders recognize five retries; otherwise one."""
     for options, most in (({}, 5), ({"acks": 1}, 1)):
         brokers = scripted()
         brokers[1].always(PRODUCE, lambda request: request.link.send_later(5, request.answer_bytes(OK(request))))
@@ -398,7 +398,7 @@ def test_without_acknowledgements_nothing_is_waited_for() -> None:
 
 
 def test_options_that_contradict_each_other() -> None:
-    """What cannot be is refused when it is asked for."""
+    """Contradicting options are refused."""
     for wrong in ({"acks": 2}, {"acks": 1, "idempotent": True}, {"acks": 0, "transactional_id": "x"}):
         with pytest.raises(ValueError, match="acks"):
             ProducerOptions(**wrong)  # type: ignore[arg-type]
@@ -422,7 +422,7 @@ def test_leaving_by_an_error_waits_for_nothing() -> None:
 
 
 def transactional() -> tuple[ScriptedBrokers, list[Any]]:
-    """A broker that is also the coordinator, and what it was asked to do, in order."""
+    """A broker that is also the coordinator, and the list of its requests."""
     brokers = scripted()
     story: list[Any] = []
     epochs = iter(range(100))
@@ -456,8 +456,8 @@ def transactional() -> tuple[ScriptedBrokers, list[Any]]:
     return brokers, story
 
 
-def test_a_transaction_tells_its_coordinator_first() -> None:
-    """A partition is added once to each transaction before anything is sent to it; sequences go on after a commit."""
+def test_partitions_are_added_before_records_are_sent() -> None:
+    """A partition is added once to each transaction before records; sequences continue after a commit."""
     brokers, story = transactional()
     with Producer(brokers.cluster(), ProducerOptions(transactional_id="x")) as producer:
         for _ in range(2):
@@ -495,7 +495,7 @@ def test_a_transaction_with_a_record_that_failed_can_only_be_aborted() -> None:
 
 
 def test_a_flush_that_failed_is_not_forgotten_by_the_commit() -> None:
-    """A transaction that lacks a record cannot be committed, and nothing more is sent in it, whoever caught that."""
+    """A transaction that lacks a record cannot be committed, and nothing else is sent in it."""
     brokers, story = transactional()
     with Producer(brokers.cluster(), ProducerOptions(transactional_id="x")) as producer:
         producer.begin()
@@ -532,7 +532,7 @@ def test_what_waits_behind_a_refusal_is_not_sent_in_the_transaction() -> None:
 
 
 def test_an_abort_waits_for_nothing_that_was_not_sent() -> None:
-    """What was still being gathered is dropped at once."""
+    """Records of open batches are dropped at once."""
     brokers, story = transactional()
     with Producer(brokers.cluster(), ProducerOptions(transactional_id="x")) as producer:
         producer.begin()
@@ -545,7 +545,7 @@ def test_an_abort_waits_for_nothing_that_was_not_sent() -> None:
 
 
 def test_a_commit_that_is_never_answered() -> None:
-    """Nobody knows then, and the error says so; the producer neither aborts nor goes on."""
+    """The outcome is unknown, and the error says so; the producer neither aborts nor continues."""
     brokers, story = transactional()
     producer = Producer(brokers.cluster(operation_timeout_s=5), ProducerOptions(transactional_id="x"))
     producer.begin()
@@ -560,7 +560,7 @@ def test_a_commit_that_is_never_answered() -> None:
 
 
 def test_leaving_by_an_error_aborts() -> None:
-    """What an interrupted program wrote in a transaction is never seen."""
+    """The transaction of an interrupted program stays invisible."""
     brokers, story = transactional()
     producer = Producer(brokers.cluster(), ProducerOptions(transactional_id="x", **ONE_EACH))
     with suppress(KeyboardInterrupt), producer:
@@ -603,10 +603,10 @@ def test_an_interrupt_while_an_answer_is_waited_for() -> None:
         producer.send("t", b"v", partition=0)
         brokers[1].then(ADD_PARTITIONS_TO_TXN, interrupt)
         producer.flush()
-    assert [each[0] for each in story] == ["init", "abort", "init"], "the abort ends what may have begun"
+    assert [each[0] for each in story] == ["init", "abort", "init"], "the abort ends a transaction that may be open"
 
 
-def test_who_has_no_right_learns_of_it_by_the_records() -> None:
+def test_records_fail_without_authorization() -> None:
     """An error of the producer's own requests is that of the records that waited for them."""
     brokers = scripted()
     refused = {"throttle_time_ms": 0, "error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
@@ -618,8 +618,8 @@ def test_who_has_no_right_learns_of_it_by_the_records() -> None:
     assert not any(isinstance(delivery.error, OutcomeUnknown) for delivery in deliveries)
 
 
-def test_a_producer_whose_id_was_taken_over_stops() -> None:
-    """The second producer of a transactional id ends the first, which says so and goes on with nothing."""
+def test_a_fenced_producer_stops() -> None:
+    """The second producer of a transactional id fences the first, which cannot continue."""
     brokers, _ = transactional()
     producer = Producer(brokers.cluster(), ProducerOptions(transactional_id="x"))
     producer.begin()
@@ -633,7 +633,7 @@ def test_a_producer_whose_id_was_taken_over_stops() -> None:
 
 
 def test_transactions_need_an_id_and_a_beginning() -> None:
-    """What is called out of order says what comes first."""
+    """Calls out of order are refused with the missing step."""
     brokers, _ = transactional()
     with pytest.raises(ValueError, match="transactional_id"):
         Producer(brokers.cluster()).begin()

@@ -1,4 +1,4 @@
-"""The blocking client's reader: what it asks for, and what of the answers it gives."""
+"""Requests of the blocking reader, and the records that it returns."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def asked_offsets(brokers: ScriptedBrokers, broker: int = 1) -> list[int]:
 
 
 def test_records_from_an_offset_to_another() -> None:
-    """Both may lie within a batch: what is outside is not given, and the reader ends by itself."""
+    """Start and end may be within a batch: other records are skipped, and the reader ends by itself."""
     brokers = ScriptedBrokers()
     brokers[1].always(FETCH, Log(batch(0, 5), batch(5, 5)).serve)
     values, reader = read_all(brokers, 8, start=2)
@@ -126,8 +126,8 @@ def test_committed_records_only() -> None:
     assert read_all(brokers, 9)[0] == [b"0", b"1", b"2", b"3", b"4", b"6"]
 
 
-def test_what_is_not_taken_is_not_counted_as_given() -> None:
-    """Who keeps positions between the batches of one answer, or leaves in the middle of them, loses nothing."""
+def test_batches_not_taken_are_not_counted() -> None:
+    """Positions between the batches of a response are exact; leaving the loop loses no record."""
     brokers = ScriptedBrokers()
     brokers[1].always(FETCH, Log(batch(0, 3), batch(3, 3), batch(6, 3)).serve)
     with Reader(brokers.cluster(), {T0: 0}, ends={T0: 8}) as reader:
@@ -142,7 +142,7 @@ def test_what_is_not_taken_is_not_counted_as_given() -> None:
 
 
 def test_a_leader_that_moved() -> None:
-    """The new leader is asked for what comes next; nothing is given twice."""
+    """The new leader is asked for the next records; none is returned twice."""
     brokers = ScriptedBrokers(2, (1,))
 
     def moved(request: Request) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def test_a_damaged_batch_is_fetched_again() -> None:
 
 
 def test_an_offset_that_is_not_there_any_more() -> None:
-    """It is an error that says what there is; or, on wish, the reader goes on at the start or the end."""
+    """The error contains the valid range; or the reader resets to the start or the end, by option."""
 
     def out_of_range(request: Request) -> dict[str, Any]:
         return fetch_answer(request, {}, error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=10, high_watermark=20)
@@ -231,7 +231,7 @@ def test_an_offset_that_is_not_there_any_more() -> None:
 
 
 def test_an_error_that_stays() -> None:
-    """What another try cannot mend is raised at once; what could, when patience is over."""
+    """Final errors are raised at once, retriable ones after ``patience_s``."""
     brokers = ScriptedBrokers()
     brokers[1].always(FETCH, partial(fetch_answer, records={}, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     with Reader(brokers.cluster(), {T0: 0}) as reader, pytest.raises(BrokerRefused, match="TOPIC_AUTHORIZATION"):
@@ -277,7 +277,7 @@ def test_the_next_answer_is_under_way_while_one_is_opened() -> None:
 
 
 def test_nothing_to_read() -> None:
-    """The reader waits as long as it is told, and says so by giving nothing."""
+    """The reader waits until its timeout, and returns an empty list."""
     brokers = ScriptedBrokers()
     brokers[1].always(
         FETCH, lambda request: request.link.send_later(0.5, request.answer_bytes(fetch_answer(request, {})))
@@ -298,7 +298,7 @@ def test_an_old_broker() -> None:
 
 
 def test_a_batch_that_an_old_broker_cuts_short() -> None:
-    """What never fits is an error, not an endless loop."""
+    """A batch that never fits is an error, not an endless loop."""
     brokers = ScriptedBrokers()
     brokers[1].always(FETCH, lambda request: fetch_answer(request, {0: batch(0, 3)[:-2]}))
     with Reader(brokers.cluster(), {T0: 0}) as reader, pytest.raises(Exception, match="partition_size_max"):

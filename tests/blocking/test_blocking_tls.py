@@ -58,7 +58,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def address(certificate: Path) -> Iterator[Address]:
-    """Of a broker that speaks TLS, and answers each question in one go."""
+    """Runs a TLS broker that responds to each request at once."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -108,7 +108,7 @@ def test_requests_over_tls(certificate: Path, address: Address) -> None:
         assert len(connection.request(METADATA, body)["cluster_id"]) == 40_000
 
 
-def test_a_broker_that_nobody_vouches_for(address: Address) -> None:
+def test_an_untrusted_certificate(address: Address) -> None:
     """The handshake fails as a connection that did not come about."""
     strangers = default_runtime(connect=tls_sockets(ssl.create_default_context()))
     with pytest.raises(ConnectionFailed, match="certificate"):

@@ -1,4 +1,4 @@
-"""A cluster to administer, and what applications do on it that administrators then see."""
+"""A cluster to administer, and applications that use it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class AdminScene:
         self.brokers.stop()
 
     async def until(self, look: Callable[[], Awaitable[T]], is_so: Callable[[T], bool]) -> None:
-        """Until what is seen is so."""
+        """Run until a condition holds."""
 
         async def attempt() -> None:
             seen = await look()
@@ -52,7 +52,7 @@ class AdminScene:
     # --- what applications do ---
 
     async def produce(self, partition: TopicPartition, values: Sequence[bytes], **batch: Any) -> None:
-        """Write records, at 1000 ms, 1001 ms and so on."""
+        """Write records with timestamps from 1000 ms, one millisecond apart."""
         builder = BatchBuilder(**batch)
         for at, value in enumerate(values):
             builder.append(1000 + at, None, value)
@@ -69,7 +69,7 @@ class AdminScene:
         }
 
         async def attempt() -> None:
-            # A broker may not know yet that it leads a new partition, though others tell of it.
+            # A broker may not know yet that it leads a new partition, although other brokers report it.
             connection = await self.cluster.connection(await self.cluster.leader(partition))
             answer = await self.cluster.request(connection, messages.PRODUCE, body, at_most=11)
             check(answer["responses"][0]["partition_responses"][0], "records")
@@ -77,7 +77,7 @@ class AdminScene:
         await self.cluster.retrying(attempt)
 
     async def begin_transaction(self, transactional_id: str, partition: TopicPartition | None) -> tuple[int, int]:
-        """The producer's id and epoch; the partition is in the transaction that is open then."""
+        """Begin a transaction with the partition, and return the producer id and epoch."""
         body: dict[str, Any] = {"transactional_id": transactional_id, "transaction_timeout_ms": 600_000}
         answer = await self.ask(CoordinatorKind.TRANSACTION, transactional_id, messages.INIT_PRODUCER_ID, body)
         producer_id, epoch = answer["producer_id"], answer["producer_epoch"]
@@ -93,7 +93,7 @@ class AdminScene:
         return producer_id, epoch
 
     async def join_classic(self, group_id: str, instance_id: str, topic: str) -> str:
-        """A static member that reads partition 0 of a topic, alone; its member id."""
+        """Join a group as a static member that owns partition 0, and return the member id."""
         subscription = build_versioned(SUBSCRIPTION, 1, {"topics": [topic]})
         body = {
             "group_id": group_id,
@@ -118,7 +118,7 @@ class AdminScene:
         return str(joined["member_id"])
 
     async def heartbeat_consumer(self, group_id: str, member_id: str, topic: str, epoch: int) -> None:
-        """A heartbeat of the consumer protocol: with epoch 0 it joins, with -1 it leaves."""
+        """Send a heartbeat of the consumer protocol: epoch 0 joins, -1 leaves."""
         body = {
             "group_id": group_id,
             "member_id": member_id,
@@ -130,7 +130,7 @@ class AdminScene:
         await self.ask(CoordinatorKind.GROUP, group_id, messages.CONSUMER_GROUP_HEARTBEAT, body)
 
     async def ask(self, kind: CoordinatorKind, key: str, api: Api, body: dict[str, Any], **options: Any) -> Any:
-        """What a coordinator answers, where that is not an error."""
+        """Return a coordinator's response, which must not be an error."""
 
         async def attempt(connection: Any) -> dict[str, Any]:
             answer = await self.cluster.request(connection, api, body, **options)
@@ -142,5 +142,5 @@ class AdminScene:
 
 
 def codes(failed: Any) -> dict[Any, ErrorCode]:
-    """The codes of what brokers refused."""
+    """Return the error codes of refused items."""
     return {item: error.code for item, error in failed.items()}

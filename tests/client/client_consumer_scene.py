@@ -1,4 +1,4 @@
-"""Simulated brokers, and consumers on a host of their own."""
+"""Simulated brokers, and consumers on their own hosts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Scene:
         timestamp_ms: int = 5,
         **options: Any,
     ) -> None:
-        """Write values, so many in a batch."""
+        """Write values in batches of a given size."""
         records = [Record(NEXT_OFFSET, timestamp_ms, b"k", value.encode(), (("h", b"v"),)) for value in values]
         client = self.simulated.leader_client(topic, partition, name="writer")
         for start in range(0, len(records), batch):
@@ -107,21 +107,21 @@ class Scene:
         return made
 
     def read(self, consumer: Consumer, count: int, timeout_s: float = 60.0) -> list[ConsumedRecord]:
-        """The next so many records, by iteration."""
+        """Return the next records by iteration."""
         return self.run_until(take(consumer, count), timeout_s)
 
     def poll(self, consumer: Consumer, **options: Any) -> list[ConsumedBatch]:
-        """What ``poll`` gives."""
+        """Return the result of ``poll``."""
         return self.run_until(consumer.poll(**options))
 
 
 def keys(topic: str, count: int) -> list[TopicPartition]:
-    """The partitions of a topic."""
+    """Return the partitions of a topic."""
     return [TopicPartition(topic, number) for number in range(count)]
 
 
 async def take(consumer: Consumer, count: int) -> list[ConsumedRecord]:
-    """The next so many records."""
+    """Return the next records."""
     found: list[ConsumedRecord] = []
     async for record in consumer:
         found.append(record)
@@ -131,5 +131,5 @@ async def take(consumer: Consumer, count: int) -> list[ConsumedRecord]:
 
 
 def values(records: Iterable[ConsumedRecord]) -> list[str]:
-    """Their values."""
+    """Return the values of records."""
     return [(record.value or b"").decode() for record in records]

@@ -1,4 +1,4 @@
-"""A broker's end of a connection that tests step through, and small requests to send it."""
+"""A broker's end of a connection, driven step by step by tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEARTBEAT_BODY = {"group_id": "g", "generation_id": 3, "member_id": "m"}
 
 
 class Peer:
-    """The broker's end: sees what was written, and answers what a test tells it to."""
+    """The broker's end: records requests, and sends the responses that a test chooses."""
 
     def __init__(self, **options: Any) -> None:
         self.reactor = MemoryReactorClock()
@@ -28,13 +28,13 @@ class Peer:
         self.transport = StringTransport()
 
     def accept(self) -> Connection:
-        """Let the connection come about."""
+        """Let the last attempt connect."""
         self.protocol = self.factory.buildProtocol(None)
         self.protocol.makeConnection(self.transport)
         return result_of(self.connecting)
 
     def requests(self) -> list[tuple[int, int, int, dict[str, Any]]]:
-        """(API key, version, correlation id, body) of what was written since the last look."""
+        """Return (API key, version, correlation id, body) of the requests since the last call."""
         data, seen = self.transport.value(), []
         self.transport.clear()
         while data:
@@ -63,7 +63,7 @@ def answer_bytes(api: Any, version: int, correlation_id: int, body: dict[str, An
 
 
 def result_of(deferred: Deferred[Any]) -> Any:
-    """What a Deferred has fired with; raises what it has failed with."""
+    """Return the result of a Deferred, or raise its error."""
     results: list[Any] = []
     deferred.addBoth(results.append)
     assert results, "not fired"

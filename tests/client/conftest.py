@@ -1,4 +1,4 @@
-"""What the tests of this room share."""
+"""Fixtures of the client tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kreplica.client.connection import Connection
 
 @pytest.fixture
 def peer() -> Peer:
-    """A broker that nobody is connected to."""
+    """A broker without a connection."""
     return Peer()
 
 

@@ -1,4 +1,4 @@
-"""Members of a group on a simulated cluster, and an account of who has what by what they were told."""
+"""Members of a group on a simulated cluster, and the partitions that each owns according to its listener."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ FAST = {"session_timeout_s": 9.0, "heartbeat_interval_s": 1.0, "rebalance_timeou
 
 
 class Owners:
-    """Who has what, by the account of all readers of one group.
+    """Owners of partitions, according to all readers of one group.
 
-    :ivar contradictions: where something had two owners.
+    :ivar contradictions: partitions that had two owners.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Owners:
                 self.contradictions.append(f"{name} was given {partition}, which {other} has")
 
     def take_again(self, name: str, partitions: Partitions) -> None:
-        """A process goes on that stood still: what nobody else has by now, it has still."""
+        """A suspended process continues: it still owns the partitions that no other reader has taken."""
         for partition in sorted(partitions):
             self._owners.setdefault(partition, name)
 
@@ -67,7 +67,7 @@ class Reader:
     """A process with one membership; it is its listener too.
 
     :ivar has: by the listener's account.
-    :ivar told: all that it was told: (what, partitions).
+    :ivar calls: all calls of the listener: (method, partitions).
     :ivar before_giving: awaited in ``on_revoked``, where it is set; ``before_taking`` in ``on_assigned``.
     """
 
@@ -84,7 +84,7 @@ class Reader:
         self.host = brokers.host(name)
         self.owners = owners or Owners()
         self.has: Partitions = frozenset()
-        self.told: list[tuple[str, list[int]]] = []
+        self.calls: list[tuple[str, list[int]]] = []
         self.ended: Exception | None = None
         self.before_giving: Callable[[Partitions], Deferred[None]] | None = None
         self.before_taking: Callable[[Partitions], Deferred[None]] | None = None
@@ -144,11 +144,11 @@ class Reader:
         self.owners.give(self.name, partitions)
 
     def _note(self, what: str, partitions: Partitions) -> None:
-        self.told.append((what, sorted(each.partition for each in partitions)))
+        self.calls.append((what, sorted(each.partition for each in partitions)))
 
 
 def waiting(reader: Reader, seconds: float) -> Callable[[Partitions], Deferred[None]]:
-    """Awaits so long before it gives anything up."""
+    """Return a listener that awaits a delay before it releases partitions."""
     return lambda _: pause(reader.host.runtime.reactor, seconds)
 
 
@@ -162,7 +162,7 @@ def new_brokers(seed: int = 11, overrides: Iterable[str] = OVERRIDES) -> Simulat
 
 
 def begin(brokers: SimulatedCluster, *names: str, **options: object) -> list[Reader]:
-    """Readers of one group, each of which has begun, with shares that are settled."""
+    """Return readers of one group after their first rebalance."""
     owners = Owners()
     readers = [Reader(brokers, name, owners=owners, **options) for name in names]
     for reader in readers:
@@ -181,7 +181,7 @@ def settle(brokers: SimulatedCluster, *readers: Reader, timeout_s: float = 60.0)
     try:
         brokers.run_until(settled, timeout_s)
     except TimeoutError:
-        raise AssertionError({reader.name: reader.told for reader in readers}) from None
+        raise AssertionError({reader.name: reader.calls for reader in readers}) from None
     assert readers[0].owners.contradictions == []
 
 

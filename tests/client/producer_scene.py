@@ -1,4 +1,4 @@
-"""A simulated cluster with a topic, and producers on a host of their own."""
+"""A simulated cluster with a topic, and producers on their own host."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Scene:
         return self.brokers.run_until(goal, timeout_s)
 
     def error(self, goal: Any, timeout_s: float = 120.0) -> Any:
-        """What something fails with."""
+        """Return the error of an operation."""
         failed: list[Failure] = []
         work = goal if isinstance(goal, Deferred) else Deferred.fromCoroutine(goal)
         work.addErrback(failed.append)
@@ -72,7 +72,7 @@ class Scene:
         return [header.record_count for _, header in iter_headers(data)]
 
     def committed(self, partition: int, topic: str = "t") -> list[bytes | None]:
-        """What a reader of committed records sees."""
+        """Return the records that a read_committed consumer sees."""
         row = self._fetch(topic, partition, int(Isolation.READ_COMMITTED))
         data = memoryview(row["records"] or b"")
         fetched = FetchedRecords(TopicPartition(topic, partition), data, 0, 0, aborted_of(row))

@@ -1,4 +1,4 @@
-"""Topics and settings, as an administrator makes, sees and changes them."""
+"""Topics and configurations through ``Admin``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kreplica.errors import ErrorCode
 
 
 def test_topics(scene: AdminScene) -> None:
-    """They are made, described by name and by id, widened and deleted; each has an outcome of its own."""
+    """Topics are created, described by name and id, expanded and deleted, with an outcome each."""
 
     admin = scene.admin
 
@@ -76,7 +76,7 @@ def test_topics(scene: AdminScene) -> None:
 
 
 def test_settings(scene: AdminScene) -> None:
-    """Of topics and brokers: set, added to, taken from, put back; with what gives them their values."""
+    """Configurations are set, extended, reduced and reset, with their sources."""
     topic, broker, nope = ConfigResource.topic("settings"), ConfigResource.broker(2), ConfigResource.topic("nope")
 
     admin = scene.admin

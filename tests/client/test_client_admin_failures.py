@@ -1,4 +1,4 @@
-"""What an administrator is told when answers are lost, brokers die, or something is not there yet."""
+"""``Admin`` with lost responses, dead brokers, and missing topics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def answer_lost(scene: AdminScene, work: Coroutine[Any, Any, T], is_done: Callable[[], bool]) -> T:
-    """What comes of work whose first answer is lost, after the cluster did as it was asked."""
+    """Run work whose first response is lost after the cluster executed the request."""
     controller = f"broker-{scene.brokers.controller()}"
     scene.run(scene.cluster.refresh())
     asked = Deferred.fromCoroutine(work)
@@ -34,7 +34,7 @@ def answer_lost(scene: AdminScene, work: Coroutine[Any, Any, T], is_done: Callab
 
 
 def test_what_was_done_although_the_answer_was_lost(scene: AdminScene) -> None:
-    """It is not taken for a failure; what was there before anybody asked still is one."""
+    """An operation whose response was lost counts as done; an item that existed before remains an error."""
     admin = scene.admin
 
     def partitions() -> int:
@@ -53,7 +53,7 @@ def test_what_was_done_although_the_answer_was_lost(scene: AdminScene) -> None:
 
 
 def test_the_controller_dies(scene: AdminScene) -> None:
-    """Its successor is asked; brokers that died are no more asked for groups, those that live are."""
+    """Requests go to the new controller; groups are requested from live brokers only."""
     controller = scene.brokers.controller()
     assert controller is not None
     scene.run(scene.admin.describe_cluster())
@@ -65,20 +65,20 @@ def test_the_controller_dies(scene: AdminScene) -> None:
     scene.run(scene.brokers.brokers[controller].start())
 
 
-def test_what_is_not_there_yet_is_waited_for_a_moment(scene: AdminScene) -> None:
-    """A topic that comes while its offsets are asked for is told of; one that does not come is told to be unknown."""
+def test_a_new_topic_is_retried(scene: AdminScene) -> None:
+    """Offsets of a topic created meanwhile are returned; a topic that does not appear is reported as unknown."""
     later, never = TopicPartition("later", 0), TopicPartition("never", 0)
     asked = Deferred.fromCoroutine(scene.admin.list_offsets({later: LATEST, never: LATEST}))
     scene.brokers.run(2.0)
     assert not asked.called
     scene.run(scene.admin.create_topic("later", 1, 1))
-    told = scene.run(asked, 60)
-    assert told[later].offset == 0
-    assert codes(told.failed) == {never: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    found = scene.run(asked, 60)
+    assert found[later].offset == 0
+    assert codes(found.failed) == {never: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_nobody_answers(scene: AdminScene) -> None:
-    """Each item is given up, with the last error, when the time is over; closing and cancelling end the question."""
+def test_no_broker_responds(scene: AdminScene) -> None:
+    """Each item fails with the last error after the timeout; closing and cancelling end the request."""
     host = scene.brokers.host("lonely")
     cluster = Cluster("nowhere:1", runtime=runtime_of(host.runtime))
     admin = Admin(cluster)
@@ -100,7 +100,7 @@ def test_nobody_answers(scene: AdminScene) -> None:
 
 
 def test_more_than_a_connection_takes_at_once(scene: AdminScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where each item is a request of its own, they go in turns."""
+    """Items with one request each are requested in groups."""
     monkeypatch.setattr(asking, "AT_ONCE", 2)
     for each in scene.cluster._connections:
         monkeypatch.setattr(each, "_outstanding_max", 3)
@@ -111,7 +111,7 @@ def test_more_than_a_connection_takes_at_once(scene: AdminScene, monkeypatch: py
 
 
 def test_outcomes() -> None:
-    """An item's result or error; all results, or the first error."""
+    """``Outcomes`` returns results or errors per item, or raises the first error."""
     refused = BrokerRefused(ErrorCode.INVALID_REQUEST, "b")
     outcomes: Outcomes[str, int] = Outcomes({"a": 1, "b": refused, "c": 3})
     assert (list(outcomes), len(outcomes), "a" in outcomes, "d" in outcomes) == (["a", "b", "c"], 3, True, False)

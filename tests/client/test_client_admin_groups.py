@@ -1,4 +1,4 @@
-"""Groups and the offsets that they committed, as an administrator sees and changes them."""
+"""Groups and committed offsets through ``Admin``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAY_WITH_GROUPS = frozenset({AclOperation.READ, AclOperation.DELETE, AclOperatio
 
 
 def test_offsets(scene: AdminScene) -> None:
-    """They are committed for groups, read, compared with the ends of partitions, and forgotten."""
+    """Offsets are committed, read, compared with log ends, and deleted."""
 
     async def life() -> None:
         admin = scene.admin
@@ -48,7 +48,7 @@ def test_offsets(scene: AdminScene) -> None:
 
 
 def test_groups_of_both_protocols(scene: AdminScene) -> None:
-    """They are listed by state and type, and described with who reads what; members are put out."""
+    """Groups are listed by state and type, described with their members, and members are removed."""
 
     async def life() -> None:
         admin = scene.admin
@@ -96,7 +96,7 @@ def test_groups_of_both_protocols(scene: AdminScene) -> None:
 
 
 def test_a_coordinator_that_dies_has_a_successor(scene: AdminScene) -> None:
-    """What was committed is there still, and whoever asks finds out where."""
+    """Committed offsets are still available, and the new coordinator is found."""
 
     async def before() -> str:
         (await scene.admin.alter_group_offsets("g", {READ: 2})).raise_first()

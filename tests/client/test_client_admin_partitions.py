@@ -1,4 +1,4 @@
-"""The cluster, partitions, log directories and transactions, as an administrator sees and changes them."""
+"""Cluster, partitions, log directories and transactions through ``Admin``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kreplica.errors import ErrorCode
 
 
 def test_the_cluster(scene: AdminScene) -> None:
-    """Its brokers with racks and versions, and its features."""
+    """The cluster is described with racks, versions and features."""
 
     async def look() -> None:
         described = await scene.admin.describe_cluster()
@@ -34,14 +34,14 @@ def test_the_cluster(scene: AdminScene) -> None:
         versions = (await scene.admin.broker_versions()).raise_first()
         assert sorted(versions) == [1, 2, 3]
         assert versions[1].apis["Metadata"] == (0, 12)
-        nobody = await scene.admin.broker_versions([9], timeout_s=1.0)
-        assert "broker 9" in str(nobody.failed[9])
+        unreachable = await scene.admin.broker_versions([9], timeout_s=1.0)
+        assert "broker 9" in str(unreachable.failed[9])
 
     scene.run(look())
 
 
 def test_offsets_and_deletion_of_records(scene: AdminScene) -> None:
-    """Each partition's leader is asked; what is not there is told of that partition alone."""
+    """Each partition's leader is asked; a missing partition fails alone."""
     first, second, nope = TopicPartition("records", 0), TopicPartition("records", 1), TopicPartition("records", 7)
     none = TopicPartition("nope", 0)
 
@@ -71,7 +71,7 @@ def test_offsets_and_deletion_of_records(scene: AdminScene) -> None:
 
 
 def test_leaders_and_replicas_move(scene: AdminScene) -> None:
-    """Replicas are moved, moves are listed, the preferred leader comes back after its broker was away."""
+    """Replicas are reassigned, reassignments listed, and the preferred leader elected after its broker returned."""
     moved, other = TopicPartition("moved", 0), TopicPartition("moved", 1)
     nope = TopicPartition("moved", 7)
 
@@ -109,7 +109,7 @@ def test_leaders_and_replicas_move(scene: AdminScene) -> None:
 
 
 def test_log_directories(scene: AdminScene) -> None:
-    """Each broker tells of its own; moving replicas between directories is not served here, and that is told."""
+    """Each broker reports its own directories; moves between directories are refused."""
     held = TopicPartition("held", 0)
 
     async def look() -> None:
@@ -132,7 +132,7 @@ def test_log_directories(scene: AdminScene) -> None:
 
 
 def test_transactions(scene: AdminScene) -> None:
-    """Those that are open are seen; a producer is fenced, and a transaction that hangs is aborted."""
+    """Open transactions are listed; a producer is fenced, and a hanging transaction is aborted."""
     partition, hung = TopicPartition("transactions", 0), TopicPartition("transactions", 1)
 
     async def life() -> None:

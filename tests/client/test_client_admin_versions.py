@@ -1,4 +1,4 @@
-"""An administrator gets along with brokers that are older, or newer, than ours."""
+"""``Admin`` with older and newer brokers."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ T = TypeVar("T")
 
 MISSING = {api.key for api in (DESCRIBE_CLUSTER, CONSUMER_GROUP_DESCRIBE)}
 OLDEST = {METADATA.key: 4, FIND_COORDINATOR.key: 1}
-"""What cannot be done without; of all else the brokers have the lowest version alone."""
+"""Highest versions of required APIs; of all others the brokers support the lowest version only."""
 
 
 class OldConnections(Connections):
-    """To brokers that speak what was spoken years ago."""
+    """Connections to brokers with the oldest supported versions."""
 
     async def _open(self, address: Address) -> Connection:
         connection = await super()._open(address)
@@ -56,14 +56,14 @@ class OldConnections(Connections):
 
 
 class OldCluster(Cluster):
-    """Sees brokers through such connections."""
+    """A cluster client with such connections."""
 
     def new_connections(self) -> Connections:
         return OldConnections(self.runtime, self.options)
 
 
 def test_the_oldest_brokers(scene: AdminScene) -> None:
-    """What they can do is done; what they cannot is told, and nothing else is done instead."""
+    """Supported operations succeed; others fail with an error, without a substitute."""
     cluster = OldCluster(
         scene.brokers.bootstrap_servers, runtime=runtime_of(scene.brokers.host("old").runtime)
     )
@@ -115,7 +115,7 @@ def test_the_oldest_brokers(scene: AdminScene) -> None:
 
 
 class PagingCluster(Cluster):
-    """One of brokers that describe topics page by page, which ours do not."""
+    """A cluster client of brokers that describe topics page by page."""
 
     def __init__(self, scene: AdminScene, pages: Mapping[Any, dict[str, Any]]) -> None:
         super().__init__("nowhere:1", runtime=runtime_of(scene.brokers.host("paging").runtime))
@@ -135,7 +135,7 @@ class PagingCluster(Cluster):
 
 
 def test_topics_are_described_page_by_page(scene: AdminScene) -> None:
-    """A topic that spans pages has the partitions of all of them."""
+    """A topic that spans pages has the partitions of all pages."""
 
     def row(name: str, *partitions: int, error_code: int = 0) -> dict[str, Any]:
         rows = [

@@ -1,4 +1,4 @@
-"""What a client knows of a cluster: brokers, leaders and coordinators, also while these change."""
+"""Metadata, leaders and coordinators of a cluster, also while they change."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cluster(brokers: SimulatedCluster) -> Iterator[Cluster]:
 
 
 def test_it_knows_leaders_and_learns_of_new_ones(brokers: SimulatedCluster, cluster: Cluster) -> None:
-    """A leader that dies is followed by another one."""
+    """A new leader is found after the old one died."""
     key = TopicPartition("t", 0)
     leader = brokers.run_until(cluster.leader(key))
     assert leader == brokers.leader_of("t", 0)
@@ -53,8 +53,8 @@ def test_it_knows_leaders_and_learns_of_new_ones(brokers: SimulatedCluster, clus
     assert brokers.run_until(cluster.retrying(another)) != leader
 
 
-def test_who_asks_the_same_shares_the_answer(brokers: SimulatedCluster, cluster: Cluster) -> None:
-    """Ten refreshes at once are one question; whoever cancels theirs leaves the others theirs."""
+def test_concurrent_refreshes_share_a_request(brokers: SimulatedCluster, cluster: Cluster) -> None:
+    """Ten concurrent refreshes are one request; cancelling one does not affect the others."""
     views = [Deferred.fromCoroutine(cluster.refresh(("t",))) for _ in range(10)]
     left: list[object] = []
     views[0].addErrback(left.append)
@@ -66,7 +66,7 @@ def test_who_asks_the_same_shares_the_answer(brokers: SimulatedCluster, cluster:
 
 
 def test_a_doubt_that_comes_while_the_question_is_under_way_stays(brokers: SimulatedCluster, cluster: Cluster) -> None:
-    """The answer may be older than the doubt."""
+    """A doubt raised during a refresh remains, because the response may be older."""
     asked = Deferred.fromCoroutine(cluster.refresh(("t",)))
     cluster.doubt()
     brokers.run_until(asked)
@@ -75,8 +75,8 @@ def test_a_doubt_that_comes_while_the_question_is_under_way_stays(brokers: Simul
     assert cluster.known_topic("t") is not None
 
 
-def test_what_is_not_there(brokers: SimulatedCluster, cluster: Cluster) -> None:
-    """A topic that nobody made is given up, with the reason."""
+def test_missing_topics(brokers: SimulatedCluster, cluster: Cluster) -> None:
+    """A topic that does not exist fails with the reason."""
     with pytest.raises(GaveUp) as caught:
         brokers.run_until(cluster.find_topic("nope", 1.0))
     assert isinstance(caught.value.__cause__, BrokerRefused)
@@ -85,7 +85,7 @@ def test_what_is_not_there(brokers: SimulatedCluster, cluster: Cluster) -> None:
 
 
 def test_no_broker_answers(brokers: SimulatedCluster) -> None:
-    """Each is tried, and why the last one failed is told."""
+    """All brokers are tried, and the error of the last one is reported."""
     runtime = runtime_of(brokers.host("application").runtime)
     lost = Cluster("nowhere:1,broker-1:2", runtime=runtime)
     with pytest.raises(GaveUp, match=r"nowhere:1|broker-1:2"):
@@ -94,7 +94,7 @@ def test_no_broker_answers(brokers: SimulatedCluster) -> None:
 
 
 def test_coordinators_are_found_again(brokers: SimulatedCluster, cluster: Cluster) -> None:
-    """The one of a group answers; when its broker dies, its successor does."""
+    """A group's coordinator is found again after its broker died."""
 
     async def ask(connection):
         answer = await cluster.request(connection, LIST_GROUPS, {"states_filter": [], "types_filter": []})
@@ -110,7 +110,7 @@ def test_coordinators_are_found_again(brokers: SimulatedCluster, cluster: Cluste
 
 
 def test_connections_come_back(brokers: SimulatedCluster, cluster: Cluster) -> None:
-    """After a loss the next question opens another one; tries that failed are not repeated at once."""
+    """A new connection is opened after a loss; failed attempts are not repeated at once."""
     brokers.run_until(cluster.refresh())
     first = brokers.run_until(cluster.connection(1))
     assert brokers.run_until(cluster.connection(1)) is first

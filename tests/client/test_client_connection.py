@@ -1,4 +1,4 @@
-"""A connection to a broker, step by step: no network, no waiting."""
+"""A connection to a broker, step by step, without a network."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.real_reactor import run
 
 
 def test_requests_leave_at_once_and_answers_come_in_order(peer: Peer, connection: Connection) -> None:
-    """Several requests are under way at a time; each gets its own answer."""
+    """Several requests are in flight; each gets its own response."""
     answers = [heartbeat(connection) for _ in range(3)]
     assert peer.requests() == [(12, 4, index, {**HEARTBEAT_BODY, "group_instance_id": None}) for index in range(3)]
     peer.protocol.dataReceived(b"".join(heartbeat_answer(index, error_code=index) for index in range(2)))
@@ -40,7 +40,7 @@ def test_requests_leave_at_once_and_answers_come_in_order(peer: Peer, connection
 
 @pytest.mark.parametrize("version", [0, 4])
 def test_answers_may_come_byte_by_byte(peer: Peer, connection: Connection, version: int) -> None:
-    """However the network cuts the stream, old headers and new, the answers are the same."""
+    """Responses are the same for every segmentation of the stream."""
     answers = [heartbeat(connection, version) for _ in range(2)]
     for byte in heartbeat_answer(0, 25, version) + heartbeat_answer(1, 27, version):
         peer.protocol.dataReceived(bytes((byte,)))
@@ -48,7 +48,7 @@ def test_answers_may_come_byte_by_byte(peer: Peer, connection: Connection, versi
 
 
 def test_an_answer_may_lead_to_the_next_request(peer: Peer, connection: Connection) -> None:
-    """A caller asks the next question from within the answer to the last, with more answers behind it."""
+    """A caller sends the next request from within a callback, with more responses waiting."""
     first, second = heartbeat(connection), heartbeat(connection)
     third = first.addCallback(lambda _: heartbeat(connection))
     peer.protocol.dataReceived(heartbeat_answer(0) + heartbeat_answer(1, 25))
@@ -69,7 +69,7 @@ def test_an_answer_may_lead_to_the_next_request(peer: Peer, connection: Connecti
     ],
 )
 def test_an_answer_that_is_none_ends_the_connection(peer: Peer, connection: Connection, bad: bytes) -> None:
-    """The request it came for fails for good, those behind it may try again; nothing later is believed."""
+    """Its request fails for good, later requests are retriable, and no later data is processed."""
     first, second = heartbeat(connection), heartbeat(connection)
     peer.protocol.dataReceived(bad + heartbeat_answer(0) + heartbeat_answer(1))
     for answer, error, retriable in ((first, MalformedAnswer, False), (second, ConnectionLost, True)):
@@ -84,13 +84,13 @@ def test_an_answer_that_is_none_ends_the_connection(peer: Peer, connection: Conn
 
 
 def test_an_answer_without_a_question_ends_the_connection(peer: Peer, connection: Connection) -> None:
-    """A broker that talks unasked is not one that can be understood later."""
+    """A response without a request closes the connection."""
     peer.protocol.dataReceived(heartbeat_answer(0))
     assert (connection.closed, peer.transport.disconnected) == (True, True)
 
 
 def test_a_late_answer_closes_the_connection(peer: Peer, connection: Connection) -> None:
-    """The request that waited too long is told so, the others that the connection is gone; no timer is left."""
+    """The late request fails with a timeout, the others with a lost connection; no timer remains."""
     patient, hasty = heartbeat(connection, timeout_s=10.0), heartbeat(connection, timeout_s=2.5)
     peer.reactor.advance(2.4)
     assert not connection.closed
@@ -104,8 +104,8 @@ def test_a_late_answer_closes_the_connection(peer: Peer, connection: Connection)
     assert peer.reactor.getDelayedCalls() == []
 
 
-def test_a_lost_connection_fails_what_is_under_way(peer: Peer, connection: Connection) -> None:
-    """Each caller learns why, and later requests fail without being written."""
+def test_a_lost_connection_fails_requests_in_flight(peer: Peer, connection: Connection) -> None:
+    """Each caller gets the reason, and later requests fail without being written."""
     answers = [heartbeat(connection) for _ in range(2)]
     peer.transport.clear()
     peer.lose()
@@ -119,8 +119,8 @@ def test_a_lost_connection_fails_what_is_under_way(peer: Peer, connection: Conne
     assert result_of(connection.close()) is None
 
 
-def test_who_hears_of_the_loss_may_cancel_another_request(peer: Peer, connection: Connection) -> None:
-    """As a membership does that ends: each request fails once."""
+def test_an_errback_may_cancel_another_request(peer: Peer, connection: Connection) -> None:
+    """A callback cancels another request; each request fails once."""
     first, second, third = (heartbeat(connection) for _ in range(3))
     lost: list[Failure] = []
     first.addErrback(lambda failure: lost.append(failure) or second.cancel())
@@ -133,7 +133,7 @@ def test_who_hears_of_the_loss_may_cancel_another_request(peer: Peer, connection
 
 
 def test_a_caller_may_react_to_the_loss_with_another_request(peer: Peer, connection: Connection) -> None:
-    """A retry from within the failure fails too, and the rest of the failures still arrive."""
+    """A retry from within the errback fails too, and the other failures still arrive."""
     retried = heartbeat(connection).addErrback(lambda _: heartbeat(connection))
     other = heartbeat(connection)
     peer.lose()
@@ -143,7 +143,7 @@ def test_a_caller_may_react_to_the_loss_with_another_request(peer: Peer, connect
 
 
 def test_a_cancelled_request_leaves_the_others_as_they_are(peer: Peer, connection: Connection) -> None:
-    """The answer to a question that nobody asks any more is skipped, whatever it says."""
+    """The response to a cancelled request is skipped."""
     answers = [heartbeat(connection, timeout_s=5.0) for _ in range(3)]
     answers[1].cancel()
     with pytest.raises(CancelledError):
@@ -156,7 +156,7 @@ def test_a_cancelled_request_leaves_the_others_as_they_are(peer: Peer, connectio
 
 
 def test_requests_without_answer_are_done_when_written(peer: Peer, connection: Connection) -> None:
-    """Produce with acks=0 waits for nothing, and the answers of others keep their order."""
+    """Produce with acks=0 completes at once; responses of other requests keep their order."""
     body = {"acks": 0, "timeout_ms": 1, "topic_data": []}
     assert result_of(connection.request(PRODUCE, 8, body, answered=False)) == {}
     answer = heartbeat(connection)
@@ -166,7 +166,7 @@ def test_requests_without_answer_are_done_when_written(peer: Peer, connection: C
 
 
 def test_requests_without_answer_wait_for_a_full_transport() -> None:
-    """A producer with acks=0 that is faster than the network is held back, then refused, not buffered without end."""
+    """A producer with acks=0 that is faster than the network is delayed, then refused, not buffered without limit."""
     peer = Peer(outstanding_max=2)
     connection = peer.accept()
 
@@ -188,7 +188,7 @@ def test_requests_without_answer_wait_for_a_full_transport() -> None:
 
 
 def test_large_records_go_out_as_they_are(peer: Peer, connection: Connection) -> None:
-    """Records of any size and kind of memory are written in one frame with their request."""
+    """Records of any size and memory type are written in one frame with their request."""
     records = memoryview(bytearray(b"r" * 9_000))
     topic = {"name": "t", "partition_data": [{"index": 0, "records": records}]}
     connection.request(PRODUCE, 8, {"acks": 1, "timeout_ms": 1, "topic_data": [topic]})
@@ -197,7 +197,7 @@ def test_large_records_go_out_as_they_are(peer: Peer, connection: Connection) ->
 
 
 def test_too_many_requests_are_refused() -> None:
-    """Beyond the bound a request fails at once and is not written; an answer makes room."""
+    """A request beyond the limit fails at once; a response frees a slot."""
     peer = Peer(outstanding_max=2)
     connection = peer.accept()
     first, _ = heartbeat(connection), heartbeat(connection)
@@ -212,7 +212,7 @@ def test_too_many_requests_are_refused() -> None:
 
 
 def test_correlation_ids_start_again(peer: Peer, connection: Connection) -> None:
-    """A connection that lives for years goes on after its 2**31st request."""
+    """A connection continues after its 2**31st request."""
     connection._next_correlation_id = 2**31 - 1
     answers = [heartbeat(connection) for _ in range(2)]
     assert [request[2] for request in peer.requests()] == [2**31 - 1, 0]
@@ -221,7 +221,7 @@ def test_correlation_ids_start_again(peer: Peer, connection: Connection) -> None
 
 
 def test_a_body_that_does_not_fit_is_not_sent(peer: Peer, connection: Connection) -> None:
-    """The caller's mistake is told to the caller, and the connection goes on."""
+    """The caller gets the error, and the connection remains usable."""
     with pytest.raises(ProtocolError, match="generation_id"):
         connection.request(HEARTBEAT, 4, {**HEARTBEAT_BODY, "generation_id": "three"})
     with pytest.raises(ProtocolError):
@@ -233,7 +233,7 @@ def test_a_body_that_does_not_fit_is_not_sent(peer: Peer, connection: Connection
 
 
 def test_closing_waits_for_the_transport(peer: Peer, connection: Connection) -> None:
-    """What was written leaves first; whoever closes learns when the connection is gone, twice if asked twice."""
+    """Pending data is written first; each caller of ``close`` is notified."""
     answer = heartbeat(connection)
     closed = [connection.close(), connection.close()]
     assert (peer.transport.disconnecting, peer.transport.disconnected, peer.transport.producer) == (True, False, None)
@@ -247,7 +247,7 @@ def test_closing_waits_for_the_transport(peer: Peer, connection: Connection) -> 
 
 
 def test_closing_from_within_an_answer(peer: Peer, connection: Connection) -> None:
-    """Answers that came together with the one that made the caller close are dropped, and what was written leaves."""
+    """Responses received with the one whose callback closes are dropped; pending data is written."""
     first, second = heartbeat(connection), heartbeat(connection)
     first.addCallback(lambda _: connection.close())
     peer.protocol.dataReceived(heartbeat_answer(0) + heartbeat_answer(1))
@@ -259,7 +259,7 @@ def test_closing_from_within_an_answer(peer: Peer, connection: Connection) -> No
 
 
 def test_closing_does_not_wait_for_ever(peer: Peer, connection: Connection) -> None:
-    """A broker that reads nothing more cannot keep the connection open."""
+    """A broker that reads nothing cannot keep the connection open."""
     closed = connection.close()
     peer.reactor.advance(CLOSE_TIMEOUT_S + 0.1)
     assert peer.transport.disconnected
@@ -269,7 +269,7 @@ def test_closing_does_not_wait_for_ever(peer: Peer, connection: Connection) -> N
 
 
 def test_a_connection_that_is_refused(peer: Peer) -> None:
-    """The error names the broker and says that trying again makes sense."""
+    """The error names the broker and is retriable."""
     peer.factory.clientConnectionFailed(None, Failure(ConnectionRefusedError()))
     with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:9092") as raised:
         result_of(peer.connecting)
@@ -277,7 +277,7 @@ def test_a_connection_that_is_refused(peer: Peer) -> None:
 
 
 def test_giving_up_a_connection_attempt() -> None:
-    """A caller that no longer wants the connection stops the attempt, whose time was bounded anyway."""
+    """A caller can cancel the attempt, which also has a timeout."""
     peer = Peer(connect_timeout_s=3.0)
     assert peer.connect_timeout == 3.0
     peer.connecting.cancel()
@@ -287,7 +287,7 @@ def test_giving_up_a_connection_attempt() -> None:
 
 
 def test_a_real_connection() -> None:
-    """Over the loopback: a broker answers many requests, and the connection closes without leaving anything behind."""
+    """A broker on the loopback interface answers many requests, and the connection closes cleanly."""
 
     async def talk() -> list[int]:
         from twisted.internet import reactor
@@ -312,14 +312,14 @@ def test_a_real_connection() -> None:
 
 
 class AnsweringBroker(Protocol):
-    """Answers every heartbeat with the last digits of its correlation id as the error code."""
+    """Responds to every heartbeat with the last digits of its correlation id as the error code."""
 
     def connectionMade(self) -> None:
         """Start a stream of frames."""
         self.frames = FrameReader()
 
     def dataReceived(self, data: bytes) -> None:
-        """Answer what is complete."""
+        """Respond to complete requests."""
         for request in self.frames.feed(data):
             correlation_id = parse_request_header(request).correlation_id
             self.transport.write(heartbeat_answer(correlation_id, correlation_id % 100))

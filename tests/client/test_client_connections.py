@@ -1,4 +1,4 @@
-"""One connection to each broker: shared while it comes about, made anew after a loss, not tried again too soon."""
+"""One connection per broker: shared attempts, reconnection and backoff."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPTIONS = ClientOptions(backoff_s=2.0, backoff_s_max=4.0, connect_timeout_s=7.0)
 
 
 class Ways:
-    """Connections, and a network on which a test decides what comes of each attempt."""
+    """Connections, on a network whose attempts succeed or fail as the test decides."""
 
     def __init__(self) -> None:
         self.reactor = MemoryReactorClock()
@@ -39,28 +39,28 @@ class Ways:
         self.connections = Connections(runtime, OPTIONS)
 
     def ask(self, address: Address = BROKER) -> Deferred[Connection]:
-        """For the connection to a broker."""
+        """Return a coordinator's response, which must not be an error."""
         return Deferred.fromCoroutine(self.connections.to(address))
 
     @property
     def attempts(self) -> int:
-        """How many there were so far."""
+        """Return the number of attempts."""
         return len(self.reactor.tcpClients)
 
     def accept(self) -> StringTransport:
-        """The last attempt connects; nothing is answered yet."""
+        """Let the last attempt connect."""
         self.protocol = self.reactor.tcpClients[-1][2].buildProtocol(None)
         transport = StringTransport()
         self.protocol.makeConnection(transport)
         return transport
 
     def answer_versions(self) -> None:
-        """Of the connection that came about last."""
+        """Respond to ApiVersions on the latest connection."""
         rows = [{"api_key": 12, "min_version": 0, "max_version": 4}]
         self.protocol.dataReceived(answer_bytes(API_VERSIONS, 4, 0, {"error_code": 0, "api_keys": rows}))
 
     def refuse(self) -> None:
-        """The last attempt fails."""
+        """Let the last attempt fail."""
         self.reactor.tcpClients[-1][2].clientConnectionFailed(None, Failure(ConnectionRefusedError()))
 
     def close(self) -> Deferred[None]:
@@ -70,19 +70,19 @@ class Ways:
 
 @pytest.fixture
 def ways() -> Ways:
-    """Nobody is connected to anybody."""
+    """Connections without any attempt."""
     return Ways()
 
 
 def failure_of(deferred: Deferred[Connection]) -> BaseException:
-    """Why it failed."""
+    """Return the error."""
     with pytest.raises(BaseException) as caught:
         result_of(deferred)
     return caught.value
 
 
-def test_who_asks_meanwhile_shares_the_attempt(ways: Ways) -> None:
-    """One that gives up leaves the others theirs; when the last one does, the attempt ends with its timers."""
+def test_concurrent_callers_share_an_attempt(ways: Ways) -> None:
+    """Cancelling one caller does not affect the others; cancelling the last one ends the attempt and its timers."""
     first, second = ways.ask(), ways.ask()
     assert ways.attempts == 1
     first.cancel()
@@ -111,7 +111,7 @@ def test_who_asks_meanwhile_shares_the_attempt(ways: Ways) -> None:
 
 
 def test_tries_that_fail_are_spaced(ways: Ways) -> None:
-    """Whoever asks too early is told at once why the last one failed; one that goes well forgets all that."""
+    """Early callers get the last error at once; a success resets the backoff."""
     refused = ways.ask()
     ways.refuse()
     assert isinstance(failure_of(refused), ConnectionFailed)
@@ -135,7 +135,7 @@ def test_tries_that_fail_are_spaced(ways: Ways) -> None:
 
 
 def test_a_broker_that_says_nothing_is_no_connection(ways: Ways) -> None:
-    """It accepts and is silent: the attempt ends in time, and counts as one that failed."""
+    """A broker that accepts but does not respond is a failed attempt."""
     asked = ways.ask()
     transport = ways.accept()
     ways.reactor.advance(7.0)
@@ -146,7 +146,7 @@ def test_a_broker_that_says_nothing_is_no_connection(ways: Ways) -> None:
 
 
 def test_a_peer_that_is_gone_without_a_word_is_found_by_its_silence(ways: Ways) -> None:
-    """The request that is not answered closes the connection, and the next one opens another."""
+    """A request without a response closes the connection, and the next one opens another."""
     asked = ways.ask()
     ways.accept()
     ways.answer_versions()
@@ -164,7 +164,7 @@ def test_a_peer_that_is_gone_without_a_word_is_found_by_its_silence(ways: Ways) 
 
 
 def test_an_address_that_is_forgotten(ways: Ways) -> None:
-    """Its connection ends with what is under way on it, or the attempt at one; who asks again begins anew."""
+    """Its connection or attempt ends; a later caller starts again."""
     asked = ways.ask()
     ways.connections.forget(BROKER)
     assert isinstance(failure_of(asked), ConnectionFailed)
@@ -181,7 +181,7 @@ def test_an_address_that_is_forgotten(ways: Ways) -> None:
 
 
 def test_closing_ends_everything(ways: Ways) -> None:
-    """Who waits for a connection is told, and nobody gets another one; no timer is left."""
+    """Callers that wait for a connection fail, later ones too; no timer remains."""
     connected = ways.ask()
     ways.accept()
     ways.answer_versions()
@@ -215,8 +215,8 @@ def simulated() -> Iterator[SimulatedCluster]:
     cluster.stop()
 
 
-def test_closing_a_cluster_ends_what_is_tried_again(simulated: SimulatedCluster) -> None:
-    """Between tries and during one; who is cancelled instead is told that, and leaves no timer behind."""
+def test_closing_a_cluster_ends_retries(simulated: SimulatedCluster) -> None:
+    """Closing ends retries between and during attempts; a cancelled caller gets CancelledError and leaves no timer."""
     host = simulated.host("application")
     lost = Cluster("nowhere:1", runtime=runtime_of(host.runtime))
     pausing = [Deferred.fromCoroutine(lost.retrying(lost.refresh)) for _ in range(2)]
@@ -236,7 +236,7 @@ def test_closing_a_cluster_ends_what_is_tried_again(simulated: SimulatedCluster)
 
 
 def test_a_network_that_swallows_everything(simulated: SimulatedCluster) -> None:
-    """Requests end by their time-outs, the whole by its own; when the network is back, so is the connection."""
+    """Requests and the operation time out; afterwards the connection recovers."""
     host = simulated.host("application")
     options = ClientOptions(request_timeout_s=2.0, connect_timeout_s=2.0)
     cluster = Cluster(simulated.bootstrap_servers, options=options, runtime=runtime_of(host.runtime))

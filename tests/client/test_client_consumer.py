@@ -1,4 +1,4 @@
-"""What a consumer reads that is told which partitions to read."""
+"""A consumer with assigned partitions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def assigned(scene: Scene, **options: object) -> Consumer:
 
 
 def test_records_come_in_order_from_all_partitions(scene: Scene) -> None:
-    """Each with its key, value, headers and place."""
+    """Records arrive with key, value, headers and position."""
     consumer = scene.consumer()
     scene.run_until(consumer.assign({T0: EARLIEST, T1: 3}))
     records = scene.read(consumer, 97)
@@ -53,8 +53,8 @@ def test_records_come_in_order_from_all_partitions(scene: Scene) -> None:
     assert scene.run_until(consumer.lag()) == {T0: 0, T1: 0}
 
 
-def test_iteration_goes_on_where_it_was_left(scene: Scene) -> None:
-    """By record, by batch and by poll, in turns: nothing is missing, nothing comes twice."""
+def test_ways_of_reading_may_be_mixed(scene: Scene) -> None:
+    """Records, batches and polls may be mixed: no record is missing or repeated."""
     consumer = assigned(scene)
     seen = scene.read(consumer, 10)
 
@@ -75,7 +75,7 @@ def test_iteration_goes_on_where_it_was_left(scene: Scene) -> None:
 
 
 def test_a_record_that_is_there_costs_no_suspension(scene: Scene) -> None:
-    """Nothing has to happen between one record and the next: no time passes."""
+    """Available records are yielded without suspension."""
     consumer = assigned(scene)
     scene.read(consumer, 1)
     scene.run(1)
@@ -85,7 +85,7 @@ def test_a_record_that_is_there_costs_no_suspension(scene: Scene) -> None:
 
 
 def test_waiting_for_records(scene: Scene) -> None:
-    """A poll waits as long as it was told; records that come meanwhile end the wait."""
+    """A poll waits until its timeout or the arrival of records."""
     consumer = assigned(scene)
     scene.read(consumer, 100)
     began = scene.simulated.simulation.now_s
@@ -98,7 +98,7 @@ def test_waiting_for_records(scene: Scene) -> None:
 
 
 def test_latest_is_where_it_ended_when_that_was_said(scene: Scene) -> None:
-    """What is written after ``assign`` is read, however late the first question comes."""
+    """Records written after ``assign`` are read, also if the first fetch is later."""
     consumer = scene.consumer()
     scene.run_until(consumer.assign({T0: LATEST}))
     scene.write("t", 0, ["new"])
@@ -106,8 +106,8 @@ def test_latest_is_where_it_ended_when_that_was_said(scene: Scene) -> None:
     assert values(scene.read(consumer, 1)) == ["new"]
 
 
-def test_assigning_anew(scene: Scene) -> None:
-    """Partitions that stay go on where they are, unless an offset is given."""
+def test_a_second_assignment(scene: Scene) -> None:
+    """Remaining partitions keep their position, unless an offset is given."""
     consumer = assigned(scene)
     scene.read(consumer, 100)
     scene.run_until(consumer.assign([T1]))
@@ -120,7 +120,7 @@ def test_assigning_anew(scene: Scene) -> None:
 
 
 def test_seek_while_a_fetch_is_under_way(scene: Scene) -> None:
-    """What the fetch brings is not handed out."""
+    """The response to the earlier fetch is not delivered."""
     consumer = assigned(scene)
     records = scene.read(consumer, 1)
     key = records[0].topic_partition
@@ -136,7 +136,7 @@ def test_seek_while_a_fetch_is_under_way(scene: Scene) -> None:
 
 
 def test_pause_with_records_in_stock(scene: Scene) -> None:
-    """They stay where they are until the partition is resumed, also those of the batch that is handed out."""
+    """Buffered records stay until the partition is resumed, including the rest of a partly delivered batch."""
     consumer = assigned(scene)
     (first,) = scene.read(consumer, 1)
     key = first.topic_partition
@@ -151,7 +151,7 @@ def test_pause_with_records_in_stock(scene: Scene) -> None:
 
 
 def test_pause_within_the_loop(scene: Scene) -> None:
-    """Takes effect at once."""
+    """Pausing within the loop takes effect at once."""
     consumer = assigned(scene)
 
     async def loop() -> list[TopicPartition]:
@@ -171,7 +171,7 @@ def test_pause_within_the_loop(scene: Scene) -> None:
 
 @pytest.mark.parametrize(("reset", "expected"), [(OffsetReset.EARLIEST, 0), (OffsetReset.LATEST, 50)])
 def test_an_offset_out_of_range(scene: Scene, reset: OffsetReset, expected: int) -> None:
-    """Reading goes on where the options say."""
+    """The position is reset as the options say."""
     consumer = scene.consumer(offset_reset=reset)
     scene.run_until(consumer.assign({T0: 1000}))
     scene.run(2)
@@ -180,7 +180,7 @@ def test_an_offset_out_of_range(scene: Scene, reset: OffsetReset, expected: int)
 
 
 def test_an_offset_out_of_range_that_is_to_fail(scene: Scene) -> None:
-    """The error says what there is; whoever seeks goes on."""
+    """The error contains the valid range; a seek continues."""
     consumer = scene.consumer(offset_reset="fail")
     scene.run_until(consumer.assign({T0: 1000, T1: 0}))
     with pytest.raises(OffsetOutOfRange, match="1000 of t-0"):
@@ -193,7 +193,7 @@ def test_an_offset_out_of_range_that_is_to_fail(scene: Scene) -> None:
 
 
 def test_offsets_by_time_and_ends(scene: Scene) -> None:
-    """As the leaders have them."""
+    """Offsets by time and end offsets match the leaders."""
     scene.write("t", 0, ["a"], timestamp_ms=1000)
     scene.write("t", 0, ["b"], timestamp_ms=2000)
     consumer = scene.consumer()
@@ -204,8 +204,8 @@ def test_offsets_by_time_and_ends(scene: Scene) -> None:
     assert scene.run_until(consumer.end_offsets([T0, T1])) == {T0: 52, T1: 50}
 
 
-def test_what_was_gone_past_is_committed_and_no_more(scene: Scene) -> None:
-    """The record that is in the application's hands is not; the next consumer begins with it."""
+def test_processed_records_are_committed(scene: Scene) -> None:
+    """The record in process is not committed; the next consumer starts with it."""
     consumer = assigned(scene, group_id="g")
     scene.run_until(consumer.assign({T0: 0}))
     scene.read(consumer, 10)
@@ -225,7 +225,7 @@ def test_what_was_gone_past_is_committed_and_no_more(scene: Scene) -> None:
 
 
 def test_cancelling_a_wait_leaves_nothing_behind(scene: Scene) -> None:
-    """Neither records nor timers are lost."""
+    """No record is lost, and no timer remains."""
     consumer = assigned(scene)
     scene.read(consumer, 100)
     polling = Deferred.fromCoroutine(consumer.poll(timeout_s=1000.0))
@@ -239,7 +239,7 @@ def test_cancelling_a_wait_leaves_nothing_behind(scene: Scene) -> None:
 
 
 def test_closing_ends_what_waits(scene: Scene) -> None:
-    """With a fetch under way: iteration ends, polls are refused; no timer and no connection is left."""
+    """Iteration ends and polls are refused during a fetch; no timer and no connection remains."""
     consumer = assigned(scene)
     scene.read(consumer, 100)
     loop = Deferred.fromCoroutine(take(consumer, 1))
@@ -256,7 +256,7 @@ def test_closing_ends_what_waits(scene: Scene) -> None:
 
 
 def test_topics_without_a_group(scene: Scene) -> None:
-    """All their partitions are read."""
+    """All partitions of the topics are consumed."""
 
     async def read() -> int:
         async with scene.consumer(topics=["t"]) as consumer:
@@ -266,7 +266,7 @@ def test_topics_without_a_group(scene: Scene) -> None:
 
 
 def test_what_makes_no_sense(scene: Scene) -> None:
-    """Is told at once."""
+    """Invalid calls are refused at once."""
     consumer = scene.consumer()
     with pytest.raises(ValueError, match="group_id"):
         scene.run_until(consumer.subscribe(["t"]))

@@ -1,4 +1,4 @@
-"""Leaders that die, logs that were cut or compacted, topics that go, brokers that stand still."""
+"""Dead leaders, truncated and compacted logs, deleted topics, suspended brokers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def scene():
 
 
 def test_leaders_that_die(scene: Scene) -> None:
-    """Whoever follows is read, from the same place on."""
+    """The new leader takes over; no record is lost, duplicated or reordered."""
     scene.create("t", 1, replicas=3)
     consumer = scene.consumer()
     scene.run_until(consumer.assign([T0]))
@@ -37,8 +37,8 @@ def test_leaders_that_die(scene: Scene) -> None:
         scene.simulated.wait_in_sync("t", [0])
 
 
-def test_a_broker_that_stands_still(scene: Scene) -> None:
-    """The fetch fails in its time, and another leader is read."""
+def test_a_suspended_broker(scene: Scene) -> None:
+    """The fetch times out, and the new leader is read."""
     scene.create("t", 1, replicas=3)
     cluster = scene.cluster(request_timeout_s=5.0)
     consumer = scene.consumer(cluster=cluster)
@@ -57,13 +57,13 @@ def test_a_broker_that_stands_still(scene: Scene) -> None:
 
 
 def diverged(scene: Scene) -> None:
-    """A log of ten records of which the last five are others than those that were there first."""
+    """Return a cluster whose log has ten records; its last five differ from the original ones."""
     scene.create("t", 1, assignment=[[1, 2]], configs={"unclean.leader.election.enable": "true"})
     scene.write("t", 0, [str(number) for number in range(5)], batch=1)
 
 
 def lose_the_end(scene: Scene) -> None:
-    """Let broker 2, which has five records, lead instead of broker 1, which has ten."""
+    """Let broker 2 with five records lead instead of broker 1 with ten."""
     one, two = scene.simulated.brokers[1], scene.simulated.brokers[2]
     one.kill()
     scene.run_until(two.start())
@@ -73,7 +73,7 @@ def lose_the_end(scene: Scene) -> None:
 
 @pytest.mark.parametrize("reset", ["earliest", "fail"])
 def test_a_log_that_was_cut(scene: Scene, reset: str) -> None:
-    """What was read is gone: reading goes on from where the logs part, or fails where that is to be known (KIP-320)."""
+    """The consumer resumes at the divergence, or fails if ``offset_reset`` is FAIL (KIP-320)."""
     diverged(scene)
     consumer = scene.consumer(offset_reset=reset)
     scene.run_until(consumer.assign({T0: 0}))
@@ -90,8 +90,8 @@ def test_a_log_that_was_cut(scene: Scene, reset: str) -> None:
     assert values(scene.read(consumer, 5)) == [f"new {number}" for number in range(5)]
 
 
-def test_a_topic_that_is_deleted_and_made_anew(scene: Scene) -> None:
-    """It is waited for, and read from its beginning, however far the old one was read."""
+def test_a_recreated_topic(scene: Scene) -> None:
+    """The consumer waits for the topic and reads it from its start, independent of the old position."""
     scene.create("t")
     scene.write("t", 0, [str(number) for number in range(10)])
     consumer = scene.consumer()
@@ -108,7 +108,7 @@ def test_a_topic_that_is_deleted_and_made_anew(scene: Scene) -> None:
 
 
 def test_transactions(scene: Scene) -> None:
-    """What was aborted is left out, what is open waits; who reads all sees all, but no markers."""
+    """Aborted records are skipped and open ones wait; read_uncommitted sees all records but no markers."""
     scene.create("t")
     one, two, three = (
         Producer(scene.cluster(), ProducerOptions(transactional_id=name, transaction_timeout_s=600.0))
@@ -147,7 +147,7 @@ def test_transactions(scene: Scene) -> None:
 
 
 def test_the_nearest_replica_is_read_while_it_is_there() -> None:
-    """The leader names it; when it goes, the leader itself is read (KIP-392)."""
+    """The replica that the leader names is used until it disappears (KIP-392)."""
     scene = Scene(13, 3, racks={1: "a", 2: "b", 3: "c"}, overrides=[f"replica.selector.class={RACK_AWARE_SELECTOR}"])
     scene.create("t", assignment=[[1, 2, 3]])
     consumer = scene.consumer(rack_id="b", fetch_wait_s=0.2)
@@ -170,7 +170,7 @@ def test_the_nearest_replica_is_read_while_it_is_there() -> None:
 
 
 def test_partitions_that_are_there_later(scene: Scene) -> None:
-    """A partition that is not there yet is an error of ``assign``; nothing is changed by that."""
+    """A missing partition is an error of ``assign``, which then changes nothing."""
     scene.create("t")
     consumer = scene.consumer()
     with pytest.raises(GaveUp):

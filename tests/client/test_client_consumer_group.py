@@ -1,4 +1,4 @@
-"""What a group gives a consumer: shares, patterns, what is committed in the end, and user code that takes long."""
+"""A consumer in a group: assignment, patterns, commits, and slow handlers."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def scene() -> Iterator[Scene]:
 
 
 def member(scene: Scene, host: str, **options: Any) -> Consumer:
-    """A consumer in the group g."""
+    """Return a member of the group."""
     group = {"session_timeout_s": 10.0, "heartbeat_interval_s": 1.0, **options}
     return scene.consumer(host, group=GroupOptions(group_id="g", **group), auto_commit_s=1.0)
 
 
 class Slow:
-    """A handler that awaits for minutes, beyond all time-outs of the group but that of a rebalance."""
+    """A handler that awaits for minutes, longer than all timeouts of the group except that of a rebalance."""
 
     def __init__(self, scene: Scene, host: str, seconds: float) -> None:
         self.seconds = seconds
@@ -55,7 +55,7 @@ class Slow:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_user_code_that_takes_minutes_stays_in_its_group(scene: Scene, protocol: str) -> None:
-    """Both members keep their shares while each record takes minutes; every record is seen once."""
+    """Both members keep their assignment while each record takes minutes; every record is processed once."""
     consumers = [member(scene, host, **PROTOCOLS[protocol]) for host in ("one", "two")]
     for consumer in consumers:
         scene.run_until(consumer.subscribe(["t"]))
@@ -82,7 +82,7 @@ def test_user_code_that_takes_minutes_stays_in_its_group(scene: Scene, protocol:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_record_that_is_held_for_minutes_by_a_loop(scene: Scene, protocol: str) -> None:
-    """The same by iteration: the loop goes on with the next record, and nobody else saw what it holds."""
+    """A loop that takes minutes per record continues with the next one, and no other member gets its records."""
     one, two = (member(scene, host, **PROTOCOLS[protocol]) for host in ("one", "two"))
     for consumer in (one, two):
         scene.run_until(consumer.subscribe(["t"]))
@@ -97,7 +97,7 @@ def test_a_record_that_is_held_for_minutes_by_a_loop(scene: Scene, protocol: str
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_shares_are_given_up_in_order(scene: Scene, protocol: str) -> None:
-    """A second member begins where the first was when it gave up; what the first had in its hands is finished."""
+    """A second member starts after the records that the first has processed."""
     one = member(scene, "one", **PROTOCOLS[protocol])
     scene.run_until(one.subscribe(["t"]))
     scene.run_until(lambda: one.assignment == set(keys("t", 4)))
@@ -121,7 +121,7 @@ def test_shares_are_given_up_in_order(scene: Scene, protocol: str) -> None:
 
 
 def test_topics_that_match_a_pattern(scene: Scene) -> None:
-    """Those that are made later too; whole names match."""
+    """Later topics are found too; the pattern matches whole names."""
     consumer = scene.consumer(group_id="p", pattern_refresh_s=5.0)
     scene.run_until(consumer.subscribe(re.compile("t|u.*")))
     scene.run_until(lambda: consumer.assignment == set(keys("t", 4)))
@@ -136,7 +136,7 @@ def test_topics_that_match_a_pattern(scene: Scene) -> None:
 
 
 def test_what_the_group_committed_is_where_it_begins(scene: Scene) -> None:
-    """Also after all members left; a context manager subscribes and leaves."""
+    """Committed offsets remain after all members left; a context manager subscribes and leaves."""
 
     async def read(count: int) -> list[tuple[int, int]]:
         found = []
@@ -152,31 +152,31 @@ def test_what_the_group_committed_is_where_it_begins(scene: Scene) -> None:
     assert sorted(seen) == [(partition, offset) for partition in range(4) for offset in range(10)]
 
 
-def test_a_listener_is_told(scene: Scene) -> None:
-    """After the consumer has seen to it: what was given can be sought in, what is taken is still known."""
-    told: list[tuple[str, int]] = []
+def test_a_listener_is_called(scene: Scene) -> None:
+    """The listener is called after the consumer: it can seek in assigned partitions and read revoked positions."""
+    found: list[tuple[str, int]] = []
     consumer = scene.consumer(group_id="l")
 
     class Listener:
         async def on_assigned(self, partitions: frozenset[Any]) -> None:
-            told.append(("assigned", len(partitions)))
+            found.append(("assigned", len(partitions)))
             for key in sorted(partitions):
                 await consumer.seek(key, 8)
 
         async def on_revoked(self, partitions: frozenset[Any]) -> None:
-            told.append(("revoked", len(partitions & consumer.assignment)))
+            found.append(("revoked", len(partitions & consumer.assignment)))
 
         def on_lost(self, partitions: frozenset[Any]) -> None:
-            told.append(("lost", len(partitions)))
+            found.append(("lost", len(partitions)))
 
         def on_ended(self, error: Exception) -> None:
-            told.append(("ended", 0))
+            found.append(("ended", 0))
 
     scene.run_until(consumer.subscribe(["t"], listener=Listener()))
     records = scene.read(consumer, 8)
     assert {record.offset for record in records} == {8, 9}
     scene.run_until(consumer.close())
-    assert told == [("assigned", 4), ("revoked", 4)]
+    assert found == [("assigned", 4), ("revoked", 4)]
     other = scene.consumer(group_id="l")
     scene.run_until(other.assign(keys("t", 1)))
     with pytest.raises(ValueError, match="assigned already"):

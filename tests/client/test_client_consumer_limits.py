@@ -1,4 +1,4 @@
-"""Bounded memory, fair rotation, and answers that hold less than was asked for."""
+"""Memory limits, fair rotation, and responses smaller than requested."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def scene() -> Iterator[Scene]:
 
 
 def test_memory_is_bounded(scene: Scene) -> None:
-    """Buffered data stays below the bound, independent of the amount of data in the log."""
+    """Buffered data stays below the limit for any log size."""
     consumer = scene.consumer(buffer_size_max=60_000, partition_size_max=25_000, fetch_size_max=50_000)
     scene.run_until(consumer.assign(keys("t", 4)))
     seen = 0
@@ -55,7 +55,7 @@ def test_paused_partitions_make_room(scene: Scene) -> None:
 
 
 def test_partitions_take_turns(scene: Scene) -> None:
-    """Two that have much are handed out alike."""
+    """Partitions with many records are delivered in turn."""
     consumer = scene.consumer(partition_size_max=30_000)
     scene.run_until(consumer.assign(keys("t", 4)))
     partitions = [record.partition for record in scene.read(consumer, 40)]
@@ -63,7 +63,7 @@ def test_partitions_take_turns(scene: Scene) -> None:
 
 
 def test_quiet_partitions_are_heard_while_others_are_full(scene: Scene) -> None:
-    """A record of a quiet partition arrives soon, although buffered records of other partitions are not consumed."""
+    """A record of a quiet partition arrives soon, although buffers of other partitions are full."""
     consumer = scene.consumer(partition_size_max=20_000)
     scene.run_until(consumer.assign(keys("t", 4)))
     scene.read(consumer, 1)
@@ -76,7 +76,7 @@ def test_quiet_partitions_are_heard_while_others_are_full(scene: Scene) -> None:
 
 
 def test_a_batch_that_is_larger_than_all_limits(scene: Scene) -> None:
-    """Comes nevertheless."""
+    """A batch larger than all limits is delivered nevertheless."""
     scene.write("t", 2, ["x" * 300_000])
     consumer = scene.consumer(partition_size_max=1000, fetch_size_max=1000, buffer_size_max=2000)
     scene.run_until(consumer.assign({keys("t", 3)[2]: 0}))
@@ -84,7 +84,7 @@ def test_a_batch_that_is_larger_than_all_limits(scene: Scene) -> None:
 
 
 def test_a_broker_without_news_leaves_room_for_others() -> None:
-    """Though what it is asked for might take all the room there is."""
+    """An idle broker's fetch does not reserve all memory."""
     scene = Scene(seed=11, brokers=2)
     scene.create("t", 2)
     assert {scene.simulated.leader_of("t", partition) for partition in (0, 1)} == {1, 2}

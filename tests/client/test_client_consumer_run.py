@@ -1,4 +1,4 @@
-"""Handlers: order, concurrency, what is committed, and what becomes of errors."""
+"""Handlers: order, concurrency, commits and errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def scene() -> Iterator[Scene]:
 
 
 class Worker:
-    """A handler that takes its time, and notes what it does."""
+    """A handler or reader that takes time and records its calls."""
 
     def __init__(self, scene: Scene, consumer: Consumer, seconds: float = 0.1) -> None:
         self.seconds = seconds
@@ -61,7 +61,7 @@ class Worker:
 
 @pytest.mark.parametrize(("concurrency", "expected"), [(Concurrency.PARTITION, 3), (Concurrency.SERIAL, 1), (2, 2)])
 def test_partitions_in_order_and_at_the_same_time(scene: Scene, concurrency: Concurrency | int, expected: int) -> None:
-    """As many partitions as may be, one record after the other in each."""
+    """Partitions are processed concurrently, the records of each in order."""
     consumer = scene.consumer()
     scene.run_until(consumer.assign(keys("t", 3)))
     worker = Worker(scene, consumer)
@@ -75,7 +75,7 @@ def test_partitions_in_order_and_at_the_same_time(scene: Scene, concurrency: Con
 
 
 def test_whole_batches(scene: Scene) -> None:
-    """A handler of batches gets what came together; what it was done with is committed."""
+    """Batch handlers get whole batches; processed ones are committed."""
     consumer = scene.consumer(group_id="g")
     scene.run_until(consumer.assign(keys("t", 3)))
     seen: list[ConsumedBatch] = []
@@ -94,7 +94,7 @@ def test_whole_batches(scene: Scene) -> None:
 
 
 def test_a_handler_that_fails_ends_the_run(scene: Scene) -> None:
-    """Others finish what they do; the record that failed is handed out again, and is not committed."""
+    """Other handlers complete; the failed record is delivered again and not committed."""
     consumer = scene.consumer(group_id="g")
     scene.run_until(consumer.assign(keys("t", 3)))
     worker = Worker(scene, consumer)
@@ -118,7 +118,7 @@ def test_a_handler_that_fails_ends_the_run(scene: Scene) -> None:
 
 
 def test_close_lets_handlers_finish(scene: Scene) -> None:
-    """What they have in their hands, and no more; that is committed."""
+    """Handlers complete their current records, which are committed."""
     consumer = scene.consumer(group_id="g")
     scene.run_until(consumer.assign(keys("t", 3)))
     worker = Worker(scene, consumer, seconds=2.0)
@@ -134,7 +134,7 @@ def test_close_lets_handlers_finish(scene: Scene) -> None:
 
 
 def test_close_waits_no_longer_than_it_may(scene: Scene) -> None:
-    """A handler that takes longer is cancelled."""
+    """A handler beyond the timeout is cancelled."""
     consumer = scene.consumer(close_timeout_s=5.0)
     scene.run_until(consumer.assign(keys("t", 1)))
     worker = Worker(scene, consumer, seconds=1000.0)
@@ -148,7 +148,7 @@ def test_close_waits_no_longer_than_it_may(scene: Scene) -> None:
 
 
 def test_a_run_that_is_cancelled_gives_back_what_it_had(scene: Scene) -> None:
-    """The handlers are cancelled; the next run begins with their records."""
+    """Handlers are cancelled; the next run starts with their records."""
     consumer = scene.consumer()
     scene.run_until(consumer.assign(keys("t", 3)))
     worker = Worker(scene, consumer, seconds=1.0)
@@ -170,7 +170,7 @@ def test_a_run_that_is_cancelled_gives_back_what_it_had(scene: Scene) -> None:
 
 
 def test_a_partition_that_is_paused_or_sought_while_it_is_worked_on(scene: Scene) -> None:
-    """What was begun is finished; what comes then is what was asked for."""
+    """The current record is completed; then the pause or seek takes effect."""
     consumer = scene.consumer()
     (key,) = keys("t", 1)
     scene.run_until(consumer.assign([key]))

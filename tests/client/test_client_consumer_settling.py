@@ -1,4 +1,4 @@
-"""Whether a position is right is asked of nobody who may have been deposed."""
+"""Positions are not validated at a former leader."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEY = TopicPartition("t", 0)
 
 @pytest.mark.parametrize(("known_epoch", "is_asked"), [(13, False), (14, True), (15, True)])
 def test_a_leader_of_an_epoch_before_the_positions_is_not_asked(known_epoch: int, is_asked: bool) -> None:
-    """It would say that it never had the epoch, and the consumer would begin anew: others are looked for instead."""
+    """A former leader would report a truncation, so the metadata is refreshed instead."""
     simulation = Simulation(1)
     runtime = runtime_of(simulation.host("application").runtime)
     cluster = Cluster("broker-1:9092", runtime=runtime)
@@ -33,16 +33,16 @@ def test_a_leader_of_an_epoch_before_the_positions_is_not_asked(known_epoch: int
     asked: list[Any] = []
     failed: list[ClientError] = []
 
-    async def nobody(*_: Any) -> Any:
+    async def unreachable(*_: Any) -> Any:
         asked.append(None)
         await Deferred()
 
-    cluster.connection = nobody  # type: ignore[method-assign]
+    cluster.connection = unreachable  # type: ignore[method-assign]
     cluster.known_topic = lambda name: topic  # type: ignore[method-assign, assignment]
     validator = PositionValidator(
         cluster,
         ConsumerOptions(),
-        committed=nobody,
+        committed=unreachable,
         on_failed=lambda _, error: failed.append(error),
         on_validated=lambda: None,
     )

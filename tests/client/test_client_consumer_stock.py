@@ -1,4 +1,4 @@
-"""What was fetched, opened batch by batch: gaps, what lies before the position, damage."""
+"""The fetch buffer: gaps, records before the position, damaged batches."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def marker(offset: int) -> bytes:
 
 
 def take_all(stock: FetchBuffer, position: int) -> list[tuple[list[int], int]]:
-    """(offsets, position behind) of all that there is."""
+    """Return (offsets, next position) of all batches."""
     found = []
     while not stock.is_empty:
         taken, position = stock.take(position)
@@ -45,8 +45,8 @@ def take_all(stock: FetchBuffer, position: int) -> list[tuple[list[int], int]]:
     return found
 
 
-def test_gaps_and_what_lies_before_the_position() -> None:
-    """Compaction leaves holes, in batches and between them; a fetch may bring what precedes the position."""
+def test_gaps_and_records_before_the_position() -> None:
+    """Compaction leaves gaps in and between batches; a response may contain earlier records."""
     stock = FetchBuffer()
     stock.add(fetched(4, batch(0, 2, 4, 5), batch(8, 9), marker(10)))
     stock.add(fetched(11, batch(20, 20)))
@@ -56,7 +56,7 @@ def test_gaps_and_what_lies_before_the_position() -> None:
 
 
 def test_small_batches_come_together() -> None:
-    """Those that one leader took, as far as they are few records, and small."""
+    """Small batches of one leader are delivered together."""
     stock = FetchBuffer()
     many = [batch(first, *range(first, first + 100)) for first in range(0, 500, 100)]
     large = [build_batch([Record(offset, 5, None, bytes(50_000))], base_offset=offset) for offset in (500, 501, 502)]
@@ -72,7 +72,7 @@ def test_small_batches_come_together() -> None:
 
 
 def test_what_was_put_back_comes_first() -> None:
-    """Also before answers that came meanwhile."""
+    """Returned records precede responses that arrived meanwhile."""
     stock = FetchBuffer()
     stock.add(fetched(0, batch(0, 0, 1, 2)))
     taken, _ = stock.take(0)
@@ -86,7 +86,7 @@ def test_what_was_put_back_comes_first() -> None:
 
 
 def test_damage() -> None:
-    """Batches before it are handed out; nothing behind it is trusted."""
+    """Batches before a damaged one are delivered; later data is discarded."""
     broken = bytearray(batch(1, 1))
     broken[-2] ^= 1
     stock = FetchBuffer()
@@ -100,7 +100,7 @@ def test_damage() -> None:
 
 
 def test_malformed_records() -> None:
-    """A CRC says nothing of that."""
+    """Malformed records in a batch with a valid CRC are detected."""
     made = build_batch([Record(0, 5, None, b"abc")])
     from kreplica.wire.batch_building import seal
     from kreplica.wire.batches import HEADER_SIZE, parse_header

@@ -1,4 +1,4 @@
-"""Reading, transforming and writing in transactions, while partitions are lost and brokers change."""
+"""Consuming and producing in transactions, while partitions are lost and brokers change."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def scene() -> Iterator[Scene]:
 
 
 def member(scene: Scene, protocol: str) -> Consumer:
-    """In a group that waits three seconds for who is silent."""
+    """Return a member of the group."""
     group = GroupOptions(
         group_id="g", protocol=protocol, session_timeout_s=3.0, heartbeat_interval_s=1.0, rebalance_timeout_s=6.0
     )
@@ -39,7 +39,7 @@ def member(scene: Scene, protocol: str) -> Consumer:
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_records_of_a_lost_assignment_are_committed_or_read_again(scene: Scene, protocol: str) -> None:
-    """Never both, though this member is in the group again; somebody else may have had them meanwhile."""
+    """Records of lost partitions are either committed or read again, although this member has rejoined."""
     consumer = member(scene, protocol)
     (batch,) = scene.poll(consumer, timeout_s=10.0)
     before = consumer.identity
@@ -51,7 +51,7 @@ def test_records_of_a_lost_assignment_are_committed_or_read_again(scene: Scene, 
     assert consumer.identity == before
     producer = Producer(scene.cluster("producer"), ProducerOptions(transactional_id="p"))
     refused = commits(scene, producer, consumer, batch.next_offset)
-    assert refused or protocol == "consumer"  # where the partition was nobody else's, its epoch is the same
+    assert refused or protocol == "consumer"  # the epoch is unchanged if no other member owned the partition
     scene.write("t", 0, ["more"])
     read = scene.read(consumer, 11 if refused else 1)
     assert values(read) == [*(values(batch) if refused else ()), "more"]
@@ -61,7 +61,7 @@ def test_records_of_a_lost_assignment_are_committed_or_read_again(scene: Scene, 
 
 
 def commits(scene: Scene, producer: Producer, consumer: Consumer, offset: int) -> bool:
-    """Commit an offset by a transaction; whether that was refused."""
+    """Commit an offset in a transaction; return True if it was refused."""
 
     async def commit() -> bool:
         try:
@@ -74,8 +74,8 @@ def commits(scene: Scene, producer: Producer, consumer: Consumer, offset: int) -
     return scene.run_until(commit())
 
 
-def test_a_transaction_whose_offsets_are_refused_is_aborted_and_the_next_one_goes_well(scene: Scene) -> None:
-    """Though it is not known whether the group took them: the producer is not fenced by its own abort."""
+def test_a_transaction_with_refused_offsets_is_aborted_and_the_next_one_succeeds(scene: Scene) -> None:
+    """The abort after an unknown outcome does not fence the producer itself."""
     producer = Producer(scene.cluster("producer"), ProducerOptions(transactional_id="p"))
 
     async def commit(group: GroupIdentity) -> None:
@@ -92,8 +92,8 @@ def test_a_transaction_whose_offsets_are_refused_is_aborted_and_the_next_one_goe
     scene.run_until(producer.close())
 
 
-def test_a_handler_goes_on_after_its_partition_was_lost_and_given_back(scene: Scene) -> None:
-    """What it worked on meanwhile is handed out again, and everything behind it comes too."""
+def test_a_handler_of_a_lost_and_returned_partition(scene: Scene) -> None:
+    """Records in process are delivered again, followed by all later records."""
     consumer = member(scene, "classic")
     seen: list[str] = []
 

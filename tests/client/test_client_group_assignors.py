@@ -1,4 +1,4 @@
-"""How a classic group's leader shares partitions out, beside what others' assignors do."""
+"""Assignors of classic groups, compared with those of other clients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def in_racks(*racks: str) -> Topics:
 
 
 def some_group(random: Random, static: float = 0.3) -> tuple[Topics, list[Member]]:
-    """Topics, and members that read some of them."""
+    """Random topics, and members subscribed to some of them."""
     there = topics(**{name: random.randrange(1, 9) for name in "abcd"[: random.randrange(1, 5)]})
     names = [f"m{number}" for number in range(random.randrange(1, 7))]
     members = []
@@ -45,7 +45,7 @@ def some_group(random: Random, static: float = 0.3) -> tuple[Topics, list[Member
 
 
 def theirs(assignor, there: Topics, members: Sequence[Member]) -> dict[str, list[TopicPartition]]:
-    """What an assignor of aiokafka answers."""
+    """Return the assignment by aiokafka."""
     cluster = SimpleNamespace(topics=lambda: set(there), partitions_for_topic=lambda topic: set(there[topic]))
     said = {each.member_id: ConsumerProtocolMemberMetadata(0, sorted(each.topics), b"") for each in members}
     found = assignor.assign(cluster, said)
@@ -56,7 +56,7 @@ def theirs(assignor, there: Topics, members: Sequence[Member]) -> dict[str, list
     ("name", "other"), [("range", RangePartitionAssignor), ("roundrobin", RoundRobinPartitionAssignor)]
 )
 def test_as_others_do(name: str, other) -> None:
-    """Whoever leads a group, members get the same."""
+    """Assignments are equal to those of other clients."""
     for seed in SEEDS:
         there, members = some_group(Random(seed), static=0.0)  # aiokafka knows of no others
         ours = ASSIGNORS[name].assign(there, members)
@@ -65,7 +65,7 @@ def test_as_others_do(name: str, other) -> None:
 
 @pytest.mark.parametrize("name", ASSIGNORS)
 def test_each_partition_is_given_once(name: str) -> None:
-    """To somebody who reads its topic; the order in which members are named makes no difference."""
+    """Each partition has one subscriber, independent of the order of members."""
     for seed in SEEDS:
         random = Random(seed)
         there, members = some_group(random)
@@ -78,7 +78,7 @@ def test_each_partition_is_given_once(name: str) -> None:
 
 
 def test_range_gives_the_same_numbers_of_each_topic() -> None:
-    """So that topics can be joined; static members stand by their instance ids."""
+    """Members get equal partition numbers of each topic; static members are ordered by instance id."""
     both = frozenset("ab")
     members = [Member("x", both, "2"), Member("y", both, "1"), Member("a", both)]
     shares = by_names(["range"])[0].assign(topics(a=4, b=4), members)
@@ -87,7 +87,7 @@ def test_range_gives_the_same_numbers_of_each_topic() -> None:
 
 
 def test_range_looks_at_racks() -> None:
-    """Who is near reads a partition, but nobody gets more for that."""
+    """Members get near partitions first, but not more of them."""
     members = [Member(name, frozenset("t"), rack=rack) for name, rack in (("1", "A"), ("2", "B"), ("3", None))]
     shares = ASSIGNORS["range"].assign(in_racks("B+C", "A+C", "A+C", "B+C", "A+C", "B+C"), members)
     assert {each: [one.partition for one in share] for each, share in shares.items()} == {
@@ -98,7 +98,7 @@ def test_range_looks_at_racks() -> None:
 
 
 def carried(members: Sequence[Member], shares: dict[str, list[TopicPartition]], generation: int) -> list[Member]:
-    """The same members as they come to the next rebalance, with what both sticky assignors want to know."""
+    """Return the members as they join the next rebalance, with the user data of both sticky assignors."""
     return [
         Member(
             each.member_id,
@@ -113,7 +113,7 @@ def carried(members: Sequence[Member], shares: dict[str, list[TopicPartition]], 
 
 
 def test_sticky_shares_are_equal_and_move_little() -> None:
-    """When one of many leaves, only what it had moves; when one comes, only what it gets."""
+    """Only the partitions of a leaving member, or the share of a new one, move."""
     sticky, there = ASSIGNORS["sticky"], topics(a=7, b=6)
     members = [Member(f"m{number}", frozenset("ab")) for number in range(5)]
     shares = sticky.assign(there, members)
@@ -130,7 +130,7 @@ def test_sticky_shares_are_equal_and_move_little() -> None:
 
 
 def test_sticky_is_no_worse_than_others() -> None:
-    """Over members that come and go: shares are as equal as kafka-python's."""
+    """Shares are as equal as kafka-python's while members join and leave."""
     for seed in SEEDS:
         there, members = some_group(Random(seed))
         ours, other = ASSIGNORS["sticky"].assign(there, members), theirs(StickyPartitionAssignor(), there, members)
@@ -142,7 +142,7 @@ def _unequal(shares: dict[str, list[TopicPartition]]) -> int:
 
 
 def test_the_later_of_two_claims_counts() -> None:
-    """A member that was away for a generation does not take back what another got meanwhile."""
+    """A member that missed a generation does not take back partitions assigned to others meanwhile."""
     there = topics(t=2)
     zero, one = TopicPartition("t", 0), TopicPartition("t", 1)
     old = Member("old", frozenset("t"), user_data=build_eager([zero, one], 1))
@@ -151,7 +151,7 @@ def test_the_later_of_two_claims_counts() -> None:
 
 
 def test_cooperative_members_give_up_first() -> None:
-    """What one has and another is to get is given to nobody in the first step, and to that one in the second."""
+    """A partition that moves is unassigned in the first step, and assigned in the second."""
     cooperative, there = ASSIGNORS["cooperative-sticky"], topics(t=6)
     one, two = Member("one", frozenset("t")), Member("two", frozenset("t"))
     shares = cooperative.assign(there, [one])
@@ -164,7 +164,7 @@ def test_cooperative_members_give_up_first() -> None:
 
 
 def test_what_members_say_is_understood_by_others_and_theirs_by_us() -> None:
-    """Subscriptions, assignments and what sticky assignors carry along, as kafka-python writes and reads them."""
+    """Subscriptions, assignments and user data are compatible with kafka-python."""
     owned = frozenset(TopicPartition(*each) for each in [("t", 2), ("t", 0), ("u", 1)])
     said = protocols(by_names(ASSIGNORS), ["u", "t"], owned, (owned, 7), "A")
     for row in said:
@@ -185,7 +185,7 @@ def test_what_members_say_is_understood_by_others_and_theirs_by_us() -> None:
 
 
 def test_what_cannot_be_read() -> None:
-    """What a sticky member carries along may be anything; what it subscribes to may not."""
+    """Malformed user data is ignored; a malformed subscription is an error."""
     assert eager_claim(Member("m", frozenset(), user_data=b"\xff")).partitions == ()
     assert cooperative_claim(Member("m", frozenset(), user_data=b"\xff")).generation == -1
     with pytest.raises(MalformedAnswer, match="'m'"):

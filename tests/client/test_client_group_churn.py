@@ -1,4 +1,4 @@
-"""Members come, go, die, stand still and are cut off at random: nothing has two owners, no commit is lost."""
+"""Random joins, leaves, crashes and partitions: no partition has two owners, no commit is lost."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from kreplica.testing.cluster.cluster import SimulatedCluster
 
 ANSWER_S = 0.05
 OLD_CONNECTION_S = 30.0
-"""So long may what was sent on a connection that was given up still be on its way."""
+"""Maximum age of data in flight on an abandoned connection."""
 
 READERS_MAX = 4
 
 
 class Commits:
-    """Of one group: what was acknowledged.
+    """Acknowledged commits of one group.
 
-    :ivar contradictions: where somebody was told less than that.
+    :ivar contradictions: lookups that returned less than an acknowledged commit.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Commits:
         self._doubtful: dict[TopicPartition, tuple[int, float]] = {}
 
     def commit(self, offsets: dict[TopicPartition, int], began_s: float, ended_s: float) -> None:
-        """It was acknowledged; one that took long was asked for repeatedly, and may be repeated after later ones."""
+        """Record an acknowledged commit; a slow one was retried and may have been repeated after later ones."""
         self.count += 1
         for each, offset in offsets.items():
             self.acknowledged[each] = max(self.acknowledged[each], offset)
@@ -43,14 +43,14 @@ class Commits:
                 self._doubtful[each] = min(before, offset) if ended_s - at_s < OLD_CONNECTION_S else offset, ended_s
 
     def floor(self, partition: TopicPartition, now_s: float) -> int:
-        """Where to read on at least."""
+        """Return the lowest offset at which a reader may start."""
         offset, at_s = self._doubtful.get(partition, (0, 0.0))
         known = self.acknowledged[partition]
         return min(offset, known) if partition in self._doubtful and now_s - at_s < OLD_CONNECTION_S else known
 
 
 class Worker(Reader):
-    """Reads on from what is committed, and commits, also while it gives partitions up, which takes it a while."""
+    """A handler or reader that takes time and records its calls."""
 
     def __init__(self, brokers: SimulatedCluster, name: str, commits: Commits, random: Random, **options: object):
         super().__init__(brokers, name, **options)  # type: ignore[arg-type]
@@ -109,7 +109,7 @@ class Worker(Reader):
 
 
 class Churn:
-    """One group, and what happens to it."""
+    """One group, and the events that happen to it."""
 
     def __init__(self, seed: int, kind: str) -> None:
         self.brokers = new_brokers(seed)
@@ -134,7 +134,7 @@ class Churn:
         self._any().die()
 
     def stand_still(self) -> None:
-        """It reads nothing meanwhile, so what it has is free for others as soon as the group says so."""
+        """Suspend a reader; its partitions are free for others after its session."""
         worker = self.random.choice(self.workers)
         worker.host.pause()
         self.owners.give(worker.name, worker.has)
@@ -169,7 +169,7 @@ class Churn:
 
 @pytest.mark.parametrize(("seed", "kind"), list(enumerate(KINDS)))
 def test_nothing_has_two_owners(seed: int, kind: str) -> None:
-    """Whatever happened, in the end all is shared out among those who are left."""
+    """At the end all partitions are assigned to the remaining members."""
     run(seed, kind, steps=10)
 
 
@@ -177,7 +177,7 @@ def test_nothing_has_two_owners(seed: int, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(10, 20))
 def test_nothing_has_two_owners_for_longer(seed: int, kind: str) -> None:
-    """The same, with many seeds."""
+    """No partition has two owners, over many seeds."""
     run(seed, kind, steps=60)
 
 

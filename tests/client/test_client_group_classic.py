@@ -1,4 +1,4 @@
-"""What only members of classic groups have: cooperation, static members, and errors that end a membership."""
+"""Members of classic groups: cooperation, static members, and final errors."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def brokers() -> Iterator[SimulatedCluster]:
 
 
 def test_cooperative_members_give_up_only_what_moves(brokers: SimulatedCluster) -> None:
-    """Who stays keeps its partitions without a pause, while others come and go."""
+    """Remaining members keep their partitions without interruption while others join and leave."""
     one, two = begin(brokers, "one", "two", **COOPERATIVE)
-    assert one.told == [("assigned", ALL), ("revoked", [3, 4, 5])]
-    one.told.clear()
-    two.told.clear()
+    assert one.calls == [("assigned", ALL), ("revoked", [3, 4, 5])]
+    one.calls.clear()
+    two.calls.clear()
     three = Reader(brokers, "three", owners=one.owners, **COOPERATIVE)
     brokers.run_until(three.start())
     settle(brokers, one, two, three)
-    revoked = [numbers for reader in (one, two) for what, numbers in reader.told if what == "revoked"]
+    revoked = [numbers for reader in (one, two) for what, numbers in reader.calls if what == "revoked"]
     assert [len(numbers) for numbers in revoked] == [1, 1]
     kept = [one.has, two.has]
     three.stop()
@@ -48,7 +48,7 @@ def test_cooperative_members_give_up_only_what_moves(brokers: SimulatedCluster) 
 
 
 def test_a_cooperative_member_commits_while_others_join(brokers: SimulatedCluster) -> None:
-    """It reads on through a rebalance that waits for somebody else, and commits what it read."""
+    """A member commits during a rebalance that waits for another member."""
     one, two = begin(brokers, "one", "two", **COOPERATIVE, rebalance_timeout_s=60.0)
     two.before_giving = waiting(two, 20.0)
     one.membership.subscribe(["t", "other"])
@@ -63,26 +63,26 @@ def test_a_cooperative_member_commits_while_others_join(brokers: SimulatedCluste
 
 
 def test_a_static_member_that_comes_back_has_what_it_had(brokers: SimulatedCluster) -> None:
-    """Within its session, without a rebalance: the others are told of nothing."""
+    """It keeps its assignment within its session, without a rebalance."""
     one, two = [Reader(brokers, name, owners=Owners(), **EAGER, instance_id=name) for name in ("one", "two")]
     for reader in (one, two):
         brokers.run_until(reader.start())
     brokers.run_until(lambda: len(one.has) == len(two.has) == 3)
-    told, had, generation = list(two.told), one.numbers, two.membership.identity.generation
+    calls, had, generation = list(two.calls), one.numbers, two.membership.identity.generation
     one.stop()
     brokers.run(3.0)
     again = Reader(brokers, "one", owners=Owners(), **EAGER, instance_id="one")
     brokers.run_until(again.start())
     brokers.run(15.0)
-    assert (again.numbers, two.told, two.membership.identity.generation) == (had, told, generation)
+    assert (again.numbers, two.calls, two.membership.identity.generation) == (had, calls, generation)
     again.stop()
     brokers.run_until(lambda: two.numbers == ALL)  # its session has ended
     two.stop()
 
 
 @pytest.mark.parametrize("kind", ["eager", "cooperative"])
-def test_a_static_leader_comes_back_and_goes_on_to_lead(brokers: SimulatedCluster, kind: str) -> None:
-    """It shares nothing out when it comes (KIP-814), but does when others come."""
+def test_a_static_leader_that_returns_leads_again(brokers: SimulatedCluster, kind: str) -> None:
+    """It assigns nothing when it returns (KIP-814), but does so when others join."""
     options = {**KINDS[kind], "instance_id": "one"}
     one = Reader(brokers, "one", owners=Owners(), **options)
     brokers.run_until(one.start())
@@ -97,8 +97,8 @@ def test_a_static_leader_comes_back_and_goes_on_to_lead(brokers: SimulatedCluste
     two.stop()
 
 
-def test_whose_instance_id_another_takes_is_out(brokers: SimulatedCluster) -> None:
-    """For good: it loses everything and is told why; there are never two of them."""
+def test_a_replaced_static_member_ends(brokers: SimulatedCluster) -> None:
+    """A replaced static member ends with an error; there are never two of them."""
     one = Reader(brokers, "one", **EAGER, instance_id="same")
     brokers.run_until(one.start())
     two = Reader(brokers, "two", **EAGER, instance_id="same")
@@ -107,14 +107,14 @@ def test_whose_instance_id_another_takes_is_out(brokers: SimulatedCluster) -> No
     assert one.ended is one.membership.error
     assert isinstance(one.ended, BrokerRefused)
     assert one.ended.code is ErrorCode.FENCED_INSTANCE_ID
-    assert one.told[-1] == ("lost", ALL)
+    assert one.calls[-1] == ("lost", ALL)
     assert two.numbers == ALL
     one.stop()
     two.stop()
 
 
-def test_who_has_no_assignor_in_common_is_refused(brokers: SimulatedCluster) -> None:
-    """``start`` raises what the broker says; nobody is told of an end of what never began."""
+def test_a_member_without_a_common_assignor_is_refused(brokers: SimulatedCluster) -> None:
+    """``start`` raises the broker's error, and the listener is not called."""
     (one,) = begin(brokers, "one", **EAGER)
     two = Reader(brokers, "two", protocol="classic", assignors=("sticky",))
     with pytest.raises(BrokerRefused, match="INCONSISTENT_GROUP_PROTOCOL"):
@@ -125,7 +125,7 @@ def test_who_has_no_assignor_in_common_is_refused(brokers: SimulatedCluster) -> 
 
 
 def test_what_a_listener_raises_is_logged(brokers: SimulatedCluster) -> None:
-    """The group goes on."""
+    """Exceptions of a listener are logged, and the membership continues."""
     (one,) = begin(brokers, "one", **EAGER)
 
     async def fail(partitions):
@@ -142,8 +142,8 @@ def test_what_a_listener_raises_is_logged(brokers: SimulatedCluster) -> None:
     one.stop()
 
 
-def test_who_stops_while_it_joins_leaves(brokers: SimulatedCluster) -> None:
-    """It does not wait for those who do not come."""
+def test_a_member_may_stop_while_it_joins(brokers: SimulatedCluster) -> None:
+    """A stopping member does not wait for the rebalance."""
     (one,) = begin(brokers, "one", **EAGER, rebalance_timeout_s=120.0)
     one.before_giving = waiting(one, 100.0)
     two = Reader(brokers, "two", **EAGER, rebalance_timeout_s=120.0)
@@ -154,13 +154,13 @@ def test_who_stops_while_it_joins_leaves(brokers: SimulatedCluster) -> None:
     assert brokers.simulation.now_s - before_s < 1.0
     assert started.called
     one.before_giving = None
-    brokers.run_until(lambda: len(one.told) > 2, 130.0)
+    brokers.run_until(lambda: len(one.calls) > 2, 130.0)
     assert one.numbers == ALL
     one.stop()
 
 
-def test_who_is_cancelled_leaves_nothing_behind(brokers: SimulatedCluster) -> None:
-    """Neither while it joins nor while it stops."""
+def test_cancelled_members_leave_no_timers(brokers: SimulatedCluster) -> None:
+    """Cancellation of ``start`` and ``stop`` leaves no timer and no connection."""
     (one,) = begin(brokers, "one", **EAGER, rebalance_timeout_s=120.0)
     one.before_giving = waiting(one, 100.0)
     two = Reader(brokers, "two", **EAGER, rebalance_timeout_s=120.0)
@@ -183,7 +183,7 @@ def test_who_is_cancelled_leaves_nothing_behind(brokers: SimulatedCluster) -> No
 
 
 def test_what_errors_mean() -> None:
-    """What is not known is final only if no other broker can do better."""
+    """Unknown errors are final only if no other broker could help."""
     codes = {code: error_action(BrokerRefused(code, "x")) for code in ErrorCode if code is not ErrorCode.NONE}
     assert codes[ErrorCode.REBALANCE_IN_PROGRESS] is ErrorAction.REJOIN
     assert codes[ErrorCode.NOT_COORDINATOR] is ErrorAction.ELSEWHERE
@@ -195,7 +195,7 @@ def test_what_errors_mean() -> None:
 
 
 def test_options_that_contradict_themselves() -> None:
-    """Are refused when they are made."""
+    """Contradicting options raise ValueError."""
     for wrong in (
         {"group_id": ""},
         {"instance_id": ""},

@@ -1,4 +1,4 @@
-"""What only members of KIP-848's groups have, and how a member finds out of which kind its group is."""
+"""Members of KIP-848 groups, and the choice of the protocol."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ def brokers() -> Iterator[SimulatedCluster]:
 
 
 def test_members_give_up_only_what_moves(brokers: SimulatedCluster) -> None:
-    """Who stays keeps its partitions without a pause, while others come and go."""
+    """Remaining members keep their partitions without interruption while others join and leave."""
     one, two = begin(brokers, "one", "two", **CONSUMER)
-    one.told.clear()
-    two.told.clear()
+    one.calls.clear()
+    two.calls.clear()
     three = Reader(brokers, "three", owners=one.owners, **CONSUMER)
     brokers.run_until(three.start())
     settle(brokers, one, two, three)
-    revoked = [numbers for reader in (one, two) for what, numbers in reader.told if what == "revoked"]
+    revoked = [numbers for reader in (one, two) for what, numbers in reader.calls if what == "revoked"]
     assert [len(numbers) for numbers in revoked] == [1, 1]
     for reader in (three, two, one):
         reader.stop()
 
 
 def test_the_coordinator_shares_out_as_is_wished(brokers: SimulatedCluster) -> None:
-    """The members say by which assignor."""
+    """The members choose the assignor."""
     one, two = begin(brokers, "one", "two", **CONSUMER, remote_assignor="range")
     assert sorted([one.numbers, two.numbers]) == [[0, 1, 2], [3, 4, 5]]
     lost = Reader(brokers, "lost", **CONSUMER, remote_assignor="none")
@@ -55,7 +55,7 @@ def test_the_coordinator_shares_out_as_is_wished(brokers: SimulatedCluster) -> N
 
 
 def test_commits_while_epochs_change(brokers: SimulatedCluster) -> None:
-    """A commit with the epoch before is tried again with the one that the next answer says."""
+    """A commit with the previous epoch is retried with the epoch of the next response."""
     (one,) = begin(brokers, "one", **CONSUMER, rebalance_timeout_s=60.0)
     one.before_giving = waiting(one, 2.0)
     two = Reader(brokers, "two", owners=one.owners, **CONSUMER, rebalance_timeout_s=60.0)
@@ -73,25 +73,25 @@ def test_commits_while_epochs_change(brokers: SimulatedCluster) -> None:
 
 
 def test_a_static_member_that_comes_back_has_what_it_had(brokers: SimulatedCluster) -> None:
-    """Within its session; the others are told of nothing."""
+    """It keeps its assignment within its session, without a rebalance."""
     one, two = [Reader(brokers, name, owners=Owners(), **CONSUMER, instance_id=name) for name in ("one", "two")]
     for reader in (one, two):
         brokers.run_until(reader.start())
     brokers.run_until(lambda: len(one.has) == len(two.has) == 3)
-    told, had = list(two.told), one.numbers
+    calls, had = list(two.calls), one.numbers
     one.stop()
     brokers.run(3.0)
     again = Reader(brokers, "one", owners=Owners(), **CONSUMER, instance_id="one")
     brokers.run_until(again.start())
     brokers.run(15.0)
-    assert (again.numbers, two.told) == (had, told)
+    assert (again.numbers, two.calls) == (had, calls)
     again.stop()
     brokers.run_until(lambda: two.numbers == ALL)
     two.stop()
 
 
 def test_a_static_member_that_died_is_waited_for(brokers: SimulatedCluster) -> None:
-    """Who comes in its place joins when the one before is taken for dead."""
+    """Its replacement joins when the session has expired."""
     one = Reader(brokers, "one", **CONSUMER, instance_id="same")
     brokers.run_until(one.start())
     one.die()
@@ -101,14 +101,14 @@ def test_a_static_member_that_died_is_waited_for(brokers: SimulatedCluster) -> N
     two.stop()
 
 
-def test_who_is_fenced_joins_again(brokers: SimulatedCluster) -> None:
-    """A member that was silent for a session is another one afterwards, and has lost what it had."""
+def test_a_fenced_member_joins_again(brokers: SimulatedCluster) -> None:
+    """A member that was silent for a session loses its partitions and joins as a new one."""
     (one,) = begin(brokers, "one", **CONSUMER)
     epoch = one.membership.identity.generation
     one.host.pause()
     brokers.run(20.0)
     one.host.resume()
-    brokers.run_until(lambda: one.told[-2:] == [("lost", ALL), ("assigned", ALL)])
+    brokers.run_until(lambda: one.calls[-2:] == [("lost", ALL), ("assigned", ALL)])
     assert one.membership.identity.generation > epoch
     one.stop()
 
@@ -118,7 +118,7 @@ def test_who_is_fenced_joins_again(brokers: SimulatedCluster) -> None:
 
 @pytest.mark.parametrize("after_s", [0.1, 0.4])
 def test_an_answer_that_waited_longer_than_a_session_gives_nothing(brokers: SimulatedCluster, after_s: float) -> None:
-    """A process stands still while it is given more; when it goes on, somebody else has that."""
+    """A process is suspended during a response; when it continues, its session has expired."""
     owners = Owners()
     one, two = (Reader(brokers, name, owners=owners, **CONSUMER) for name in ("one", "two"))
     brokers.run_until(one.start())
@@ -143,7 +143,7 @@ def test_an_answer_that_waited_longer_than_a_session_gives_nothing(brokers: Simu
 
 
 def test_where_there_is_a_choice_the_new_one_is_taken(brokers: SimulatedCluster) -> None:
-    """Members that leave it open are together with those that want the new protocol."""
+    """Members with protocol ``auto`` join those of the consumer protocol."""
     one, two = begin(brokers, "one", "two", **AUTO)
     three = Reader(brokers, "three", owners=one.owners, **CONSUMER)
     brokers.run_until(three.start())
@@ -157,7 +157,7 @@ def test_where_there_is_a_choice_the_new_one_is_taken(brokers: SimulatedCluster)
 
 
 def test_in_a_classic_group_they_are_classic_members(brokers: SimulatedCluster) -> None:
-    """Who leaves it open joins those who are there; who insists is told that the group is another one."""
+    """Members with ``auto`` join a classic group; members with ``consumer`` are refused."""
     (one,) = begin(brokers, "one", **EAGER)
     two = Reader(brokers, "two", owners=one.owners, **AUTO)
     brokers.run_until(two.start())
@@ -170,7 +170,7 @@ def test_in_a_classic_group_they_are_classic_members(brokers: SimulatedCluster) 
 
 
 def test_a_group_that_becomes_one_of_the_other_kind(brokers: SimulatedCluster) -> None:
-    """While its members were away, classic ones took the group: who left it open is a classic member from then on."""
+    """Classic members took the group while its members were away: a member with ``auto`` follows."""
     (one,) = begin(brokers, "one", **AUTO)
     brokers.simulation.network.isolate("one")
     brokers.run(20.0)
@@ -185,7 +185,7 @@ def test_a_group_that_becomes_one_of_the_other_kind(brokers: SimulatedCluster) -
 
 
 def test_a_broker_without_the_new_protocol() -> None:
-    """It says so, and members are classic ones."""
+    """Members with ``auto`` are classic members if the broker does not support KIP-848."""
     brokers = new_brokers(overrides=[*OVERRIDES, "group.coordinator.rebalance.protocols=classic"])
     one, two = begin(brokers, "one", "two", **AUTO)
     lost = Reader(brokers, "lost", **CONSUMER)
@@ -202,14 +202,14 @@ T, U = UUID(int=1), UUID(int=2)
 OPTIONS = GroupOptions(group_id="g", rack="A")
 
 
-def answer(epoch: int, *partitions: tuple[UUID, int], told: bool = True) -> dict[str, object]:
+def answer(epoch: int, *partitions: tuple[UUID, int], calls: bool = True) -> dict[str, object]:
     rows = [{"topic_id": topic_id, "partitions": [number]} for topic_id, number in partitions]
-    assignment = {"topic_partitions": rows} if told else None
+    assignment = {"topic_partitions": rows} if calls else None
     return {"member_id": "m", "member_epoch": epoch, "heartbeat_interval_ms": 2000, "assignment": assignment}
 
 
-def test_a_member_says_what_is_new() -> None:
-    """All at first, then what has changed; all again where an answer was missed."""
+def test_heartbeats_contain_only_changes() -> None:
+    """The first heartbeat contains everything, later ones only changes; after an error everything again."""
     state = MemberState(OPTIONS, "m", ["t"])
     request_body = state.request_body()
     assert request_body == {
@@ -221,7 +221,7 @@ def test_a_member_says_what_is_new() -> None:
     assert (state.epoch, state.interval_s) == (1, 2.0)
     quiet = state.request_body()
     assert quiet == {"group_id": "g", "member_id": "m", "member_epoch": 1, "instance_id": None}
-    assert not state.answered(quiet, answer(1, told=False))
+    assert not state.answered(quiet, answer(1, calls=False))
     assert not state.answered(quiet, answer(1, (T, 0)))
     state.acquired({TopicPartition("t", 0): T})
     state.topics = ["t", "u"]
@@ -229,7 +229,7 @@ def test_a_member_says_what_is_new() -> None:
     assert news["topic_partitions"] == [{"topic_id": T, "partitions": [0]}]
     assert news["subscribed_topic_names"] == ["t", "u"]
     assert "rack_id" not in news
-    state.answered(news, answer(2, told=False))
+    state.answered(news, answer(2, calls=False))
     state.not_answered()
     assert state.request_body().keys() == request_body.keys()
     state.lost()
@@ -237,7 +237,7 @@ def test_a_member_says_what_is_new() -> None:
 
 
 def test_a_topic_that_was_made_again_is_another_one() -> None:
-    """A partition of the same name is given up before it is taken; what is not known by its id is left out."""
+    """A partition of the recreated topic replaces the old one; unknown topic ids are skipped."""
     state = MemberState(OPTIONS, "m", ["t"])
     zero = TopicPartition("t", 0)
     state.answered(state.request_body(), answer(1, (T, 0)))
@@ -254,7 +254,7 @@ def test_a_topic_that_was_made_again_is_another_one() -> None:
 
 
 def test_last_words() -> None:
-    """A static member is expected back, others are not."""
+    """A static member leaves temporarily, others for good."""
     assert MemberState(OPTIONS, "m", ()).leave_body()["member_epoch"] == -1
     static = GroupOptions(group_id="g", instance_id="i")
     assert MemberState(static, "m", ()).leave_body()["member_epoch"] == -2

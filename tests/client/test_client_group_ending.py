@@ -1,4 +1,4 @@
-"""A membership that ends by itself, and whoever is told that stops it from there."""
+"""A membership that ends with an error, and is stopped by its listener."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def brokers() -> Iterator[SimulatedCluster]:
     simulated.stop()
 
 
-class StopsWhenTold(Reader):
-    """Its program ends the membership in the very moment in which it is told of the end."""
+class StopsInOnEnded(Reader):
+    """A listener that stops the membership in ``on_ended``."""
 
     def on_ended(self, error: Exception) -> None:
         super().on_ended(error)
@@ -30,9 +30,9 @@ class StopsWhenTold(Reader):
 
 
 @pytest.mark.parametrize("name", ["eager", "cooperative"])
-def test_a_fenced_member_is_stopped_by_whom_it_tells(brokers: SimulatedCluster, name: str) -> None:
-    """Nothing goes on, no heartbeat either, and nothing is left behind."""
-    fenced = StopsWhenTold(brokers, "fenced", instance_id="i", **KINDS[name])
+def test_a_listener_may_stop_a_fenced_member(brokers: SimulatedCluster, name: str) -> None:
+    """No heartbeat is sent afterwards, and no timer remains."""
+    fenced = StopsInOnEnded(brokers, "fenced", instance_id="i", **KINDS[name])
     brokers.run_until(fenced.start())
     (other,) = begin(brokers, "other", instance_id="i", **KINDS[name])
     brokers.run_until(lambda: fenced.ended is not None)
@@ -45,8 +45,8 @@ def test_a_fenced_member_is_stopped_by_whom_it_tells(brokers: SimulatedCluster, 
 
 
 def test_it_is_gone_for_the_others_too(brokers: SimulatedCluster) -> None:
-    """Its successor is the only member that there is."""
-    fenced = StopsWhenTold(brokers, "fenced", instance_id="i", **KINDS["eager"])
+    """Its successor is the only member."""
+    fenced = StopsInOnEnded(brokers, "fenced", instance_id="i", **KINDS["eager"])
     brokers.run_until(fenced.start())
     (other,) = begin(brokers, "other", instance_id="i", **KINDS["eager"])
     brokers.run_until(lambda: fenced.ended is not None)

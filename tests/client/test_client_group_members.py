@@ -1,4 +1,4 @@
-"""Members of a group share partitions, whichever protocol they have, whatever becomes of them and their coordinator."""
+"""Members of both protocols share partitions, also when members and coordinators fail."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ def brokers() -> Iterator[SimulatedCluster]:
 
 @pytest.fixture(params=["eager", "cooperative", "consumer"])
 def kind(request: pytest.FixtureRequest) -> dict[str, object]:
-    """The options of one kind of members."""
+    """Options of one kind of member."""
     return KINDS[request.param]
 
 
 def test_one_member_reads_everything(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """It has all that it reads when ``start`` returns, gives it up when it stops, and leaves nothing behind."""
+    """It owns all partitions when ``start`` returns, and releases them when it stops."""
     (one,) = begin(brokers, "one", **kind)
     assert one.membership.assignment == one.has
     one.stop()
-    assert one.told == [("assigned", ALL), ("revoked", ALL)]
+    assert one.calls == [("assigned", ALL), ("revoked", ALL)]
     assert one.membership.assignment == frozenset()
     assert one.host.runtime.reactor.getDelayedCalls() == []
 
 
 def test_members_come_and_go(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """Each gets its share; who leaves is replaced at once, who dies after a session."""
+    """Each member gets its share; leaving members are replaced at once, dead ones after their session."""
     one, two, three = begin(brokers, "one", "two", "three", **kind)
     three.stop()
     settle(brokers, one, two, timeout_s=5)
@@ -58,7 +58,7 @@ def test_members_come_and_go(brokers: SimulatedCluster, kind: dict[str, object])
 
 
 def test_a_member_that_waits_for_minutes_is_not_thrown_out(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """Whatever user code awaits: heartbeats go on, and who is to take over waits for it."""
+    """Heartbeats continue while user code awaits, and the next owner waits for it."""
     (one,) = begin(brokers, "one", **kind, rebalance_timeout_s=150.0)
     one.before_giving = waiting(one, 100.0)
     two = Reader(brokers, "two", owners=one.owners, **kind, rebalance_timeout_s=150.0)
@@ -67,27 +67,27 @@ def test_a_member_that_waits_for_minutes_is_not_thrown_out(brokers: SimulatedClu
     assert one.numbers == ALL
     assert two.numbers == []
     settle(brokers, one, two)
-    assert "lost" not in [what for what, _ in one.told]
+    assert "lost" not in [what for what, _ in one.calls]
     one.before_giving = None
     one.stop()
     two.stop()
 
 
-def test_who_does_not_give_up_in_time_loses_everything(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """A rebalance waits no longer than the time-out; then that one is cancelled, and joins again when it can."""
+def test_a_slow_release_loses_all_partitions(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """A rebalance waits until its timeout; the slow listener is cancelled, and its member joins again later."""
     (one,) = begin(brokers, "one", **kind, rebalance_timeout_s=20.0)
     one.before_giving = waiting(one, 1000.0)
     two = Reader(brokers, "two", owners=one.owners, **kind, rebalance_timeout_s=20.0)
     brokers.run_until(two.start())
-    brokers.run_until(lambda: ("lost", ALL) in one.told)
+    brokers.run_until(lambda: ("lost", ALL) in one.calls)
     one.before_giving = None
     settle(brokers, one, two)
     one.stop()
     two.stop()
 
 
-def test_who_never_begins_to_read_loses_everything(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """Nor does a rebalance wait longer for who is still busy with what it was given before."""
+def test_a_slow_start_loses_all_partitions(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """A rebalance does not wait longer for a slow ``on_assigned`` either."""
     one = Reader(brokers, "one", **kind, rebalance_timeout_s=20.0)
     one.before_taking = waiting(one, 1000.0)
     started = one.start()
@@ -96,14 +96,14 @@ def test_who_never_begins_to_read_loses_everything(brokers: SimulatedCluster, ki
     one.before_taking = None
     two = Reader(brokers, "two", owners=one.owners, **kind, rebalance_timeout_s=20.0)
     brokers.run_until(two.start())
-    brokers.run_until(lambda: ("lost", ALL) in one.told)
+    brokers.run_until(lambda: ("lost", ALL) in one.calls)
     settle(brokers, one, two)
     one.stop()
     two.stop()
 
 
 def test_offsets_are_committed_and_found_again(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """Also while a member gives its partitions up; the next one finds them."""
+    """A member commits also while it releases partitions; the next owner finds the offsets."""
     one, two = begin(brokers, "one", "two", **kind)
     offsets = {each: CommittedOffset(each.partition + 10, 0, "note") for each in one.has}
     brokers.run_until(one.membership.commit(offsets))
@@ -121,7 +121,7 @@ def test_offsets_are_committed_and_found_again(brokers: SimulatedCluster, kind: 
 
 
 def test_offsets_wait_for_a_transaction_to_decide_them(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """Who takes a partition over begins behind what a transaction carries that is under way (KIP-447)."""
+    """The next owner of a partition starts after the offsets of an open transaction (KIP-447)."""
     one, two = begin(brokers, "one", "two", **kind)
     key = min(one.has)
     producer = Producer(one.cluster, ProducerOptions(transactional_id="x"))
@@ -144,77 +144,77 @@ def test_offsets_wait_for_a_transaction_to_decide_them(brokers: SimulatedCluster
 ALL_PARTITIONS = [TopicPartition("t", each) for each in ALL]
 
 
-def test_who_has_a_partition_no_more_commits_nothing(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """The commit of a partition that another member has by now fails, and changes nothing."""
+def test_a_former_owner_cannot_commit(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """A commit for a partition of another member fails without effect."""
     one, two = begin(brokers, "one", "two", **kind)
     with pytest.raises(CommitFailed, match="t-"):
         brokers.run_until(one.membership.commit({each: CommittedOffset(5) for each in two.has}))
     had = one.has
     one.host.pause()
-    one.owners.give("one", had)  # it stands still, and reads nothing
+    one.owners.give("one", had)  # it is suspended and reads nothing
     brokers.run_until(lambda: len(two.has) == len(ALL))
     one.host.resume()
     with pytest.raises(CommitFailed):
         brokers.run_until(one.membership.commit({each: CommittedOffset(5) for each in had}))
     assert brokers.run_until(two.membership.committed(ALL_PARTITIONS)) == {}
     settle(brokers, one, two)
-    assert "lost" in [what for what, _ in one.told]
+    assert "lost" in [what for what, _ in one.calls]
     one.stop()
     two.stop()
 
 
 def test_a_coordinator_that_dies_is_followed_by_another(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """Its successor knows the group: nobody has to give anything up for that."""
+    """The new coordinator knows the group; no partition is revoked."""
     one, two = begin(brokers, "one", "two", **kind, session_timeout_s=40.0)
-    told = [list(one.told), list(two.told)]
+    calls = [list(one.calls), list(two.calls)]
     brokers.brokers[coordinator_of(brokers)].kill()
     brokers.run_until(one.membership.commit({each: CommittedOffset(5) for each in one.has}))
     brokers.run(20.0)
-    assert [one.told, two.told] == told
+    assert [one.calls, two.calls] == calls
     two.stop()
     settle(brokers, one)
     one.stop()
 
 
 def test_a_member_that_is_cut_off_loses_what_it_has(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """It knows by itself, before others are given its partitions; when it is heard again, it has its share."""
+    """It drops its partitions before others get them, and gets a share after it reconnects."""
     one, two = begin(brokers, "one", "two", **kind)
     had = one.numbers
     network = brokers.simulation.network
     network.isolate("one")
     brokers.run_until(lambda: len(two.has) == len(ALL))
-    assert one.told[-1] == ("lost", had)
+    assert one.calls[-1] == ("lost", had)
     network.heal()
     settle(brokers, one, two)
     one.stop()
     two.stop()
 
 
-def test_who_is_put_out_joins_again(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """It commits nothing more, learns by a heartbeat that it has lost all, and is a member again."""
+def test_a_removed_member_joins_again(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """A removed member cannot commit, notices by a heartbeat, and joins again."""
     (one,) = begin(brokers, "one", **kind)
     brokers.run_until(put_out(one))
     with pytest.raises(CommitFailed):
         brokers.run_until(one.membership.commit({each: CommittedOffset(5) for each in one.has}))
-    brokers.run_until(lambda: one.told[1:] == [("lost", ALL), ("assigned", ALL)])
+    brokers.run_until(lambda: one.calls[1:] == [("lost", ALL), ("assigned", ALL)])
     brokers.run_until(one.membership.commit({each: CommittedOffset(5) for each in one.has}))
     one.stop()
 
 
-def test_who_is_put_out_while_it_stops(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """It does not wait any longer for what it has lost, and leaves nothing behind."""
+def test_a_member_removed_while_it_stops(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """It does not wait for lost partitions, and leaves no timer."""
     (one,) = begin(brokers, "one", **kind, instance_id="one")
     one.before_giving = waiting(one, 1000.0)
     stopped = Deferred.fromCoroutine(one.membership.stop())
     brokers.run_until(put_out(one))
     brokers.run_until(stopped, 5.0)
-    assert one.told[1:] == [("revoked", ALL), ("lost", ALL)]
+    assert one.calls[1:] == [("revoked", ALL), ("lost", ALL)]
     one.stop()
     assert one.host.runtime.reactor.getDelayedCalls() == []
 
 
 async def put_out(reader: Reader) -> None:
-    """Somebody takes a member out of the group."""
+    """Remove a member from the group."""
     identity = reader.membership.identity
     member = {"group_id": "g", "member_id": identity.member_id, "group_instance_id": identity.instance_id}
     api, body = LEAVE_GROUP, {**member, "members": [member]}
@@ -228,7 +228,7 @@ async def put_out(reader: Reader) -> None:
 
 
 def test_a_commit_that_came_too_early_or_too_late(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """One in the name of an earlier generation is tried again in that of the current one, if there is another."""
+    """A commit in an earlier generation is retried in the current one."""
     (one,) = begin(brokers, "one", **kind)
     member, now = one.membership, one.membership.identity
     before = now._replace(generation=now.generation - 1)
@@ -244,7 +244,7 @@ def test_a_commit_that_came_too_early_or_too_late(brokers: SimulatedCluster, kin
 
 
 def test_a_topic_that_is_gone_is_not_committed_for_ever(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """The commit fails within seconds, and the group goes on without the topic."""
+    """The commit fails within seconds, and the group continues without the topic."""
     (one,) = begin(brokers, "one", **kind)
     offsets = {each: CommittedOffset(5) for each in one.has}
     brokers.run_until(Admin(one.cluster).delete_topic("t"))
@@ -257,7 +257,7 @@ def test_a_topic_that_is_gone_is_not_committed_for_ever(brokers: SimulatedCluste
 
 
 def test_other_topics_are_read(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """A subscription is changed while it lasts, also to a topic that is made later."""
+    """A subscription changes during the membership, also to a topic created later."""
     (one,) = begin(brokers, "one", **kind)
     one.membership.subscribe(["t", "later"])
     brokers.run(5.0)
@@ -270,7 +270,7 @@ def test_other_topics_are_read(brokers: SimulatedCluster, kind: dict[str, object
 
 
 def test_more_partitions_are_shared_out(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """Somebody notices that there are more of them."""
+    """New partitions are noticed and assigned."""
     one, two = begin(brokers, "one", "two", **kind)
     brokers.run_until(one.cluster.refresh(("t",)))
     brokers.run_until(Admin(one.cluster).create_partitions({"t": 9}))
@@ -281,10 +281,10 @@ def test_more_partitions_are_shared_out(brokers: SimulatedCluster, kind: dict[st
 
 
 def test_nothing_is_read_at_first(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """No topic that is wanted is there, or none is wanted: the membership begins all the same."""
+    """A membership starts without subscribed topics, or with missing ones."""
     one = Reader(brokers, "one", [], **kind)
     brokers.run_until(one.start())
-    assert one.told == []
+    assert one.calls == []
     one.membership.subscribe(["t"])
     brokers.run_until(lambda: one.numbers == ALL)
     one.membership.subscribe([])
@@ -292,18 +292,18 @@ def test_nothing_is_read_at_first(brokers: SimulatedCluster, kind: dict[str, obj
     one.stop()
 
 
-def test_who_stops_without_a_coordinator_does_not_wait_long(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """It gives up what it has, and goes without a word."""
+def test_a_member_stops_without_a_coordinator(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """It releases its partitions and ends without leaving."""
     (one,) = begin(brokers, "one", **kind)
     brokers.simulation.network.isolate("one")
     before_s = brokers.simulation.now_s
     one.stop()
     assert brokers.simulation.now_s - before_s < 12.0
-    assert one.told[-1] == ("revoked", ALL)
+    assert one.calls[-1] == ("revoked", ALL)
 
 
-def test_nobody_to_ask(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """A group whose coordinator nobody knows is given up after a while; who is cancelled leaves nothing behind."""
+def test_joining_without_a_coordinator(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """Joining fails after a while without a coordinator; cancellation leaves no timer."""
     one = Reader(brokers, "one", **kind)
     brokers.simulation.network.isolate("one")
     started = one.start()

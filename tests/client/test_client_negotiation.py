@@ -1,4 +1,4 @@
-"""Which versions a client and a broker speak with each other."""
+"""Versions that a client and a broker have in common."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kreplica.wire.messages import API_VERSIONS, APIS, HEARTBEAT, LIST_GROUPS, M
 
 
 def versions_body(error_code: int = 0, **ranges: tuple[int, int]) -> dict[str, Any]:
-    """The body of an answer to ApiVersions, with ranges by API name."""
+    """Return the body of an ApiVersions response, with ranges by API name."""
     keys = {api.name: api.key for api in APIS.values()}
     return {
         "error_code": error_code,
@@ -26,7 +26,7 @@ def versions_body(error_code: int = 0, **ranges: tuple[int, int]) -> dict[str, A
 
 
 def test_both_sides_agree_on_versions(peer: Peer, connection: Connection) -> None:
-    """The highest version that both know is chosen, no higher than the caller wants."""
+    """The highest common version is chosen, at most the one that the caller wants."""
     negotiated = connection.negotiate()
     ((key, version, correlation_id, body),) = peer.requests()
     assert (key, version, body["client_software_name"]) == (18, 4, "kreplica")
@@ -48,7 +48,7 @@ def test_both_sides_agree_on_versions(peer: Peer, connection: Connection) -> Non
 def test_an_older_broker_is_asked_again(
     peer: Peer, connection: Connection, ranges: dict[str, tuple[int, int]], second: int
 ) -> None:
-    """A broker that does not know the newest question says so in the oldest words, and is asked in its own."""
+    """A broker without the newest version responds in version 0, and is asked in its own version."""
     negotiated = connection.negotiate()
     ((_, _, correlation_id, _),) = peer.requests()
     peer.answer(API_VERSIONS, 0, correlation_id, versions_body(ErrorCode.UNSUPPORTED_VERSION, **ranges))
@@ -62,7 +62,7 @@ def test_an_older_broker_is_asked_again(
     ("code", "told"), [(35, ErrorCode.UNSUPPORTED_VERSION), (42, ErrorCode.INVALID_REQUEST), (9999, -1)]
 )
 def test_a_broker_that_refuses_the_question(peer: Peer, connection: Connection, code: int, told: int) -> None:
-    """There is no third try, and the code is the broker's, also one that nobody knows."""
+    """There is no third attempt, and the error has the broker's code, also an unknown one."""
     negotiated = connection.negotiate()
     for _ in range(2):
         for _, version, correlation_id, _ in peer.requests():

@@ -1,4 +1,4 @@
-"""The client package has all its names, and brings only those that are asked for."""
+"""The client package exports all its names, and imports modules on first use."""
 
 import subprocess
 import sys
@@ -7,14 +7,14 @@ import kreplica.client
 
 
 def test_all_names():
-    """What the package says that it has can be had, and is listed."""
+    """All exported names exist and are listed."""
     assert set(kreplica.client.__all__) <= set(dir(kreplica.client))
     for name in kreplica.client.__all__:
         assert getattr(kreplica.client, name) is not None
 
 
 def test_connection_alone():
-    """Who needs a connection, as brokers do, does not import consumers, producers and all that can be administered."""
+    """Importing a connection does not import consumers, producers and admin."""
     script = (
         "import sys, kreplica.client.connection\n"
         "parts = ('admin', 'consumer', 'group', 'producer')\n"

@@ -1,4 +1,4 @@
-"""Records that a producer sends are in the log, once and in order."""
+"""Records of a producer are in the log, once and in order."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def numbers(count: int) -> list[bytes]:
 
 
 def test_a_record_is_written(scene: Scene) -> None:
-    """With all that belongs to it; its Deferred says where."""
+    """It is written with all fields, and its Deferred fires with the offset."""
     producer = scene.producer()
     written = scene.run(producer.send("t", b"value", key=b"key", headers=(("h", b"1"),), partition=2))
     assert written.partition == TopicPartition("t", 2)
@@ -54,7 +54,7 @@ def test_a_record_is_written(scene: Scene) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"acks": 1}, {"idempotent": False}, {"codec": Codec.ZSTD}])
 def test_many_records_in_order(scene: Scene, options: dict[str, Any]) -> None:
-    """Batches of one partition go one behind the other, and every Deferred knows its offset."""
+    """Batches of one partition are in order, and every Deferred fires with its offset."""
     producer = scene.producer(batch_size=500, **options)
     sent = [producer.send("t", value, partition=number % 4) for number, value in enumerate(numbers(1000))]
     scene.run(producer.flush())
@@ -64,7 +64,7 @@ def test_many_records_in_order(scene: Scene, options: dict[str, Any]) -> None:
 
 
 def test_without_acknowledgements(scene: Scene) -> None:
-    """A record counts as written when it was sent, at an offset that nobody tells."""
+    """A record counts as written when it is sent, with an unknown offset."""
     producer = scene.producer(acks=0)
     written = [scene.run(producer.send("t", value, partition=0)) for value in numbers(3)]
     assert [each.offset for each in written] == [-1, -1, -1]
@@ -88,8 +88,8 @@ def test_nulls_and_timestamps(scene: Scene) -> None:
     assert records[3].headers == (("none", None), ("ü", b"x" * 300))
 
 
-def test_what_is_not_bytes_is_refused_at_once(scene: Scene) -> None:
-    """And does no harm to others."""
+def test_values_other_than_bytes_are_refused(scene: Scene) -> None:
+    """A value that is not bytes is refused without effect on others."""
     producer = scene.producer()
     fine = producer.send("t", b"fine", partition=0)
     with pytest.raises(TypeError):
@@ -104,7 +104,7 @@ def test_what_is_not_bytes_is_refused_at_once(scene: Scene) -> None:
 
 
 def test_records_that_come_together_go_together(scene: Scene) -> None:
-    """Without lingering, what is sent in one turn of the reactor is one batch; what comes while it is under way too."""
+    """Without linger, records of one reactor iteration are one batch, as are those sent while it is in flight."""
     producer = scene.producer()
     first = [producer.send("t", value, partition=0) for value in numbers(5)]
     first[0].addCallback(lambda _: None)
@@ -118,7 +118,7 @@ def test_records_that_come_together_go_together(scene: Scene) -> None:
 
 
 def test_lingering(scene: Scene) -> None:
-    """A batch waits for more, but no longer than it is told to; a full one does not wait."""
+    """A batch waits for more records until its linger time; a full one does not wait."""
     producer = scene.producer(linger_s=1.0, batch_size=1000)
     scene.run(producer.send("t", b"warm", partition=1))
     early = producer.send("t", b"early", partition=0)
@@ -135,7 +135,7 @@ def test_lingering(scene: Scene) -> None:
 
 
 def test_a_batch_that_is_too_large_is_divided(scene: Scene) -> None:
-    """As often as it takes; the order stays."""
+    """It is split repeatedly, and the order stays."""
     scene.run(scene.brokers.client().change_settings("t", {"max.message.bytes": "400"}))
     producer = scene.producer()
     sent = [producer.send("t", value * 10, partition=0) for value in numbers(200)]
@@ -145,7 +145,7 @@ def test_a_batch_that_is_too_large_is_divided(scene: Scene) -> None:
 
 
 def test_a_record_that_is_too_large(scene: Scene) -> None:
-    """It fails alone, whether the producer sees that or the broker, and those behind it are written."""
+    """It fails alone, at the producer or the broker; later records are written."""
     scene.run(scene.brokers.client().change_settings("t", {"max.message.bytes": "400"}))
     producer = scene.producer(request_size_max=5000)
     before, large, after = (producer.send("t", value, partition=0) for value in (b"a", b"b" * 1000, b"c"))
@@ -161,7 +161,7 @@ def test_a_record_that_is_too_large(scene: Scene) -> None:
 
 
 def test_keys(scene: Scene) -> None:
-    """Records with one key go to one partition, which all of Kafka's clients know."""
+    """Records with one key go to the partition that all Kafka clients choose."""
     producer = scene.producer()
     for number in range(20):
         key = b"key-%d" % number
@@ -169,7 +169,7 @@ def test_keys(scene: Scene) -> None:
 
 
 def test_records_without_a_key_stick_to_a_partition_until_a_batch_is_full(scene: Scene) -> None:
-    """And all partitions get some."""
+    """All partitions get records over time."""
     producer = scene.producer(batch_size=500, linger_s=0.5)
     sent = [producer.send("t", b"x" * 80) for _ in range(100)]
     scene.run(producer.flush())
@@ -180,7 +180,7 @@ def test_records_without_a_key_stick_to_a_partition_until_a_batch_is_full(scene:
 
 
 def test_other_partitioners(scene: Scene) -> None:
-    """In turn, or by the hash that librdkafka has."""
+    """Partitions are used in turn, or by librdkafka's hash."""
     producer = scene.producer(partitioner=RoundRobinPartitioner)
     turns = [scene.run(producer.send("t", b"", key=b"k")).partition.partition for _ in range(8)]
     assert turns == [(turns[0] + number) % 4 for number in range(8)]
@@ -191,7 +191,7 @@ def test_other_partitioners(scene: Scene) -> None:
 
 
 def test_a_topic_that_is_made_later(scene: Scene) -> None:
-    """Its records wait, in order, and nobody waits for them."""
+    """Its records wait, in order, without blocking others."""
     producer = scene.producer()
     sent = [producer.send("new", value, partition=0) for value in numbers(5)]
     flushed = Deferred.fromCoroutine(producer.flush())
@@ -204,7 +204,7 @@ def test_a_topic_that_is_made_later(scene: Scene) -> None:
 
 
 def test_a_topic_or_partition_that_is_not_there(scene: Scene) -> None:
-    """Its records fail after a while, and hold no memory then; a partition that is made meanwhile is taken."""
+    """Its records fail after a while and free their memory; a partition created meanwhile gets them."""
     producer = scene.producer(topic_timeout_s=2.0)
     for topic, partition in (("nope", None), ("nope", 1), ("t", 17)):
         error = scene.error(producer.send(topic, b"x", partition=partition))
@@ -218,7 +218,7 @@ def test_a_topic_or_partition_that_is_not_there(scene: Scene) -> None:
 
 
 def test_a_partition_that_is_named_before_it_is_there(scene: Scene) -> None:
-    """Whoever is sent to it by its key then does not overtake those that were named it."""
+    """Records sent to it by key do not overtake those sent by number."""
     producer = scene.producer()
     scene.run(producer.send("t", b"", partition=0))
     named = [producer.send("t", value, partition=4) for value in numbers(3)]
@@ -233,7 +233,7 @@ def test_a_partition_that_is_named_before_it_is_there(scene: Scene) -> None:
 
 
 def test_epochs_that_are_used_up(scene: Scene) -> None:
-    """The producer takes another id, and goes on."""
+    """The producer requests another id and continues."""
     scene.run(scene.brokers.client().change_settings("t", {"max.message.bytes": "400"}))
     producer = scene.producer()
     scene.run(producer.send("t", b"a", partition=0))
@@ -251,7 +251,7 @@ def test_epochs_that_are_used_up(scene: Scene) -> None:
 
 
 def test_memory_is_bounded(scene: Scene) -> None:
-    """A full producer takes nothing more, until there is room again; nothing of what it took is lost."""
+    """A full producer refuses records until memory is free; accepted records are not lost."""
     producer = scene.producer(memory_size_max=10_000, batch_size=1000, linger_s=100.0)
     sent = [producer.send("t", b"x" * 100, partition=0)]
     while not sent[-1].called:
@@ -266,7 +266,7 @@ def test_memory_is_bounded(scene: Scene) -> None:
 
 
 def test_batches_are_full_where_memory_is_short(scene: Scene) -> None:
-    """Whoever waits for room does not have others leave half empty."""
+    """Senders that wait for memory do not cause small batches."""
     producer = scene.producer(memory_size_max=20_000, batch_size=2_000, linger_s=1.0)
 
     async def write() -> None:
@@ -283,7 +283,7 @@ def test_batches_are_full_where_memory_is_short(scene: Scene) -> None:
 
 
 def test_send_all_goes_as_fast_as_it_may(scene: Scene) -> None:
-    """However little memory there is."""
+    """It works with little memory."""
     producer = scene.producer(memory_size_max=3_000, batch_size=500)
     assert scene.run(producer.send_all("t", [OutgoingRecord(value, partition=0) for value in numbers(1000)])) == 1000
     assert scene.values(0) == numbers(1000)
@@ -296,7 +296,7 @@ def test_send_all_goes_as_fast_as_it_may(scene: Scene) -> None:
 
 
 def test_send_all_says_how_many_failed(scene: Scene) -> None:
-    """And the first reason."""
+    """The error contains the number of failed records and the first error."""
     scene.run(scene.brokers.client().change_settings("t", {"max.message.bytes": "400"}))
     producer = scene.producer()
     records = [OutgoingRecord(b"x" * (1000 if number % 4 == 0 else 1), partition=0) for number in range(10)]
@@ -307,8 +307,8 @@ def test_send_all_says_how_many_failed(scene: Scene) -> None:
     assert len(scene.values(0)) == 7
 
 
-def test_whoever_waits_for_room_may_leave(scene: Scene) -> None:
-    """Others go on waiting."""
+def test_waiting_for_memory_may_be_cancelled(scene: Scene) -> None:
+    """Cancelling one waiter does not affect the others."""
     producer = scene.producer(memory_size_max=2_000, linger_s=100.0)
     producer.send("t", b"x" * 1900, partition=0)
     rooms = [Deferred.fromCoroutine(producer.room()) for _ in range(3)]
@@ -324,7 +324,7 @@ def test_whoever_waits_for_room_may_leave(scene: Scene) -> None:
 
 
 def test_cancelling_stops_waiting(scene: Scene) -> None:
-    """The record is written all the same."""
+    """A cancelled record is written nevertheless."""
     producer = scene.producer()
     sent = producer.send("t", b"x", partition=0)
     sent.cancel()
@@ -334,7 +334,7 @@ def test_cancelling_stops_waiting(scene: Scene) -> None:
 
 
 def test_closing_flushes(scene: Scene) -> None:
-    """And nothing can be sent any more."""
+    """Closing flushes, and later records are refused."""
     producer = scene.producer(linger_s=100.0)
     sent = producer.send("t", b"x", partition=0)
     scene.run(producer.close())
@@ -344,7 +344,7 @@ def test_closing_flushes(scene: Scene) -> None:
 
 
 def test_leaving_by_an_error_waits_for_nothing(scene: Scene) -> None:
-    """What was not sent fails, and whoever waits for room or a flush learns that."""
+    """Pending records fail, as do waiters for memory or a flush."""
     producer = scene.producer(linger_s=100.0, batch_size=200)
     sent: list[Deferred[Any]] = []
 
@@ -360,7 +360,7 @@ def test_leaving_by_an_error_waits_for_nothing(scene: Scene) -> None:
 
 
 def test_closing_while_it_connects(scene: Scene) -> None:
-    """The try ends with it, and nothing is logged of that."""
+    """The connection attempt ends, and nothing is logged."""
     producer = scene.producer(acks=1)
     scene.run(scene.cluster.refresh(("t",)))
     scene.brokers.simulation.network.isolate("application")
@@ -373,7 +373,7 @@ def test_closing_while_it_connects(scene: Scene) -> None:
 
 
 def test_a_program_that_is_killed_leaves_nothing_behind(scene: Scene) -> None:
-    """Coroutines that are dropped with their host end without a word."""
+    """Coroutines dropped with their host end silently."""
 
     async def work() -> None:
         async with scene.producer(linger_s=5.0) as producer:
@@ -397,6 +397,6 @@ def test_a_program_that_is_killed_leaves_nothing_behind(scene: Scene) -> None:
     ],
 )
 def test_options_that_contradict_themselves(options: dict[str, Any]) -> None:
-    """They are refused at once."""
+    """Contradicting options raise ValueError."""
     with pytest.raises(ValueError, match=r"acks|idempotent|greater than 0|must not be negative"):
         ProducerOptions(**options)

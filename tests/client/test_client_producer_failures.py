@@ -1,4 +1,4 @@
-"""Brokers die, connections break, answers are lost: what was sent is written once and in order, or says why not."""
+"""Dead brokers, broken connections, lost responses: records are written once and in order, or fail with the reason."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check_all_written(scene: Scene, producer: Producer, sent: list[Deferred[Any]
 
 
 def test_leaders_that_die(scene: Scene) -> None:
-    """Nothing is lost, doubled or out of order; the producer follows the leader."""
+    """The new leader takes over; no record is lost, duplicated or reordered."""
     producer = scene.producer()
     sent: list[Deferred[Any]] = []
     for _ in range(3):
@@ -52,7 +52,7 @@ def test_leaders_that_die(scene: Scene) -> None:
 
 @pytest.mark.parametrize("one_way", [False, True])
 def test_connections_that_break(scene: Scene, one_way: bool) -> None:
-    """Answers are lost with them; leaders recognize what comes again."""
+    """Responses are lost; leaders recognize retries."""
     producer = scene.producer(batch_size=300)
     sent: list[Deferred[Any]] = []
     network = scene.brokers.simulation.network
@@ -64,7 +64,7 @@ def test_connections_that_break(scene: Scene, one_way: bool) -> None:
 
 
 def test_leaders_that_change(scene: Scene) -> None:
-    """A leader that is one no more is left for the next one, and nobody else waits for that."""
+    """Records go to the new leader, and those of other partitions do not wait."""
     producer = scene.producer()
     sent: list[Deferred[Any]] = []
     for leader in (1, 2, 3, 1):
@@ -81,8 +81,8 @@ def _elected(scene: Scene, leader: int) -> bool:
     return scene.brokers.leader_of("t", 0) == leader
 
 
-def test_nobody_leads(scene: Scene) -> None:
-    """Records that were never sent fail, after their time, as not written; those of other partitions pass."""
+def test_partition_without_leader(scene: Scene) -> None:
+    """Unsent records fail after their timeout as not written; other partitions continue."""
     scene.create("single", 3)
     producer = scene.producer(delivery_timeout_s=3.0)
     leader = scene.brokers.leader_of("single", 0)
@@ -101,7 +101,7 @@ def test_nobody_leads(scene: Scene) -> None:
 
 
 def test_an_answer_that_never_comes(scene: Scene) -> None:
-    """Nobody can tell whether the record is written."""
+    """The outcome of the record is unknown."""
     cluster = scene.new_cluster(request_timeout_s=1.0)
     producer = scene.producer(cluster=cluster, delivery_timeout_s=2.0)
     scene.run(producer.send("t", b"first", partition=0))
@@ -116,8 +116,8 @@ def test_an_answer_that_never_comes(scene: Scene) -> None:
     scene.run(cluster.close())
 
 
-def test_nobody_is_there(scene: Scene) -> None:
-    """Memory fills, and no further; all goes on when the cluster is back."""
+def test_all_brokers_are_down(scene: Scene) -> None:
+    """Memory fills up to the limit; sending continues when the cluster returns."""
     producer = scene.producer(memory_size_max=5_000, batch_size=500)
     scene.run(producer.send("t", b"0", partition=0))
     network = scene.brokers.simulation.network
@@ -136,8 +136,8 @@ def test_nobody_is_there(scene: Scene) -> None:
     assert scene.values(0) == [b"%d" % number for number in range(taken + 1)]
 
 
-def test_closing_while_nobody_answers(scene: Scene) -> None:
-    """What was sent has an outcome that nobody knows, and no timer is left."""
+def test_closing_without_responses(scene: Scene) -> None:
+    """Sent records have an unknown outcome, and no timer remains."""
     producer = scene.producer()
     scene.run(producer.send("t", b"first", partition=0))
     scene.brokers.simulation.network.isolate("application")
@@ -149,7 +149,7 @@ def test_closing_while_nobody_answers(scene: Scene) -> None:
 
 
 def test_a_broker_that_wants_silence(scene: Scene) -> None:
-    """Nothing goes to it for so long (KIP-219)."""
+    """No request is sent during the throttle time (KIP-219)."""
     freed: list[LeaderRoute] = []
     route = LeaderRoute(1, scene.host.reactor, freed.append)
     route.mute(0.0)

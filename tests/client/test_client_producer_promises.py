@@ -1,4 +1,4 @@
-"""The Deferreds of records are Deferreds, whoever does what with them, and when."""
+"""The Deferreds of records behave like Deferreds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def keep(*promises: RecordDeferred | CompletionCounter) -> None:
 
 @pytest.mark.parametrize("early", [True, False])
 def test_callbacks(early: bool) -> None:
-    """They are called, whether they were there before or come later, and only once."""
+    """They are called once, whether added before or after the result."""
     promise, seen = RecordDeferred(), []
     if not early:
         keep(promise)
@@ -39,8 +39,8 @@ def test_callbacks(early: bool) -> None:
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_whoever_awaits(early: bool) -> None:
-    """Gets what was written; so do those who gather, chain, or return it from a callback."""
+def test_awaiting(early: bool) -> None:
+    """Awaiting, gathering, chaining and returning from a callback give the result."""
     promises = [RecordDeferred() for _ in range(5)]
     if not early:
         keep(*promises)
@@ -66,7 +66,7 @@ def test_whoever_awaits(early: bool) -> None:
 
 
 def test_cancelling() -> None:
-    """What becomes of the record then is of no interest any more."""
+    """A cancelled Deferred ignores the outcome."""
     promise, failed = RecordDeferred(), []
     promise.addErrback(failed.append)
     promise.cancel()
@@ -79,7 +79,7 @@ def test_cancelling() -> None:
 
 
 def test_two_promises_share_nothing() -> None:
-    """Callbacks of one are not those of another."""
+    """Callbacks belong to one Deferred."""
     first, second, seen = RecordDeferred(), RecordDeferred(), []
     first.addCallback(seen.append)
     keep(second)
@@ -89,7 +89,7 @@ def test_two_promises_share_nothing() -> None:
 
 
 def test_counting() -> None:
-    """Whoever counts is told once for each record."""
+    """A counter is notified once per record."""
     countdown = CompletionCounter()
     countdown.pending = 3
     done, seen = countdown.wait(), []
@@ -101,14 +101,14 @@ def test_counting() -> None:
 
 
 class UnhandledTests(SynchronousTestCase):
-    """What nobody looks at."""
+    """Errors without errback."""
 
     def setUp(self) -> None:
         gc.collect()
-        self.flushLoggedErrors()  # what other tests have left to the collector
+        self.flushLoggedErrors()  # collects objects of other tests
 
     def test_an_error_is_logged(self) -> None:
-        """As that of any Deferred."""
+        """It is logged as that of any Deferred."""
         RecordDeferred().errback(ValueError("nobody looks"))
         gc.collect()
         (failure,) = self.flushLoggedErrors(ValueError)
@@ -117,22 +117,22 @@ class UnhandledTests(SynchronousTestCase):
 
 @pytest.mark.parametrize(("error", "is_logged"), [(TransactionFailed("aborted"), False), (RecordTooLarge("x"), True)])
 def test_of_an_aborted_transaction_dropped_deferreds_say_nothing(error: ClientError, is_logged: bool) -> None:
-    """Its commit or abort has told; whoever kept one hears of it, before and after."""
-    told: list[object] = []
+    """Dropped Deferreds log nothing, because ``abort`` reported; kept ones fail."""
+    found: list[object] = []
     logged: list[object] = []
 
     def note(event: object) -> None:
         logged.append(event)
 
-    gc.collect()  # what other tests have left is not listened to
+    gc.collect()  # ignores objects of other tests
     before, after = RecordDeferred(), RecordDeferred()
-    before.addErrback(lambda failure: told.append(failure.value))
+    before.addErrback(lambda failure: found.append(failure.value))
     for promise in (before, after, RecordDeferred()):
         fail_record(promise, error)
-    after.addErrback(lambda failure: told.append(failure.value))
+    after.addErrback(lambda failure: found.append(failure.value))
     globalLogPublisher.addObserver(note)
     del promise
     gc.collect()
     globalLogPublisher.removeObserver(note)
-    assert told == [error, error]
+    assert found == [error, error]
     assert bool(logged) == is_logged

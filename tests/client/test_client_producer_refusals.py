@@ -1,4 +1,4 @@
-"""What a broker refuses before it writes anything is known not to be written."""
+"""Records that a broker refuses before writing have a certain outcome."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kreplica.testing.simulator.simulation import DATA_DIRECTORY
 
 
 def test_too_few_replicas_in_sync() -> None:
-    """The leader takes nothing; when the time is over the record is given up, and nobody need doubt."""
+    """The leader refuses the record, which fails as not written after its timeout."""
     scene = Scene(brokers=3, overrides=("min.insync.replicas=2",))
     leader = scene.brokers.leader_of("t", 0)
     for number in {1, 2, 3} - {leader}:
@@ -30,7 +30,7 @@ def test_too_few_replicas_in_sync() -> None:
 
 
 def test_a_full_disk_while_other_batches_wait_for_followers() -> None:
-    """Whatever was sent behind the refused batch, nothing is written twice, and the producer keeps its epoch."""
+    """No batch after the refused one is written twice, and the producer keeps its epoch."""
     scene = Scene(brokers=3, overrides=("replica.lag.time.max.ms=60000", "min.insync.replicas=2"))
     leader = scene.brokers.leader_of("t", 0)
     cluster = scene.new_cluster(request_timeout_s=2.0)

@@ -1,4 +1,4 @@
-"""Transactions of a client's producer: all of it is seen, or nothing."""
+"""Transactions of a producer are visible as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def write(producer: Producer, *values: bytes) -> None:
 
 
 def test_a_transaction_is_seen_when_it_is_committed(scene: Scene) -> None:
-    """All of it, in all its partitions, and not before; one after the other."""
+    """All its records become visible in all partitions at the commit."""
     producer = scene.producer(transactional_id="x")
     for number in range(3):
         scene.run(producer.begin())
@@ -63,7 +63,7 @@ def test_a_transaction_is_seen_when_it_is_committed(scene: Scene) -> None:
 
 
 def test_a_transaction_is_never_seen_when_it_is_aborted(scene: Scene) -> None:
-    """What was not sent fails; what was is left out; the next one goes well."""
+    """Unsent records fail, sent ones stay invisible, and the next transaction succeeds."""
     producer = scene.producer(transactional_id="x", linger_s=100.0)
     scene.run(producer.begin())
     scene.run(write(producer, b"a", b"b"))
@@ -78,7 +78,7 @@ def test_a_transaction_is_never_seen_when_it_is_aborted(scene: Scene) -> None:
 
 
 def test_an_abort_with_batches_under_way(scene: Scene) -> None:
-    """It waits for their answers; nothing of them is seen, nor of what it drops."""
+    """It waits for their responses; all records stay invisible."""
     producer = scene.producer(transactional_id="x", batch_size=200)
     for _ in range(3):
         scene.run(producer.begin())
@@ -93,7 +93,7 @@ def test_an_abort_with_batches_under_way(scene: Scene) -> None:
 
 
 def test_a_context_commits_or_aborts(scene: Scene) -> None:
-    """As it is left."""
+    """It commits at its end, and aborts after an error."""
     producer = scene.producer(transactional_id="x")
 
     async def good() -> None:
@@ -112,7 +112,7 @@ def test_a_context_commits_or_aborts(scene: Scene) -> None:
 
 
 def test_an_empty_transaction(scene: Scene) -> None:
-    """Is of no interest to anybody."""
+    """It needs no request to the coordinator."""
     producer = scene.producer(transactional_id="x")
     for end in (producer.commit, producer.abort, producer.commit):
         scene.run(producer.begin())
@@ -120,7 +120,7 @@ def test_an_empty_transaction(scene: Scene) -> None:
 
 
 def test_what_makes_no_sense(scene: Scene) -> None:
-    """It is refused at once."""
+    """Invalid calls are refused at once."""
     producer = scene.producer(transactional_id="x")
     with pytest.raises(ValueError, match="begin first"):
         producer.send("t", b"")
@@ -131,8 +131,8 @@ def test_what_makes_no_sense(scene: Scene) -> None:
     assert "transactional_id" in str(scene.error(scene.producer().begin()))
 
 
-def test_who_takes_the_id_over(scene: Scene) -> None:
-    """Fences the one before, whose open transaction is aborted."""
+def test_a_second_producer_fences_the_first(scene: Scene) -> None:
+    """A second producer fences the first, whose open transaction is aborted."""
     old, new = scene.producer(transactional_id="x"), scene.producer(transactional_id="x")
     scene.run(old.begin())
     scene.run(old.send("t", b"old", partition=0))
@@ -146,7 +146,7 @@ def test_who_takes_the_id_over(scene: Scene) -> None:
 
 
 def test_a_fenced_producer_learns_of_it_by_its_records(scene: Scene) -> None:
-    """And by all that it does then."""
+    """Its records and all later operations fail."""
     old, new = scene.producer(transactional_id="x"), scene.producer(transactional_id="x")
     scene.run(old.begin())
     scene.run(old.send("t", b"old", partition=0))
@@ -157,7 +157,7 @@ def test_a_fenced_producer_learns_of_it_by_its_records(scene: Scene) -> None:
 
 
 def test_a_record_that_fails_fails_the_transaction(scene: Scene) -> None:
-    """It can only be aborted; then the next one goes well, also where sequences broke off."""
+    """It can only be aborted; the next one succeeds, also after a gap in the sequences."""
     scene.run(scene.brokers.client().change_settings("t", {"max.message.bytes": "400"}))
     producer = scene.producer(transactional_id="x")
     scene.run(producer.begin())
@@ -173,7 +173,7 @@ def test_a_record_that_fails_fails_the_transaction(scene: Scene) -> None:
 
 
 def test_offsets_belong_to_the_transaction(scene: Scene) -> None:
-    """They are committed with it, or not."""
+    """They are committed with it or not at all."""
     producer = scene.producer(transactional_id="x")
     scene.run(producer.begin())
     scene.run(producer.send("t", b"", partition=1))
@@ -199,8 +199,8 @@ def test_offsets_of_a_group_that_one_is_no_member_of(scene: Scene) -> None:
     assert committed_offsets(scene, "g") == {}
 
 
-def test_a_commit_that_nobody_answers(scene: Scene) -> None:
-    """Whether it is committed is not known, and this producer can do nothing more; the next one can."""
+def test_a_commit_without_a_response(scene: Scene) -> None:
+    """Its outcome is unknown and the producer unusable; the next producer works."""
     cluster = scene.new_cluster(request_timeout_s=1.0, operation_timeout_s=3.0)
     producer = scene.producer(cluster=cluster, transactional_id="x")
     scene.run(producer.begin())
@@ -215,7 +215,7 @@ def test_a_commit_that_nobody_answers(scene: Scene) -> None:
 
 
 def test_a_commit_that_is_cancelled(scene: Scene) -> None:
-    """While the coordinator decides, that is the same; before, the transaction stays open."""
+    """During EndTxn the outcome is unknown; before, the transaction stays open."""
     producer = scene.producer(transactional_id="x", linger_s=0.0)
     scene.run(producer.begin())
     producer.send("t", b"x", partition=0)
@@ -233,7 +233,7 @@ def test_a_commit_that_is_cancelled(scene: Scene) -> None:
 
 
 def test_closing_aborts(scene: Scene) -> None:
-    """What is open then is never seen, and nobody waits for it."""
+    """The open transaction stays invisible, and consumers do not wait for it."""
     producer = scene.producer(transactional_id="x")
     scene.run(producer.begin())
     scene.run(producer.send("t", b"x", partition=0))
@@ -243,7 +243,7 @@ def test_closing_aborts(scene: Scene) -> None:
 
 
 def test_brokers_that_die_meanwhile() -> None:
-    """Transactions go on: what was committed is seen once, in order, and nothing else."""
+    """Committed records are visible once, in order, and no others."""
     scene = Scene(brokers=3)
     producer = scene.producer(transactional_id="x", batch_size=200)
     expected: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Long answers over real connections: the rest of them is received in its place."""
+"""Long responses over real connections are received in place."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def fetch_answer(correlation_id: int, records: bytes) -> bytes:
 
 
 class Broker(Protocol):
-    """Answers a fetch with long records, each a byte longer than the one before, and a heartbeat at once.
+    """Responds to a fetch with long records, each a byte longer than the previous one, and to heartbeats at once.
 
-    :ivar ends_early: closes the connection in the middle of a long answer.
+    :ivar ends_early: close the connection in the middle of a long response.
     """
 
     ends_early = False
@@ -55,7 +55,7 @@ class Broker(Protocol):
         self.frames = FrameReader()
 
     def dataReceived(self, data: bytes) -> None:
-        """Answer what is complete."""
+        """Respond to complete requests."""
         for request in self.frames.feed(data):
             header = parse_request_header(request)
             if header.api_key == HEARTBEAT.key:
@@ -70,7 +70,7 @@ class Broker(Protocol):
 
 
 def talk(use: Callable[[Connection], Awaitable[Any]], *, ends_early: bool = False) -> Any:
-    """What is done with a connection to such a broker gives."""
+    """Return the result of work with a connection to such a broker."""
 
     async def scene() -> Any:
         from twisted.internet import reactor
@@ -96,7 +96,7 @@ def fetch(connection: Connection) -> Deferred[dict[str, Any]]:
 
 
 def test_long_answers_and_short_ones_by_turns() -> None:
-    """Each comes whole, and in order; what was given is not written over by what comes later."""
+    """Each response is complete and in order, and is not overwritten by later ones."""
 
     async def use(connection: Connection) -> list[bytes]:
         fetches = []
@@ -110,7 +110,7 @@ def test_long_answers_and_short_ones_by_turns() -> None:
 
 
 def test_a_connection_that_ends_in_the_middle() -> None:
-    """The request fails as any other does."""
+    """The request fails with a lost connection."""
 
     async def use(connection: Connection) -> None:
         with pytest.raises(ConnectionLost):
@@ -120,7 +120,7 @@ def test_a_connection_that_ends_in_the_middle() -> None:
 
 
 def test_a_connection_that_is_closed_in_the_middle() -> None:
-    """What comes after that is nobody's answer."""
+    """Later data is ignored."""
 
     async def use(connection: Connection) -> None:
         asked = fetch(connection)

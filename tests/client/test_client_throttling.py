@@ -1,4 +1,4 @@
-"""A broker that wants to hear nothing for a while is not spoken to on that connection (KIP-219)."""
+"""A throttled client sends nothing on that connection for the throttle time (KIP-219)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from kreplica.wire.messages import HEARTBEAT, PRODUCE
 
 
 def throttled(correlation_id: int, throttle_time_ms: int) -> bytes:
-    """An answer that asks for silence."""
+    """Return a response with a throttle time."""
     return answer_bytes(HEARTBEAT, 4, correlation_id, {"throttle_time_ms": throttle_time_ms, "error_code": 0})
 
 
 def unanswered(connection: Connection) -> Deferred[dict[str, Any]]:
-    """A request without an answer."""
+    """Send a request without a response."""
     return connection.request(PRODUCE, 8, {"acks": 0, "timeout_ms": 1, "topic_data": []}, answered=False)
 
 
 def test_requests_wait_until_the_time_is_over(peer: Peer, connection: Connection) -> None:
-    """What was under way is answered meanwhile; a longer wish counts, a shorter one changes nothing."""
+    """Requests in flight are answered meanwhile; only a longer throttle time extends the delay."""
     answers = [heartbeat(connection), heartbeat(connection)]
     peer.requests()
     peer.protocol.dataReceived(throttled(0, 2000))
@@ -45,7 +45,7 @@ def test_requests_wait_until_the_time_is_over(peer: Peer, connection: Connection
 
 
 def test_no_broker_is_granted_hours(peer: Peer, connection: Connection) -> None:
-    """The silence is bounded, and time-outs count from when a request leaves."""
+    """The throttle time is bounded, and timeouts start when a request is sent."""
     heartbeat(connection)
     peer.protocol.dataReceived(throttled(0, 3_600_000))
     held = heartbeat(connection, timeout_s=5.0)
@@ -62,8 +62,8 @@ def test_no_broker_is_granted_hours(peer: Peer, connection: Connection) -> None:
     assert peer.reactor.getDelayedCalls() == []
 
 
-def test_what_nobody_waits_for_any_more_is_not_sent(peer: Peer, connection: Connection) -> None:
-    """A request that is cancelled during the silence never leaves; those behind it get their own answers."""
+def test_cancelled_requests_are_not_sent(peer: Peer, connection: Connection) -> None:
+    """A request cancelled during the delay is not sent; later ones get their own responses."""
     heartbeat(connection)
     peer.protocol.dataReceived(throttled(0, 1000))
     cancelled, kept = heartbeat(connection), heartbeat(connection)
@@ -78,7 +78,7 @@ def test_what_nobody_waits_for_any_more_is_not_sent(peer: Peer, connection: Conn
 
 
 def test_a_connection_that_ends_during_the_silence(peer: Peer, connection: Connection) -> None:
-    """What was held back fails, and no timer is left."""
+    """Delayed requests fail, and no timer remains."""
     heartbeat(connection)
     peer.protocol.dataReceived(throttled(0, 1000))
     held = [heartbeat(connection), unanswered(connection)]

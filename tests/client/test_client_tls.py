@@ -1,4 +1,4 @@
-"""TLS, through a proxy that takes it off: real sockets, real certificates."""
+"""TLS through a terminating proxy, with real sockets and certificates."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ async def main(reactor, broker_port, own, other, name):
     certificate = PrivateCertificate.loadPEM(open(own).read())
     proxy = SSL4ServerEndpoint(reactor, 0, certificate.options(), interface="127.0.0.1")
     listening = await proxy.listen(ProxyFactory("127.0.0.1", int(broker_port)))
-    told = []
+    found = []
     for host, trusted in [("127.0.0.1", own), ("127.0.0.1", other), (name, own)]:
         runtime = default_runtime(endpoint=tls_endpoints(trustRoot=Certificate.loadPEM(open(trusted).read())))
         options = ClientOptions(connect_timeout_s=10, operation_timeout_s=10)
         bootstrap = f"{host}:{listening.getHost().port}"
         async with Cluster(bootstrap, options=options, runtime=runtime) as cluster:
             try:
-                told.append(sorted((await cluster.refresh()).brokers))
+                found.append(sorted((await cluster.refresh()).brokers))
             except errors.ClientError as error:
-                told.append(type(error).__name__)
-    print(json.dumps(told))
+                found.append(type(error).__name__)
+    print(json.dumps(found))
     await listening.stopListening()
 
 
@@ -51,7 +51,7 @@ react(main, sys.argv[1:])
 
 
 def certificate(path: Path) -> Path:
-    """One that signs itself, for 127.0.0.1, with its key."""
+    """Create a self-signed certificate for 127.0.0.1, with its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker")])
     now = datetime.datetime.now(datetime.UTC)
@@ -80,7 +80,7 @@ def broker() -> Iterator[KafkaCluster]:
 
 
 def test_certificates_and_names_are_checked(broker: KafkaCluster, tmp_path: Path) -> None:
-    """Whom the certificate vouches for is spoken to; who shows another one, or goes by another name, is not."""
+    """A wrong certificate or host name is refused."""
     port = broker.bootstrap_servers.rpartition(":")[2]
     own, other = certificate(tmp_path / "own.pem"), certificate(tmp_path / "other.pem")
     done = subprocess.run(
