@@ -25,6 +25,7 @@ from kreplica.client_core.options import ClientOptions
 from kreplica.errors import KafkaError, ProtocolError
 from kreplica.wire.framing import FrameReader
 from kreplica.wire.headers import build_request_header, parse_response_header
+from kreplica.wire.message_parsers import MessageParsers
 from kreplica.wire.messages import API_VERSIONS, Api
 
 RECEIVED_SIZE_MAX = 1 << 20
@@ -68,6 +69,7 @@ class Connection:
         self._correlation_id = 0
         self._pending: deque[Pending] = deque()
         self._frames = FrameReader(options.answer_size_max)
+        self._parsers = MessageParsers()
         self._silent_until_s = runtime.clock()
 
     @classmethod
@@ -241,9 +243,9 @@ class Connection:
         if correlation_id != first.correlation_id:
             raise ProtocolError("frame", f"response {correlation_id} instead of {first.correlation_id}")
         if api is API_VERSIONS:
-            first.answer = parse_answer(api, version, frame, position)
+            first.answer = parse_answer(self._parsers, api, version, frame, position)
         else:  # saves a call per response
-            first.answer = api.response.parse(version, frame, position)
+            first.answer = self._parsers.parse(api.response, version, frame, position)
         throttle_s = first.answer.get("throttle_time_ms", 0) / 1000
         if throttle_s > 0:
             self._silent_until_s = self._runtime.clock() + min(throttle_s, THROTTLE_S_MAX)

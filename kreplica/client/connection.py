@@ -34,6 +34,7 @@ from kreplica.runtime import Reactor
 from kreplica.runtime.pacing import do_without_pacing
 from kreplica.wire.framing import REQUEST_SIZE_MAX, FrameReader, frame, frame_pieces
 from kreplica.wire.headers import build_request_header, parse_response_header
+from kreplica.wire.message_parsers import MessageParsers
 from kreplica.wire.messages import Api
 
 OUTSTANDING_MAX = 1000
@@ -137,6 +138,7 @@ class Connection(Protocol):
         self._client_id = client_id
         self._outstanding_max = outstanding_max
         self._frames = FrameReader(frame_size_max)
+        self._parsers = MessageParsers()
         self._outstanding: deque[_Outstanding] = deque()
         self._next_correlation_id = 0
         self._congested = False
@@ -333,7 +335,7 @@ class Connection(Protocol):
             raise ProtocolError("ResponseHeader.correlation_id", f"{correlation_id}, not {request.correlation_id}")
         body = None
         if request.answered is not None:
-            body = parse_answer(request.api, request.version, frame, position)
+            body = parse_answer(self._parsers, request.api, request.version, frame, position)
             throttle_ms = body.get("throttle_time_ms", 0)
             if throttle_ms > 0:
                 self._mute(throttle_ms / 1000)

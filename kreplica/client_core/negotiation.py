@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import kreplica
 from kreplica.client_core.errors import UnsupportedVersion
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.wire.message_parsers import MessageParsers
 from kreplica.wire.messages import API_VERSIONS, Api
 
 VersionRange: TypeAlias = tuple[int, int]
@@ -53,7 +54,7 @@ def common_version(api: Api, broker: VersionRange | None, at_most: int | None, p
     return highest
 
 
-def parse_answer(api: Api, version: int, frame: memoryview, position: int) -> dict[str, Any]:
+def parse_answer(parsers: MessageParsers, api: Api, version: int, frame: memoryview, position: int) -> dict[str, Any]:
     """Parse the body of a response in the version of its request.
 
     A broker that does not support the requested version of ApiVersions responds in version 0.
@@ -62,7 +63,7 @@ def parse_answer(api: Api, version: int, frame: memoryview, position: int) -> di
     """
     if api is API_VERSIONS and frame[position : position + 2] == _UNSUPPORTED:
         version = 0
-    return api.response.parse(version, frame, position)
+    return parsers.parse(api.response, version, frame, position)
 
 
 def _ranges(answer: dict[str, Any]) -> dict[int, VersionRange]:

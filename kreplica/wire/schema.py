@@ -8,10 +8,10 @@ from typing import Any
 from kreplica.errors import LargeMessage, ProtocolError
 from kreplica.wire.building import VALUE_ERRORS, Builder, SlicedBuilder, compile_builder, compile_sliced_builder
 from kreplica.wire.grammar import Line, make_tree, read_lines, refuse_unknown
-from kreplica.wire.known_again import KnownAgain, Repeats
 from kreplica.wire.parsing import INPUT_ERRORS, compile_parser, compile_sliced_parser
 from kreplica.wire.primitives import COST_MAX, Buffer, CostlyError
 from kreplica.wire.structures import Record
+from kreplica.wire.template_cache import VaryingFields
 
 MessageParser = Callable[..., dict[str, Any]]
 """A function of a buffer and, optionally, the offset at which the message starts."""
@@ -32,7 +32,7 @@ class Schema:
     :param versions: the lowest and the highest.
     :param flexible_from: the first version with the encodings of KIP-482, or None.
     :param text: the fields, see ``kreplica.wire.grammar``.
-    :param repeats: in what messages differ that are frequent, and otherwise alike; None where none are.
+    :param varying: fields in which frequent messages differ, for ``MessageParsers``; None if templates do not help.
     :param cost_max: the most that a message may cost when parsed, in the units of ``COST_MAX``.
     :param step_cost_max: the most that a message may cost when it is parsed in one step, by ``parser``.
     """
@@ -43,7 +43,7 @@ class Schema:
         versions: tuple[int, int],
         flexible_from: int | None,
         text: str,
-        repeats: Repeats | None = None,
+        varying: VaryingFields | None = None,
         cost_max: int = COST_MAX,
         step_cost_max: int | None = None,
     ) -> None:
@@ -51,7 +51,7 @@ class Schema:
         self.versions = range(versions[0], versions[1] + 1)
         self.flexible_from = flexible_from
         self._text = text
-        self._repeats = repeats
+        self.varying = varying
         self._cost_max = cost_max
         self._step_cost_max = step_cost_max
         self._lines: list[Line] | None = None
@@ -202,9 +202,7 @@ class Schema:
                 pass  # what was parsed so far is given up here, before it is parsed again
             return _explain(tree, buffer, offset, cost_max)
 
-        if self._repeats is None:
-            return parse_message
-        return KnownAgain(self._repeats, tree, parse_message, self.builder(version))
+        return parse_message
 
     def _make_builder(self, version: int) -> MessageBuilder:
         return _joining(self.tree(version), self._piece_builder(version))

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from kreplica.model import TopicPartition
-from kreplica.replication.follower.fetch_requests import FORMS_MAX, FetchRequests
+from kreplica.replication.follower.fetch_requests import TEMPLATES_MAX, FetchRequests
 from kreplica.replication.follower.fetch_session import BY_ID_FROM, NextRequest
 from kreplica.replication.follower.fetcher_config import FetcherConfig
 from kreplica.replication.follower.follower_state import Followed
@@ -92,9 +92,9 @@ def test_what_is_asked_by_form_is_what_an_answer_is_about() -> None:
 def test_forms_are_bounded_and_forgotten() -> None:
     """With the partitions that are followed no more, and all where there are too many."""
     requests = FetchRequests(2, CONFIG)
-    for partition in range(FORMS_MAX + 10):
+    for partition in range(TEMPLATES_MAX + 10):
         requests.build(17, 7, NextRequest(1, 1, [followed("a", partition)], []))
-        assert len(requests._forms) <= FORMS_MAX
-    for partition in range(FORMS_MAX + 10):
+        assert len(requests._templates) <= TEMPLATES_MAX
+    for partition in range(TEMPLATES_MAX + 10):
         requests.forget(TopicPartition("a", partition))
-    assert not requests._forms
+    assert not requests._templates

@@ -1,4 +1,4 @@
-"""The bytes of a follower's fetches, most of which differ from the one before in numbers only."""
+"""Bodies of a follower's fetch requests, which mostly differ from the previous request only in numbers."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from kreplica.model import NO_BROKER_EPOCH, TopicPartition
 from kreplica.replication.follower.fetch_session import BY_ID_FROM, NextRequest, Row
 from kreplica.replication.follower.fetcher_config import FetcherConfig
 from kreplica.replication.follower.follower_state import Followed
-from kreplica.wire.forms import MARK, Form
 from kreplica.wire.messages import FETCH
+from kreplica.wire.template_cache import MARK, Template
 
-FORMS_MAX = 1000
+TEMPLATES_MAX = 1000
 
 _SESSION = ("session_id", "session_epoch")
 _POSITION = ("fetch_offset", "last_fetched_epoch", "log_start_offset")
 _CODES = "iiqiq"
-"""Those of both, as they stand in a request."""
+"""Codes of the session's and the position's fields in wire order."""
 
 
 class FetchRequests:
-    """What all requests of one fetcher have in common, and what those have that name one partition: a form for each.
+    """Builds the requests of one fetcher; a request that names one partition is built from that partition's template.
 
-    :param broker_id: the follower's.
+    :param broker_id: the follower.
     """
 
     def __init__(self, broker_id: int, config: FetcherConfig) -> None:
@@ -28,29 +28,29 @@ class FetchRequests:
         self._config = config
         self._broker_epoch = NO_BROKER_EPOCH
         self._fields: Row = {}
-        self._forms: dict[TopicPartition, tuple[Followed, int, Form]] = {}
+        self._templates: dict[TopicPartition, tuple[Followed, int, Template]] = {}
 
     def forget(self, key: TopicPartition) -> None:
-        """It is followed no more."""
-        self._forms.pop(key, None)
+        """Drop the template of a partition that is no longer followed."""
+        self._templates.pop(key, None)
 
     def build(self, version: int, broker_epoch: int, request: NextRequest[Followed]) -> bytes:
-        """The body of a request.
+        """Return the body of a request.
 
-        :param broker_epoch: by which the leader knows this incarnation of the follower.
+        :param broker_epoch: epoch of the follower's registration, which the leader checks (KIP-903).
         """
         if broker_epoch != self._broker_epoch or not self._fields:
             self._broker_epoch = broker_epoch
             self._fields = self._common_fields()
-            self._forms.clear()
+            self._templates.clear()
         if len(request.named) != 1 or request.forgotten:
             fields = request.fields(by_id=version >= BY_ID_FROM)
             return FETCH.request.build(version, {**self._fields, **fields})
         (followed,) = request.named
-        of, made_for, form = self._forms.get(followed.key) or self._make_form(version, followed)
-        if of is not followed or made_for != version:
-            _, _, form = self._make_form(version, followed)
-        return form.filled(request.session_id, request.session_epoch, *followed.position())
+        owner, made_for, template = self._templates.get(followed.key) or self._make_template(version, followed)
+        if owner is not followed or made_for != version:
+            _, _, template = self._make_template(version, followed)
+        return template.fill(request.session_id, request.session_epoch, *followed.position())
 
     def _common_fields(self) -> Row:
         config = self._config
@@ -64,12 +64,12 @@ class FetchRequests:
             "rack_id": "",
         }
 
-    def _make_form(self, version: int, followed: Followed) -> tuple[Followed, int, Form]:
+    def _make_template(self, version: int, followed: Followed) -> tuple[Followed, int, Template]:
         fields = NextRequest(MARK, MARK + 1, [followed], []).fields(by_id=version >= BY_ID_FROM)
         ((row,),) = (topic["partitions"] for topic in fields["topics"])
         row.update({name: MARK + number for number, name in enumerate(_POSITION, len(_SESSION))})
-        form = Form(FETCH.request.build(version, {**self._fields, **fields}), _CODES)
-        if len(self._forms) >= FORMS_MAX:
-            self._forms.clear()
-        made = self._forms[followed.key] = (followed, version, form)
+        template = Template(FETCH.request.build(version, {**self._fields, **fields}), _CODES)
+        if len(self._templates) >= TEMPLATES_MAX:
+            self._templates.clear()
+        made = self._templates[followed.key] = (followed, version, template)
         return made

@@ -11,17 +11,18 @@ from typing import Any
 
 from twisted.logger import Logger
 
-from kreplica.cluster.topic_names import INTERNAL_TOPICS
 from kreplica.runtime.disk import Buffer
 from kreplica.server.produce.delayed_produce import ALL_IN_SYNC, LEADER_ONLY
+from kreplica.server.produce.request_templates import ProduceTemplate, ProduceTemplates
 from kreplica.server.protocol.connection import Connection
 from kreplica.server.protocol.request import Request, Route
 from kreplica.server.transport.flush_scope import Turn
 from kreplica.wire.headers import RequestHeader
 from kreplica.wire.messages import PRODUCE
-from kreplica.wire.repeated import KnownProduce, RepeatedProduces
 
 log = Logger()
+
+_PRODUCE_KEY = PRODUCE.key.to_bytes(2, "big")
 
 RUN_MAX = 64
 """So many requests at most: others are to have their turn."""
@@ -30,17 +31,17 @@ RUN_MAX = 64
 class ProduceRun:
     """Requests of one connection, in the order in which they came; good until its handler returns.
 
-    :ivar known: what all of them say.
+    :ivar template: the fields that they have in common.
     :ivar correlation_ids: the number of each.
     :ivar records: of each, as a view of a buffer that is used again.
     :ivar codecs: the codecs of all of them, or-ed; 0 if none is compressed.
     """
 
-    __slots__ = ("_received_s", "_route", "codecs", "connection", "correlation_ids", "known", "metrics", "records")
+    __slots__ = ("_received_s", "_route", "codecs", "connection", "correlation_ids", "metrics", "records", "template")
 
-    def __init__(self, connection: Connection, route: Route, known: KnownProduce, received_s: float) -> None:
+    def __init__(self, connection: Connection, route: Route, template: ProduceTemplate, received_s: float) -> None:
         self.connection = connection
-        self.known = known
+        self.template = template
         self.correlation_ids: list[int] = []
         self.records: list[Buffer] = []
         self.codecs = 0
@@ -63,11 +64,11 @@ class ProduceRun:
 
     def requests(self) -> list[Request]:
         """Each as a request of its own, which has its place among its connection's and is answered by itself."""
-        connection, known = self.connection, self.known
+        connection, template = self.connection, self.template
         requests = []
         for correlation_id, records in zip(self.correlation_ids, self.records, strict=True):
             request = Request(
-                connection, self._route, correlation_id, known.client_id, {}, len(records), self._received_s
+                connection, self._route, correlation_id, template.client_id, {}, len(records), self._received_s
             )
             connection.begin(request)
             requests.append(request)
@@ -104,7 +105,7 @@ class ProduceRuns:
         self._routes = routes
         self._turn = turn
         self._seconds = seconds
-        self._repeated = RepeatedProduces()
+        self._templates = ProduceTemplates()
         self._run: ProduceRun | None = None
 
     def take(self, connection: Connection, frame: memoryview) -> bool:
@@ -113,19 +114,19 @@ class ProduceRuns:
         :param frame: it has to stay as it is until the turn ends.
         """
         run = self._run
-        found = self._repeated.find(frame)
+        found = self._templates.find(frame) if frame[:2] == _PRODUCE_KEY else None
         if found is None:
             if run is not None:
                 self.settle()
             return False
-        correlation_id, known, records, codec = found
-        if run is None or run.known is not known or run.connection is not connection:
+        correlation_id, template, records, codec = found
+        if run is None or run.template is not template or run.connection is not connection:
             if run is not None:
                 self.settle()
             if connection.held or not self._turn.is_open:
                 return False
             run = self._run = ProduceRun(
-                connection, self._routes[PRODUCE.key, known.version], known, self._seconds()
+                connection, self._routes[PRODUCE.key, template.version], template, self._seconds()
             )
             self._turn.before_end(self.settle)
         run.correlation_ids.append(correlation_id)
@@ -139,11 +140,9 @@ class ProduceRuns:
         return True
 
     def learn(self, frame: memoryview, header: RequestHeader, body: dict[str, Any]) -> None:
-        """A Produce was parsed: others may be like it."""
-        if "transactional_id" in body and body["acks"] in (LEADER_ONLY, ALL_IN_SYNC) and not any(
-            topic["name"] in INTERNAL_TOPICS for topic in body["topic_data"]
-        ):
-            self._repeated.learn(frame, header, body)
+        """Learn the template of a parsed request, if its responses are built the same way."""
+        if "transactional_id" in body and body["acks"] in (LEADER_ONLY, ALL_IN_SYNC):
+            self._templates.learn(frame, header, body)
 
     def settle(self) -> None:
         """Handle what was put together, if there is any."""
@@ -153,5 +152,5 @@ class ProduceRuns:
         try:
             self._handle(run)
         except Exception:
-            log.failure("{count} requests of {client!r} failed", count=len(run.records), client=run.known.client_id)
+            log.failure("{count} requests of {client!r} failed", count=len(run.records), client=run.template.client_id)
             run.abort("its Produce failed")

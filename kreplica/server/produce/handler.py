@@ -28,7 +28,7 @@ from kreplica.server.produce.delayed_produce import (
     WaitingForReplicas,
     is_reached,
 )
-from kreplica.server.produce.response_templates import AnswerForms
+from kreplica.server.produce.request_templates import ProduceTemplate
 from kreplica.server.produce.results import answer_body, appended_row, error_row, find_partition
 from kreplica.server.produce.sliced_produce import PARTITIONS_AT_ONCE, Appended, LargeProduce
 from kreplica.server.produce.transactional_produce import TransactionalProduces
@@ -37,7 +37,6 @@ from kreplica.server.protocol.responses import LeaderHints, answer_in_slices
 from kreplica.storage.log.results import AppendResult
 from kreplica.transactions.admission import Admission
 from kreplica.wire.batches import ATTRIBUTES_POSITION, CODEC_MASK
-from kreplica.wire.repeated import KnownProduce
 
 FORMAT_2_FROM = 3
 """From this version on Produce carries batches of format 2 only."""
@@ -68,7 +67,6 @@ class Produce:
         self._metadata = metadata
         self._wall_clock_ms = wall_clock_ms
         self.transactional = TransactionalProduces(partitions, admission, wall_clock_ms)
-        self._forms = AnswerForms()
         self._validation = validation
 
     def __call__(self, request: Request, *, validated: bool = False) -> None:
@@ -137,8 +135,8 @@ class Produce:
 
     def handle_run(self, run: ProduceRun) -> None:
         """Requests that differ in their records only: what is in the log is answered with numbers filled in."""
-        known = run.known
-        key = known.topic_partition
+        template = run.template
+        key = template.topic_partition
         partition = self._partitions.get(key)
         if partition is not None and (run.codecs or partition.log.config.opens_records):
             records = run.records
@@ -151,56 +149,59 @@ class Produce:
                 requests = run.requests()
                 records[:] = [bytearray(batch) if type(batch) is memoryview else batch for batch in records]
                 self._validation.validate_later(
-                    run.connection, batches, lambda: self._append_requests(known, requests, records)
+                    run.connection, batches, lambda: self._append_requests(template, requests, records)
                 )
                 return
         if partition is None:
             outcomes = self._refuse_all(key, run.records)
         else:
-            all_in_sync = known.acks == ALL_IN_SYNC
+            all_in_sync = template.acks == ALL_IN_SYNC
             outcomes = partition.append_all(run.records, self._wall_clock_ms(), all_in_sync=all_in_sync)
-            if run.is_next and _all_reached(outcomes, partition, known.acks):
-                form = self._forms.of(known.version, key)
-                run.answer(form.filled(run.correlation_ids, outcomes, partition.log.log_start_offset))
+            if run.is_next and _all_reached(outcomes, partition, template.acks):
+                run.answer(template.responses(run.correlation_ids, outcomes, partition.log.log_start_offset))
                 return
         for request, outcome in zip(run.requests(), outcomes, strict=True):
-            self._conclude(request, known, partition, outcome)
+            self._conclude(request, template, partition, outcome)
 
-    def _append_requests(self, known: KnownProduce, requests: Sequence[Request], records: Sequence[Buffer]) -> None:
+    def _append_requests(
+        self, template: ProduceTemplate, requests: Sequence[Request], records: Sequence[Buffer]
+    ) -> None:
         """Append the batches of a run that were validated away from the reactor: the partition may be another's now."""
-        partition = self._partitions.get(known.topic_partition)
+        partition = self._partitions.get(template.topic_partition)
         if partition is None:
-            outcomes = self._refuse_all(known.topic_partition, records)
+            outcomes = self._refuse_all(template.topic_partition, records)
         else:
-            all_in_sync = known.acks == ALL_IN_SYNC
+            all_in_sync = template.acks == ALL_IN_SYNC
             outcomes = partition.append_all(records, self._wall_clock_ms(), all_in_sync=all_in_sync)
         for request, outcome in zip(requests, outcomes, strict=True):
-            self._conclude(request, known, partition, outcome)
+            self._conclude(request, template, partition, outcome)
 
     def _refuse_all(self, key: TopicPartition, batches: Sequence[Buffer]) -> Sequence[AppendResult | KafkaError]:
         now_ms = self._wall_clock_ms()
         return [self._partitions.refuse(key, records, now_ms) for records in batches]
 
     def _conclude(
-        self, request: Request, known: KnownProduce, partition: Partition | None, outcome: AppendResult | KafkaError
+        self,
+        request: Request,
+        template: ProduceTemplate,
+        partition: Partition | None,
+        outcome: AppendResult | KafkaError,
     ) -> None:
         """Answer one of a run by itself."""
-        topic, index = known.topic_partition
+        topic, index = template.topic_partition
         pending = []
         if isinstance(outcome, KafkaError):
             row = error_row(index, outcome)
         else:
             assert partition is not None
             row = appended_row(index, partition.log.log_start_offset, outcome)
-            if not is_reached(partition, outcome.last_offset + 1, known.acks):
-                pending.append(Pending(partition, outcome.last_offset + 1, known.acks, row))
+            if not is_reached(partition, outcome.last_offset + 1, template.acks):
+                pending.append(Pending(partition, outcome.last_offset + 1, template.acks, row))
         failed = outcome if isinstance(outcome, KafkaError) else None
         responses = [{"name": topic, "partition_responses": [row]}]
-        self.finish(request, known.acks, known.timeout_ms / 1000, responses, pending, failed)
+        self.finish(request, template.acks, template.timeout_ms / 1000, responses, pending, failed)
 
-    def append_all(
-        self, request: Request, acks: int, refusal: KafkaError | None, part: Appended | None = None
-    ) -> None:
+    def append_all(self, request: Request, acks: int, refusal: KafkaError | None, part: Appended | None = None) -> None:
         """Append all batches and answer.
 
         :param refusal: of all of them.
@@ -252,9 +253,7 @@ class Produce:
                 request.answer_nothing()
         elif pending:
             request.body = {}  # the records are in the log: the buffer that the request came in may go
-            WaitingForReplicas(
-                self._reactor, request, pending, timeout_s, lambda: self._answer(request, responses)
-            )
+            WaitingForReplicas(self._reactor, request, pending, timeout_s, lambda: self._answer(request, responses))
         elif failed is not None:
             self._answer(request, responses)
         else:
@@ -307,4 +306,3 @@ def _all_reached(
 
 def wrong_acks(acks: int) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1, 0 or 1")
-

@@ -14,7 +14,9 @@ from kreplica.server.protocol.responses import NO_LEADER_HINT
 from kreplica.storage.log.results import AppendResult
 from kreplica.wire.batches import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE, MAGIC, MAGIC_POSITION, TRANSACTIONAL_BIT
 from kreplica.wire.compression import Codec
-from kreplica.wire.repeated import ZSTD_FROM
+
+ZSTD_FROM = 7
+"""Clients that speak only older versions cannot read zstd (KIP-110)."""
 
 Row = dict[str, Any]
 

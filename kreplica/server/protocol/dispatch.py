@@ -18,6 +18,7 @@ from kreplica.server.protocol.request import COPIED_BYTES_MAX, HandlerEntry, Han
 from kreplica.server.protocol.responses import answered_by
 from kreplica.server.transport.flush_scope import Turn
 from kreplica.wire.headers import RequestHeader, parse_request_header
+from kreplica.wire.message_parsers import MessageParsers
 from kreplica.wire.messages import API_VERSIONS, APIS, LEADER_AND_ISR, PRODUCE, STOP_REPLICA, UPDATE_METADATA
 from kreplica.wire.primitives import COST_BYTES, COST_MAX, Buffer
 
@@ -54,6 +55,7 @@ class Dispatch:
         self._bytes_max_without_records = bounds.request_bytes_max_without_records
         self._cost_max = bounds.parsed_bytes_max // COST_BYTES
         self._routes: dict[tuple[int, int], Route] = {}
+        self._parsers = MessageParsers()
         self._runs: ProduceRuns | None = None
         produce = self.table.get(PRODUCE.key)
         if produce is not None and produce.handle_run is not None:
@@ -183,7 +185,8 @@ class Dispatch:
         entry = self.table.get(header.api_key)
         version = header.api_version
         if entry is not None and entry.versions_min <= version <= entry.versions_max:
-            route = Route(entry.api, version, entry.handle, self.metrics.api(header.api_key))
+            parse = self._parsers.parser(entry.api.request, version)
+            route = Route(entry.api, version, entry.handle, self.metrics.api(header.api_key), parse)
             self._routes[header.api_key, version] = route
             return route
         if header.api_key == API_VERSIONS.key:
@@ -198,7 +201,8 @@ class Dispatch:
         The body is not looked at: nobody here knows its layout.
         """
         entry = self.table[API_VERSIONS.key]
-        route = Route(API_VERSIONS, 0, entry.handle, self.metrics.api(API_VERSIONS.key))
+        parse = self._parsers.parser(API_VERSIONS.request, 0)
+        route = Route(API_VERSIONS, 0, entry.handle, self.metrics.api(API_VERSIONS.key), parse)
         route.metrics.requests += 1
         route.metrics.bytes_in += size
         request = Request(connection, route, header.correlation_id, None, {}, size, self._seconds())

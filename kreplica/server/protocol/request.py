@@ -64,12 +64,14 @@ class Route:
         "version",
     )
 
-    def __init__(self, api: Api, version: int, handle: Handler, metrics: ApiMetrics) -> None:
+    def __init__(
+        self, api: Api, version: int, handle: Handler, metrics: ApiMetrics, parse: MessageParser
+    ) -> None:
         self.api = api
         self.version = version
         self.handle = handle
         self.metrics = metrics
-        self.parse: MessageParser = api.request.parser(version)
+        self.parse = parse
         self.build = api.response.build_pieces
         self.sliced_build: SlicedBuilder | None = None
         if api.key not in _BUILT_AT_ONCE:
@@ -80,7 +82,7 @@ class Route:
 
     def sliced(self) -> Route:
         """The same, but answers are built in slices."""
-        route = Route(self.api, self.version, self.handle, self.metrics)
+        route = Route(self.api, self.version, self.handle, self.metrics, self.parse)
         route._amend = amend = self._amend
         plain = self.api.response.sliced_builder(self.version)
         route.sliced_build = plain if amend is None else lambda value, prefix: plain(amend(value), prefix)
@@ -88,7 +90,7 @@ class Route:
 
     def amended(self, amend: Amend) -> Route:
         """The same, but for what an answer says when it is built; of several the first comes first."""
-        route = Route(self.api, self.version, self.handle, self.metrics)
+        route = Route(self.api, self.version, self.handle, self.metrics, self.parse)
         before, build, sliced_build = self._amend, route.build, route.sliced_build
 
         def after(value: dict[str, Any]) -> dict[str, Any]:

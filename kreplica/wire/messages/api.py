@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kreplica.wire.known_again import Repeats
 from kreplica.wire.primitives import COST_MAX
 from kreplica.wire.schema import Schema
+from kreplica.wire.template_cache import VaryingFields
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,15 +34,15 @@ class Api:
         *,
         request: str,
         response: str,
-        request_repeats: Repeats | None = None,
-        response_repeats: Repeats | None = None,
+        request_varying: VaryingFields | None = None,
+        response_varying: VaryingFields | None = None,
         request_cost_max: int = COST_MAX,
         request_step_cost_max: int | None = None,
     ) -> Api:
         """Define an API by the texts of its messages, in the grammar of ``kreplica.wire.schema``.
 
-        :param request_repeats: in what its frequent requests differ from each other, see ``kreplica.wire.known_again``.
-        :param response_repeats: likewise its responses.
+        :param request_varying: fields in which its frequent requests differ, see ``kreplica.wire.template_cache``.
+        :param response_varying: likewise for its responses.
         :param request_cost_max: the most that a request may cost, in the units of ``COST_MAX``.
         :param request_step_cost_max: the most that a request may cost that is parsed in one step.
         """
@@ -56,11 +56,11 @@ class Api:
                 versions,
                 flexible_from,
                 request,
-                request_repeats,
+                request_varying,
                 request_cost_max,
                 request_step_cost_max,
             ),
-            Schema(f"{name}Response", versions, flexible_from, response, response_repeats),
+            Schema(f"{name}Response", versions, flexible_from, response, response_varying),
         )
 
     def flexible(self, version: int) -> bool:

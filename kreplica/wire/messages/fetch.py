@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kreplica.wire.known_again import Repeats
 from kreplica.wire.messages.api import Api
+from kreplica.wire.template_cache import VaryingFields
 
 FETCH = Api.define(
     1,
@@ -72,10 +72,10 @@ FETCH = Api.define(
           port i32
           rack str? =null
     """,
-    request_repeats=Repeats(
+    request_varying=VaryingFields(
         rows=("topics", "partitions"), numbers=("session_id", "session_epoch"), row_numbers=("fetch_offset",)
     ),
-    response_repeats=Repeats(
+    response_varying=VaryingFields(
         rows=("responses", "partitions"),
         numbers=("session_id",),
         row_numbers=("high_watermark", "last_stable_offset"),

@@ -1,11 +1,11 @@
-"""Answers that are filled in are those that are built."""
+"""``ResponseTemplate`` fills in the bytes that the schema builds."""
 
 import random
 
 import pytest
 
 from kreplica.model import TopicPartition
-from kreplica.server.produce.response_templates import FORMS_MAX, AnswerForm, AnswerForms
+from kreplica.server.produce.response_templates import ResponseTemplate
 from kreplica.server.produce.results import answer_body, appended_row
 from kreplica.server.transport.outgoing_buffers import framed
 from kreplica.storage.log.results import AppendResult
@@ -18,7 +18,7 @@ from kreplica.wire.messages import PRODUCE
 def test_the_same_as_one_that_is_built(version, topic):
     """Byte for byte, whatever the numbers are."""
     chance = random.Random(1)
-    form = AnswerForm(version, topic, 7)
+    template = ResponseTemplate(version, TopicPartition(topic, 7))
     for count in [1] * 20 + [2, 3, 64]:
         results, correlation_ids, frames = [], [], []
         start = chance.getrandbits(40)
@@ -32,13 +32,4 @@ def test_the_same_as_one_that_is_built(version, topic):
             results.append(result)
             correlation_ids.append(correlation_id)
             frames += [bytes(piece) for piece in pieces]
-        assert form.filled(correlation_ids, results, start) == b"".join(frames)
-
-
-def test_bounded():
-    """However many partitions are written to."""
-    forms = AnswerForms()
-    for number in range(FORMS_MAX + 10):
-        forms.of(9, TopicPartition("t", number))
-    assert len(forms._forms) <= FORMS_MAX
-    assert forms.of(9, TopicPartition("t", 5)) is forms.of(9, TopicPartition("t", 5))
+        assert template.fill(correlation_ids, results, start) == b"".join(frames)

@@ -1,32 +1,28 @@
-"""Messages about one partition that are known again mean what the schema says, and whatever is unlike is parsed."""
+"""``TemplateParser`` returns what the schema's parser returns, and parses messages that match no template."""
 
 import random
 from uuid import UUID
 
 import pytest
 
-from kreplica.wire.known_again import KNOWN_MAX, SIZE_MAX, KnownAgain, Repeats
+from kreplica.wire.message_parsers import MessageParsers
 from kreplica.wire.messages import FETCH
 from kreplica.wire.schema import Schema
+from kreplica.wire.template_cache import ENTRIES_MAX, TEMPLATE_BYTES_MAX, TemplateParser
 
 REQUESTS = [(FETCH.request, version) for version in FETCH.request.versions]
 RESPONSES = [(FETCH.response, version) for version in FETCH.response.versions]
-REPEATS = {
-    FETCH.request: Repeats(("topics", "partitions"), ("session_id", "session_epoch"), ("fetch_offset",)),
-    FETCH.response: Repeats(
-        ("responses", "partitions"), ("session_id",), ("high_watermark", "last_stable_offset"), "records"
-    ),
-}
 IDS = [UUID(int=number << 64) for number in range(1, 4)]
 
 
 class Counted:
-    """A parser that tells how often it had to parse."""
+    """Template parser that counts the messages without a template."""
 
     def __init__(self, schema: Schema, version: int) -> None:
         self.parsed = 0
         self._schema, self._version = schema, version
-        self.parse = KnownAgain(REPEATS[schema], schema.tree(version), self._count, schema.builder(version))
+        assert schema.varying is not None
+        self.parse = TemplateParser(schema.varying, schema.tree(version), self._count, schema.builder(version))
 
     def _count(self, buffer, position):
         self.parsed += 1
@@ -101,7 +97,7 @@ def test_what_is_cut_short_or_damaged_is_left_to_the_parser(schema, version):
         data = schema.build(version, repeated(chance, schema))
         counted = Counted(schema, version)
         counted.parse(data)
-        for at in range(len(data) if len(data) < SIZE_MAX else 100):
+        for at in range(len(data) if len(data) < TEMPLATE_BYTES_MAX else 100):
             other = bytearray(data)
             other[at] ^= 1 << chance.randrange(8)
             for each in (data[:at], bytes(other), data + b"\0"):
@@ -168,14 +164,37 @@ def test_what_is_kept_is_bounded():
         value["topics"][0]["partitions"][0]["partition"] = partition
         assert counted.parse(FETCH.request.build(17, value))["topics"][0]["partitions"][0]["partition"] == partition
 
-    for partition in range(3 * KNOWN_MAX):
+    for partition in range(3 * ENTRIES_MAX):
         parse(partition)
-        assert len(counted.parse._known) <= KNOWN_MAX
+        assert len(counted.parse.cache) <= ENTRIES_MAX
     counted.parsed = 0
     for _ in range(2):
-        parse(3 * KNOWN_MAX - 1)
+        parse(3 * ENTRIES_MAX - 1)
     assert counted.parsed == 0
-    value = request(random.Random(1)) | {"rack_id": "r" * SIZE_MAX}
+    value = request(random.Random(1)) | {"rack_id": "r" * TEMPLATE_BYTES_MAX}
     for _ in range(3):
         counted.parse(FETCH.request.build(17, value))
     assert counted.parsed == 3
+
+
+def test_owners_share_no_templates():
+    """Parsers of a second broker in the same process start without templates."""
+    data = FETCH.request.build(17, request(random.Random(1)))
+    first, second = MessageParsers(), MessageParsers()
+    for _ in range(2):
+        first.parse(FETCH.request, 17, data)
+    assert len(first.parser(FETCH.request, 17).cache) == 1
+    assert len(second.parser(FETCH.request, 17).cache) == 0
+    assert first.parser(FETCH.request, 17) is first.parser(FETCH.request, 17)
+
+
+def test_templates_with_long_records_and_without():
+    """The length of compact records takes one byte or several."""
+    counted = Counted(FETCH.response, 17)
+    value = response(random.Random(1))
+    row = value["responses"][0]["partitions"][0]
+    for size in (126, 127, 20_000, 3_000_000):
+        row["records"] = b"r" * size
+        parsed = counted.parse(FETCH.response.build(17, value))
+        assert bytes(parsed["responses"][0]["partitions"][0]["records"]) == row["records"]
+    assert counted.parsed == 1

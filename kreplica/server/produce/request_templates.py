@@ -1,0 +1,97 @@
+"""Templates of Produce requests: requests that differ only in correlation ID and records are not parsed again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Any
+
+from kreplica.cluster.topic_names import INTERNAL_TOPICS
+from kreplica.model import TopicPartition
+from kreplica.server.produce.response_templates import ResponseTemplate
+from kreplica.server.produce.results import ZSTD_FROM
+from kreplica.storage.log.results import AppendResult
+from kreplica.wire.batches import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
+from kreplica.wire.compression import Codec
+from kreplica.wire.headers import RequestHeader
+from kreplica.wire.messages import PRODUCE
+from kreplica.wire.template_cache import RECORDS_LENGTH, TEMPLATE_BYTES_MAX, TemplateCache
+
+_AFTER_CORRELATION_ID = 8
+_EMPTY_TAGS = b"\x00\x00\x00"
+"""Tag sections of the partition, its topic and the request, in flexible versions."""
+
+
+class ProduceTemplate:
+    """Non-transactional request with one batch for one partition, without its correlation ID and records.
+
+    :ivar forbidden_attributes: attributes that a batch of such a request may not have.
+    """
+
+    __slots__ = ("_response", "acks", "client_id", "forbidden_attributes", "timeout_ms", "topic_partition", "version")
+
+    def __init__(self, header: RequestHeader, body: dict[str, Any]) -> None:
+        (topic,) = body["topic_data"]
+        (data,) = topic["partition_data"]
+        self.version = header.api_version
+        self.client_id = header.client_id
+        self.acks: int = body["acks"]
+        self.timeout_ms: int = body["timeout_ms"]
+        self.topic_partition = TopicPartition(topic["name"], data["index"])
+        self.forbidden_attributes = TRANSACTIONAL_BIT | (Codec.ZSTD if self.version < ZSTD_FROM else 0)
+        self._response: ResponseTemplate | None = None
+
+    def responses(
+        self, correlation_ids: Sequence[int], results: Sequence[AppendResult], log_start_offset: int
+    ) -> bytes:
+        """Return the response frames of requests whose batches were appended."""
+        if self._response is None:
+            self._response = ResponseTemplate(self.version, self.topic_partition)
+        return self._response.fill(correlation_ids, results, log_start_offset)
+
+
+Found = tuple[int, ProduceTemplate, memoryview, int]
+"""Correlation ID of a request, its template, a view of its records, and their codec."""
+
+
+class ProduceTemplates(TemplateCache[ProduceTemplate, Found]):
+    """Templates of all Produce requests that one dispatch receives."""
+
+    def __init__(self) -> None:
+        super().__init__(_found)
+
+    def learn(self, frame: memoryview, header: RequestHeader, body: dict[str, Any]) -> None:
+        """Add the template of a parsed request, if it has one batch, not transactional, for a topic that clients write."""
+        topics = body["topic_data"]
+        if len(topics) != 1:
+            return
+        (topic,) = topics
+        if topic["name"] in INTERNAL_TOPICS or len(topic["partition_data"]) != 1:
+            return
+        records = topic["partition_data"][0]["records"]
+        if not records or body.get("transactional_id") is not None:
+            return
+        compact = PRODUCE.request.flexible(header.api_version)
+        tail = _EMPTY_TAGS if compact else b""
+        length_size = _uvarint_size(len(records) + 1) if compact else RECORDS_LENGTH.size
+        end = len(frame) - len(tail)
+        size = end - len(records) - length_size
+        if not _AFTER_CORRELATION_ID < size <= TEMPLATE_BYTES_MAX or frame[end:] != tail or not self.has_room():
+            return
+        struct = Struct(f">4si{size - _AFTER_CORRELATION_ID}s")
+        constants = struct.unpack_from(frame)[::2]
+        self.add(ProduceTemplate(header, body), struct, constants, tail, compact=compact)
+
+
+def _uvarint_size(value: int) -> int:
+    return max(1, -(-value.bit_length() // 7))
+
+
+def _found(template: ProduceTemplate, values: tuple[Any, ...], records: memoryview | None) -> Found | None:
+    """Check the length and the attributes of a batch, and nothing else of it; None if the parser has to decide."""
+    if records is None or len(records) < HEADER_SIZE:
+        return None
+    attributes = records[ATTRIBUTES_POSITION]
+    if attributes & template.forbidden_attributes:
+        return None
+    return values[1], template, records, attributes & CODEC_MASK
