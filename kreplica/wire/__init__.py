@@ -4,8 +4,7 @@
 * ``grammar``: the text that describes a message, one line per field
 * ``types``, ``structures``: what a message is made of, as constructs that parse and build slowly and say what is wrong
 * ``parsing``, ``building``: turn a tree of types into the source of one fast function
-* ``known_again``: messages that repeat themselves but for some numbers, of which only those are read; ``forms``:
-  what such messages have in common
+* ``template_cache``: templates of messages that differ only in a few numbers; ``message_parsers``: their owner
 * ``primitives``: what that source calls: varints, tag sections; and the bounds on input
 * ``messages``: every message of the protocol, one module per subject; ``messages.APIS`` by key
 * ``headers``: of requests and responses

@@ -61,7 +61,7 @@ class ProduceTemplates(TemplateCache[ProduceTemplate, Found]):
         super().__init__(_found)
 
     def learn(self, frame: memoryview, header: RequestHeader, body: dict[str, Any]) -> None:
-        """Add the template of a parsed request, if it has one batch, not transactional, for a topic that clients write."""
+        """Add the template of a parsed request with one batch, unless it is transactional or for an internal topic."""
         topics = body["topic_data"]
         if len(topics) != 1:
             return
