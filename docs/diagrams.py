@@ -15,8 +15,8 @@ from enum import Enum
 from operator import attrgetter
 from pathlib import Path
 
+from kreplica.controller import event_types
 from kreplica.controller.decisions import elections
-from kreplica.controller.events import events
 from kreplica.controller.state import states
 from kreplica.groups.classic.states import PREVIOUS as CLASSIC_PREVIOUS
 from kreplica.groups.classic.states import State as ClassicState
@@ -85,8 +85,9 @@ def transaction_states() -> str:
 
 
 def controller_events() -> str:
-    kinds = (kind for _, kind in inspect.getmembers(events, inspect.isclass) if issubclass(kind, events.Event))
-    found = sorted((kind for kind in kinds if kind not in (events.Event, events.Question)), key=line_of)
+    classes = (each for _, each in inspect.getmembers(event_types, inspect.isclass))
+    kinds = (each for each in classes if issubclass(each, event_types.Event))
+    found = sorted((kind for kind in kinds if kind not in (event_types.Event, event_types.Question)), key=line_of)
     return table(("event", "cause"), ((f"`{kind.__name__}`", first_sentence(kind)) for kind in found))
 
 

@@ -16,12 +16,9 @@ from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
 from kreplica.controller.dependencies import Surroundings
-from kreplica.controller.effects import command_errors
 from kreplica.controller.effects.state_writes import ControllerMoved
-from kreplica.controller.election.takeover import take_office
-from kreplica.controller.election.term import Office
-from kreplica.controller.events.event_queue import EventQueue
-from kreplica.controller.events.events import (
+from kreplica.controller.event_queue import EventQueue
+from kreplica.controller.event_types import (
     AssignmentChanged,
     BalanceLeaders,
     BrokersChanged,
@@ -51,6 +48,7 @@ from kreplica.controller.events.events import (
 )
 from kreplica.controller.handlers import (
     broker_changes,
+    command_errors,
     controlled_shutdown,
     failed_replicas,
     isr_changes,
@@ -69,6 +67,8 @@ from kreplica.controller.history.step_metrics import Counters
 from kreplica.controller.history.step_timeline import Timeline
 from kreplica.controller.plans import execution
 from kreplica.controller.state.context import ControllerContext
+from kreplica.controller.takeover import take_office
+from kreplica.controller.term import Office
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.zookeeper import (
     ConnectionLoss,

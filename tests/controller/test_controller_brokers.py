@@ -9,7 +9,7 @@ import pytest
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from kreplica.cluster import documents, znodes
-from kreplica.controller.events.events import BrokersChanged
+from kreplica.controller.event_types import BrokersChanged
 from kreplica.errors import ErrorCode
 from kreplica.model import NO_LEADER, LeaderAndIsr, TopicPartition
 from tests.support.controller_scene import ControllerScene

@@ -14,7 +14,7 @@ from kreplica.cluster.partition_requests import encode_addition, encode_removal
 from kreplica.cluster.plans import documents as documents_of_plans
 from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step
 from kreplica.cluster.plans.throttle import decode_throttle
-from kreplica.controller.events.events import ReassignmentAsked
+from kreplica.controller.event_types import ReassignmentAsked
 from kreplica.model import TopicAssignment, TopicPartition
 from kreplica.zookeeper import Create, NoNode
 from tests.support.controller_scene import ControllerScene

@@ -8,8 +8,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from kreplica.controller.dependencies import ControllerConfig, Surroundings
-from kreplica.controller.election.term import Office
-from kreplica.controller.events.events import Event, ReplicasStopped, RetryDeletions
+from kreplica.controller.event_types import Event, ReplicasStopped, RetryDeletions
 from kreplica.controller.handlers.replica_deletion import (
     DELETION_RETRY_SECONDS,
     brokers_gone,
@@ -19,6 +18,7 @@ from kreplica.controller.handlers.replica_deletion import (
 from kreplica.controller.history.step_metrics import Counters
 from kreplica.controller.state.context import ControllerContext
 from kreplica.controller.state.states import PartitionState, ReplicaState
+from kreplica.controller.term import Office
 from kreplica.errors import ErrorCode
 from kreplica.model import BrokerRegistration, LeaderAndIsr, TopicAssignment, TopicPartition
 from kreplica.runtime import Runtime

@@ -3,8 +3,8 @@
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from kreplica.controller.events.event_queue import EventQueue
-from kreplica.controller.events.events import AssignmentChanged, BrokersChanged, TopicsChanged
+from kreplica.controller.event_queue import EventQueue
+from kreplica.controller.event_types import AssignmentChanged, BrokersChanged, TopicsChanged
 
 
 class Handler:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kreplica.cluster import documents, znodes
-from kreplica.controller.events.events import ReplicasRecovered
+from kreplica.controller.event_types import ReplicasRecovered
 from kreplica.controller.handlers.failed_replicas import FIRST_RETRY_SECONDS
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition

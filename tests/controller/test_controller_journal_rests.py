@@ -11,7 +11,7 @@ import pytest
 from kreplica.cluster import znodes
 from kreplica.cluster.plans import documents
 from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step
-from kreplica.controller.events.events import MovesAsked, ReassignmentAsked
+from kreplica.controller.event_types import MovesAsked, ReassignmentAsked
 from kreplica.controller.journal import context_json, files, journaled_controller, rotation
 from kreplica.controller.journal.context_json import copy_context
 from kreplica.controller.journal.file_header import state_of

@@ -14,7 +14,7 @@ from twisted.internet.defer import CancelledError
 
 from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step, StepOutcome, StepState
 from kreplica.controller.effects.command_responses import CommandAnswer, Refusal
-from kreplica.controller.events.events import (
+from kreplica.controller.event_types import (
     AssignmentChanged,
     ElectionAsked,
     ElectionType,
@@ -44,8 +44,8 @@ from kreplica.controller.journal.value_json import (
     encode_watch_event,
     plain,
 )
-from kreplica.controller.plans.running_plan import PlanRun
 from kreplica.controller.state.context import ControllerContext, ReadOnly
+from kreplica.controller.state.running_plan import PlanRun
 from kreplica.controller.state.states import PartitionState, ReplicaState
 from kreplica.errors import ErrorCode
 from kreplica.model import BrokerRegistration, Endpoint, LeaderAndIsr, TopicAssignment, TopicPartition

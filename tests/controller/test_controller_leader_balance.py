@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kreplica.cluster import documents, znodes
-from kreplica.controller.events.events import ElectionAsked, ElectionType
+from kreplica.controller.event_types import ElectionAsked, ElectionType
 from kreplica.errors import ErrorCode
 from kreplica.model import NO_LEADER, TopicPartition
 from tests.support.controller_scene import ControllerScene

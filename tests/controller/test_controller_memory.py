@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kreplica.cluster import documents, znodes
-from kreplica.controller.events.events import BrokersChanged, Event, ReassignmentAsked, ShutdownAsked
+from kreplica.controller.event_types import BrokersChanged, Event, ReassignmentAsked, ShutdownAsked
 from kreplica.controller.history import audit_events, decision_log
 from kreplica.controller.history.audit_events import KINDS, Chronicle, key_of
 from kreplica.controller.history.causes import _BY_NAME, cause_of

@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 
 from kreplica.cluster import documents, znodes
 from kreplica.cluster.partition_requests import encode_addition, encode_removal
-from kreplica.controller.events.events import ReassignmentAsked
+from kreplica.controller.event_types import ReassignmentAsked
 from kreplica.errors import ErrorCode
 from kreplica.model import LEADER_DURING_DELETE, RemovedPartition, TopicPartition
 from kreplica.zookeeper import Create, Delete, NodeExists, NoNode, Operation

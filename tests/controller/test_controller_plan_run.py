@@ -11,7 +11,7 @@ from kreplica.cluster.plans import documents
 from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step, StepOutcome, StepState
 from kreplica.cluster.plans.progress import progress
 from kreplica.controller.journal.plan_json import decode_run, encode_run
-from kreplica.controller.plans.running_plan import FREE, PlanRun
+from kreplica.controller.state.running_plan import FREE, PlanRun
 
 STEPS = [
     *(Step(Action.MOVE, "t", number, (1, 2), (3 + number % 3, 2), 1 + number) for number in range(7)),

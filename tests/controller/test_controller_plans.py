@@ -14,7 +14,7 @@ from kreplica.cluster.plans import documents
 from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step, StepOutcome, StepState
 from kreplica.cluster.plans.throttle import decode_throttle
 from kreplica.controller.effects.state_writes import StateWrites
-from kreplica.controller.events.events import ReassignmentAsked
+from kreplica.controller.event_types import ReassignmentAsked
 from kreplica.model import TopicAssignment, TopicPartition
 from kreplica.zookeeper import Create, NoNode, SetData
 from tests.support.controller_scene import ControllerScene

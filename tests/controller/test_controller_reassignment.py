@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kreplica.cluster import documents, znodes
-from kreplica.controller.events.events import MovesAsked, ReassignmentAsked
+from kreplica.controller.event_types import MovesAsked, ReassignmentAsked
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from tests.support.controller_scene import ControllerScene

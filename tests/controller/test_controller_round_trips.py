@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from kreplica.controller.effects.command_batch import BrokerRequests, Command
-from kreplica.controller.events.events import BrokersChanged, ShutdownAsked
+from kreplica.controller.event_types import BrokersChanged, ShutdownAsked
 from kreplica.controller.history.step_metrics import Cost, difference
 from kreplica.wire.messages import LEADER_AND_ISR
 from tests.support.controller_scene import ControllerScene

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kreplica.controller.events.events import ShutdownAsked
+from kreplica.controller.event_types import ShutdownAsked
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_LEADER, TopicPartition
 from tests.support.controller_scene import ControllerScene

@@ -25,7 +25,7 @@ from kreplica.cluster import documents, znodes
 from kreplica.cluster.uuids import random_uuid
 from kreplica.controller.controller import Controller
 from kreplica.controller.dependencies import ControllerConfig, Surroundings
-from kreplica.controller.events.events import Question
+from kreplica.controller.event_types import Question
 from kreplica.controller.journal.files import JournalSettings
 from kreplica.controller.journal.journaled_controller import journaled
 from kreplica.controller.state.context import ControllerContext

@@ -17,7 +17,7 @@ from kreplica.cli.diagnostics.replay import command
 from kreplica.cluster import documents, znodes
 from kreplica.controller.decisions import decisions, elections
 from kreplica.controller.decisions.elections import Election
-from kreplica.controller.events.events import ElectionAsked, ElectionType, MovesAsked, ReassignmentAsked, ShutdownAsked
+from kreplica.controller.event_types import ElectionAsked, ElectionType, MovesAsked, ReassignmentAsked, ShutdownAsked
 from kreplica.controller.journal import files as journal_files
 from kreplica.controller.journal.files import JournalSettings
 from kreplica.errors import ErrorCode, KafkaError

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
@@ -15,7 +15,6 @@ from twisted.python.failure import Failure
 
 from kreplica.cluster import documents, znodes
 from kreplica.controller.decisions.decisions import StateChange
-from kreplica.controller.history.step_metrics import CountedClient
 from kreplica.errors import KreplicaError
 from kreplica.model import LeaderAndIsr, TopicAssignment, TopicPartition
 from kreplica.zookeeper import (
@@ -34,6 +33,7 @@ from kreplica.zookeeper import (
     list_all,
     write_units,
 )
+from kreplica.zookeeper.batches import MultiReader, MultiWriter
 
 PART = 1000
 """States that are formed in one turn of the reactor, and go into one multi where they fit."""
@@ -44,6 +44,10 @@ log = Logger()
 
 CONFLICTS = (BadVersion, NoNode, NodeExists, NotEmpty)
 """Errors that say that somebody else wrote; whatever else goes wrong leaves the outcome unknown."""
+
+
+class MultiClient(MultiReader, MultiWriter, Protocol):
+    """ZooKeeper client that sends several operations, or several reads, in one request."""
 
 
 class ControllerMoved(KreplicaError):
@@ -90,7 +94,7 @@ class StateWrites:
     """
 
     def __init__(
-        self, client: CountedClient, epoch_znode_version: int, breathe: Callable[[], Awaitable[None]]
+        self, client: MultiClient, epoch_znode_version: int, breathe: Callable[[], Awaitable[None]]
     ) -> None:
         self._client = client
         self._breathe = breathe

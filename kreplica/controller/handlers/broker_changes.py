@@ -16,12 +16,12 @@ from kreplica.cluster import documents, znodes
 from kreplica.controller.decisions import decisions
 from kreplica.controller.decisions.decisions import StateChange
 from kreplica.controller.effects.command_batch import BrokerRequests
-from kreplica.controller.election.term import Office
-from kreplica.controller.events.events import BrokersChanged
+from kreplica.controller.event_types import BrokersChanged
 from kreplica.controller.handlers import reassignment, replica_deletion
 from kreplica.controller.handlers.topic_creation import elect_new_partitions
 from kreplica.controller.handlers.topic_deletion import finish_deletions
 from kreplica.controller.state.states import PartitionState, ReplicaState
+from kreplica.controller.term import Office
 from kreplica.model import BrokerRegistration, TopicPartition
 from kreplica.runtime.together import together
 from kreplica.zookeeper import EventType, NoNode

@@ -8,10 +8,10 @@ from twisted.logger import Logger
 
 from kreplica.controller.decisions import decisions
 from kreplica.controller.decisions.decisions import StateChange
-from kreplica.controller.election.term import Office
-from kreplica.controller.events.events import ShutdownAsked
+from kreplica.controller.event_types import ShutdownAsked
 from kreplica.controller.handlers.broker_changes import brokers_changed
 from kreplica.controller.state.states import ReplicaState
+from kreplica.controller.term import Office
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 

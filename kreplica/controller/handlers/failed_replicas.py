@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from kreplica.controller.decisions import decisions
 from kreplica.controller.decisions.decisions import StateChange
-from kreplica.controller.election.term import Office
-from kreplica.controller.events.events import ReplicasRecovered, RetryReplicas
+from kreplica.controller.event_types import ReplicasRecovered, RetryReplicas
 from kreplica.controller.state.states import PartitionState, ReplicaState
+from kreplica.controller.term import Office
 from kreplica.model import TopicPartition
 
 FIRST_RETRY_SECONDS = 1.0

@@ -9,9 +9,9 @@ from twisted.logger import Logger
 from kreplica.cluster import documents, znodes
 from kreplica.controller.decisions import decisions
 from kreplica.controller.decisions.decisions import StateChange
-from kreplica.controller.election.term import Office
-from kreplica.controller.events.events import InSyncSetsChanged
+from kreplica.controller.event_types import InSyncSetsChanged
 from kreplica.controller.handlers import reassignment
+from kreplica.controller.term import Office
 from kreplica.model import TopicPartition
 from kreplica.zookeeper import read_all
 

@@ -10,9 +10,9 @@ from twisted.logger import Logger
 from kreplica.cluster import documents, znodes
 from kreplica.controller.decisions import decisions
 from kreplica.controller.decisions.decisions import RulesOf, StateChange
-from kreplica.controller.election.term import Office
-from kreplica.controller.events.events import BalanceLeaders, ElectionAsked, ElectionType, PreferredElectionAsked
+from kreplica.controller.event_types import BalanceLeaders, ElectionAsked, ElectionType, PreferredElectionAsked
 from kreplica.controller.state.context import ControllerContext
+from kreplica.controller.term import Office
 from kreplica.errors import ErrorCode
 from kreplica.model import NO_LEADER, TopicPartition
 from kreplica.zookeeper import NoNode

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
-from kreplica.controller.election.term import Office
-from kreplica.controller.events.events import DirectoriesFailed
+from kreplica.controller.event_types import DirectoriesFailed
+from kreplica.controller.term import Office
 from kreplica.zookeeper import read_all
 
 log = Logger()

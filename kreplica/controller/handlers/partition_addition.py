@@ -12,12 +12,12 @@ from dataclasses import replace
 from kreplica.cluster import znodes
 from kreplica.cluster.partition_requests import decode_addition
 from kreplica.controller.decisions.reassignment_plan import placement_of
-from kreplica.controller.effects.assignment_writes import PARTITIONS_PER_CHANGE_MAX, change_topics
 from kreplica.controller.effects.state_writes import TopicChange
-from kreplica.controller.election.term import Office
+from kreplica.controller.handlers.assignment_writes import PARTITIONS_PER_CHANGE_MAX, change_topics
 from kreplica.controller.handlers.partition_requests import path, read_requests, refuse, tidy
 from kreplica.controller.handlers.topic_creation import start_new_partitions
 from kreplica.controller.state.context import ControllerContext
+from kreplica.controller.term import Office
 from kreplica.model import TopicAssignment, TopicPartition
 
 Replicas = tuple[int, ...]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kreplica.cluster import znodes
-from kreplica.controller.election.term import Office
 from kreplica.controller.handlers.partition_addition import additions_asked
 from kreplica.controller.handlers.partition_removal import removals_asked
 from kreplica.controller.handlers.partition_requests import tidy_empty
+from kreplica.controller.term import Office
 
 
 async def partitions_asked(office: Office) -> None:

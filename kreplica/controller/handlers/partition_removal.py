@@ -20,12 +20,12 @@ from kreplica.controller.decisions import decisions
 from kreplica.controller.decisions.decisions import RulesOf
 from kreplica.controller.decisions.elections import Election
 from kreplica.controller.decisions.reassignment_plan import placement_of
-from kreplica.controller.effects.assignment_writes import PARTITIONS_PER_CHANGE_MAX, change_topics
 from kreplica.controller.effects.state_writes import TopicChange
-from kreplica.controller.election.term import Office
-from kreplica.controller.events.events import RemovalDue
+from kreplica.controller.event_types import RemovalDue
+from kreplica.controller.handlers.assignment_writes import PARTITIONS_PER_CHANGE_MAX, change_topics
 from kreplica.controller.handlers.partition_requests import path, read_requests, refuse, tidy
 from kreplica.controller.state.context import ControllerContext, ReadOnly
+from kreplica.controller.term import Office
 from kreplica.model import NO_EPOCH, RemovedPartition, TopicAssignment, TopicPartition
 
 Waits = Mapping[TopicPartition, float]

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from twisted.logger import Logger
 
-from kreplica.controller.election.term import Office
-from kreplica.controller.events.events import PartitionRequestsChanged
+from kreplica.controller.event_types import PartitionRequestsChanged
+from kreplica.controller.term import Office
 from kreplica.model import TopicPartition
 from kreplica.runtime.together import together
 from kreplica.zookeeper import NoNode, read_all

@@ -17,12 +17,12 @@ from kreplica.controller.decisions import reassignment_plan as plan
 from kreplica.controller.decisions.decisions import RulesOf, StateChange
 from kreplica.controller.decisions.elections import Election
 from kreplica.controller.decisions.reassignment_plan import Placement
-from kreplica.controller.effects.assignment_writes import PARTITIONS_PER_CHANGE_MAX, change_topics
 from kreplica.controller.effects.state_writes import TopicChange
-from kreplica.controller.election.term import Office
-from kreplica.controller.events.events import MovesAsked, ReassignmentAsked, ReassignmentsRequested
+from kreplica.controller.event_types import MovesAsked, ReassignmentAsked, ReassignmentsRequested
+from kreplica.controller.handlers.assignment_writes import PARTITIONS_PER_CHANGE_MAX, change_topics
 from kreplica.controller.handlers.replica_removal import cross_out
 from kreplica.controller.state.context import ControllerContext
+from kreplica.controller.term import Office
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_LEADER, TopicPartition
 

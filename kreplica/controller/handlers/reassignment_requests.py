@@ -5,9 +5,9 @@ from __future__ import annotations
 from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
-from kreplica.controller.election.term import Office
-from kreplica.controller.events.events import ReassignmentsRequested
+from kreplica.controller.event_types import ReassignmentsRequested
 from kreplica.controller.handlers import reassignment
+from kreplica.controller.term import Office
 from kreplica.zookeeper import NoNode
 
 log = Logger()

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable
 from twisted.logger import Logger
 
 from kreplica.controller.effects.command_batch import BrokerRequests
-from kreplica.controller.election.term import Office
-from kreplica.controller.events.events import ReplicasStopped, RetryDeletions
+from kreplica.controller.event_types import ReplicasStopped, RetryDeletions
 from kreplica.controller.state.context import ControllerContext, Replica
 from kreplica.controller.state.states import ReplicaState
+from kreplica.controller.term import Office
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from kreplica.controller.decisions.reassignment_plan import Placement, placement_of, with_placements, without_files
-from kreplica.controller.effects.assignment_writes import change_topics
 from kreplica.controller.effects.state_writes import TopicChange
-from kreplica.controller.election.term import Office
-from kreplica.controller.events.events import ReplicasStopped
+from kreplica.controller.event_types import ReplicasStopped
 from kreplica.controller.handlers import replica_deletion
+from kreplica.controller.handlers.assignment_writes import change_topics
 from kreplica.controller.handlers.replica_deletion import is_gone
 from kreplica.controller.handlers.topic_deletion import finish_deletions
 from kreplica.controller.state.context import ControllerContext
+from kreplica.controller.term import Office
 from kreplica.model import RemovedPartition, TopicPartition
 
 

@@ -13,9 +13,9 @@ from kreplica.cluster import documents, znodes
 from kreplica.cluster.uuids import random_uuid
 from kreplica.controller.decisions.decisions import initial_elections
 from kreplica.controller.effects.state_writes import TopicChange
-from kreplica.controller.election.term import Office
-from kreplica.controller.events.events import AssignmentChanged, TopicsChanged
+from kreplica.controller.event_types import AssignmentChanged, TopicsChanged
 from kreplica.controller.state.states import PartitionState, ReplicaState
+from kreplica.controller.term import Office
 from kreplica.model import ZERO_UUID, TopicAssignment, TopicPartition
 from kreplica.runtime.together import together
 from kreplica.zookeeper import NoNode

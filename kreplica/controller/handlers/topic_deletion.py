@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from twisted.logger import Logger
 
 from kreplica.cluster import znodes
-from kreplica.controller.election.term import Office
-from kreplica.controller.events.events import DeletionsChanged
+from kreplica.controller.event_types import DeletionsChanged
 from kreplica.controller.handlers.replica_deletion import begin_deletion, is_gone
 from kreplica.controller.handlers.topic_creation import topics_changed
 from kreplica.controller.state.context import ControllerContext
 from kreplica.controller.state.states import PartitionState
+from kreplica.controller.term import Office
 from kreplica.model import TopicPartition
 
 log = Logger()

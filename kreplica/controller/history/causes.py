@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from kreplica.controller.events import events
-from kreplica.controller.events.events import ElectionType, Event
+from kreplica.controller import event_types
+from kreplica.controller.event_types import ElectionType, Event
 
 
 def cause_of(event: Event) -> str:
     """What happened, as the beginning of a sentence."""
     match event:
-        case events.ShutdownAsked(broker_id=broker):
+        case event_types.ShutdownAsked(broker_id=broker):
             return f"broker {broker} asked to stop"
-        case events.CommandRefused(broker_id=broker, command=command):
+        case event_types.CommandRefused(broker_id=broker, command=command):
             return f"broker {broker} refused {command}"
-        case events.ReplicasRecovered(broker_id=broker):
+        case event_types.ReplicasRecovered(broker_id=broker):
             return f"broker {broker} can use replicas again that had failed"
-        case events.ElectionAsked(election_type=kind):
+        case event_types.ElectionAsked(election_type=kind):
             return f"{'a preferred' if kind is ElectionType.PREFERRED else 'an unclean'} election was asked for"
-        case events.AssignmentChanged(topic=topic):
+        case event_types.AssignmentChanged(topic=topic):
             return f"the znode of topic {topic} was written"
-        case events.RemovalDue(topic=topic, partition=partition):
+        case event_types.RemovalDue(topic=topic, partition=partition):
             return f"{topic}-{partition} has been read-only for as long as was asked for"
     return _BY_NAME.get(type(event).__name__, type(event).__name__)
 

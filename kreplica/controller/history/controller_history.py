@@ -13,7 +13,7 @@ from typing import Any
 
 from kreplica.controller.decisions.decisions import StateChange
 from kreplica.controller.effects.command_batch import Command
-from kreplica.controller.events.events import Event
+from kreplica.controller.event_types import Event
 from kreplica.controller.history.audit_events import EXAMPLES_MAX, Chronicle
 from kreplica.controller.history.causes import cause_of
 from kreplica.controller.history.decision_log import Cause, Decided, Decision

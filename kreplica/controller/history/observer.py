@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 
-from kreplica.controller.events.events import Event, Question
+from kreplica.controller.event_types import Event, Question
 
 
 class Diary:

@@ -11,7 +11,7 @@ from twisted.logger import Logger
 
 from kreplica.controller.dependencies import Client
 from kreplica.controller.effects.command_batch import Command
-from kreplica.controller.events.events import Event
+from kreplica.controller.event_types import Event
 from kreplica.controller.history.step_timeline import Timeline
 from kreplica.runtime.distribution import Distribution
 from kreplica.zookeeper import (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from twisted.logger import Logger
 
-from kreplica.controller.events.events import Event
+from kreplica.controller.event_types import Event
 
 log = Logger()
 

@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 from kreplica import __version__
 from kreplica.controller.controller import Controller
 from kreplica.controller.dependencies import Surroundings
-from kreplica.controller.election.term import Office, Watcher
 from kreplica.controller.journal.context_json import copy_context, encode_context
 from kreplica.controller.journal.lines import FORMAT
 from kreplica.controller.journal.recorder import Entry, Journal
 from kreplica.controller.journal.recording_proxies import RecordedChannel
 from kreplica.controller.journal.value_json import Json, Later, encode_event, encode_runs
+from kreplica.controller.term import Office, Watcher
 
 T = TypeVar("T")
 

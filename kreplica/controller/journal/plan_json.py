@@ -6,7 +6,7 @@ from typing import Any
 
 from kreplica.cluster.plans import documents
 from kreplica.controller.journal.value_json import Json
-from kreplica.controller.plans.running_plan import PlanRun
+from kreplica.controller.state.running_plan import PlanRun
 
 
 def encode_run(run: PlanRun) -> Json:

@@ -19,7 +19,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.python.failure import Failure
 
-from kreplica.controller.events.events import Event, Question
+from kreplica.controller.event_types import Event, Question
 from kreplica.controller.history.observer import Diary
 from kreplica.controller.journal.value_json import Later, encode_answer, encode_error, encode_event, plain
 from kreplica.zookeeper import WatchEvent

@@ -15,9 +15,9 @@ from uuid import UUID
 
 from twisted.internet.defer import CancelledError
 
+from kreplica.controller import event_types
 from kreplica.controller.effects.command_responses import CommandAnswer, Refusal
-from kreplica.controller.events import events
-from kreplica.controller.events.events import (
+from kreplica.controller.event_types import (
     CommandRefused,
     ElectionAsked,
     ElectionType,
@@ -215,7 +215,7 @@ def decode_event(value: Json) -> Event:
     if name == "ReassignmentAsked":
         targets = {decode_partition(key): None if ids is None else tuple(ids) for key, ids in known["targets"]}
         return ReassignmentAsked(targets)
-    kind = vars(events).get(name)
+    kind = vars(event_types).get(name)
     if not (isinstance(kind, type) and issubclass(kind, Event)):
         raise LookupError(f"no event is named {name}")
     return kind(**known)

@@ -11,10 +11,10 @@ from twisted.logger import Logger
 from kreplica.cluster import znodes
 from kreplica.cluster.partition_requests import encode_addition, encode_removal
 from kreplica.cluster.plans.plan import Action, Step
-from kreplica.controller.election.term import Office
 from kreplica.controller.handlers import leader_balance, reassignment
-from kreplica.controller.plans.running_plan import PlanRun
 from kreplica.controller.plans.step_state import failed
+from kreplica.controller.state.running_plan import PlanRun
+from kreplica.controller.term import Office
 from kreplica.model import NO_LEADER, TopicPartition
 from kreplica.zookeeper import read_all
 

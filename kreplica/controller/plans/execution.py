@@ -16,11 +16,9 @@ from kreplica.cluster import znodes
 from kreplica.cluster.plans import documents
 from kreplica.cluster.plans.plan import PlanState, StepOutcome, StepState
 from kreplica.cluster.plans.progress import ending
-from kreplica.controller.election.term import Office
-from kreplica.controller.events.events import Event, PlansChanged, PlansDue
+from kreplica.controller.event_types import Event, PlansChanged, PlansDue
 from kreplica.controller.plans.actions import begin, put_leaders_back, requests_left, turn_round, withdraw
 from kreplica.controller.plans.reading import ended, read_plans, write_header
-from kreplica.controller.plans.running_plan import PlanRun
 from kreplica.controller.plans.step_selection import choose
 from kreplica.controller.plans.step_state import (
     CANCELLED,
@@ -33,6 +31,8 @@ from kreplica.controller.plans.step_state import (
 )
 from kreplica.controller.plans.throttle import read_throttle, reconcile_throttle
 from kreplica.controller.state.context import ControllerContext
+from kreplica.controller.state.running_plan import PlanRun
+from kreplica.controller.term import Office
 from kreplica.runtime.together import together
 
 log = Logger()

@@ -10,10 +10,10 @@ from twisted.logger import Logger
 from kreplica.cluster import znodes
 from kreplica.cluster.plans import documents
 from kreplica.cluster.plans.plan import Plan, PlanState, Step, StepOutcome
-from kreplica.controller.election.term import Office
-from kreplica.controller.events.events import PlansChanged
-from kreplica.controller.plans.running_plan import PlanRun
+from kreplica.controller.event_types import PlansChanged
 from kreplica.controller.plans.step_state import Whereabouts, whereabouts
+from kreplica.controller.state.running_plan import PlanRun
+from kreplica.controller.term import Office
 from kreplica.runtime.together import together
 from kreplica.zookeeper import NoNode, read_all
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kreplica.cluster.plans.plan import StepOutcome
-from kreplica.controller.election.term import Office
 from kreplica.controller.plans import step_state
 from kreplica.controller.plans.actions import Begun, put_leaders_back
-from kreplica.controller.plans.running_plan import FREE, PlanRun
 from kreplica.controller.plans.step_state import (
     CANCELLED,
     FINISHED,
@@ -21,6 +19,8 @@ from kreplica.controller.plans.step_state import (
     overtaken,
     whereabouts,
 )
+from kreplica.controller.state.running_plan import FREE, PlanRun
+from kreplica.controller.term import Office
 
 STEPS_PER_PASS_MAX = 200
 """So many steps are begun before other events have their turn."""

@@ -13,8 +13,8 @@ from enum import Enum, auto
 from kreplica.cluster.plans.plan import Action, Step, StepOutcome, StepState
 from kreplica.controller.decisions import reassignment_plan
 from kreplica.controller.handlers import partition_addition, partition_removal
-from kreplica.controller.plans.running_plan import PlanRun
 from kreplica.controller.state.context import ControllerContext
+from kreplica.controller.state.running_plan import PlanRun
 from kreplica.model import NO_LEADER, TopicPartition
 
 

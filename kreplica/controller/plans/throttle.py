@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from kreplica.cluster import znodes
 from kreplica.cluster.plans.throttle import decode_throttle, encode_throttle
-from kreplica.controller.election.term import Office
-from kreplica.controller.plans.running_plan import PlanRun
+from kreplica.controller.state.running_plan import PlanRun
+from kreplica.controller.term import Office
 from kreplica.zookeeper import NoNode
 
 

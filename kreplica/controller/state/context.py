@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from kreplica.controller.plans.running_plan import PlanRun
+from kreplica.controller.state.running_plan import PlanRun
 from kreplica.controller.state.states import (
     PARTITION_PREVIOUS,
     REPLICA_PREVIOUS,

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 
 from kreplica.controller.controller import Controller
-from kreplica.controller.events.events import ElectionAsked, ElectionType, MovesAsked, ReassignmentAsked, ShutdownAsked
+from kreplica.controller.event_types import ElectionAsked, ElectionType, MovesAsked, ReassignmentAsked, ShutdownAsked
 from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.membership.follower_incarnations import FollowerIncarnations
 from kreplica.model import TopicPartition

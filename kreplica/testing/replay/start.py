@@ -6,11 +6,11 @@ from typing import Any
 
 from kreplica.controller.controller import Controller
 from kreplica.controller.effects.command_batch import Command
-from kreplica.controller.election.term import Office, Watcher
 from kreplica.controller.journal.context_json import decode_context
 from kreplica.controller.journal.recorder import Journal
 from kreplica.controller.journal.recording_proxies import RecordedChannel, RecordedClient
 from kreplica.controller.journal.value_json import decode_event, decode_runs
+from kreplica.controller.term import Office, Watcher
 from kreplica.runtime import Reactor
 from kreplica.testing.replay.world import ReplayWorld
 from kreplica.wire.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA

@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 from kreplica.controller.controller import Controller
 from kreplica.controller.dependencies import Client, ControllerConfig, Surroundings, Watcher
 from kreplica.controller.effects.command_batch import Command
-from kreplica.controller.events.events import Question
+from kreplica.controller.event_types import Question
 from kreplica.controller.journal.lines import Line
 from kreplica.controller.journal.value_json import (
     decode_answer,

@@ -20,7 +20,7 @@ from kreplica.controller.dependencies import Channel, Surroundings
 from kreplica.controller.effects.command_batch import BrokerRequests, Command
 from kreplica.controller.effects.command_responses import CommandAnswer
 from kreplica.controller.effects.state_writes import StateWrites
-from kreplica.controller.events.events import BrokersChanged, CommandRefused, Event, ReplicasRecovered, ReplicasStopped
+from kreplica.controller.event_types import BrokersChanged, CommandRefused, Event, ReplicasRecovered, ReplicasStopped
 from kreplica.controller.history.controller_history import Memory
 from kreplica.controller.history.step_metrics import CountedClient, Counters
 from kreplica.controller.state.context import ControllerContext

@@ -9,7 +9,6 @@ from twisted.logger import Logger
 from kreplica.cluster import documents, znodes
 from kreplica.controller.decisions import decisions
 from kreplica.controller.decisions.decisions import StateChange, initial_elections
-from kreplica.controller.election.term import Office
 from kreplica.controller.handlers import isr_changes, log_dir_events, partition_counts, reassignment
 from kreplica.controller.handlers.broker_changes import read_brokers
 from kreplica.controller.handlers.leader_balance import preferred_election_asked, start_balancing
@@ -21,6 +20,7 @@ from kreplica.controller.handlers.topic_deletion import deletions_changed
 from kreplica.controller.plans import execution
 from kreplica.controller.state.context import ControllerContext
 from kreplica.controller.state.states import PartitionState, ReplicaState
+from kreplica.controller.term import Office
 from kreplica.model import NO_BROKER_EPOCH, NO_LEADER, TopicPartition
 from kreplica.zookeeper import NoNode
 

@@ -9,7 +9,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
-from kreplica.controller.events.events import Event
+from kreplica.controller.event_types import Event
 from kreplica.controller.history.observer import Diary
 from kreplica.controller.history.step_metrics import Cost, EventFigures, EventTotals, difference
 from kreplica.controller.history.step_timeline import Timeline

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from twisted.logger import Logger
 
-from kreplica.controller.election.term import Office
-from kreplica.controller.events.events import BrokersChanged, CommandRefused, ControllerChanged
+from kreplica.controller.event_types import BrokersChanged, CommandRefused, ControllerChanged
 from kreplica.controller.handlers.failed_replicas import replicas_failed
+from kreplica.controller.term import Office
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 

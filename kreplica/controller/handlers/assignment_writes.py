@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 
 from kreplica.controller.effects.command_batch import BrokerRequests
 from kreplica.controller.effects.state_writes import TopicChange
-from kreplica.controller.election.term import CONFLICTS_MAX, Office, StatesContested
-from kreplica.controller.events.events import PartitionRequestsChanged
+from kreplica.controller.event_types import PartitionRequestsChanged
 from kreplica.controller.handlers.replica_deletion import begin_deletion
 from kreplica.controller.handlers.topic_creation import read_assignments
 from kreplica.controller.state.states import PartitionState, ReplicaState
+from kreplica.controller.term import CONFLICTS_MAX, Office, StatesContested
 from kreplica.model import TopicAssignment, TopicPartition
 
 PARTITIONS_PER_CHANGE_MAX = 1000

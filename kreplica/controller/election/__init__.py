@@ -1,1 +1,0 @@
-"""Winning and losing the controller election: the term of an elected controller and its start."""

@@ -1,1 +1,0 @@
-"""The controller's events and the queue that handles them one at a time."""
