@@ -25,7 +25,7 @@ from twisted.internet.defer import Deferred
 from benchmarks.simulated_brokers import SimulatedBrokers
 from benchmarks.zookeeper import SCRATCH, ZOOKEEPER_FLAGS
 from kreplica.cluster import documents, znodes
-from kreplica.controller.dependencies import ControllerConfig, Surroundings
+from kreplica.controller.dependencies import ControllerConfig, ControllerDependencies
 from kreplica.controller.history.step_metrics import Cost
 from kreplica.controller.history.step_timeline import Step
 from kreplica.controller.journal.files import JournalSettings
@@ -174,7 +174,8 @@ class Measured:
         self._client = self._new_client(address)
         self._operator = self._new_client(address)
         config = ControllerConfig(1, LISTENER, lambda topic: False, min_insync_replicas=lambda topic: 2)
-        self._controller, self._close_journal = journaled(Surroundings.real(runtime, self._client, config), journal)
+        dependencies = ControllerDependencies.real(runtime, self._client, config)
+        self._controller, self._close_journal = journaled(dependencies, journal)
         self._stalls = Stalls(runtime.reactor)
 
     def _new_client(self, address: str) -> ZooKeeperClient:

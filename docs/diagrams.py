@@ -186,7 +186,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     ),
     "lost logs": (
         "kreplica.controller.decisions.decisions:has_lost_nothing",
-        "tests/controller/test_controller_decisions.py::test_whether_a_broker_lost_anything",
+        "tests/controller/test_controller_decisions.py::test_a_chain_of_clean_restarts_loses_nothing",
     ),
     "damaged copies": (
         "kreplica.replication.damaged_replicas:may_begin_anew",

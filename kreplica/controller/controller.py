@@ -1,13 +1,13 @@
-"""The controller of one broker: stands for election, and while elected handles the cluster's events one at a time.
+"""The controller of one broker: runs for election and, while elected, handles cluster events one at a time.
 
-Connection loss while an event is handled leaves its outcome unknown: the office is dropped and, when the connection is
-back and ``/controller`` is still ours, taken again from what ZooKeeper says.  A lost session discards everything.  That
-another broker was elected (a failed check of ``/controller_epoch``) is caught in one place: ``_failed``.
+If the connection is lost while an event is handled, the outcome is unknown: the term ends, and a new term starts from
+the state in ZooKeeper if ``/controller`` still names this broker after reconnecting.  An expired session discards
+everything.  A failed check of ``/controller_epoch`` means that another broker was elected; ``_failed`` handles it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from twisted.internet.defer import Deferred, DeferredList
@@ -15,7 +15,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
-from kreplica.controller.dependencies import Surroundings
+from kreplica.controller.dependencies import ControllerDependencies
 from kreplica.controller.effects.state_writes import ControllerMoved
 from kreplica.controller.event_queue import EventQueue
 from kreplica.controller.event_types import (
@@ -61,14 +61,14 @@ from kreplica.controller.handlers import (
     topic_creation,
     topic_deletion,
 )
-from kreplica.controller.history.controller_history import Memory
-from kreplica.controller.history.observer import Diary
+from kreplica.controller.history.controller_history import ControllerHistory
+from kreplica.controller.history.observer import ControllerObserver
 from kreplica.controller.history.step_metrics import Counters
 from kreplica.controller.history.step_timeline import Timeline
 from kreplica.controller.plans import execution
 from kreplica.controller.state.context import ControllerContext
-from kreplica.controller.takeover import take_office
-from kreplica.controller.term import Office
+from kreplica.controller.takeover import take_over
+from kreplica.controller.term import ControllerTerm
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.zookeeper import (
     ConnectionLoss,
@@ -87,28 +87,55 @@ log = Logger()
 RETRY_SECONDS_MIN = 1.0
 RETRY_SECONDS_MAX = 30.0
 
+_HANDLERS: Mapping[type[Event], Callable[[ControllerTerm, Any], Awaitable[Any]]] = {
+    BrokersChanged: lambda term, _: broker_changes.brokers_changed(term),
+    TopicsChanged: lambda term, _: topic_creation.topics_changed(term),
+    AssignmentChanged: lambda term, event: topic_creation.assignment_changed(term, event.topic),
+    DeletionsChanged: lambda term, _: topic_deletion.deletions_changed(term),
+    ReplicasStopped: replica_removal.replicas_stopped,
+    RetryDeletions: lambda term, _: replica_removal.retry_deletions(term),
+    ReassignmentAsked: reassignment.reassignment_asked,
+    MovesAsked: reassignment.moves_asked,
+    ReassignmentsRequested: lambda term, _: reassignment_requests.reassignments_requested(term),
+    PartitionRequestsChanged: lambda term, _: partition_counts.partitions_asked(term),
+    RemovalDue: lambda term, _: partition_counts.partitions_asked(term),
+    PlansChanged: lambda term, _: execution.plans_changed(term),
+    PlansDue: lambda term, _: execution.plans_due(term),
+    CommandRefused: command_errors.command_refused,
+    ReplicasRecovered: failed_replicas.replicas_recovered,
+    RetryReplicas: lambda term, _: failed_replicas.retry_replicas(term),
+    DirectoriesFailed: lambda term, _: log_dir_events.directories_failed(term),
+    InSyncSetsChanged: lambda term, _: isr_changes.in_sync_sets_changed(term),
+    TopicSettingsChanged: lambda term, _: broker_changes.elect_offline_partitions(term),
+    ShutdownAsked: controlled_shutdown.shutdown_asked,
+    BalanceLeaders: lambda term, _: leader_balance.balance_leaders(term),
+    PreferredElectionAsked: lambda term, _: leader_balance.preferred_election_asked(term),
+    ElectionAsked: leader_balance.election_asked,
+}
+"""The handler of each event type; ``ControllerChanged`` is handled by the controller itself."""
+
 WAITING_EVENTS_MAX = 1000
-"""No question is taken in while so many events wait."""
+"""Queue length from which requests are rejected."""
 
 
 class Controller:
-    """Owned by the broker's service; ``start`` after the broker has registered itself.
+    """Owned by the broker's service, which calls ``start`` after the broker has registered itself.
 
-    :param surroundings: when the session of their client expires everything here is forgotten, and the owner calls
+    :param dependencies: when the session of their client expires, the controller discards its state; its owner calls
         ``stand_for_election`` when a new session exists.
-    :param diary: is told of what the surroundings do not show.
+    :param observer: notified of calls and events that the dependencies do not show.
     """
 
-    def __init__(self, surroundings: Surroundings, diary: Diary | None = None) -> None:
-        self._surroundings = surroundings
-        self._diary = diary or Diary()
-        self._client = surroundings.client
-        self._config = surroundings.config
-        self._reactor = surroundings.runtime.reactor
-        self._office: Office | None = None
+    def __init__(self, dependencies: ControllerDependencies, observer: ControllerObserver | None = None) -> None:
+        self._dependencies = dependencies
+        self._observer = observer or ControllerObserver()
+        self._client = dependencies.client
+        self._config = dependencies.config
+        self._reactor = dependencies.runtime.reactor
+        self._term: ControllerTerm | None = None
         self.controller_id: int | None = None
         self._commands_count = 0
-        """Of the terms that are over: one that begins again has the same epoch, and brokers go by the numbers."""
+        """Commands sent in earlier terms.  A resumed term has the same epoch, and brokers order commands by number."""
         self._retry: IDelayedCall | None = None
         self._retry_seconds = RETRY_SECONDS_MIN
         self._closing: list[Deferred[None]] = []
@@ -116,65 +143,65 @@ class Controller:
         self._stopped = False
         self.timeline = Timeline(self._reactor.seconds)
         self.counters = Counters(self.timeline)
-        self.memory = Memory(self._config.broker_id, self.timeline, surroundings.dates_ms)
+        self.history = ControllerHistory(self._config.broker_id, self.timeline, dependencies.dates_ms)
         self.queue = EventQueue(
-            self._reactor, self._handle, self._failed, lambda: self.counters.cost, self.timeline, self._diary
+            self._reactor, self._handle, self._failed, lambda: self.counters.cost, self.timeline, self._observer
         )
         self._forget_listener: Callable[[], None] | None = None
 
     @property
     def active(self) -> bool:
-        """Whether this broker is the controller and has taken office."""
-        return self._office is not None
+        """True if this broker is the controller."""
+        return self._term is not None
 
     @property
     def context(self) -> ControllerContext | None:
-        """What is known while active (read it, never change it)."""
-        return self._office.context if self._office else None
+        """The controller's view of the cluster, or None while inactive.  Callers must not modify it."""
+        return self._term.context if self._term else None
 
     def start(self) -> None:
-        """Begin to stand for election."""
-        with self._diary.called("start"):
+        """Start to run for election."""
+        with self._observer.called("start"):
             self._start()
 
     def _start(self) -> None:
         self._forget_listener = self._client.on_session_event(self._session_changed)
-        self._look_again()
+        self._queue_election_check()
 
     def stand_for_election(self) -> None:
-        """Look at ``/controller`` and take it where it is free."""
-        with self._diary.called("stand_for_election"):
-            self._look_again()
+        """Read ``/controller`` and run for election if it is absent."""
+        with self._observer.called("stand_for_election"):
+            self._queue_election_check()
 
     def ask(self, question: Question) -> Deferred[Any]:
-        """Put a question of a broker or an administrator behind the events that wait.
+        """Queue a request of a broker or an administrator behind the waiting events.
 
-        :return: what the question says that its answer is.
-        :raise KafkaError: (from the Deferred) NOT_CONTROLLER, also where the office is lost before the answer;
-            REQUEST_TIMED_OUT where too much waits already.
+        :return: fires with the result that the request's class describes.
+        :raise KafkaError: (from the Deferred) NOT_CONTROLLER, also if the term ends before the response;
+            REQUEST_TIMED_OUT if the queue is full.
         """
-        with self._diary.asked(question):
-            self._take_in(question)
+        with self._observer.asked(question):
+            self._enqueue(question)
         return question.answer
 
-    def _take_in(self, question: Question) -> None:
-        if self._office is None or self._stopped:
+    def _enqueue(self, question: Question) -> None:
+        if self._term is None or self._stopped:
             question.dropped()
         elif len(self.queue) >= WAITING_EVENTS_MAX:
-            text = f"{len(self.queue)} events wait for the controller already"
+            text = f"{len(self.queue)} events are already waiting for the controller"
             question.settle(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
         else:
             self.queue.put(question)
 
     def topic_settings_changed(self) -> None:
-        """Settings of topics are others now."""
-        with self._diary.called("topic_settings_changed"):
-            if self._office is not None:
+        """Re-evaluate offline partitions after a change of topic configurations."""
+        with self._observer.called("topic_settings_changed"):
+            if self._term is not None:
                 self.queue.put(TopicSettingsChanged())
 
     async def stop(self) -> None:
-        """Handle no more events and close the channels.  ``/controller`` goes with the session."""
-        with self._diary.called("stop"):
+        """Stop handling events and close the channels.  ``/controller`` is removed with the session."""
+        with self._observer.called("stop"):
             self._stopped = True
             if self._forget_listener is not None:
                 self._forget_listener()
@@ -182,84 +209,36 @@ class Controller:
                 self._retry.cancel()
             idle = self.queue.stop()
         await idle
-        self._resign("it stops")
+        self._resign("the broker is stopping")
         await DeferredList(list(self._closing))
 
     # --- events ------------------------------------------------------------------------------------------------------
 
     async def _handle(self, event: Event) -> None:
-        with self.memory.handling(event):
-            await self._obey(event)
+        with self.history.handling(event):
+            await self._route(event)
         self._retry_seconds = RETRY_SECONDS_MIN
 
-    async def _obey(self, event: Event) -> None:
+    async def _route(self, event: Event) -> None:
         if isinstance(event, ControllerChanged):
             await self._look()
-        elif self._office is None:
+        elif self._term is None:
             event.dropped()
         else:
-            office = self._office
-            await (self._answer(office, event) if isinstance(event, Question) else self._dispatch(office, event))
-            execution.look_again(office, event)
+            term = self._term
+            await (self._answer(term, event) if isinstance(event, Question) else _HANDLERS[type(event)](term, event))
+            execution.schedule_pass(term, event)
 
-    async def _answer(self, office: Office, question: Question) -> None:
+    async def _answer(self, term: ControllerTerm, question: Question) -> None:
         try:
-            answer = await self._dispatch(office, question)
+            answer = await _HANDLERS[type(question)](term, question)
         except KafkaError as error:
             answer = error
-        # Last, when all that it asked for is done: whoever hears it may ask again at once.
+        # Settle last, because the requester may send its next request immediately.
         question.settle(answer)
 
-    def _dispatch(self, office: Office, event: Event) -> Awaitable[Any]:
-        match event:
-            case BrokersChanged():
-                return broker_changes.brokers_changed(office)
-            case TopicsChanged():
-                return topic_creation.topics_changed(office)
-            case AssignmentChanged(topic=topic):
-                return topic_creation.assignment_changed(office, topic)
-            case DeletionsChanged():
-                return topic_deletion.deletions_changed(office)
-            case ReplicasStopped():
-                return replica_removal.replicas_stopped(office, event)
-            case RetryDeletions():
-                return replica_removal.retry_deletions(office)
-            case ReassignmentAsked():
-                return reassignment.reassignment_asked(office, event)
-            case MovesAsked():
-                return reassignment.moves_asked(office, event)
-            case ReassignmentsRequested():
-                return reassignment_requests.reassignments_requested(office)
-            case PartitionRequestsChanged() | RemovalDue():
-                return partition_counts.partitions_asked(office)
-            case PlansChanged():
-                return execution.plans_changed(office)
-            case PlansDue():
-                return execution.plans_due(office)
-            case CommandRefused():
-                return command_errors.command_refused(office, event)
-            case ReplicasRecovered():
-                return failed_replicas.replicas_recovered(office, event)
-            case RetryReplicas():
-                return failed_replicas.retry_replicas(office)
-            case DirectoriesFailed():
-                return log_dir_events.directories_failed(office)
-            case InSyncSetsChanged():
-                return isr_changes.in_sync_sets_changed(office)
-            case TopicSettingsChanged():
-                return broker_changes.elect_offline_partitions(office)
-            case ShutdownAsked():
-                return controlled_shutdown.shutdown_asked(office, event)
-            case BalanceLeaders():
-                return leader_balance.balance_leaders(office)
-            case PreferredElectionAsked():
-                return leader_balance.preferred_election_asked(office)
-            case ElectionAsked():
-                return leader_balance.election_asked(office, event)
-        raise TypeError(f"no handler for {event}")
-
     def _failed(self, event: Event, error: BaseException) -> None:
-        """Whatever an event's handler raises ends up here: the office is dropped, and ZooKeeper asked anew."""
+        """End the term after a handler failed, and schedule a new look at ``/controller``."""
         if self._stopped:
             return
         self._resign(f"{type(event).__name__} failed ({error})")
@@ -270,12 +249,12 @@ class Controller:
         elif isinstance(error, ConnectionLoss):
             log.warn("controller: the connection to ZooKeeper was lost in {event}", event=str(event))
         else:
-            log.error("controller: {event} failed: {error!r}; starting anew", event=str(event), error=error)
+            log.error("controller: {event} failed: {error!r}; restarting the controller", event=str(event), error=error)
         if self._retry is None or not self._retry.active():
-            self._retry = self._reactor.callLater(self._retry_seconds, self._look_again)
+            self._retry = self._reactor.callLater(self._retry_seconds, self._queue_election_check)
             self._retry_seconds = min(self._retry_seconds * 2, RETRY_SECONDS_MAX)
 
-    def _look_again(self) -> None:
+    def _queue_election_check(self) -> None:
         self.queue.put(ControllerChanged())
 
     def _session_changed(self, state: SessionState) -> None:
@@ -287,20 +266,20 @@ class Controller:
             self._watches = False
             self.queue.discard()
             self.queue.resume()
-            self._resign("its session with ZooKeeper has ended")
-        self.memory.session_changed(state)
+            self._resign("its ZooKeeper session expired")
+        self.history.session_changed(state)
 
-    # --- the office --------------------------------------------------------------------------------------------------
+    # --- election ----------------------------------------------------------------------------------------------------
 
     async def _look(self) -> None:
-        """Who is the controller?  Nobody: stand for election.  We: take office.  Another: resign."""
+        """Read /controller: run for election if it is absent, take over if it names this broker, otherwise resign."""
 
         watch = None if self._watches else self._changed
         self._watches = True
         try:
             stat = await self._client.exists(znodes.CONTROLLER, watch)
         except ZooKeeperError:
-            self._watches = False  # whether one was left is unknown; two of them do no harm, none would
+            self._watches = False  # whether the watch was set is unknown; a second one does no harm
             raise
         if stat is None:
             await self._elect()
@@ -312,17 +291,17 @@ class Controller:
             return
         self.controller_id = documents.decode_controller(data)
         if stat.ephemeral_owner != self._client.session_id:
-            self._resign(f"broker {self.controller_id} is now")
+            self._resign(f"broker {self.controller_id} was elected")
         elif self.controller_id != self._config.broker_id:
-            # Somebody wrote another id over it: an operator's way to move the controller.
-            self._resign(f"somebody wrote broker {self.controller_id} into {znodes.CONTROLLER}")
+            # An operator moves the controller by overwriting the id.
+            self._resign(f"broker {self.controller_id} was written into {znodes.CONTROLLER}")
             await self._client.delete(znodes.CONTROLLER)
-        elif self._office is None:
+        elif self._term is None:
             epoch, epoch_stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
             if epoch_stat.mzxid == stat.czxid:
-                await self._take_office(documents.decode_controller_epoch(epoch), epoch_stat.version)
+                await self._take_over(documents.decode_controller_epoch(epoch), epoch_stat.version)
             else:
-                # Both are written by one multi: somebody wrote the epoch since, so our term is over.
+                # One multi writes both znodes, so a later write of the epoch means that this term is over.
                 await self._client.delete(znodes.CONTROLLER, stat.version)
 
     def _changed(self, _: object) -> None:
@@ -330,7 +309,7 @@ class Controller:
         self.queue.put(ControllerChanged())
 
     async def _elect(self) -> None:
-        self._resign(f"somebody deleted {znodes.CONTROLLER}")
+        self._resign(f"{znodes.CONTROLLER} was deleted")
         try:
             data, stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
         except NoNode:
@@ -340,7 +319,7 @@ class Controller:
                 pass
             data, stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
         epoch = documents.decode_controller_epoch(data) + 1
-        controller = documents.encode_controller(self._config.broker_id, self._surroundings.runtime.wall_clock_ms())
+        controller = documents.encode_controller(self._config.broker_id, self._dependencies.runtime.wall_clock_ms())
         try:
             await self._client.multi(
                 [
@@ -349,29 +328,29 @@ class Controller:
                 ]
             )
         except MultiFailed:
-            # Another was faster: look who it is.
+            # Another broker won the election.
             self.queue.put(ControllerChanged())
             return
         self.controller_id = self._config.broker_id
-        await self._take_office(epoch, stat.version + 1)
+        await self._take_over(epoch, stat.version + 1)
 
-    async def _take_office(self, epoch: int, epoch_znode_version: int) -> None:
+    async def _take_over(self, epoch: int, epoch_znode_version: int) -> None:
         context = ControllerContext(epoch, epoch_znode_version)
         context.commands_count = self._commands_count
         context.preference = self._config.preference
-        office = Office(self._surroundings, context, self.queue.put, self.counters, self.memory)
-        self._office = office
-        self._diary.took_office(epoch)
-        self.memory.took_office(epoch)
-        await take_office(office)
+        term = ControllerTerm(self._dependencies, context, self.queue.put, self.counters, self.history)
+        self._term = term
+        self._observer.term_started(epoch)
+        self.history.term_started(epoch)
+        await take_over(term)
 
     def _resign(self, reason: str) -> None:
-        office, self._office = self._office, None
-        if office is not None:
-            self._commands_count = office.context.commands_count
-            self._diary.resigned()
-            self.memory.resigned(reason)
-            closing = Deferred.fromCoroutine(office.close())
+        term, self._term = self._term, None
+        if term is not None:
+            self._commands_count = term.context.commands_count
+            self._observer.term_ended()
+            self.history.term_ended(reason)
+            closing = Deferred.fromCoroutine(term.close())
             self._closing.append(closing)
             closing.addErrback(lambda failure: log.failure("resigning", failure))
             closing.addBoth(lambda _: self._closing.remove(closing))

@@ -1,4 +1,5 @@
-"""All that a controller learns from and acts upon, in one place: whoever notes its run, or repeats it, stands here."""
+"""Dependencies of a controller: everything that it reads from and acts on, so that a run can be recorded and replayed.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ class Client(Protocol):
 
 
 class Channel(Protocol):
-    """What carries commands to one process of one broker (``channels.BrokerChannel``)."""
+    """Sends commands to one process of one broker; see ``effects.broker_channels.BrokerChannel``."""
 
     def send(self, command: Command) -> None: ...
 
@@ -52,7 +53,7 @@ class Channel(Protocol):
 
 
 class Connect(Protocol):
-    """Opens a channel; what it is told with is explained at ``channels.BrokerChannel``."""
+    """Opens a channel; the parameters are described at ``effects.broker_channels.BrokerChannel``."""
 
     def __call__(
         self,
@@ -69,26 +70,27 @@ class Connect(Protocol):
     ) -> Channel: ...
 
 
-async def nothing_to_learn(_: Sequence[str]) -> None:
+async def no_configurations_to_load(_: Sequence[str]) -> None:
     return
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
-    """What a controller is told once.
+    """Configuration of a controller, fixed at its start.
 
-    :param listener: the name of the listener by which brokers speak to each other.
-    :param unclean_allowed: whether a topic's settings allow a replica that is not in sync to lead.
-    :param request_timeout_s: how long a broker may take to answer one command.
-    :param min_insync_replicas: ``min.insync.replicas`` of a topic.
-    :param learn: reads the settings of these topics, so that the two above know them: a new topic's are not told of.
-    :param rebalance: whether preferred replicas are to lead without being asked for
+    :param listener: name of the listener for traffic between brokers.
+    :param unclean_allowed: returns True if a topic's configuration allows unclean leader election.
+    :param request_timeout_s: time in which a broker must answer a command.
+    :param min_insync_replicas: returns ``min.insync.replicas`` of a topic.
+    :param learn: loads the configurations of these topics for the two callbacks above.  Needed because the
+        configuration of a new topic causes no notification.
+    :param rebalance: True to move leadership back to preferred replicas periodically
         (``auto.leader.rebalance.enable``).
     :param rebalance_interval_s: ``leader.imbalance.check.interval.seconds``.
-    :param imbalance_percentage: ``leader.imbalance.per.broker.percentage``: of the partitions that a broker is to
-        lead, so many may be led by others.
-    :param removal_wait_s: how long a partition that is to be removed is read-only, where its request does not say.
-    :param preference: says who should lead rather than another; None goes by the order of the assignment.
+    :param imbalance_percentage: ``leader.imbalance.per.broker.percentage``: tolerated percentage of a broker's
+        preferred partitions that are led by other brokers.
+    :param removal_wait_s: default time for which a partition is read-only before its removal.
+    :param preference: orders the candidates for leadership; None for the order of the assignment.
     """
 
     broker_id: int
@@ -96,7 +98,7 @@ class ControllerConfig:
     unclean_allowed: Callable[[str], bool]
     request_timeout_s: float = 30.0
     min_insync_replicas: Callable[[str], int] = lambda _: 1
-    learn: Callable[[Sequence[str]], Coroutine[Deferred[Any], Any, None]] = nothing_to_learn
+    learn: Callable[[Sequence[str]], Coroutine[Deferred[Any], Any, None]] = no_configurations_to_load
     rebalance: bool = True
     rebalance_interval_s: float = 300.0
     imbalance_percentage: int = 10
@@ -105,7 +107,7 @@ class ControllerConfig:
 
 
 class LongLoop(Protocol):
-    """When loops over many partitions give up their turn (``runtime.turns.Turns``)."""
+    """Decides when a loop over many partitions yields to the reactor (``runtime.turns.Turns``)."""
 
     @property
     def is_over(self) -> bool: ...
@@ -114,15 +116,15 @@ class LongLoop(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What one controller is given, for all its terms.
+class ControllerDependencies:
+    """Dependencies of one controller, shared by all its terms.
 
-    :param runtime: its timers, randomness and wall clock.  The reactor's time is for figures alone.
-    :param client: the broker's session with ZooKeeper.
-    :param now_s: the time by which it decides; of the reactor.
-    :param long_loop: for each term.
+    :param runtime: timers, randomness and wall clock.  Its reactor's time is used for metrics only.
+    :param client: the broker's ZooKeeper session.
+    :param now_s: clock for decisions, in seconds of the reactor's clock.
+    :param long_loop: creates the ``LongLoop`` of a term.
     :param connect: opens channels to brokers.
-    :param dates_ms: the wall clock as it is told to people; nothing is decided by it, so no journal has it.
+    :param dates_ms: wall clock for audit events.  No decision depends on it, so it is not recorded in the journal.
     """
 
     runtime: Runtime
@@ -134,8 +136,8 @@ class Surroundings:
     dates_ms: Callable[[], int] = lambda: 0
 
     @classmethod
-    def real(cls, runtime: Runtime, client: Client, config: ControllerConfig) -> Surroundings:
-        """Those of a broker that runs."""
+    def real(cls, runtime: Runtime, client: Client, config: ControllerConfig) -> ControllerDependencies:
+        """Return the dependencies of a running broker."""
         reactor = runtime.reactor
         return cls(
             runtime,

@@ -1,4 +1,4 @@
-"""One queue, one event at a time: the only place from which the controller's state changes."""
+"""The event queue: runs one handler at a time, so that only one piece of code changes the controller's state."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from kreplica.controller.event_types import Event
-from kreplica.controller.history.observer import Diary
-from kreplica.controller.history.step_metrics import Cost, EventFigures, EventTotals, difference
+from kreplica.controller.history.observer import ControllerObserver
+from kreplica.controller.history.step_metrics import Cost, EventMetrics, EventTotals, difference
 from kreplica.controller.history.step_timeline import Timeline
 from kreplica.runtime import Reactor
 
@@ -19,18 +19,18 @@ log = Logger()
 
 
 class EventQueue:
-    """Feeds events to one coroutine at a time, in order.
+    """Passes events in order to a coroutine that handles one at a time.
 
-    Owned by the controller.  An event that waits already is not queued again (events say that something changed, and
-    their handlers read what it is now), so the queue is bounded by the number of things that can change.
+    Owned by the controller.  An event that is already waiting is not queued again: handlers read the current state, so
+    the queue is bounded by the number of things that can change.
 
-    :param handle: handles one event; whatever it raises is passed to ``failed`` and the next event follows.
-    :param failed: decides what a failure means (for example, resign).
-    :param cost: of everything that was handled so far.
-    :param timeline: is told when an event's handling begins and ends, and has the time.
-    :param diary: is told what is queued, handled, and how that ended.
-    :ivar last_event: what became of the event that was handled last.
-    :ivar totals: of all that were handled.
+    :param handle: handles one event; its exceptions are passed to ``failed``, then the next event follows.
+    :param failed: reacts to a failed event (for example by resigning).
+    :param cost: returns the total cost of all work so far.
+    :param timeline: records the start and end of each event and provides the clock.
+    :param observer: notified of queued, started, failed and ended events.
+    :ivar last_event: metrics of the event that was handled last.
+    :ivar totals: metrics of all handled events.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class EventQueue:
         failed: Callable[[Event, BaseException], None],
         cost: Callable[[], Cost] = Cost,
         timeline: Timeline | None = None,
-        diary: Diary | None = None,
+        observer: ControllerObserver | None = None,
     ) -> None:
         self._reactor = reactor
         self._handle = handle
@@ -53,9 +53,9 @@ class EventQueue:
         self._stopped = False
         self._cost = cost
         self._timeline = timeline or Timeline(reactor.seconds)
-        self._diary = diary or Diary()
+        self._observer = observer or ControllerObserver()
         self.events_handled = 0
-        self.last_event: EventFigures | None = None
+        self.last_event: EventMetrics | None = None
         self.totals = EventTotals()
 
     def __len__(self) -> int:
@@ -63,16 +63,16 @@ class EventQueue:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits and nothing is being handled."""
+        """True if no event is waiting or being handled."""
         return self._running is None and not self._waiting
 
     @property
     def at_rest(self) -> bool:
-        """Whether it is idle, and was before this turn of the reactor."""
+        """True if the queue is idle and was so before this iteration of the reactor."""
         return self.idle and (self._turn is None or not self._turn.active())
 
     def put(self, event: Event) -> None:
-        """Queue an event; the same event waiting already stands for both."""
+        """Queue an event unless an equal one is waiting."""
         if self._stopped:
             event.dropped()
             return
@@ -80,11 +80,11 @@ class EventQueue:
             return
         self._queued.add(event)
         self._waiting.append((self._timeline.seconds(), event))
-        self._diary.queued(event)
+        self._observer.queued(event)
         self._next()
 
     def pause(self) -> None:
-        """Handle no further event until ``resume`` (the connection to ZooKeeper is lost; its outcome is unknown)."""
+        """Start no further event until ``resume``, while the ZooKeeper connection is lost."""
         self._paused = True
 
     def resume(self) -> None:
@@ -92,7 +92,7 @@ class EventQueue:
         self._next()
 
     def discard(self) -> None:
-        """Forget what waits (the session expired: everything will be read anew)."""
+        """Drop the waiting events, because the session expired and everything will be read again."""
         waiting = [event for _, event in self._waiting]
         self._waiting.clear()
         self._queued.clear()
@@ -100,7 +100,7 @@ class EventQueue:
             event.dropped()
 
     def stop(self) -> Deferred[None]:
-        """Take no more events; fires when the one being handled is done or cancelled."""
+        """Stop accepting events; fires when the current one has ended or was cancelled."""
         self._stopped = True
         self.discard()
         if self._turn is not None and self._turn.active():
@@ -118,7 +118,7 @@ class EventQueue:
             return
         queued_at, event = self._waiting.popleft()
         self._queued.discard(event)
-        # Set before the coroutine runs: it may put events, or finish, before fromCoroutine returns.
+        # Set before the coroutine runs, because it may queue events or finish before fromCoroutine returns.
         self._running = placeholder = Deferred[None]()
         running = Deferred.fromCoroutine(self._run(event, queued_at))
         if self._running is placeholder:
@@ -128,22 +128,22 @@ class EventQueue:
     async def _run(self, event: Event, queued_at: float) -> None:
         started, before = self._timeline.seconds(), self._cost()
         self._timeline.began(event, queued_at)
-        self._diary.began(event)
+        self._observer.began(event)
         try:
             await self._handle(event)
         except CancelledError:
             event.dropped()
         except Exception as error:
             event.dropped()
-            self._diary.failed(event, error)
+            self._observer.failed(event, error)
             self._failed(event, error)
-        self._diary.ended(event)
+        self._observer.ended(event)
         self.events_handled += 1
         handled_s = self._timeline.seconds() - started
-        self.last_event = EventFigures(event, started - queued_at, handled_s, difference(self._cost(), before))
+        self.last_event = EventMetrics(event, started - queued_at, handled_s, difference(self._cost(), before))
         self.totals.note(self.last_event)
         self._timeline.ended(self.last_event.cost)
         self._running = None
         if not self._stopped:
-            # A fresh turn of the loop, so that a long queue neither recurses nor starves the brokers' requests.
+            # In a new reactor iteration, so that a long queue neither recurses nor starves other requests.
             self._turn = self._reactor.callLater(0, self._next)

@@ -1,4 +1,4 @@
-"""What may happen to a controller: frozen values.  Watches, answers and timers make them; one at a time is handled."""
+"""Events of the controller, as frozen values created by watches, responses and timers."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from kreplica.model import NO_BROKER_EPOCH, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The root of all events.  Equal ones that wait are one: they say that something changed, not what it is now."""
+    """Base class of events.  Equal waiting events are merged: an event says that something changed, not its new value.
+    """
 
     def dropped(self) -> None:
-        """Nobody will handle it: the controller resigned, or failed in the middle of it."""
+        """Called if the event is not handled, because the controller resigned or failed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question(Event):
-    """Somebody asked and waits: what its handler returns is the answer, a ``KafkaError`` that it raises too.
+    """A request with a response: the handler's return value, or the ``KafkaError`` that it raises.
 
-    Each stands for itself, so two of them never become one.
+    Requests compare by identity, so two of them are never merged.
     """
 
     answer: Deferred[Any] = field(default_factory=Deferred, kw_only=True)
@@ -34,7 +35,7 @@ class Question(Event):
     __hash__ = object.__hash__
 
     def settle(self, answer: object) -> None:
-        """Give the answer, or the error, where who asked still waits."""
+        """Send the response or the error, unless the requester has cancelled."""
         if not self.answer.called:
             if isinstance(answer, Exception):
                 self.answer.errback(answer)
@@ -42,22 +43,22 @@ class Question(Event):
                 self.answer.callback(answer)
 
     def dropped(self) -> None:
-        self.settle(KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller any more"))
+        self.settle(KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is no longer the controller"))
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerChanged(Event):
-    """``/controller`` was made, overwritten or deleted (or it is time to look for the first time)."""
+    """``/controller`` was created, overwritten or deleted, or must be checked for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged(Event):
-    """A child of ``/brokers/ids`` came or went, or its data changed."""
+    """A child of ``/brokers/ids`` was created or deleted, or its data changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsChanged(Event):
-    """A child of ``/brokers/topics`` came or went."""
+    """A child of ``/brokers/topics`` was created or deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +70,15 @@ class AssignmentChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class DeletionsChanged(Event):
-    """A child of ``/admin/delete_topics`` came or went."""
+    """A child of ``/admin/delete_topics`` was created or deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicasStopped(Event):
     """A broker answered StopReplica for replicas that are to be deleted.
 
-    :param broker_epoch: of the process that answered.
-    :param delete: whether it was the second phase, which removes the files.
+    :param broker_epoch: epoch of the process that answered.
+    :param delete: True for the second phase, which deletes the files.
     """
 
     broker_id: int
@@ -88,14 +89,14 @@ class ReplicasStopped(Event):
 
 @dataclass(frozen=True, slots=True)
 class RetryDeletions(Event):
-    """It is time to try again what brokers could not delete."""
+    """The timer for retrying failed deletions fired."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandRefused(Event):
     """A broker answered a command with an error for some partitions.
 
-    :param broker_epoch: which incarnation of it.
+    :param broker_epoch: epoch of the process that answered.
     """
 
     broker_id: int
@@ -106,7 +107,7 @@ class CommandRefused(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReplicasRecovered(Event):
-    """A broker took roles for replicas whose log directory had failed."""
+    """A broker accepted roles for replicas whose log directory had failed."""
 
     broker_id: int
     partitions: tuple[TopicPartition, ...]
@@ -114,22 +115,22 @@ class ReplicasRecovered(Event):
 
 @dataclass(frozen=True, slots=True)
 class RetryReplicas(Event):
-    """It is time to ask again for replicas whose log directory failed."""
+    """The timer for retrying replicas with a failed log directory fired."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentsRequested(Event):
-    """``/admin/reassign_partitions`` was written, or something that it asks for came to its end."""
+    """``/admin/reassign_partitions`` was written, or one of the moves that it requests ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRequestsChanged(Event):
-    """Something below ``/admin/partitions_add`` or ``/admin/partitions_remove`` came or went."""
+    """A znode below ``/admin/partitions_add`` or ``/admin/partitions_remove`` was created or deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemovalDue(Event):
-    """A partition that is being removed has been read-only for as long as was asked for."""
+    """A partition that is being removed has been read-only for the requested time."""
 
     topic: str
     partition: int
@@ -137,27 +138,27 @@ class RemovalDue(Event):
 
 @dataclass(frozen=True, slots=True)
 class PlansChanged(Event):
-    """A plan below ``/kreplica/plans`` was made, patched, cancelled or removed."""
+    """A plan below ``/kreplica/plans`` was created, patched, cancelled or removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlansDue(Event):
-    """Something happened that a plan may wait for."""
+    """The state that plans depend on may have changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class InSyncSetsChanged(Event):
-    """Leaders told, in ``/isr_change_notification``, that they wrote in-sync sets."""
+    """Leaders announced in ``/isr_change_notification`` that they changed in-sync sets."""
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoriesFailed(Event):
-    """Brokers told, in ``/log_dir_event_notification``, that a log directory failed."""
+    """Brokers announced in ``/log_dir_event_notification`` that a log directory failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSettingsChanged(Event):
-    """Settings of topics changed: unclean elections may be allowed now."""
+    """Topic configurations changed; unclean elections may be allowed now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +168,14 @@ class PreferredElectionAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class BalanceLeaders(Event):
-    """It is time to see whether preferred replicas lead."""
+    """The timer for the check of preferred leaders fired."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShutdownAsked(Question):
-    """A broker wants to stop (ControlledShutdown); the answer is the list of partitions that it still leads.
+    """A broker requests a controlled shutdown.  Response: the list of partitions that it still leads.
 
-    :param broker_epoch: -1 where the request does not say.
+    :param broker_epoch: -1 if the request does not contain it.
     """
 
     broker_id: int
@@ -182,7 +183,7 @@ class ShutdownAsked(Question):
 
 
 class ElectionType(IntEnum):
-    """Of ElectLeaders."""
+    """Election type of ElectLeaders."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -190,7 +191,7 @@ class ElectionType(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ElectionAsked(Question):
-    """Somebody wants leaders chosen (ElectLeaders); the answer is an ``ErrorCode`` by partition.
+    """A client requests leader elections (ElectLeaders).  Response: an ``ErrorCode`` by partition.
 
     :param partitions: None for all.
     """
@@ -201,9 +202,9 @@ class ElectionAsked(Question):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReassignmentAsked(Question):
-    """Somebody wants replicas moved (AlterPartitionReassignments); the answer is a ``KafkaError`` or None by partition.
+    """A client requests reassignments (AlterPartitionReassignments).  Response: a ``KafkaError`` or None by partition.
 
-    :param targets: the replicas that each partition shall have; None cancels its move.
+    :param targets: target replicas by partition; None cancels the reassignment.
     """
 
     targets: Mapping[TopicPartition, tuple[int, ...] | None]
@@ -211,7 +212,7 @@ class ReassignmentAsked(Question):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MovesAsked(Question):
-    """Somebody wants to know which replicas move (ListPartitionReassignments); the answer is a placement by partition.
+    """A client lists ongoing reassignments (ListPartitionReassignments).  Response: a placement by partition.
 
     :param partitions: None for all.
     """

@@ -1,4 +1,4 @@
-"""Taking office: what a broker does between winning the election and handling the first event."""
+"""The first step of a new controller, between winning the election and handling the first event."""
 
 from __future__ import annotations
 
@@ -20,59 +20,59 @@ from kreplica.controller.handlers.topic_deletion import deletions_changed
 from kreplica.controller.plans import execution
 from kreplica.controller.state.context import ControllerContext
 from kreplica.controller.state.states import PartitionState, ReplicaState
-from kreplica.controller.term import Office
+from kreplica.controller.term import ControllerTerm
 from kreplica.model import NO_BROKER_EPOCH, NO_LEADER, TopicPartition
 from kreplica.zookeeper import NoNode
 
 log = Logger()
 
 
-async def take_office(office: Office) -> None:
-    """Read the whole cluster, decide what its present state asks for, and tell every broker, in one step.
+async def take_over(term: ControllerTerm) -> None:
+    """Read the cluster, repair its state and send the full state to every broker, in one step.
 
-    Watches are set before or with each read, so that nothing that changes meanwhile is missed.
+    Watches are set before or with each read, so that no concurrent change is missed.
     """
-    context = office.context
-    for registration in (await read_brokers(office)).values():
+    context = term.context
+    for registration in (await read_brokers(term)).values():
         context.add_broker(registration)
-        office.open_channel(registration)
-    # Before any LeaderAndIsr: brokers need to know where the others are.
-    requests = office.requests()
+        term.open_channel(registration)
+    # Before any LeaderAndIsr, because brokers need the addresses of the others.
+    requests = term.requests()
     requests.publish(())
     requests.send()
 
-    # What these tell is in all that is read from here on.
-    told = [*await isr_changes.notifications(office), *await log_dir_events.notifications(office)]
-    await read_assignments(office, await list_topics(office))
-    written = await office.read_states(context.all_partitions())
-    deleting = await office.client.get_children(znodes.DELETE_TOPICS)
+    # Everything read after this point includes the changes that these notifications announce.
+    notifications = [*await isr_changes.notifications(term), *await log_dir_events.notifications(term)]
+    await read_assignments(term, await list_topics(term))
+    written = await term.read_states(context.all_partitions())
+    deleting = await term.client.get_children(znodes.DELETE_TOPICS)
     context.deleting.update(topic for topic in deleting if topic in context.topics)
-    known = await _known_epochs(office, written)
+    known = await _known_epochs(term, written)
     bounced = {b for b, registration in context.brokers.items() if registration.epoch > known.get(b, NO_BROKER_EPOCH)}
     unclean = {b for b in bounced if not decisions.has_lost_nothing(context.brokers[b], known.get(b, NO_BROKER_EPOCH))}
     context.known_epochs = known | context.known_epochs
-    _tell(office, sorted(bounced & known.keys()))
-    await _enter_states(office, bounced)
-    await _elect(office, bounced, unclean)
-    requests = office.requests()
-    async for partition in office.in_turns(context.staying(context.leadership)):
+    _record_takeover(term, sorted(bounced & known.keys()))
+    await _enter_states(term, bounced)
+    await _elect(term, bounced, unclean)
+    requests = term.requests()
+    async for partition in term.in_turns(context.staying(context.leadership)):
         requests.lead_or_follow(partition, context.listeners(partition))
     requests.publish_all()
     requests.send()
-    await office.note_epochs()
-    if told:
-        await office.writes.remove(told)
+    await term.note_epochs()
+    if notifications:
+        await term.writes.remove(notifications)
 
-    # What is asked for already is taken up as if it were asked for now.
+    # Pending requests are handled like new ones.
     context.deleting.clear()
-    await deletions_changed(office)
-    await _carry_on(office)
-    await preferred_election_asked(office)
-    start_balancing(office)
+    await deletions_changed(term)
+    await _resume(term)
+    await preferred_election_asked(term)
+    start_balancing(term)
     log.info(
-        "controller: broker {broker} took office in epoch {epoch}: "
+        "controller: broker {broker} became the controller in epoch {epoch}: "
         "{brokers} brokers, {topics} topics, {partitions} partitions",
-        broker=office.config.broker_id,
+        broker=term.config.broker_id,
         epoch=context.controller_epoch,
         brokers=len(context.brokers),
         topics=len(context.topics),
@@ -80,44 +80,44 @@ async def take_office(office: Office) -> None:
     )
 
 
-def _tell(office: Office, bounced: Sequence[int]) -> None:
-    """Say who takes office and what became of the brokers, to people.
+def _record_takeover(term: ControllerTerm, bounced: Sequence[int]) -> None:
+    """Record the election and the broker changes since the last term as audit events.
 
-    :param bounced: brokers that are another process than the one that a controller dealt with last.
+    :param bounced: brokers whose process differs from the last one that a controller handled.
     """
-    context, memory = office.context, office.memory
-    broker, live = office.config.broker_id, sorted(context.brokers)
+    context, history = term.context, term.history
+    broker, live = term.config.broker_id, sorted(context.brokers)
     led = [state for state in context.leadership.values() if state.leader != NO_LEADER]
     gone = sorted({broker for state in led for broker in (state.leader, *state.isr)} - context.brokers.keys())
-    text = f"broker {broker} took the controller's office in epoch {context.controller_epoch}"
-    memory.tell("controller_elected", f"broker {broker}", text, live_brokers=live)
-    said = [text]
+    text = f"broker {broker} became the controller in epoch {context.controller_epoch}"
+    history.record("controller_elected", f"broker {broker}", text, live_brokers=live)
+    texts = [text]
     for kind, brokers, what in (("broker_left", gone, "left"), ("broker_restarted", bounced, "started anew")):
         for each in brokers:
-            said.append(f"broker {each} {what} before that")
-            memory.tell(kind, f"broker {each}", said[-1])
-    memory.live_brokers(gone=gone, joined=live)
-    memory.because("; ".join(said))
+            texts.append(f"broker {each} {what} before that")
+            history.record(kind, f"broker {each}", texts[-1])
+    history.live_brokers(gone=gone, joined=live)
+    history.set_cause("; ".join(texts))
 
 
-async def _carry_on(office: Office) -> None:
-    """Take up what an earlier controller began, wherever it was."""
-    requests = office.requests()
-    for topic in sorted(office.context.topics):
-        begin_deletion(office, office.context.leaving_of(topic), requests)
+async def _resume(term: ControllerTerm) -> None:
+    """Resume the work that an earlier controller left unfinished."""
+    requests = term.requests()
+    for topic in sorted(term.context.topics):
+        begin_deletion(term, term.context.leaving_of(topic), requests)
     requests.send()
-    await reassignment.proceed(office)
-    await cross_out(office)
-    await reassignments_requested(office)
-    await partition_counts.carry_on(office)
-    await execution.carry_on(office)
+    await reassignment.proceed(term)
+    await cross_out(term)
+    await reassignments_requested(term)
+    await partition_counts.resume(term)
+    await execution.resume(term)
 
 
-async def _enter_states(office: Office, bounced: Collection[int]) -> None:
-    """:param bounced: brokers of which no controller has dealt with the process that lives now."""
-    context = office.context
+async def _enter_states(term: ControllerTerm, bounced: Collection[int]) -> None:
+    """:param bounced: brokers whose current process has not been handled by any controller."""
+    context = term.context
     alive = context.brokers.keys()
-    async for partition in office.in_turns(context.all_partitions()):
+    async for partition in term.in_turns(context.all_partitions()):
         state = context.leadership.get(partition)
         entered = PartitionState.NEW
         if state is not None:
@@ -129,24 +129,24 @@ async def _enter_states(office: Office, bounced: Collection[int]) -> None:
         )
 
 
-async def _known_epochs(office: Office, written: Mapping[TopicPartition, int]) -> dict[int, int]:
-    """By broker, the last epoch that a controller has dealt with.
+async def _known_epochs(term: ControllerTerm, written: Mapping[TopicPartition, int]) -> dict[int, int]:
+    """Return, by broker, the last epoch that a controller has handled.
 
-    Controllers note it.  Where it is not noted (a controller of another make was in office), the states that name a
-    broker tell: it had registered before the oldest of them was written.
+    Controllers write it to ZooKeeper.  If it is missing (a controller of another implementation was active), it follows
+    from the states that name a broker: the broker registered before the oldest of them was written.
     """
     try:
-        data, _ = await office.client.get_data(znodes.BROKER_EPOCHS)
-        office.noted_epochs = documents.decode_broker_epochs(data)
+        data, _ = await term.client.get_data(znodes.BROKER_EPOCHS)
+        term.noted_epochs = documents.decode_broker_epochs(data)
     except NoNode:
         pass
     except znodes.ZnodeError as error:
-        log.error("controller: broker epochs that cannot be read are done without: {error}", error=str(error))
-    return epochs_by_states(office.context, written) | office.noted_epochs
+        log.error("controller: unreadable broker epochs are ignored: {error}", error=str(error))
+    return epochs_by_states(term.context, written) | term.noted_epochs
 
 
 def epochs_by_states(context: ControllerContext, written: Mapping[TopicPartition, int]) -> dict[int, int]:
-    """By broker that has a place in an in-sync or eligible set: the zxid before the oldest of those states."""
+    """Return, for each broker in an in-sync or eligible set, the zxid before the oldest of those states."""
     epochs: dict[int, int] = {}
     for partition, zxid in written.items():
         state = context.leadership[partition]
@@ -155,15 +155,15 @@ def epochs_by_states(context: ControllerContext, written: Mapping[TopicPartition
     return epochs
 
 
-async def _elect(office: Office, bounced: Collection[int], unclean: Collection[int]) -> None:
-    """Leaders for all that lack one, and no dead or unclean replica in any in-sync set, in one sequence of writes."""
-    context, rules = office.context, office.rules()
+async def _elect(term: ControllerTerm, bounced: Collection[int], unclean: Collection[int]) -> None:
+    """Elect missing leaders, and remove dead or unclean replicas from in-sync sets, in one sequence of writes."""
+    context, rules = term.context, term.rules()
 
     def decide(partitions: Sequence[TopicPartition]) -> list[StateChange]:
         return decisions.repairs(context, partitions, rules, bounced=bounced, unclean=unclean)
 
-    # The requests that these form are left out: the whole state is sent right after.
-    await office.decide(context.staying(context.leadership), decide, office.requests())
+    # Commands of this batch are not sent, because the full state follows.
+    await term.decide(context.staying(context.leadership), decide, term.requests())
     new = context.staying(context.partitions_in(PartitionState.NEW))
     if initial_elections(context, new):
-        await elect_new_partitions(office, new)
+        await elect_new_partitions(term, new)

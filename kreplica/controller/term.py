@@ -1,6 +1,6 @@
-"""What a broker has only while it is the controller: the context, its writes, its channels to the brokers.
+"""State that a broker has only while it is the controller: the context, ZooKeeper writes and broker channels.
 
-Made by winning the election, thrown away by resigning, so that nothing of an old term can leak into the next.
+Created when the broker wins the election and discarded when it resigns, so no state of one term can reach the next.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
 from kreplica.controller.decisions.decisions import RulesOf, StateChange, TopicRules
-from kreplica.controller.dependencies import Channel, Surroundings
+from kreplica.controller.dependencies import Channel, ControllerDependencies
 from kreplica.controller.effects.command_batch import BrokerRequests, Command
 from kreplica.controller.effects.command_responses import CommandAnswer
 from kreplica.controller.effects.state_writes import StateWrites
 from kreplica.controller.event_types import BrokersChanged, CommandRefused, Event, ReplicasRecovered, ReplicasStopped
-from kreplica.controller.history.controller_history import Memory
+from kreplica.controller.history.controller_history import ControllerHistory
 from kreplica.controller.history.step_metrics import CountedClient, Counters
 from kreplica.controller.state.context import ControllerContext
 from kreplica.controller.state.states import PartitionState
@@ -34,22 +34,22 @@ log = Logger()
 T = TypeVar("T")
 
 CONFLICTS_MAX = 10
-"""How often an event's decisions are made anew because leaders wrote states meanwhile."""
+"""Maximum number of attempts of one event's decisions when leaders write states concurrently."""
 
 SLICE = 500
-"""So many partitions are decided between two looks at the clock."""
+"""Number of partitions processed between two checks of the clock."""
 
 
 class StatesContested(KreplicaError):
-    """Others wrote the same states each time: everything has to be read anew."""
+    """Every attempt to write the states failed because other writers changed them; the cluster must be read again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """A listener that queues an event when a znode changes.
+    """A ZooKeeper watch that queues an event when its znode changes.
 
-    :param ignored: a kind of change that another listener tells of.
-    :param watched: the znodes that have a listener.
+    :param ignored: a type of change that another watch reports.
+    :param watched: paths of the znodes that have a watch.
     """
 
     path: str
@@ -64,48 +64,51 @@ class Watcher:
             self.put(self.event)
 
 
-class Office:
-    """The state of one term.  Event handlers (``topics``, ``brokers``, ``failover``) work on it, one at a time."""
+class ControllerTerm:
+    """State of one term.  Event handlers modify it, one at a time."""
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        dependencies: ControllerDependencies,
         context: ControllerContext,
         put: Callable[[Event], None],
         counters: Counters,
-        memory: Memory | None = None,
+        history: ControllerHistory | None = None,
     ) -> None:
-        self.runtime = surroundings.runtime
-        self.client = CountedClient(surroundings.client, counters)
-        self.config = surroundings.config
-        self.now_s = surroundings.now_s
+        self.runtime = dependencies.runtime
+        self.client = CountedClient(dependencies.client, counters)
+        self.config = dependencies.config
+        self.now_s = dependencies.now_s
         self.context = context
         self.put = put
         self.counters = counters
-        self.memory = memory or Memory(surroundings.config.broker_id, counters.timeline, surroundings.dates_ms)
-        self.writes = StateWrites(self.client, context.epoch_znode_version, self.breathe)
-        self.untold: set[int] = set()
-        """Live brokers that missed commands, and have to be told everything."""
+        self.history = history or ControllerHistory(
+            dependencies.config.broker_id, counters.timeline, dependencies.dates_ms
+        )
+        self.writes = StateWrites(self.client, context.epoch_znode_version, self.yield_to_reactor)
+        self.outdated_brokers: set[int] = set()
+        """Live brokers that missed commands and need the full state again."""
         self.noted_epochs: dict[int, int] = {}
-        """What ``/kreplica/broker_epochs`` says."""
+        """Contents of ``/kreplica/broker_epochs``."""
         self._channels: dict[int, Channel] = {}
         self._closing: list[Deferred[None]] = []
         self._closed = False
         self._timers: dict[Event, IDelayedCall] = {}
         self._watched: set[str] = set()
-        self._long_loop = surroundings.long_loop()
-        self._connect = surroundings.connect
+        self._long_loop = dependencies.long_loop()
+        self._connect = dependencies.connect
 
     # --- brokers -----------------------------------------------------------------------------------------------------
 
     def open_channel(self, registration: BrokerRegistration) -> None:
-        """Start to speak to a broker that has joined; one without the brokers' listener is left out, and logged."""
+        """Open a channel to a broker; log an error if the broker does not have the listener for brokers."""
         endpoint = registration.endpoint(self.config.listener)
         if self._closed:
             return
         if endpoint is None:
             log.error(
-                "controller: broker {broker} has no listener {listener}, so it cannot be told anything; it has {known}",
+                "controller: broker {broker} has no listener {listener}, so no command can be sent to it; "
+                "its listeners: {known}",
                 broker=registration.broker_id,
                 listener=self.config.listener,
                 known=", ".join(map(str, registration.endpoints)) or "none",
@@ -124,7 +127,7 @@ class Office:
         )
 
     def close_channel(self, broker_id: int) -> None:
-        """Speak no more to a broker; nobody waits until the connection is gone, which may take a dead peer long."""
+        """Close the channel to a broker without waiting for the disconnection, which is slow for a dead peer."""
         channel = self._channels.pop(broker_id, None)
         self.counters.timeline.gone(broker_id)
         if channel is not None:
@@ -134,9 +137,9 @@ class Office:
             closing.addBoth(lambda _: self._closing.remove(closing))
 
     async def close(self) -> None:
-        """Resign: close every channel, whatever waits in them; returns when the last connection is gone.
+        """Close every channel and discard queued commands; return when the last connection is closed.
 
-        An event that is being handled may go on for a moment; what it would begin now never begins.
+        An event that is being handled may continue for a moment, but starts no timer and opens no channel.
         """
         self._closed = True
         for timer in self._timers.values():
@@ -147,7 +150,7 @@ class Office:
         await DeferredList(list(self._closing))
 
     def put_later(self, event: Event, seconds: float) -> None:
-        """Queue an event after a while; one that is on its way already stands for both."""
+        """Queue an event after a delay, unless a timer for the same event is already running."""
 
         def due() -> None:
             del self._timers[event]
@@ -157,19 +160,19 @@ class Office:
             self._timers[event] = self.runtime.reactor.callLater(seconds, due)
 
     def requests(self) -> BrokerRequests:
-        """A fresh batch for this step."""
+        """Return an empty batch of commands for this step."""
         return BrokerRequests(self.context, self.config.broker_id, self.config.listener, self._send)
 
     def _send(self, broker_id: int, command: Command) -> None:
         channel = self._channels.get(broker_id)
         if channel is not None:
-            # Nobody waits for what a broker does that is about to stop: the others act in its place.
+            # A step does not wait for a broker that is shutting down: other brokers replace it.
             self.counters.command_queued(broker_id, command, awaited=broker_id not in self.context.shutting_down)
             channel.send(command)
 
     def _overflowed(self, broker_id: int) -> None:
         self.counters.timeline.gone(broker_id)
-        self.untold.add(broker_id)
+        self.outdated_brokers.add(broker_id)
         self.put(BrokersChanged())
 
     def _sent(self, command: Command, body: dict[str, Any]) -> None:
@@ -177,21 +180,21 @@ class Office:
 
     def _late(self, broker_id: int, command: Command) -> None:
         self.counters.command_late(broker_id, command)
-        self.memory.late(broker_id, command)
+        self.history.late(broker_id, command)
 
     def _answered(self, broker_id: int, command: Command, answer: CommandAnswer) -> None:
         self.counters.timeline.answered(command)
         names = {t.topic_id: name for name, t in self.context.topics.items()} if answer.refusals else {}
-        errors = answer.errors(command.what, names)
+        errors = answer.errors(command.partitions, names)
         if command.api.name == "StopReplica":
-            going = [p for p in command.what if self.context.is_leaving(p, broker_id)]
+            going = [p for p in command.partitions if self.context.is_leaving(p, broker_id)]
             if going:
                 results = tuple((p, errors.get(p, ErrorCode.NONE)) for p in going)
                 self.put(ReplicasStopped(broker_id, command.broker_epoch, command.delete, results))
             return
         failed = self.context.failed.get(broker_id)
         if failed:
-            recovered = tuple(p for p in command.what if p in failed and p not in errors)
+            recovered = tuple(p for p in command.partitions if p in failed and p not in errors)
             if recovered and command.api.name == "LeaderAndIsr":
                 self.put(ReplicasRecovered(broker_id, recovered))
         if errors:
@@ -201,9 +204,9 @@ class Office:
     # --- ZooKeeper ---------------------------------------------------------------------------------------------------
 
     def watch(self, path: str, event: Event, ignored: EventType | None = None) -> Watcher | None:
-        """A listener that queues an event when the znode changes; None where one is left there already.
+        """Return a watch that queues an event when the znode changes, or None if the path already has one.
 
-        :param ignored: a kind of change that another listener tells of.
+        :param ignored: a type of change that another watch reports.
         """
         if path in self._watched:
             return None
@@ -212,11 +215,11 @@ class Office:
         return Watcher(path, event, ignored, self._watched, self.put)
 
     def unwatched(self, path: str) -> None:
-        """The read that was to leave a listener failed."""
+        """Forget a watch whose read failed."""
         self._watched.discard(path)
 
     async def note_epochs(self) -> None:
-        """Every broker's process that lives has been dealt with: the next controller is told so."""
+        """Write the epochs of the handled broker processes to ZooKeeper for the next controller."""
         known = self.context.known_epochs
         if known != self.noted_epochs:
             await self.writes.write_broker_epochs(known)
@@ -225,23 +228,23 @@ class Office:
     # --- states ------------------------------------------------------------------------------------------------------
 
     def rules(self) -> RulesOf:
-        """What topics' settings say now; each topic's are looked up once, so ask for them anew in each step."""
+        """Return a lookup of topic configurations, cached for each topic; request a new one in each step."""
 
         def rules_of(topic: str) -> TopicRules:
             return TopicRules(self.config.unclean_allowed(topic), self.config.min_insync_replicas(topic))
 
         return cache(rules_of)
 
-    async def breathe(self) -> None:
-        """Let others have a turn of the reactor, where this one has lasted long enough."""
+    async def yield_to_reactor(self) -> None:
+        """Yield to the reactor if the current loop has run long enough."""
         if self._long_loop.is_over:
             await self._long_loop.next()
 
     async def in_turns(self, items: Iterable[T]) -> AsyncIterator[T]:
-        """The same items, with turns for others in between."""
+        """Iterate over items and yield to the reactor in between."""
         for number, item in enumerate(items):
             if number % SLICE == 0:
-                await self.breathe()
+                await self.yield_to_reactor()
             yield item
 
     async def decide(
@@ -250,27 +253,29 @@ class Office:
         decide: Callable[[Sequence[TopicPartition]], list[StateChange]],
         requests: BrokerRequests,
     ) -> None:
-        """Decide, write, and decide anew where somebody else wrote first, until nothing is left undecided.
+        """Decide and write, and repeat for partitions whose state was changed concurrently, until none is left.
 
-        :param decide: from the context to the changes that these partitions need; where none, there is none.
-        :raise StatesContested: after ``CONFLICTS_MAX`` times.
+        :param decide: returns the changes that these partitions need according to the context.
+        :raise StatesContested: after ``CONFLICTS_MAX`` attempts.
         """
         waiting = list(partitions)
         for _ in range(CONFLICTS_MAX):
             changes: list[StateChange] = []
             for start in range(0, len(waiting), SLICE):
                 changes += decide(waiting[start : start + SLICE])
-                await self.breathe()
+                await self.yield_to_reactor()
             waiting = await self.apply(changes, requests) if changes else []
             if not waiting:
                 return
-        raise StatesContested(f"{len(waiting)} states were written by others {CONFLICTS_MAX} times, as {waiting[0]}")
+        raise StatesContested(
+            f"{len(waiting)} states changed concurrently in {CONFLICTS_MAX} attempts, for example {waiting[0]}"
+        )
 
     async def apply(self, changes: Sequence[StateChange], requests: BrokerRequests) -> list[TopicPartition]:
-        """Write the states, put what succeeded into the context, and form the requests that follow from it.
+        """Write states, put the written ones into the context and add the resulting commands to the batch.
 
-        :return: the partitions whose change was refused; their states have been read anew, so that the caller may
-            decide again (as ``decide`` does).
+        :return: the partitions whose change was rejected.  Their states have been read again, so that the caller can
+            repeat its decision (as ``decide`` does).
         """
         outcome = await self.writes.write_states(changes)
         for number, change in enumerate(outcome.written, 1):
@@ -279,11 +284,11 @@ class Office:
                 listeners = self.context.listeners(change.partition)
                 requests.lead_or_follow(change.partition, listeners, is_new=change.is_new)
             if number % SLICE == 0:
-                await self.breathe()
+                await self.yield_to_reactor()
         requests.publish(change.partition for change in outcome.written if not change.fences_only)
         for refused in outcome.refused:
             log.info(
-                "controller: the state of {partition} was not written, and is decided anew: {error}",
+                "controller: the state of {partition} was not written, and is decided again: {error}",
                 partition=str(refused.change.partition),
                 error=str(refused.error),
             )
@@ -292,8 +297,8 @@ class Office:
         return refused_partitions
 
     def adopt(self, change: StateChange) -> None:
-        """Put a state that was written into the context."""
-        self.memory.changed(change, self.context.replicas)
+        """Put a written state into the context."""
+        self.history.changed(change, self.context.replicas)
         self.context.leadership[change.partition] = change.state
         if change.is_new:
             self.context.begun[change.partition] = frozenset(self.context.replicas(change.partition))
@@ -301,9 +306,10 @@ class Office:
         self.context.move_partition(change.partition, PartitionState.ONLINE if online else PartitionState.OFFLINE)
 
     async def read_states(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Read the state znodes of these partitions into the context; what has none is no longer in it.
+        """Read the state znodes of these partitions into the context; remove partitions without one.
 
-        :return: in which transaction (zxid) each was last written; those that have none or cannot be read are left out.
+        :return: by partition, the transaction (zxid) of the last write; partitions without a readable state are
+            omitted.
         """
         written: dict[TopicPartition, int] = {}
         wanted = list(partitions)
@@ -313,7 +319,7 @@ class Office:
         answers = await read_all(self.client, paths)
         for index, (partition, path, answer) in enumerate(zip(wanted, paths, answers, strict=True)):
             if index % SLICE == 0:
-                await self.breathe()
+                await self.yield_to_reactor()
             self.context.leadership.pop(partition, None)
             if isinstance(answer, tuple):
                 data, stat = answer
@@ -321,5 +327,5 @@ class Office:
                     self.context.leadership[partition] = documents.decode_partition_state(path, data, stat.version)
                     written[partition] = stat.mzxid
                 except znodes.ZnodeError as error:
-                    log.error("controller: a state that cannot be read is left alone: {error}", error=str(error))
+                    log.error("controller: an unreadable partition state is ignored: {error}", error=str(error))
         return written

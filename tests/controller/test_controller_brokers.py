@@ -1,4 +1,4 @@
-"""Brokers that die, come back, bounce and change, as the controller and the other brokers see it."""
+"""Broker failures, restarts and registration changes, as the controller and the other brokers see them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def scene() -> ControllerScene:
 
 
 def states(scene: ControllerScene) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:
-    """(leader, in-sync set, eligible) of each partition."""
+    """Return (leader, in-sync set, eligible set) of each partition."""
     found = [scene.state("t", number) for number in ROUND]
     return [(state.leader, state.isr, state.eligible_leader_replicas) for state in found]
 
 
-def test_a_dead_broker_is_missed_once_and_everything_follows_in_one_step(scene: ControllerScene) -> None:
-    """Others lead what it led, it has left every in-sync set, and each broker got one command of each kind."""
+def test_a_broker_failure_is_handled_in_one_step(scene: ControllerScene) -> None:
+    """New leaders are elected, the broker leaves every in-sync set, and each broker gets one command of each kind."""
     scene.brokers[1].kill()
     scene.await_expiry()
     assert states(scene) == [(2, (2, 3), ()), (2, (2, 3), ()), (3, (3, 2), ())]
@@ -49,7 +49,9 @@ def test_a_dead_broker_is_missed_once_and_everything_follows_in_one_step(scene: 
 
 
 def test_a_failure_costs_four_round_trips(scene: ControllerScene) -> None:
-    """The list of brokers, their registrations, and one sequence of writes, however many partitions there are."""
+    """Reads of the broker list and the registrations, and one sequence of writes, regardless of the number of
+    partitions.
+    """
     scene.make_topic("many", dict.fromkeys(range(300), (1, 2, 3)))
     scene.brokers[1].kill()
     scene.await_expiry()
@@ -60,8 +62,10 @@ def test_a_failure_costs_four_round_trips(scene: ControllerScene) -> None:
     assert figures.cost.commands == 4
 
 
-def test_nobody_is_left(scene: ControllerScene) -> None:
-    """Without a live replica a partition has no leader, and who is needed stays in its in-sync set; back, it leads."""
+def test_no_live_replica_is_left(scene: ControllerScene) -> None:
+    """Without a live replica a partition has no leader and keeps its last in-sync replica, which leads after its
+    return.
+    """
     for broker in (1, 2, 3):
         scene.brokers[broker].kill()
         scene.await_expiry()
@@ -75,8 +79,8 @@ def test_nobody_is_left(scene: ControllerScene) -> None:
     assert [leader for leader, _, _ in states(scene)] == [2, 2, 2]
 
 
-def test_a_broker_that_joins_is_told_everything(scene: ControllerScene) -> None:
-    """First the metadata, with where the others are, then its roles; the others hear only that it lives."""
+def test_a_joining_broker_receives_the_full_state(scene: ControllerScene) -> None:
+    """A new broker gets all metadata first and then its roles; the other brokers get only the list of live brokers."""
     scene.brokers[1].kill()
     scene.await_expiry()
     scene.forget_told()
@@ -93,8 +97,8 @@ def test_a_broker_that_joins_is_told_everything(scene: ControllerScene) -> None:
         assert len(told.body["live_brokers"]) == 3
 
 
-def test_a_whole_broker_that_bounced_keeps_its_places(scene: ControllerScene) -> None:
-    """Faster than anybody could notice: others lead in a new epoch, in-sync sets stay (KIP-380)."""
+def test_a_clean_restart_keeps_the_broker_in_sync(scene: ControllerScene) -> None:
+    """After a fast clean restart, other replicas lead in a new epoch and the in-sync sets are unchanged (KIP-380)."""
     first = scene.brokers[1].epoch
     with scene.unnoticed():
         scene.brokers[1].kill()
@@ -105,8 +109,10 @@ def test_a_whole_broker_that_bounced_keeps_its_places(scene: ControllerScene) ->
     assert [set(command.partitions) for command in roles] == [{P0, P1, P2}]
 
 
-def test_an_unclean_broker_that_bounced_leaves_before_it_hears_of_any_partition(scene: ControllerScene) -> None:
-    """It may miss the end of its logs, so it is neither in sync nor eligible when it is told its roles (KIP-966)."""
+def test_an_unclean_restart_removes_the_broker_from_in_sync_sets(scene: ControllerScene) -> None:
+    """The broker may lack the end of its logs, so it is neither in sync nor eligible when it receives its roles
+    (KIP-966).
+    """
     with scene.unnoticed():
         scene.brokers[1].kill()
         scene.run(scene.brokers[1].start())
@@ -115,8 +121,8 @@ def test_an_unclean_broker_that_bounced_leaves_before_it_hears_of_any_partition(
     assert all(1 not in row["isr"] and 1 not in row["eligible_leader_replicas"] for row in roles.partitions.values())
 
 
-def test_a_leader_cannot_take_in_what_bounced_behind_its_back(scene: ControllerScene) -> None:
-    """An in-sync set that it proposes from before the bounce is refused, because the state was written since."""
+def test_a_leader_cannot_readd_a_restarted_replica(scene: ControllerScene) -> None:
+    """An ISR change that a leader based on the state before the restart fails, because the state was rewritten."""
     scene.run(scene.brokers[2].write_isr(P1, (2, 3)))
     scene.settle()
     version = scene.state("t", 1).partition_epoch
@@ -128,17 +134,16 @@ def test_a_leader_cannot_take_in_what_bounced_behind_its_back(scene: ControllerS
     assert (after.leader, after.leader_epoch, after.isr) == (2, 0, (2, 3))
 
 
-def test_what_a_leader_wrote_in_between_is_decided_anew(scene: ControllerScene) -> None:
-    """The controller's first write is refused; nothing is left undecided."""
+def test_a_concurrent_leader_write_repeats_the_decision(scene: ControllerScene) -> None:
+    """The controller's first write is rejected, and its second attempt decides every partition."""
     scene.run(scene.brokers[2].write_isr(P1, (2, 1), notify=False))
     scene.brokers[1].kill()
     scene.await_expiry()
     assert states(scene)[1] == (2, (2,), (1,))
 
 
-def test_where_a_broker_is_reached_may_change(scene: ControllerScene) -> None:
-    """Its registration has other data in the same session: it is reached there, and told everything anew, since nobody
-    knows what waited for it; all others are told where it is, and no leader moves."""
+def test_a_broker_may_change_its_endpoint(scene: ControllerScene) -> None:
+    """A new endpoint in the same session gets a new channel with the full state; leaders do not change."""
     scene.run(scene.brokers[2].move(9999))
     scene.settle()
     assert [told.name for told in scene.brokers[2].told] == ["UpdateMetadata", "LeaderAndIsr"]
@@ -150,7 +155,7 @@ def test_where_a_broker_is_reached_may_change(scene: ControllerScene) -> None:
 
 
 def test_a_failed_directory_takes_its_replicas_offline(scene: ControllerScene) -> None:
-    """Others lead, the rest of the broker's replicas stay, and everybody is told which replicas are gone."""
+    """Other replicas lead, the broker's other replicas stay, and all brokers learn which replicas are offline."""
     scene.brokers[1].errors = {P0: ErrorCode.KAFKA_STORAGE_ERROR}
     parent = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/{znodes.LOG_DIR_EVENT_PREFIX}"
     scene.run(scene.brokers[1].client.create(parent, documents.encode_log_dir_event(1), sequence=True))
@@ -169,7 +174,7 @@ def test_a_failed_directory_takes_its_replicas_offline(scene: ControllerScene) -
 
 
 def test_in_sync_sets_that_leaders_write_are_published(scene: ControllerScene) -> None:
-    """All brokers get the metadata, nobody gets a command to lead or follow, and the notifications go."""
+    """All brokers get the metadata but no LeaderAndIsr, and the notifications are removed."""
     scene.run(scene.brokers[2].write_isr(P1, (2, 3)))
     scene.run(scene.brokers[3].write_isr(P2, (3,)))
     scene.settle()
@@ -181,8 +186,8 @@ def test_in_sync_sets_that_leaders_write_are_published(scene: ControllerScene) -
     assert scene.run(scene.zookeeper.get_children(znodes.ISR_CHANGE_NOTIFICATION)) == []
 
 
-def test_a_leader_that_took_in_a_dead_replica_is_corrected(scene: ControllerScene) -> None:
-    """It may not have heard yet that the other died: the in-sync set is repaired as soon as it is told of."""
+def test_a_dead_replica_that_a_leader_added_is_removed(scene: ControllerScene) -> None:
+    """The in-sync set is repaired as soon as the notification arrives."""
     scene.brokers[1].kill()
     scene.await_expiry()
     scene.run(scene.brokers[2].write_isr(P1, (2, 3, 1)))
@@ -190,17 +195,17 @@ def test_a_leader_that_took_in_a_dead_replica_is_corrected(scene: ControllerScen
     assert states(scene)[1] == (2, (2, 3), ())
 
 
-def test_unclean_leaders_come_when_the_settings_allow_it(scene: ControllerScene) -> None:
-    """Not before; and then nobody is eligible beside them."""
+def test_unclean_leaders_are_elected_when_the_configuration_allows_it(scene: ControllerScene) -> None:
+    """An unclean election waits for the configuration change and leaves no eligible replicas."""
     scene.run(scene.brokers[1].write_isr(P0, (1,)))
     scene.settle()
     scene.brokers[1].kill()
     scene.await_expiry()
     assert states(scene)[0] == (NO_LEADER, (1,), ())
     scripted = scene.controllers[101]
-    office = scripted.controller._office
-    assert office is not None
-    office.config = replace(office.config, unclean_allowed=lambda _: True)
+    term = scripted.controller._term
+    assert term is not None
+    term.config = replace(term.config, unclean_allowed=lambda _: True)
     scripted.controller.topic_settings_changed()
     scene.settle()
     assert states(scene)[0] == (2, (2,), ())
@@ -209,8 +214,9 @@ def test_unclean_leaders_come_when_the_settings_allow_it(scene: ControllerScene)
 # --- the controller itself --------------------------------------------------------------------------------------------
 
 
-def test_the_next_controller_repairs_what_happened_without_one() -> None:
-    """A broker died and another bounced while nobody looked: one sequence of writes, then one command of each kind."""
+def test_a_new_controller_repairs_earlier_failures() -> None:
+    """A failure and a restart without a controller are repaired by one sequence of writes and one command of each kind.
+    """
     scene = ControllerScene(brokers=3, controllers=2)
     scene.start()
     scene.make_topic("t", ROUND)
@@ -229,8 +235,8 @@ def test_the_next_controller_repairs_what_happened_without_one() -> None:
 
 
 @pytest.mark.parametrize("noted", [None, b"", b"nonsense"])
-def test_the_next_controller_finds_out_who_came_back_unclean(noted: bytes | None) -> None:
-    """From the epochs that the last one noted; without them, from the time of the states that name a broker."""
+def test_a_new_controller_detects_unclean_restarts(noted: bytes | None) -> None:
+    """The epochs come from the last controller's znode, or else from the zxid of the states that name a broker."""
     scene = ControllerScene(brokers=3, controllers=2)
     scene.start()
     scene.make_topic("t", ROUND)
@@ -246,10 +252,10 @@ def test_the_next_controller_finds_out_who_came_back_unclean(noted: bytes | None
     assert documents.decode_broker_epochs(data) == {number: broker.epoch for number, broker in scene.brokers.items()}
 
 
-def test_a_loss_that_no_controller_saw_is_not_forgotten_by_the_next_but_one() -> None:
-    """A broker lost the end of its log and died again between two controllers; it is judged when it is back for good.
+def test_an_unseen_log_loss_survives_two_failovers() -> None:
+    """A broker that lost the end of its log and failed between two controllers is judged after its final return.
 
-    The states were written since, with it in them, so their time says nothing.
+    States that name it were written in the meantime, so their zxid does not prove that its log is complete.
     """
     scene = ControllerScene(brokers=2, controllers=3)
     scene.start()
@@ -279,8 +285,8 @@ def test_a_loss_that_no_controller_saw_is_not_forgotten_by_the_next_but_one() ->
     assert scene.state("t", 0).leader == 1
 
 
-def test_a_broker_that_was_down_all_the_time_is_judged_by_the_states_that_name_it() -> None:
-    """Whole, it may lead what it alone holds of; unclean, eligible replicas go before it."""
+def test_a_returning_broker_is_judged_by_the_states_that_name_it() -> None:
+    """A clean broker may lead partitions that only it holds; for an unclean one, eligible replicas come first."""
     scene = ControllerScene(brokers=3, controllers=2)
     scene.start()
     scene.make_topic("t", {0: (1, 2, 3), 1: (2, 1), 2: (3, 2, 1)})
@@ -300,8 +306,8 @@ def test_a_broker_that_was_down_all_the_time_is_judged_by_the_states_that_name_i
     assert (scene.state("t", 1).leader, scene.state("t", 1).isr) == (1, (1,))
 
 
-def test_a_broker_that_has_heard_of_a_later_controller_makes_this_one_look(scene: ControllerScene) -> None:
-    """It is still in office, so it goes on; had another been elected, it would resign."""
+def test_a_stale_controller_epoch_error_triggers_an_election_check(scene: ControllerScene) -> None:
+    """The controller stays in its term, because ``/controller`` still names it."""
     scene.brokers[2].whole_error = ErrorCode.STALE_CONTROLLER_EPOCH
     scene.brokers[1].kill()
     scene.await_expiry()
@@ -309,8 +315,8 @@ def test_a_broker_that_has_heard_of_a_later_controller_makes_this_one_look(scene
     assert states(scene)[0] == (2, (2, 3), ())
 
 
-def test_an_error_that_nobody_knows() -> None:
-    """A broker of a later version may answer one: it stands in the log, and the next commands are sent all the same."""
+def test_an_unknown_error_code() -> None:
+    """An error code of a later version is logged, and the following commands are sent."""
     scene = ControllerScene(brokers=2)
     scene.start()
     later: Any = 9999
@@ -324,8 +330,8 @@ def test_an_error_that_nobody_knows() -> None:
     assert "UNKNOWN_SERVER_ERROR" in warnings[0]
 
 
-def test_a_term_that_is_taken_up_again_goes_on_counting(scene: ControllerScene) -> None:
-    """After a lost connection it has the same epoch: with commands that begin at 1 again it would seem to come late."""
+def test_a_resumed_term_continues_the_command_numbers(scene: ControllerScene) -> None:
+    """A resumed term has the same epoch, so commands numbered from 1 again would look outdated to brokers."""
     before = scene.context
     scene.simulation.network.cut("controller-101", "coordinator")
     scene.controller.queue.put(BrokersChanged())

@@ -1,4 +1,4 @@
-"""The controller dies after each of its writes to ZooKeeper in turn; the next one brings everything to the same end."""
+"""Controller failures after each ZooKeeper write; the next controller must reach the same final state."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ P0 = TopicPartition("t", 0)
 
 @dataclass(frozen=True)
 class Protocol:
-    """One thing that takes the controller several writes.
+    """An operation that takes the controller several writes.
 
-    :param ask: begins it.
-    :param help: what brokers do meanwhile, as often as needed.
-    :param is_done: whether it has come to its end.
+    :param ask: starts it.
+    :param help: what brokers do in the meantime, called repeatedly.
+    :param is_done: returns True if the final state is reached.
     """
 
     name: str
@@ -54,7 +54,7 @@ def children(scene: ControllerScene, path: str) -> list[str]:
 
 
 def all_in_sync(scene: ControllerScene) -> None:
-    """Followers that were told of a partition catch up with it: the leader takes all of its replicas in."""
+    """Make the leader add all replicas of its partitions to the in-sync set."""
     assignment = znode(scene)
     for number, replicas in (assignment.partitions if assignment else {}).items():
         partition = TopicPartition("t", number)
@@ -171,8 +171,8 @@ def plan_is_done(scene: ControllerScene) -> bool:
     )
 
 
-def go_on_and_cancel(scene: ControllerScene) -> None:
-    """Cancelled when the first move has arrived."""
+def cancel_after_the_first_move(scene: ControllerScene) -> None:
+    """Cancel the plan after its first move."""
     all_in_sync(scene)
     data, stat = scene.run(scene.zookeeper.get_data(znodes.plan_path(PLAN)))
     known = documents_of_plans.decode_plan(PLAN, data)
@@ -201,16 +201,16 @@ PROTOCOLS = [
     Protocol("addition", ask_to_add, nothing, is_added),
     Protocol("removal", ask_to_remove, nothing, is_removed),
     Protocol("plan", ask_with_throttle, all_in_sync, plan_is_done),
-    Protocol("rollback", ask_with_throttle, go_on_and_cancel, is_rolled_back),
+    Protocol("rollback", ask_with_throttle, cancel_after_the_first_move, is_rolled_back),
 ]
 
 WRITES_MAX = 30
 
 
 class Mortal:
-    """Kills a controller as soon as its n-th multi from now on is committed; what was answered it never hears.
+    """Kills a controller as soon as its n-th multi is committed, before the response arrives.
 
-    :ivar dead: whether it came to that.
+    :ivar dead: True if the controller was killed.
     """
 
     def __init__(self, scene: ControllerScene, broker_id: int, writes: int) -> None:
@@ -235,7 +235,7 @@ class Mortal:
 
 
 def run(protocol: Protocol, writes: int) -> bool:
-    """One run in which the controller dies after so many writes; whether it had that many to do."""
+    """Run the operation with a controller failure after that many writes; return True if there were so many."""
     scene = ControllerScene(brokers=4, controllers=2)
     for controller in scene.controllers.values():
         controller.config = replace(controller.config, min_insync_replicas=lambda _: 1)
@@ -254,8 +254,8 @@ def run(protocol: Protocol, writes: int) -> bool:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.name)
-def test_a_controller_that_dies_between_two_writes_leaves_nothing_half_done(protocol: Protocol):
-    """Whichever of its writes was the last, the next controller ends what was begun, and no request is left over."""
+def test_a_failure_after_any_write_is_recovered(protocol: Protocol):
+    """After a failure at any write, the next controller finishes the operation and removes the requests."""
     for writes in range(1, WRITES_MAX):
         if not run(protocol, writes):
             assert writes > 2, "it takes more than one write"
@@ -263,8 +263,8 @@ def test_a_controller_that_dies_between_two_writes_leaves_nothing_half_done(prot
     raise AssertionError(f"more than {WRITES_MAX} writes: what takes so many?")
 
 
-def test_a_removal_that_was_cut_short_is_waited_for_anew():
-    """The next controller does not know how long the partition has been read-only, so it is for the whole time."""
+def test_a_failover_restarts_the_read_only_period():
+    """The next controller does not know how long the partition has been read-only, so it waits the full time."""
     scene = ControllerScene(brokers=3, controllers=2)
     for controller in scene.controllers.values():
         controller.config = replace(controller.config, removal_wait_s=30.0)
@@ -289,8 +289,8 @@ def is_removed_one(scene: ControllerScene) -> bool:
     return found is not None and list(found.partitions) == [0]
 
 
-def test_a_move_by_rpc_that_was_cut_short_goes_on():
-    """All that the next controller needs stands in the topic's znode."""
+def test_a_reassignment_by_rpc_survives_a_failover():
+    """The topic's znode contains everything that the next controller needs."""
     scene = ControllerScene(brokers=4, controllers=2)
     scene.start()
     scene.make_topic("t", {0: (1, 2)})

@@ -1,4 +1,4 @@
-"""What the controller decides from what it knows, without ZooKeeper or brokers."""
+"""State changes that the controller decides, without ZooKeeper or brokers."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -34,13 +34,13 @@ def strict(_):
 
 
 def test_first_leaders():
-    """Partitions with a live replica get one in epoch 0 of the leader and ours of the controller; others wait."""
+    """New partitions with a live replica get a leader in epoch 0; the others wait."""
     changes = initial_elections(context([2], {0: (1, 2), 1: (1,)}), [P0, P1])
     assert [(c.partition, c.previous, c.state) for c in changes] == [(P0, None, LeaderAndIsr(2, 0, (2,), 5))]
 
 
 def test_new_leader_gets_the_next_epoch():
-    """Epochs only grow, and the write is conditional on the znode version that was read."""
+    """Leader epochs increase, and the write is conditional on the znode version that was read."""
     old = LeaderAndIsr(1, 3, (1, 2, 3), 4, partition_epoch=9)
     (change,) = repairs(context([2, 3], {0: (1, 2, 3)}, {P0: old}), [P0], strict)
     assert change.state == LeaderAndIsr(2, 4, (2, 3), 5, partition_epoch=9)
@@ -85,8 +85,8 @@ REPAIRS = {
 
 
 @pytest.mark.parametrize("case", REPAIRS)
-def test_what_follows_when_brokers_come_and_go(case):
-    """With three replicas, two of which have to be in sync for anything to be committed."""
+def test_decisions_after_broker_failures_and_restarts(case):
+    """Decisions with three replicas and min.insync.replicas of two."""
     live, before, bounced, unclean, after = REPAIRS[case]
     leader, isr, eligible = before
     old = LeaderAndIsr(leader, 3, isr, 4, partition_epoch=9, eligible_leader_replicas=eligible)
@@ -100,8 +100,8 @@ def test_what_follows_when_brokers_come_and_go(case):
     assert not change.fences_only
 
 
-def test_a_leader_with_an_unclean_follower_is_fenced_from_writing_what_it_knew():
-    """Its state is written anew as it is, so that an in-sync set it proposes from before is refused."""
+def test_a_leader_with_an_unclean_follower_gets_a_new_partition_epoch():
+    """The state is rewritten unchanged, so that an ISR change based on its old version fails."""
     old = LeaderAndIsr(1, 3, (1, 3), 4, partition_epoch=9)
     (change,) = repairs(context([1, 2, 3], {0: (1, 2, 3)}, {P0: old}), [P0], strict, bounced=[2], unclean=[2])
     assert change.state == old
@@ -109,7 +109,7 @@ def test_a_leader_with_an_unclean_follower_is_fenced_from_writing_what_it_knew()
 
 
 def test_unclean_elections():
-    """Only where they are allowed, or asked for, and only where nobody else may lead; nobody is eligible after one."""
+    """Unclean elections need permission or a request and no other candidate; no replica is eligible after one."""
     old = LeaderAndIsr(NO_LEADER, 3, (1,), 4, eligible_leader_replicas=())
     known = context([2, 3], {0: (1, 2, 3)}, {P0: old})
     assert repairs(known, [P0], strict) == []
@@ -122,8 +122,8 @@ def test_unclean_elections():
     assert clean.state == LeaderAndIsr(3, 4, (3,), 5, eligible_leader_replicas=(1,))
 
 
-def test_replicas_whose_directory_failed_are_dead_though_their_broker_lives():
-    """They leave the in-sync set and the leadership as if it did not."""
+def test_replicas_in_a_failed_directory_count_as_dead():
+    """They leave the in-sync set and the leadership although their broker is live."""
     known = context(
         [1, 2, 3],
         {0: (1, 2, 3), 1: (2, 1, 3)},
@@ -149,8 +149,8 @@ SHUTDOWNS = {
 
 
 @pytest.mark.parametrize("case", SHUTDOWNS)
-def test_what_follows_when_a_broker_wants_to_stop(case):
-    """Others lead, and it leaves the in-sync sets; where nobody else can lead it goes on."""
+def test_decisions_for_a_controlled_shutdown(case):
+    """Other replicas lead and the broker leaves the in-sync sets, unless no other replica can lead."""
     stopping, (leader, isr), after = SHUTDOWNS[case]
     known = context([1, 2, 3], {0: (1, 2, 3)}, {P0: LeaderAndIsr(leader, 3, isr, 4)})
     known.shutting_down.update(stopping)
@@ -162,7 +162,7 @@ def test_what_follows_when_a_broker_wants_to_stop(case):
 
 
 def test_a_broker_that_is_stopping_is_not_elected():
-    """Not even where nobody else lives: it is about to go (KIP-841)."""
+    """A broker in shutdown is not elected even if no other replica is live (KIP-841)."""
     known = context([2], {0: (1, 2)}, {P0: LeaderAndIsr(1, 3, (1, 2), 4)})
     known.shutting_down.add(2)
     (change,) = repairs(known, [P0], strict)
@@ -184,13 +184,13 @@ def test_a_broker_that_is_stopping_is_not_elected():
         (20, 5, -1, False),
     ],
 )
-def test_whether_a_broker_lost_anything(epoch, intact_since, known, whole):
-    """It did not since the start of its chain of incarnations, which must go back to the one that was known."""
+def test_a_chain_of_clean_restarts_loses_nothing(epoch, intact_since, known, whole):
+    """A log is complete if the chain of clean restarts reaches back to the last known incarnation."""
     assert has_lost_nothing(BrokerRegistration(1, (), epoch=epoch, intact_since=intact_since), known) is whole
 
 
 @pytest.mark.parametrize("leader", [NO_LEADER, 1, 2])
-def test_somebody_always_stays_in_sync(leader):
-    """Where all may have lost something, the last leader stays: nobody can know more."""
+def test_one_replica_always_stays_in_sync(leader):
+    """If all replicas may have lost records, the last leader stays, because no other replica holds more."""
     isr, eligible = without_unclean(LeaderAndIsr(leader, 0, (2, 1), 0, eligible_leader_replicas=(3,)), [1, 2, 3])
     assert (isr, eligible) == ((leader if leader > 0 else 2,), ())

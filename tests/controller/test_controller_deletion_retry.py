@@ -1,4 +1,4 @@
-"""What a broker could not delete is tried again."""
+"""Retries of failed replica deletions."""
 
 import random
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ from uuid import UUID
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from kreplica.controller.dependencies import ControllerConfig, Surroundings
+from kreplica.controller.dependencies import ControllerConfig, ControllerDependencies
 from kreplica.controller.event_types import Event, ReplicasStopped, RetryDeletions
 from kreplica.controller.handlers.replica_deletion import (
     DELETION_RETRY_SECONDS,
@@ -18,7 +18,7 @@ from kreplica.controller.handlers.replica_deletion import (
 from kreplica.controller.history.step_metrics import Counters
 from kreplica.controller.state.context import ControllerContext
 from kreplica.controller.state.states import PartitionState, ReplicaState
-from kreplica.controller.term import Office
+from kreplica.controller.term import ControllerTerm
 from kreplica.errors import ErrorCode
 from kreplica.model import BrokerRegistration, LeaderAndIsr, TopicAssignment, TopicPartition
 from kreplica.runtime import Runtime
@@ -28,7 +28,7 @@ KEY = TopicPartition("t", 0)
 
 @dataclass
 class Deletion:
-    """A topic's only replica, on broker 1, that is to be deleted; what the controller would send is only noted."""
+    """Deletes a topic's only replica, on broker 1; commands are recorded instead of sent."""
 
     state: ReplicaState
     clock: Clock = field(default_factory=Clock)
@@ -48,19 +48,20 @@ class Deletion:
                 break
         runtime = Runtime(self.clock, None, None, random.Random(1), lambda: 0)
         config = ControllerConfig(1, "PLAINTEXT", lambda _: False)
-        self.office = Office(Surroundings.real(runtime, None, config), self.context, self.events.append, Counters())
-        self.office._send = lambda broker, command: self.sent.append((broker, command.api.name, command.delete))
+        dependencies = ControllerDependencies.real(runtime, None, config)
+        self.term = ControllerTerm(dependencies, self.context, self.events.append, Counters())
+        self.term._send = lambda broker, command: self.sent.append((broker, command.api.name, command.delete))
 
     @property
     def replica(self) -> ReplicaState:
         return self.context.replica_state(KEY, 1)
 
     def answered(self, delete: bool, error: ErrorCode = ErrorCode.NONE, *, epoch: int = 7) -> None:
-        replicas_stopped(self.office, ReplicasStopped(1, epoch, delete, ((KEY, error),)))
+        replicas_stopped(self.term, ReplicasStopped(1, epoch, delete, ((KEY, error),)))
 
 
-def test_a_refused_deletion_is_tried_again_after_a_while():
-    """A broker that could not remove the files is asked anew, first to stop and then to delete, without a restart."""
+def test_a_rejected_deletion_is_retried():
+    """A broker that could not delete the files gets both commands again, without a restart."""
     deletion = Deletion(ReplicaState.DELETION_STARTED)
     for _ in range(2):
         deletion.answered(True, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -69,7 +70,7 @@ def test_a_refused_deletion_is_tried_again_after_a_while():
     deletion.clock.advance(DELETION_RETRY_SECONDS)
     assert deletion.events == [RetryDeletions()]
 
-    resume_deletions(deletion.office, {1})
+    resume_deletions(deletion.term, {1})
     assert deletion.sent == [(1, "StopReplica", False)]
     deletion.answered(False)
     assert deletion.sent[1:] == [(1, "StopReplica", True)]
@@ -77,17 +78,16 @@ def test_a_refused_deletion_is_tried_again_after_a_while():
     assert deletion.clock.getDelayedCalls() == []
 
 
-def test_a_broker_that_answers_and_is_gone_is_asked_again():
-    """Its session ended while the answer was on its way: there is nobody now to be told to delete.  The broker joins
-    again, and is asked from the beginning; for a wait without end no number of a partition could be used again."""
+def test_a_deletion_restarts_when_the_broker_is_back():
+    """A broker whose session ends while its answer is in transit gets both commands again after it joins."""
     deletion = Deletion(ReplicaState.OFFLINE)
     registration = deletion.context.brokers.pop(1)
-    brokers_gone(deletion.office, {1})
+    brokers_gone(deletion.term, {1})
     deletion.answered(False)
     assert deletion.replica is ReplicaState.OFFLINE
 
     deletion.context.brokers[1] = replace(registration, epoch=9)
-    resume_deletions(deletion.office, {1})
+    resume_deletions(deletion.term, {1})
     assert deletion.sent == [(1, "StopReplica", False)]
     deletion.answered(False, epoch=7)
     assert deletion.replica is ReplicaState.OFFLINE, "that was the process before"
@@ -97,17 +97,17 @@ def test_a_broker_that_answers_and_is_gone_is_asked_again():
 
 
 def test_a_resigned_controller_leaves_no_timer():
-    """What would have been tried again is the next controller's."""
+    """The retry timer is cancelled; the next controller retries."""
     clock, events = Clock(), []
     runtime = Runtime(clock, None, None, random.Random(1), lambda: 0)
-    office = Office(
-        Surroundings.real(runtime, None, ControllerConfig(1, "PLAINTEXT", lambda _: False)),
+    term = ControllerTerm(
+        ControllerDependencies.real(runtime, None, ControllerConfig(1, "PLAINTEXT", lambda _: False)),
         ControllerContext(1, 1),
         events.append,
         Counters(),
     )
-    office.put_later(RetryDeletions(), 10)
-    Deferred.fromCoroutine(office.close())
+    term.put_later(RetryDeletions(), 10)
+    Deferred.fromCoroutine(term.close())
     clock.advance(20)
     assert events == []
     assert clock.getDelayedCalls() == []

@@ -1,4 +1,4 @@
-"""The controller with a real broker and the embedded coordinator: what follows when znodes change under it."""
+"""The controller with a real broker and the embedded coordinator, when znodes change under it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def assignment(name: str, partitions: int = 1, topic_id: UUID = TOPIC_ID) -> byt
 
 
 async def led(scene: Scene, name: str, partitions: int = 1) -> None:
-    """Wait until the broker leads so many partitions of a topic."""
+    """Wait until the broker leads that many partitions of a topic."""
 
     def is_led() -> bool:
         topic = scene.broker.metadata.topic(name)
@@ -32,7 +32,7 @@ async def led(scene: Scene, name: str, partitions: int = 1) -> None:
 
 
 async def gone(scene: Scene, name: str) -> None:
-    """Wait until nothing is left of a topic: in the metadata, on the disk, in ZooKeeper."""
+    """Wait until nothing is left of a topic in the metadata, on disk and in ZooKeeper."""
     await scene.until(lambda: name not in scene.broker.metadata.topics, f"{name} is unlisted")
     await scene.until(lambda: not any(key.topic == name for key in scene.broker.directories.logs), "no log is left")
     # The controller removes the request last.
@@ -54,8 +54,8 @@ async def epoch(scene: Scene) -> int:
     return documents.decode_controller_epoch(data)
 
 
-async def in_office(scene: Scene, at_least: int) -> None:
-    """Wait until our broker is the controller in such an epoch, and has told itself so."""
+async def is_controller(scene: Scene, at_least: int) -> None:
+    """Wait until the broker is the controller in that epoch and has processed its own commands."""
 
     def is_so() -> bool:
         context = scene.broker.controller.context
@@ -73,7 +73,7 @@ async def in_office(scene: Scene, at_least: int) -> None:
 
 
 def test_a_topic_made_by_writing_its_znode_is_served(tmp_path: Path) -> None:
-    """Kafka's tools create topics so; one without an id is given one, and keeps it."""
+    """Kafka's tools create topics this way; a topic without an id gets one and keeps it."""
 
     async def story(scene: Scene) -> None:
         await scene.zookeeper.create(znodes.topic_path("t"), assignment("t", 2))
@@ -96,7 +96,7 @@ def test_a_topic_made_by_writing_its_znode_is_served(tmp_path: Path) -> None:
 
 
 def test_partitions_added_by_rewriting_the_znode_are_led(tmp_path: Path) -> None:
-    """The old partitions stay as they are, and a rewrite that drops the topic's id does not change it."""
+    """Existing partitions are unchanged, and a rewrite that drops the topic's id does not change it."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -112,8 +112,8 @@ def test_partitions_added_by_rewriting_the_znode_are_led(tmp_path: Path) -> None
     on_broker(tmp_path, story)
 
 
-def test_deletion_asked_for_by_znode(tmp_path: Path) -> None:
-    """Files, metadata, znodes and settings go, and the request with them; a request for nothing goes too."""
+def test_deletion_requested_by_znode(tmp_path: Path) -> None:
+    """Files, metadata, znodes, configuration and request are removed; so is a request for an unknown topic."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", 5, retention_ms="1000")
@@ -125,8 +125,8 @@ def test_deletion_asked_for_by_znode(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_a_deletion_that_was_cut_short_is_finished_by_the_next_controller(tmp_path: Path) -> None:
-    """Wherever a controller died in the middle of a deletion, the next one carries it to its end."""
+def test_an_interrupted_deletion_is_finished_by_the_next_controller(tmp_path: Path) -> None:
+    """A deletion is finished from any intermediate state."""
 
     async def before(scene: Scene) -> None:
         for name in ("states-gone", "asked-only"):
@@ -149,15 +149,15 @@ def test_a_deletion_that_was_cut_short_is_finished_by_the_next_controller(tmp_pa
     on_broker(tmp_path, after)
 
 
-def test_a_topic_that_cannot_be_read_is_left_alone(tmp_path: Path) -> None:
-    """It is logged once; others are served; repaired it comes alive, and it can be deleted unread."""
+def test_an_unreadable_topic_is_ignored(tmp_path: Path) -> None:
+    """It is logged once and does not affect other topics; it works again after a repair and can be deleted."""
 
     async def story(scene: Scene) -> None:
         for name in ("bad", "worse"):
             await scene.zookeeper.create(znodes.topic_path(name), b"{not json")
         for i in range(5):
             await scene.make_topic(f"t{i}")
-        said = [e for e in scene.logged if "cannot be read" in (e.get("log_format") or "")]
+        said = [e for e in scene.logged if "unreadable" in (e.get("log_format") or "")]
         assert len(said) == 2, "one line for each"
         assert (await scene.zookeeper.get_data(znodes.topic_path("bad")))[0] == b"{not json"
         await scene.zookeeper.set_data(znodes.topic_path("bad"), assignment("bad"))
@@ -168,8 +168,8 @@ def test_a_topic_that_cannot_be_read_is_left_alone(tmp_path: Path) -> None:
     on_broker(tmp_path, story, errors_logged=True)
 
 
-def test_znodes_that_cannot_be_read_do_not_keep_a_controller_from_office(tmp_path: Path) -> None:
-    """A damaged state, topic or registration costs only what it is about."""
+def test_unreadable_znodes_do_not_prevent_a_takeover(tmp_path: Path) -> None:
+    """A damaged state, topic or registration affects only itself."""
 
     async def before(scene: Scene) -> None:
         await scene.make_topic("good")
@@ -192,14 +192,14 @@ def test_znodes_that_cannot_be_read_do_not_keep_a_controller_from_office(tmp_pat
 
 
 def test_a_deleted_controller_znode_means_a_new_election(tmp_path: Path) -> None:
-    """That is how operators move the controller; the next one has a higher epoch, and topics stay as they are."""
+    """Operators move the controller this way; the next term has a higher epoch, and topics are unchanged."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
         first = await epoch(scene)
         for i in range(1, 4):
             await scene.zookeeper.delete(znodes.CONTROLLER)
-            await in_office(scene, first + i)
+            await is_controller(scene, first + i)
             assert await epoch(scene) == first + i
         assert (await state(scene, "t"))["leader_epoch"] == 0, "the leader lived all the time"
         await scene.make_topic("u")
@@ -208,12 +208,12 @@ def test_a_deleted_controller_znode_means_a_new_election(tmp_path: Path) -> None
 
 
 def test_a_controller_znode_with_another_id_makes_its_owner_resign(tmp_path: Path) -> None:
-    """Overwriting it is an operator's way to move the controller as well."""
+    """Operators can also move the controller by overwriting the znode."""
 
     async def story(scene: Scene) -> None:
         first = await epoch(scene)
         await scene.zookeeper.set_data(znodes.CONTROLLER, documents.encode_controller(99, 0))
-        await in_office(scene, first + 1)
+        await is_controller(scene, first + 1)
         data, _ = await scene.zookeeper.get_data(znodes.CONTROLLER)
         assert documents.decode_controller(data) == 1
         await scene.make_topic("t")
@@ -221,8 +221,8 @@ def test_a_controller_znode_with_another_id_makes_its_owner_resign(tmp_path: Pat
     on_broker(tmp_path, story)
 
 
-def test_a_controller_whose_epoch_was_taken_writes_nothing_more(tmp_path: Path) -> None:
-    """Its next write fails on the guard: it resigns, is elected anew with a higher epoch, and does the work then."""
+def test_a_controller_with_an_old_epoch_writes_nothing(tmp_path: Path) -> None:
+    """Its next write fails on the guard; it resigns, is elected with a higher epoch, and then does the work."""
 
     async def story(scene: Scene) -> None:
         first = await epoch(scene)
@@ -240,7 +240,7 @@ def test_a_controller_whose_epoch_was_taken_writes_nothing_more(tmp_path: Path) 
 
 
 def test_a_restart_keeps_topics_ids_and_leaders(tmp_path: Path) -> None:
-    """Every partition is led again before the broker says that it is ready, in the next leader epoch."""
+    """Every partition has a leader in the next epoch before the broker reports that it is ready."""
     ids: dict[str, UUID] = {}
 
     async def before(scene: Scene) -> None:
@@ -260,8 +260,8 @@ def test_a_restart_keeps_topics_ids_and_leaders(tmp_path: Path) -> None:
     on_broker(tmp_path, after)
 
 
-def test_replicas_on_a_broker_that_is_gone_are_offline_until_it_is_back(tmp_path: Path) -> None:
-    """A partition whose only replica died has no leader; topics on the others are served, and it comes back whole."""
+def test_replicas_on_a_dead_broker_are_offline(tmp_path: Path) -> None:
+    """A partition whose only replica is dead has no leader until the broker is back; other topics are served."""
 
     async def story(scene: Scene) -> None:
         body = create_body("t", -1, factor=-1)
@@ -292,7 +292,7 @@ def test_replicas_on_a_broker_that_is_gone_are_offline_until_it_is_back(tmp_path
 
 
 def test_a_thousand_partitions_are_led_in_seconds(tmp_path: Path) -> None:
-    """Leaders of many partitions are chosen, written and told together."""
+    """Leaders of many partitions are elected, written and sent together."""
 
     async def story(scene: Scene) -> None:
         started = scene.reactor.seconds()

@@ -1,4 +1,4 @@
-"""Events are handled one at a time, in order, each once."""
+"""The event queue handles events in order, one at a time, and merges equal ones."""
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -31,7 +31,7 @@ def make():
 
 
 def test_one_at_a_time():
-    """The next event waits until the one before is done, however long that takes."""
+    """The next event waits until the current one has ended."""
     clock, handler, queue = make()
     handler.wait = Deferred()
     queue.put(BrokersChanged())
@@ -47,7 +47,9 @@ def test_one_at_a_time():
 
 
 def test_same_event_waits_once():
-    """An event that waits stands for those like it; one that is being handled does not (it may have read already)."""
+    """Equal waiting events are merged; an event equal to the current one is queued, because its data may have been read
+    already.
+    """
     clock, handler, queue = make()
     handler.wait = Deferred()
     queue.put(TopicsChanged())
@@ -63,7 +65,7 @@ def test_same_event_waits_once():
 
 
 def test_failure_does_not_stop_the_queue():
-    """What an event's handler raises is passed on, and the next event follows."""
+    """An exception of a handler is passed on, and the next event follows."""
     clock, handler, queue = make()
     handler.error = RuntimeError("no")
     queue.put(BrokersChanged())
@@ -75,7 +77,7 @@ def test_failure_does_not_stop_the_queue():
 
 
 def test_paused_queue_keeps_its_events():
-    """While the outcome of writes is unknown nothing is handled; nothing is lost either."""
+    """A paused queue handles no event and loses none."""
     clock, handler, queue = make()
     queue.pause()
     queue.put(BrokersChanged())
@@ -86,7 +88,7 @@ def test_paused_queue_keeps_its_events():
 
 
 def test_stopped_queue_leaves_no_timer():
-    """A stop cancels what runs, forgets what waits, and leaves nothing with the reactor."""
+    """A stop cancels the current event, drops the waiting ones and leaves no timer."""
     clock, handler, queue = make()
     handler.wait = Deferred()
     queue.put(BrokersChanged())

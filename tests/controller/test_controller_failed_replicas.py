@@ -1,4 +1,4 @@
-"""Replicas that their broker cannot use: nobody counts on what they had, and they are asked for again."""
+"""Replicas in failed log directories: they lose all roles and are retried."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def made() -> ControllerScene:
 
 
 def fail(scene: ControllerScene, broker: int, seconds: float = 0.5) -> None:
-    """A broker tells that it cannot use its replica any more."""
+    """Make a broker report that it cannot use its replica."""
     scene.brokers[broker].errors = {P0: ErrorCode.KAFKA_STORAGE_ERROR}
     parent = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/{znodes.LOG_DIR_EVENT_PREFIX}"
     path = scene.brokers[broker].client.create(parent, documents.encode_log_dir_event(broker), sequence=True)
@@ -29,8 +29,8 @@ def fail(scene: ControllerScene, broker: int, seconds: float = 0.5) -> None:
     scene.settle(seconds)
 
 
-def test_a_replica_that_failed_is_not_eligible() -> None:
-    """With one other left it left the in-sync set while nothing could be committed: but what it has nobody knows."""
+def test_a_failed_replica_is_not_eligible() -> None:
+    """A failed replica loses its eligibility, because the contents of its log are unknown."""
     scene = made()
     scene.brokers[3].kill()
     scene.await_expiry()
@@ -39,8 +39,8 @@ def test_a_replica_that_failed_is_not_eligible() -> None:
     assert (state.leader, state.isr, state.eligible_leader_replicas) == (2, (2,), ())
 
 
-def test_where_it_led_alone_the_eligible_stand_in() -> None:
-    """Alone it committed nothing: the one that left before it has all that is committed, and must come back."""
+def test_eligible_replicas_replace_a_failed_single_leader() -> None:
+    """A leader alone in sync committed nothing, so the eligible replica holds every committed record."""
     scene = made()
     for broker in (2, 3):
         scene.brokers[broker].kill()
@@ -52,9 +52,10 @@ def test_where_it_led_alone_the_eligible_stand_in() -> None:
     assert (state.leader, state.isr, state.eligible_leader_replicas) == (-1, (3,), ())
 
 
-def test_another_leader_epoch_begins_though_nothing_else_changed() -> None:
-    """A replica that was out of sync already: its leader may be about to let it in, by what it knew of it, or has, and
-    the controller was not told yet.  In the next epoch it does so only when the replica has fetched anew."""
+def test_a_failed_follower_starts_a_new_leader_epoch() -> None:
+    """The leader of an out-of-sync follower that failed may be about to add it to the ISR.  In the new epoch it adds
+    the follower only after a new fetch.
+    """
     scene = made()
     scene.run(scene.brokers[1].write_isr(P0, (1, 2)))
     scene.settle()
@@ -65,8 +66,8 @@ def test_another_leader_epoch_begins_though_nothing_else_changed() -> None:
     assert state.leader_epoch == before.leader_epoch + 1
 
 
-def test_nobody_is_told_anew_of_what_is_known_to_have_failed() -> None:
-    """A broker says again and again that it cannot use its replica: one leader epoch is enough."""
+def test_repeated_failure_reports_change_nothing() -> None:
+    """Repeated reports of the same failed replica cause only one new leader epoch."""
     scene = made()
     fail(scene, 3)
     before = scene.state("t", 0)
@@ -74,8 +75,8 @@ def test_nobody_is_told_anew_of_what_is_known_to_have_failed() -> None:
     assert scene.state("t", 0) == before
 
 
-def test_it_is_asked_for_soon() -> None:
-    """Now that others lead, the broker may begin it anew; its answer brings it back."""
+def test_a_failed_replica_is_retried_soon() -> None:
+    """After the election of another leader, the broker may recreate the replica; its answer brings the replica back."""
     scene = made()
     fail(scene, 1)
     assert scene.context.offline_replicas(P0) == (1,)
@@ -86,8 +87,8 @@ def test_it_is_asked_for_soon() -> None:
     assert (told["leader"], told["isr"]) == (2, [2, 3])
 
 
-def test_what_is_back_is_told_of_the_latest_epoch() -> None:
-    """It was opened under an earlier command, and counted as failed while later ones went to the others."""
+def test_a_recovered_replica_receives_the_latest_epoch() -> None:
+    """The replica was opened with an old command, and missed later ones while it counted as failed."""
     scene = made()
     fail(scene, 1)
     latest = scene.state("t", 0)

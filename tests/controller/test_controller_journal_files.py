@@ -1,4 +1,4 @@
-"""The files of a controller's journal: bounded, whole but for their last line, and never the controller's trouble."""
+"""Journal files: bounded, complete except for a torn last line, and harmless to the controller."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HEAD = {"journal": 1, "kreplica": "1", "broker": 1, "wall_clock_ms": 0, "s": 0.0
 
 @contextmanager
 def errors() -> Iterator[list[str]]:
-    """What is logged as an error."""
+    """Return the logged errors."""
     told: list[str] = []
 
     def seen(event: dict) -> None:
@@ -63,8 +63,8 @@ def make_topics(scene: ControllerScene, count: int) -> None:
 # --- bounds -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_oldest_files_go(monkeypatch):
-    """However long a term lasts, the journal keeps to its bound, and what is left of it can be replayed."""
+def test_the_oldest_files_are_removed(monkeypatch):
+    """The journal stays within its limit during a long term, and the remaining files can be replayed."""
     monkeypatch.setattr(journal_files, "FILES_COUNT", 8)
     bytes_max = 100_000
     scene = scene_with_journal(bytes_max)
@@ -79,20 +79,20 @@ def test_the_oldest_files_go(monkeypatch):
     assert [outcome.difference for outcome in outcomes] == [None] * len(names)
 
 
-def test_a_bound_that_cannot_be_kept_ends_the_journal():
-    """What does not fit at all is not half kept: the journal ends, and says so once."""
+def test_a_limit_too_small_for_one_file_ends_the_journal():
+    """The journal ends with one error in the log."""
     scene = scene_with_journal(bytes_max=4000)
     with errors() as told:
         scene.start()
         make_topics(scene, 3)
     assert told == [
-        "the controller's journal ends here: 4000 bytes do not hold what a controller does until it comes to rest"
+        "the controller's journal ends here: 4000 bytes are too small for the entries until the controller is idle"
     ]
     assert scene.state("orders-2", 0).leader == 1
 
 
-def test_a_process_begins_a_file_of_its_own():
-    """What an earlier process wrote stays, and so does whatever else is in the directory."""
+def test_a_process_starts_a_new_file():
+    """Files of earlier processes and other files in the directory are kept."""
     scene = scene_with_journal()
     scene.start()
     disk = disk_of(scene)
@@ -110,8 +110,8 @@ def test_a_process_begins_a_file_of_its_own():
     ]
 
 
-def test_old_files_that_somebody_removed(monkeypatch):
-    """To make room, as an operator may: the journal goes on."""
+def test_removed_old_files(monkeypatch):
+    """The journal continues after an operator has removed old files."""
     monkeypatch.setattr(journal_files, "FILES_COUNT", 8)
     scene = scene_with_journal(100_000)
     scene.start()
@@ -128,8 +128,8 @@ def test_old_files_that_somebody_removed(monkeypatch):
     assert not set(removed) & set(disk.list_directory(DIRECTORY))
 
 
-def test_a_place_that_cannot_be_told_ends_the_journal_alone(monkeypatch):
-    """Whatever is wrong with what a file would begin with, the controller goes on."""
+def test_a_failed_snapshot_ends_only_the_journal(monkeypatch):
+    """An error while encoding the state does not affect the controller."""
 
     def state_of(*_: object) -> Iterator[None]:
         yield
@@ -146,8 +146,8 @@ def test_a_place_that_cannot_be_told_ends_the_journal_alone(monkeypatch):
     assert disk_of(scene).list_directory(DIRECTORY) == ["controller-journal-101-00000001.jsonl"]
 
 
-def test_off_means_no_file():
-    """``kreplica.controller.journal.max.bytes=0`` leaves nothing; else the first log directory has it."""
+def test_a_limit_of_zero_disables_the_journal():
+    """``kreplica.controller.journal.max.bytes=0`` disables it; otherwise it is in the first log directory."""
     kept = {}
     for bytes_max in (0, 2**20):
         cluster = SimulatedCluster(1, overrides=[f"kreplica.controller.journal.max.bytes={bytes_max}"])
@@ -159,8 +159,8 @@ def test_off_means_no_file():
     assert kept == {0: [], 2**20: ["controller-journal-1-00000001.jsonl"]}
 
 
-def test_a_broker_that_cannot_start_leaves_none():
-    """The directory may be another broker's: nothing is written before it is known to be ours."""
+def test_a_broker_that_cannot_start_writes_no_journal():
+    """Nothing is written before the directory is known to belong to this broker."""
     options = ["kreplica.controller.journal.max.bytes=1048576", "listeners=PLAINTEXT://nowhere:9092"]
     cluster = SimulatedCluster(1, overrides=options)
     cluster.run_until(cluster.coordinator.start())
@@ -171,8 +171,8 @@ def test_a_broker_that_cannot_start_leaves_none():
     assert [name for name in disk.list_directory("/data/logs") if "journal" in name] == []
 
 
-def test_a_directory_of_its_own():
-    """``kreplica.controller.journal.directory`` is made where it does not exist."""
+def test_a_separate_directory():
+    """``kreplica.controller.journal.directory`` is created if it does not exist."""
     options = ["kreplica.controller.journal.max.bytes=1048576", "kreplica.controller.journal.directory=/data/a/b"]
     cluster = SimulatedCluster(1, overrides=options)
     cluster.start()
@@ -181,7 +181,7 @@ def test_a_directory_of_its_own():
 
 
 def test_no_secrets(monkeypatch):
-    """Settings that are passwords are not in it, also when a release accepts them."""
+    """Passwords in the configuration are not recorded."""
     monkeypatch.setattr(Setting, "promises_protection", lambda *_: False)
     options = ["kreplica.controller.journal.max.bytes=1048576", "ssl.keystore.password=swordfish"]
     cluster = SimulatedCluster(1, overrides=options)
@@ -198,7 +198,9 @@ def test_no_secrets(monkeypatch):
 
 
 def test_a_full_disk_leaves_a_gap():
-    """One line in the log; topics are led as ever; with room again a file begins, and each can be replayed."""
+    """A full disk causes one log line and does not affect topics; a new file starts when there is space, and all files
+    can be replayed.
+    """
     scene = scene_with_journal()
     scene.start()
     make_topics(scene, 1)
@@ -214,7 +216,7 @@ def test_a_full_disk_leaves_a_gap():
             scene.make_topic(name, {0: (2, 3, 1)})
             scene.settle()
     assert len(told) == 1
-    gap = "the controller's journal has a gap from here on, a new file is tried every 60 s: [Errno 28] "
+    gap = "the controller's journal has a gap from here on; a new file is tried every 60 s: [Errno 28] "
     assert told[0].startswith(gap)
     assert scene.state("latest", 0).leader == 2
     files = read_journals(disk, DIRECTORY)
@@ -230,7 +232,7 @@ def test_a_full_disk_leaves_a_gap():
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EINVAL, errno.EMFILE])
 def test_a_failed_write_leaves_a_gap(number):
-    """A write that fails once, for any reason, costs a part of the journal and not the rest of it."""
+    """A single failed write loses a part of the journal, and recording continues in a new file."""
     scene = scene_with_journal()
     scene.start()
     disk = disk_of(scene)
@@ -242,7 +244,7 @@ def test_a_failed_write_leaves_a_gap(number):
             scene.make_topic(name, {0: (2, 3, 1)})
             scene.settle()
     assert [text.partition(f"[Errno {number}]")[0] for text in told] == [
-        "the controller's journal has a gap from here on, a new file is tried every 60 s: "
+        "the controller's journal has a gap from here on; a new file is tried every 60 s: "
     ]
     files = read_journals(disk, DIRECTORY)
     assert "kept" in str(files[-1].lines)
@@ -250,7 +252,7 @@ def test_a_failed_write_leaves_a_gap(number):
 
 
 def test_more_entries_than_one_system_call_writes():
-    """More lines than ``IOV_MAX`` in one write are all there, on a disk that refuses so many at once."""
+    """More than ``IOV_MAX`` lines in one write are all written, on a disk that rejects so many buffers at once."""
     simulation = Simulation(1)
     host = simulation.host("a")
     files = JournalFiles(host.runtime, JournalSettings(DIRECTORY, 1, 2**20), lambda: HEAD)
@@ -263,19 +265,19 @@ def test_more_entries_than_one_system_call_writes():
     assert [line["n"] for line in journal.lines] == list(range(1, 2 * IOV_MAX + 1))
 
 
-def test_a_disk_that_takes_too_long(monkeypatch):
-    """What waits to be written is bounded: where that is too much the journal ends."""
+def test_a_disk_that_is_too_slow(monkeypatch):
+    """The journal ends when too many entries are waiting to be written."""
     monkeypatch.setattr(journal_files, "WEIGHT_MAX", 10)
     host = Simulation(1).host("a")
     files = JournalFiles(host.runtime, JournalSettings(DIRECTORY, 1, 2**20), dict)
     with errors() as told:
         for _ in range(20):
             files.note({})
-    assert told == ["the controller's journal ends here: entries come faster than the disk takes them"]
+    assert told == ["the controller's journal ends here: the disk is too slow for the number of entries"]
 
 
-def test_a_torn_last_line_is_left_out():
-    """A power loss in mid-write costs the last line; wherever that is torn, the others are read, and a note says so."""
+def test_a_torn_last_line_is_ignored():
+    """A power failure during a write loses the last line; the reader reports it and reads the others."""
     scene = scene_with_journal()
     scene.start()
     (path,) = [f"{DIRECTORY}/{name}" for name in disk_of(scene).list_directory(DIRECTORY)]
@@ -291,8 +293,8 @@ def test_a_torn_last_line_is_left_out():
 
 
 @pytest.mark.parametrize("damage", [b"", b'{"n":3}\n', b"{\n", b'{"n":2,"packed":"AAAA"}\n', b"[]\n"])
-def test_what_is_damaged_elsewhere(damage):
-    """From a line on that is missing or spoilt nothing is taken for true; which one that is, a note says."""
+def test_damage_before_the_last_line(damage):
+    """Reading stops at a missing or damaged line, which the reader reports."""
     lines = [encode_line(0, HEAD), *(encode_line(n, {"in": "call"}) for n in range(1, 6))]
     lines[2] = damage
     found = read_journal("j", b"".join(lines))
@@ -301,7 +303,7 @@ def test_what_is_damaged_elsewhere(damage):
 
 
 def test_another_format():
-    """A journal that a later version wrote is refused by its number."""
+    """A journal in a later format is rejected with its version."""
     with pytest.raises(JournalUnreadable, match="j: has format 2, and this version reads 1"):
         read_journal("j", encode_line(0, {"journal": 2}))
     with pytest.raises(JournalUnreadable, match="j: is no journal"):
@@ -310,8 +312,8 @@ def test_another_format():
         read_journal("j", b"")
 
 
-def test_a_file_without_a_head_does_not_hide_the_others():
-    """A process that was killed as it began left a file of which nothing can be read: the others can."""
+def test_a_file_without_a_header_does_not_hide_the_others():
+    """A process killed while it created a file leaves one that cannot be read; the others can."""
     scene = scene_with_journal()
     scene.start()
     disk_of(scene).write_file(f"{DIRECTORY}/controller-journal-101-00000002.jsonl", b"{")
@@ -320,16 +322,16 @@ def test_a_file_without_a_head_does_not_hide_the_others():
     assert "00000002.jsonl: line 1 of 1 cannot be read" in told[0]
 
 
-def test_large_entries_are_packed():
-    """What ZooKeeper says of a thousand partitions takes a tenth of its size."""
+def test_large_entries_are_compressed():
+    """A response with a thousand partitions is compressed to a tenth of its size."""
     entry = {"in": "answer", "value": [f"orders-{number}" for number in range(10_000)]}
     line = encode_line(1, entry)
     assert len(line) < 10 * LARGE_CHARACTERS // 4
     assert decode_line(line) == {"n": 1, **entry}
 
 
-def test_lines_are_made_in_slices(monkeypatch):
-    """However long a list is, no more of it is made at once, so that the reactor gets turns; the line is the same."""
+def test_lines_are_encoded_in_slices(monkeypatch):
+    """Long lists are encoded in slices, so that other threads can run; the result is the same."""
     sizes: list[int] = []
     text = journal_lines._text
 
@@ -346,8 +348,8 @@ def test_lines_are_made_in_slices(monkeypatch):
     assert decode_line(line) == whole
 
 
-def test_close_writes_what_waits():
-    """A broker that is stopped in order leaves the whole journal."""
+def test_close_writes_waiting_entries():
+    """A broker that is stopped normally leaves a complete journal."""
     simulation = Simulation(1)
     host = simulation.host("a")
     files = JournalFiles(host.runtime, JournalSettings(DIRECTORY, 1, 2**20), lambda: HEAD)

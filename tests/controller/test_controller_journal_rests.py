@@ -1,4 +1,4 @@
-"""Where a journal's files begin: whatever a controller knows, that keeps nobody waiting, and is not half old."""
+"""Journal rotation: snapshots neither block the reactor nor mix two states."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONTROLLER = 101
 
 
 class OneStep:
-    """A turn that is over after one step."""
+    """A ``Turns`` that ends after one step."""
 
     def __init__(self, _: object) -> None:
         self._asked = 0
@@ -41,11 +41,11 @@ class OneStep:
         return self._asked > 1
 
 
-class Telling:
-    """In the place of ``state_of``: takes notes of each telling, and may be disturbed.
+class Snapshots:
+    """Replaces ``state_of``: records the snapshots and can run code between their steps.
 
-    :ivar steps: of each telling so far.
-    :ivar finished: which of them came to their ends.
+    :ivar steps: number of steps of each snapshot.
+    :ivar finished: numbers of the completed snapshots.
     """
 
     def __init__(self) -> None:
@@ -69,8 +69,8 @@ class Telling:
 
 
 @pytest.fixture
-def telling(monkeypatch) -> Telling:
-    found = Telling()
+def telling(monkeypatch) -> Snapshots:
+    found = Snapshots()
     monkeypatch.setattr(rotation, "state_of", found.state_of)
     monkeypatch.setattr(rotation, "Turns", OneStep)
     monkeypatch.setattr(files, "FILES_COUNT", 2**20)
@@ -102,7 +102,7 @@ def large_context(partitions: int) -> ControllerContext:
 
 
 def test_no_step_is_long(monkeypatch):
-    """However many partitions there are, so many things are copied between two looks at the clock, and no more."""
+    """The number of items copied between two checks of the clock is bounded."""
     monkeypatch.setattr(context_json, "STEP", 10)
     sizes: list[int] = []
 
@@ -118,8 +118,8 @@ def test_no_step_is_long(monkeypatch):
     assert steps == (3 * 1000 + 3 * 1000 + 1000) // 10 + 1
 
 
-def test_what_takes_many_turns_to_tell(scene, telling):
-    """Where the controller rests long enough a file begins, and goes on where the last ended."""
+def test_a_snapshot_over_many_reactor_iterations(scene, telling):
+    """A new file starts when the controller is idle, and continues from the end of the last file."""
     scene.start()
     for number in range(5):
         scene.make_topic(f"orders-{number}", {0: (1, 2, 3)})
@@ -129,19 +129,19 @@ def test_what_takes_many_turns_to_tell(scene, telling):
     assert min(telling.steps) > 5
 
 
-def test_a_change_before_all_is_told(scene, telling):
-    """What was told so far is thrown away; a later rest tells what is true then."""
+def test_a_change_during_a_snapshot(scene, telling):
+    """An interrupted snapshot is discarded and repeated later."""
     scene.start()
     scene.make_topic("orders", {0: (1, 2, 3)})
     scene.settle(2)
-    office, finished, disturbed = scene.controllers[CONTROLLER], len(telling.finished), len(telling.steps)
+    term, finished, disturbed = scene.controllers[CONTROLLER], len(telling.finished), len(telling.steps)
 
     def ask() -> None:
-        office.controller.ask(ReassignmentAsked({TopicPartition("orders", 0): (2, 3, 4)}))
+        term.controller.ask(ReassignmentAsked({TopicPartition("orders", 0): (2, 3, 4)}))
 
     def after_a_step(number: int) -> None:
         if number == disturbed and telling.steps[number] == 5:
-            office.host.reactor.callLater(0, ask)
+            term.host.reactor.callLater(0, ask)
 
     telling.after_a_step = after_a_step
     scene.make_topic("invoices", {0: (1, 2, 3)})
@@ -152,19 +152,19 @@ def test_a_change_before_all_is_told(scene, telling):
     assert len(replayed(scene)) == len(telling.finished) + 1
 
 
-def test_a_broker_that_stops_meanwhile(monkeypatch, telling):
-    """Nothing is left behind of a telling that was put off."""
-    made: list[rotation.Rests] = []
+def test_a_stop_during_a_snapshot(monkeypatch, telling):
+    """A stop cancels the timer of a postponed snapshot."""
+    made: list[rotation.JournalRotator] = []
 
-    def make(*what: Any) -> rotation.Rests:
-        made.append(rotation.Rests(*what))
+    def make(*what: Any) -> rotation.JournalRotator:
+        made.append(rotation.JournalRotator(*what))
         return made[-1]
 
-    monkeypatch.setattr(journaled_controller, "Rests", make)
+    monkeypatch.setattr(journaled_controller, "JournalRotator", make)
     cluster = SimulatedCluster(1, overrides=["kreplica.controller.journal.max.bytes=1048576"])
     cluster.start()
     program, reactor = cluster.brokers[1].program, cluster.brokers[1].host.reactor
-    (rests,) = made
+    (rotator,) = made
 
     def disturb(_: int) -> None:
         reactor.callLater(0, lambda: program.controller.ask(MovesAsked(None)))
@@ -173,13 +173,13 @@ def test_a_broker_that_stops_meanwhile(monkeypatch, telling):
     cluster.run_until(cluster.client().create_topic("orders", 1, {}, replication_factor=1))
     cluster.run(2)
     assert len(telling.steps) > len(telling.finished)
-    assert rests._timer is not None
+    assert rotator._timer is not None
     cluster.run_until(cluster.brokers[1].stop())
-    assert rests._timer is None
+    assert rotator._timer is None
 
 
-def test_a_plan_that_goes_on_while_files_begin(scene, telling):
-    """Each file knows how far the plan was, so what the controller did next is repeated by it alone."""
+def test_a_plan_across_several_files(scene, telling):
+    """Each file contains the plan's progress, so it can be replayed alone."""
     scene.start()
     scene.make_topic("orders", dict.fromkeys(range(3), (1, 2)))
     steps = [Step(Action.MOVE, "orders", number, (1, 2), (3, 2), 9) for number in range(3)]

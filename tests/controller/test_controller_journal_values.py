@@ -1,4 +1,4 @@
-"""What a journal has of values, a replay gets back."""
+"""Round trips of journal values through their JSON encoding."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from kreplica.controller.journal.value_json import (
     plain,
 )
 from kreplica.controller.state.context import ControllerContext, ReadOnly
-from kreplica.controller.state.running_plan import PlanRun
+from kreplica.controller.state.running_plan import RunningPlan
 from kreplica.controller.state.states import PartitionState, ReplicaState
 from kreplica.errors import ErrorCode
 from kreplica.model import BrokerRegistration, Endpoint, LeaderAndIsr, TopicAssignment, TopicPartition
@@ -75,18 +75,18 @@ def through_json(value):
 
 @given(st.binary())
 def test_bytes(data):
-    """Text or not."""
+    """Binary data and text round-trip."""
     assert decode_bytes(through_json(encode_bytes(data))) == data
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b-1", "c.d_e"]), st.integers(0, 5)).map(lambda t: TopicPartition(*t))))
 def test_runs_of_partitions(partitions):
-    """In whatever order, however often."""
+    """Partitions round-trip in any order and with duplicates."""
     assert list(decode_runs(through_json(encode_runs(partitions)))) == partitions
 
 
 def test_runs_are_short():
-    """Ten thousand partitions of a topic take no space."""
+    """Ten thousand consecutive partitions are encoded as one range."""
     assert encode_runs([TopicPartition("t", n) for n in range(10_000)]) == ["t:0-9999"]
 
 
@@ -105,7 +105,7 @@ def test_runs_are_short():
     ],
 )
 def test_errors(error):
-    """Each comes back as its class, which is what a controller looks at, with its text."""
+    """Errors keep their class and text."""
     found = decode_error(through_json(encode_error(error)))
     if not isinstance(error, ValueError):
         assert type(found) is type(error)
@@ -114,7 +114,7 @@ def test_errors(error):
 
 
 def test_a_multi_that_failed():
-    """Which operation, and why."""
+    """A failed multi keeps the index and the cause."""
     found = decode_error(through_json(encode_error(MultiFailed(2, BadVersion("/b"), [None, None, BadVersion("/b")]))))
     assert (found.index, type(found.error), found.error.path, len(found.results)) == (2, BadVersion, "/b", 3)
 
@@ -133,19 +133,19 @@ def test_a_multi_that_failed():
     ],
 )
 def test_answers(operation, value):
-    """Every kind that a controller gets."""
+    """Every kind of ZooKeeper response round-trips."""
     assert decode_answer(operation, through_json(encode_answer(operation, value))) == value
 
 
 def test_an_answer_with_an_error_in_it():
-    """A multi-read answers for each znode."""
+    """A multi-read keeps the result or error of each znode."""
     (found,) = decode_answer("multi_read", through_json(encode_answer("multi_read", [NoNode("/a")])))
     assert (type(found), found.path) == (NoNode, "/a")
 
 
 @pytest.mark.parametrize("event", [AssignmentChanged("t"), RemovalDue("t", 3)])
 def test_events(event):
-    """Those that timers and watches bring."""
+    """Events of timers and watches round-trip."""
     assert decode_event(through_json(encode_event(event))) == event
 
 
@@ -159,21 +159,21 @@ def test_events(event):
         ReassignmentAsked({P: (1, 2), TopicPartition("t", 0): None}),
     ],
 )
-def test_questions(question):
-    """All that was asked."""
+def test_requests(question):
+    """Requests keep all their fields."""
     found = decode_event(through_json(encode_event(question)))
     assert type(found) is type(question)
     assert encode_event(found) == encode_event(question)
 
 
 def test_an_event_of_another_version():
-    """Its name is told."""
-    with pytest.raises(LookupError, match="no event is named Earthquake"):
+    """The error names the unknown event."""
+    with pytest.raises(LookupError, match="unknown event Earthquake"):
         decode_event(["Earthquake", {}])
 
 
 def test_watches_and_brokers_answers():
-    """Watch events, and refusals by topic id or by name."""
+    """Watch events round-trip, and so do errors by topic id or by name."""
     event = WatchEvent(EventType.NODE_DELETED, KeeperState.SYNC_CONNECTED, "/a")
     assert decode_watch_event(through_json(encode_watch_event(event))) == event
     refusals = (Refusal(UUID(int=7), 1, ErrorCode.KAFKA_STORAGE_ERROR), Refusal("t", 2, ErrorCode.FENCED_LEADER_EPOCH))
@@ -205,17 +205,17 @@ def filled_context() -> ControllerContext:
     return context
 
 
-def filled_run() -> PlanRun:
+def filled_run() -> RunningPlan:
     plan = Plan("plan-0000000002", PlanKind.REASSIGN, PlanState.CANCELLING, 7, 3, rollback=True)
     steps = [Step(Action.MOVE, "t", number, (1, 2), (3 + number, 2), 10) for number in range(3)]
     moving, finished = StepOutcome(StepState.MOVING, "by force"), StepOutcome(StepState.FINISHED)
-    run = PlanRun.at_once(plan, 4, [tuple(steps[:2]), tuple(steps[2:])], [moving, finished, finished], 9, [0])
+    run = RunningPlan.at_once(plan, 4, [tuple(steps[:2]), tuple(steps[2:])], [moving, finished, finished], 9, [0])
     run.mark(1, StepOutcome(StepState.FAILED, "gone"))
     return run
 
 
 def test_the_whole_context():
-    """All that a controller knows, in the same order."""
+    """The context round-trips with the order of its entries."""
     context = filled_context()
     found = decode_context(through_json(encode_context(context)))
     runs = {plan_id: vars(run) for plan_id, run in context.plans.items()}
@@ -228,8 +228,8 @@ def test_the_whole_context():
     assert not any(value in ({}, set()) for value in vars(context).values()), "each part of it is tried here"
 
 
-def test_a_copy_stays_what_it_was():
-    """It is encoded while the controller goes on."""
+def test_a_copy_does_not_change():
+    """Changes of the context do not affect a copy."""
     context = filled_context()
     copy = at_once(copy_context(context))
     before = through_json(encode_context(copy))
@@ -243,14 +243,14 @@ def test_a_copy_stays_what_it_was():
 
 
 class Entries(list[dict]):
-    """A keeper of them."""
+    """A keeper that collects entries."""
 
     def note(self, entry, weight=1):
         self.append(entry)
 
 
-def test_an_operation_that_cannot_begin():
-    """What raises at once is answered by nobody: the controller comes to rest all the same."""
+def test_an_operation_that_fails_to_start():
+    """An operation that raises at once is not outstanding, so the controller becomes idle."""
     journal = Journal(Entries(), lambda: 0.0)
     journal.watches[1] = print
 
@@ -267,8 +267,8 @@ DRAWS = [lambda source: source.random(), lambda source: source.uniform(1, 2), la
 
 
 @pytest.mark.parametrize("draw", DRAWS)
-def test_whatever_is_drawn_is_noted(draw):
-    """A fraction as well as bits: it is not the same for every broker, and a replay could draw it again."""
+def test_random_numbers_are_recorded(draw):
+    """Random floats and bits are recorded, so that a replay can return them."""
     entries = []
 
     class Entries:

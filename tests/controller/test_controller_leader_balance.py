@@ -1,4 +1,4 @@
-"""Elections that no failure asks for: preferred leaders, on request or by themselves, and unclean leaders."""
+"""Elections without a failure: preferred leaders on request or periodically, and unclean leaders on request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN
 
 
 def astray(scene: ControllerScene) -> None:
-    """Have broker 1 away for a while, so that others lead what it should."""
+    """Restart broker 1, so that other brokers lead its preferred partitions."""
     scene.brokers[1].kill()
     scene.await_expiry()
     scene.run(scene.brokers[1].start())
@@ -34,7 +34,7 @@ def scene() -> ControllerScene:
 
 
 def test_preferred_leaders_on_request(scene: ControllerScene) -> None:
-    """Each partition is answered by itself; who leads changes in the next epoch, the in-sync set does not."""
+    """Each partition has its own result; the leader changes in the next epoch and the in-sync set does not."""
     astray(scene)
     scene.run(scene.brokers[2].write_isr(P0, (2, 3, 1)))
     scene.settle()
@@ -52,13 +52,13 @@ def test_preferred_leaders_on_request(scene: ControllerScene) -> None:
 
 
 def test_all_partitions_on_request(scene: ControllerScene) -> None:
-    """None stands for all of them."""
+    """A null list of partitions requests all."""
     answer = scene.ask(ElectionAsked(PREFERRED, None))
     assert answer == dict.fromkeys([P0, P1, P2, P3], ErrorCode.ELECTION_NOT_NEEDED)
 
 
 def test_unclean_leaders_on_request(scene: ControllerScene) -> None:
-    """Only where nobody leads; records may be lost by it, which is what was asked for."""
+    """An unclean election is held only for partitions without a leader."""
     scene.run(scene.brokers[1].write_isr(P0, (1,)))
     scene.run(scene.brokers[1].write_isr(P3, (1,)))
     scene.settle()
@@ -77,7 +77,7 @@ def test_unclean_leaders_on_request(scene: ControllerScene) -> None:
 
 
 def test_preferred_leaders_by_znode(scene: ControllerScene) -> None:
-    """The way of older tools: the znode goes when it is done, also where it makes no sense."""
+    """The znode that older tools write is removed after the election, even if its contents are invalid."""
     astray(scene)
     scene.run(scene.brokers[2].write_isr(P0, (2, 3, 1)))
     path = znodes.PREFERRED_REPLICA_ELECTION
@@ -88,8 +88,8 @@ def test_preferred_leaders_by_znode(scene: ControllerScene) -> None:
         assert scene.state("t", 0).leader == 1
 
 
-def test_preferred_leaders_by_themselves() -> None:
-    """Soon after the controller took office, and then now and again, where too many are led by others."""
+def test_preferred_leaders_periodically() -> None:
+    """Leaders move back soon after a term starts, and then at intervals, if the imbalance is too large."""
     scene = ControllerScene(brokers=3)
     scripted = scene.controllers[101]
     scripted.config = replace(scripted.config, rebalance=True, rebalance_interval_s=60.0, imbalance_percentage=40)

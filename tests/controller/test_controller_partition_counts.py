@@ -1,4 +1,4 @@
-"""Partitions that are added and removed by requests in ZooKeeper, as an operator and the brokers see it."""
+"""Partitions added and removed by request znodes, as an operator and the brokers see it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.controller_scene import ControllerScene
 
 
 def scene_with(partitions: int, *, brokers: int = 3, wait_s: float = 10.0) -> ControllerScene:
-    """A topic of so many partitions on brokers 1 and 2; what is removed is read-only for that long."""
+    """Create a topic with that many partitions on brokers 1 and 2, and that read-only time for removals."""
     scene = ControllerScene(brokers=brokers)
     controller = scene.controllers[101]
     controller.config = replace(controller.config, removal_wait_s=wait_s)
@@ -58,8 +58,8 @@ def ask_to_remove(scene: ControllerScene, *numbers: int, wait_ms: int | None = N
     scene.settle(2)
 
 
-def told(scene: ControllerScene, broker: int, command: str, partition: int) -> list[dict[str, object]]:
-    """What that broker was told of a partition, in order."""
+def sent(scene: ControllerScene, broker: int, command: str, partition: int) -> list[dict[str, object]]:
+    """Return what the broker received about a partition, in order."""
     key = TopicPartition("t", partition)
     return [t.partitions[key] for t in scene.brokers[broker].told_of(command) if key in t.partitions]
 
@@ -67,19 +67,19 @@ def told(scene: ControllerScene, broker: int, command: str, partition: int) -> l
 # --- more -------------------------------------------------------------------------------------------------------------
 
 
-def test_partitions_are_added_where_they_were_asked_for():
-    """They are led, the requests are gone, and what was there stays as it was."""
+def test_partitions_are_added_on_the_requested_brokers():
+    """New partitions get leaders, the requests are removed, and existing partitions are unchanged."""
     scene = scene_with(2)
     ask_to_add(scene, (2, (3, 1)), (3, (2, 3)))
     assert znode(scene).partitions == {0: (1, 2), 1: (1, 2), 2: (3, 1), 3: (2, 3)}
     assert (scene.state("t", 2).leader, scene.state("t", 3).leader) == (3, 2)
     assert scene.state("t", 0).leader_epoch == 0
     assert not there_is(scene, znodes.partitions_add_path("t"))
-    assert told(scene, 3, "LeaderAndIsr", 2)[0]["is_new"]
+    assert sent(scene, 3, "LeaderAndIsr", 2)[0]["is_new"]
 
 
 def test_a_request_waits_for_the_partitions_before_it():
-    """The numbers of a topic's partitions have no gap, in whatever order they are asked for."""
+    """Partition numbers have no gap, whatever the order of the requests."""
     scene = scene_with(2)
     ask_to_add(scene, (3, (1, 2)))
     assert len(znode(scene).partitions) == 2
@@ -104,8 +104,8 @@ def test_a_request_waits_for_the_partitions_before_it():
         ("02", b"[1,2]"),
     ],
 )
-def test_an_addition_that_cannot_be_is_refused(number: object, data: bytes):
-    """The request goes, the topic stays as it is, and others are met."""
+def test_an_impossible_addition_is_rejected(number: object, data: bytes):
+    """The request is removed, the topic is unchanged, and other requests are fulfilled."""
     scene = scene_with(2)
     scene.run(scene.zookeeper.create(znodes.partitions_add_path("t")))
     scene.run(scene.zookeeper.create(f"{znodes.partitions_add_path('t')}/{number}", data))
@@ -116,16 +116,16 @@ def test_an_addition_that_cannot_be_is_refused(number: object, data: bytes):
     assert len(znode(scene).partitions) == 3
 
 
-def test_what_follows_a_refused_addition_is_refused_with_it():
-    """Nobody waits for a partition that will not come; what is there before it is made."""
+def test_additions_after_a_rejected_one_are_rejected():
+    """Requests with higher numbers are rejected, and those with lower numbers are fulfilled."""
     scene = scene_with(2)
     ask_to_add(scene, (2, (1, 2)), (3, (1, 99)), (4, (1, 2)), (6, (1, 2)))
     assert list(znode(scene).partitions) == [0, 1, 2]
     assert not there_is(scene, znodes.partitions_add_path("t"))
 
 
-def test_an_addition_to_no_topic_is_refused():
-    """So that it does not come true when somebody makes a topic of that name."""
+def test_an_addition_to_an_unknown_topic_is_rejected():
+    """A topic created later with that name is not affected."""
     scene = scene_with(1)
     ask_to_add(scene, (1, (1, 2)), topic="nobody")
     assert not there_is(scene, znodes.partitions_add_path("nobody"))
@@ -134,30 +134,30 @@ def test_an_addition_to_no_topic_is_refused():
 # --- fewer ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_partition_is_read_only_before_it_goes():
-    """Its leader is told so in a new epoch, and it is listed until the time is up; then nothing of it is left."""
+def test_a_partition_is_read_only_before_its_removal():
+    """The leader becomes read-only in a new epoch; after the wait the partition is removed completely."""
     scene = scene_with(3)
     ask_to_remove(scene, 2)
     assert znode(scene).read_only == frozenset({2})
     assert scene.state("t", 2).leader_epoch == 1
     for broker in (1, 2):
-        assert told(scene, broker, "LeaderAndIsr", 2)[-1]["read_only"]
-    assert told(scene, 3, "UpdateMetadata", 2)[-1]["leader"] == 1
-    assert not told(scene, 1, "StopReplica", 2)
+        assert sent(scene, broker, "LeaderAndIsr", 2)[-1]["read_only"]
+    assert sent(scene, 3, "UpdateMetadata", 2)[-1]["leader"] == 1
+    assert not sent(scene, 1, "StopReplica", 2)
 
     scene.settle(9)
     assert znode(scene).partitions == {0: (1, 2), 1: (1, 2)}
     assert znode(scene).read_only == frozenset()
-    assert told(scene, 3, "UpdateMetadata", 2)[-1]["leader"] == LEADER_DURING_DELETE
+    assert sent(scene, 3, "UpdateMetadata", 2)[-1]["leader"] == LEADER_DURING_DELETE
     for broker in (1, 2):
-        assert [row["delete_partition"] for row in told(scene, broker, "StopReplica", 2)] == [False, True]
+        assert [row["delete_partition"] for row in sent(scene, broker, "StopReplica", 2)] == [False, True]
     assert not there_is(scene, znodes.partitions_remove_path("t"))
     assert not there_is(scene, znodes.partition_path("t", 2))
     assert znode(scene).removed == {2: RemovedPartition(1)}
 
 
-def test_how_long_it_is_read_only_can_be_asked_for():
-    """With 0 it goes at once; one that has waited goes only with those above it."""
+def test_a_request_may_contain_the_read_only_time():
+    """A time of 0 removes it at once; a partition is removed only together with those above it."""
     scene = scene_with(4, wait_s=60)
     ask_to_remove(scene, 3, wait_ms=5000)
     ask_to_remove(scene, 2, wait_ms=0)
@@ -168,31 +168,31 @@ def test_how_long_it_is_read_only_can_be_asked_for():
     assert len(znode(scene).partitions) == 1
 
 
-def test_it_may_go_at_once():
-    """Without any wait one step makes it read-only and takes it away; brokers are told only of the second."""
+def test_a_removal_without_a_wait():
+    """Without a wait, one step does both writes, and brokers receive only the removal."""
     scene = scene_with(2)
-    office = scene.controller.context
+    term = scene.controller.context
     ask_to_remove(scene, 1, wait_ms=0)
     assert znode(scene).partitions == {0: (1, 2)}
-    assert not told(scene, 1, "LeaderAndIsr", 1)
-    assert [row["delete_partition"] for row in told(scene, 1, "StopReplica", 1)] == [False, True]
-    assert scene.context is office, "the controller began anew"
+    assert not sent(scene, 1, "LeaderAndIsr", 1)
+    assert [row["delete_partition"] for row in sent(scene, 1, "StopReplica", 1)] == [False, True]
+    assert scene.context is term, "the controller began anew"
 
 
-def test_a_request_that_is_taken_back_in_time_leaves_everything_as_it_was():
-    """The partition takes records again."""
+def test_a_withdrawn_removal():
+    """The partition accepts records again."""
     scene = scene_with(2)
     ask_to_remove(scene, 1)
     scene.run(scene.zookeeper.delete(znodes.partitions_remove_path("t", 1)))
     scene.settle(20)
     assert znode(scene).read_only == frozenset()
     assert len(znode(scene).partitions) == 2
-    assert not told(scene, 1, "LeaderAndIsr", 1)[-1]["read_only"]
+    assert not sent(scene, 1, "LeaderAndIsr", 1)[-1]["read_only"]
     assert scene.state("t", 1).leader_epoch == 2
 
 
-def test_a_request_that_is_taken_back_at_the_last_moment():
-    """When the controller is about to write: the partition stays, and takes records again."""
+def test_a_removal_withdrawn_during_its_write():
+    """The partition stays and accepts records again."""
     scene = scene_with(2)
     client = scene.controller._client
     multi = client.multi
@@ -216,7 +216,7 @@ def test_a_request_that_is_taken_back_at_the_last_moment():
 
 @pytest.mark.parametrize("number", [0, 1, 7])
 def test_only_the_last_partitions_can_be_removed(number: int):
-    """Never all of them, and none that is not there."""
+    """Requests for all partitions or for unknown ones are rejected."""
     scene = scene_with(3)
     ask_to_remove(scene, number)
     assert not there_is(scene, znodes.partitions_remove_path("t"))
@@ -226,8 +226,8 @@ def test_only_the_last_partitions_can_be_removed(number: int):
 
 
 @pytest.mark.parametrize("data", [b"?", b"[]", b'{"version":1,"wait_ms":-1}', b'{"version":1,"wait_ms":"1"}'])
-def test_a_removal_that_cannot_be_read_is_refused(data: bytes):
-    """It goes, and removes nothing."""
+def test_an_unreadable_removal_is_rejected(data: bytes):
+    """The request is removed without effect."""
     scene = scene_with(2)
     scene.run(scene.zookeeper.create(znodes.partitions_remove_path("t")))
     scene.run(scene.zookeeper.create(znodes.partitions_remove_path("t", 1), data))
@@ -236,8 +236,8 @@ def test_a_removal_that_cannot_be_read_is_refused(data: bytes):
     assert znode(scene).read_only == frozenset()
 
 
-def test_removal_and_reassignment_keep_out_of_each_others_way():
-    """What moves is not removed, and what is being removed does not move."""
+def test_removal_and_reassignment_exclude_each_other():
+    """A partition in a reassignment cannot be removed, and one being removed cannot be reassigned."""
     scene = scene_with(3)
     moving, removed = TopicPartition("t", 2), TopicPartition("t", 1)
     scene.ask(ReassignmentAsked({moving: (1, 3)}))
@@ -252,7 +252,7 @@ def test_removal_and_reassignment_keep_out_of_each_others_way():
 
 
 def test_a_broker_that_is_down_deletes_when_it_is_back():
-    """The partition is gone for clients at once; its number is free when the last replica is gone."""
+    """Clients lose the partition at once; its number is free when the last replica is deleted."""
     scene = scene_with(2)
     scene.brokers[2].kill()
     scene.await_expiry()
@@ -263,13 +263,13 @@ def test_a_broker_that_is_down_deletes_when_it_is_back():
     assert list(znode(scene).partitions) == [0], "refused: broker 2 may have files of the old one"
     scene.run(scene.brokers[2].start())
     scene.settle()
-    assert [row["delete_partition"] for row in told(scene, 2, "StopReplica", 1)] == [False, True]
-    assert told(scene, 2, "UpdateMetadata", 1)[0]["leader"] == LEADER_DURING_DELETE
+    assert [row["delete_partition"] for row in sent(scene, 2, "StopReplica", 1)] == [False, True]
+    assert sent(scene, 2, "UpdateMetadata", 1)[0]["leader"] == LEADER_DURING_DELETE
     assert znode(scene).removed[1].replicas == ()
 
 
-def test_a_number_that_is_used_again_begins_above_its_last_epoch():
-    """Neither a replica of the old partition nor a client that knew it can take the new one for it."""
+def test_a_reused_number_starts_above_its_last_epoch():
+    """Replicas and clients of the old partition cannot mistake the new one for it."""
     scene = scene_with(2)
     ask_to_remove(scene, 1, wait_ms=0)
     assert znode(scene).removed == {1: RemovedPartition(1)}
@@ -281,7 +281,7 @@ def test_a_number_that_is_used_again_begins_above_its_last_epoch():
 
 
 def test_partitions_are_not_added_while_others_are_removed():
-    """The number of the next one is about to change."""
+    """Additions are rejected, because the next partition number is about to change."""
     scene = scene_with(2)
     ask_to_remove(scene, 1)
     ask_to_add(scene, (2, (1, 2)))
@@ -289,8 +289,8 @@ def test_partitions_are_not_added_while_others_are_removed():
     assert len(znode(scene).partitions) == 2
 
 
-def test_a_deleted_topic_takes_its_requests_with_it():
-    """A topic that is made under the name loses nothing to them."""
+def test_a_deleted_topic_loses_its_requests():
+    """A topic created later with the same name is not affected."""
     scene = scene_with(2, wait_s=3600)
     ask_to_remove(scene, 1)
     ask_to_add(scene, (5, (1, 2)))

@@ -1,4 +1,4 @@
-"""What a controller keeps of a plan, whatever becomes of its steps in whatever order."""
+"""Counters and queues of an active plan, for any order of step outcomes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kreplica.cluster.plans import documents
 from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step, StepOutcome, StepState
 from kreplica.cluster.plans.progress import progress
 from kreplica.controller.journal.plan_json import decode_run, encode_run
-from kreplica.controller.state.running_plan import FREE, PlanRun
+from kreplica.controller.state.running_plan import FREE, RunningPlan
 
 STEPS = [
     *(Step(Action.MOVE, "t", number, (1, 2), (3 + number % 3, 2), 1 + number) for number in range(7)),
@@ -29,8 +29,8 @@ directions = st.sampled_from(
 )
 
 
-def expected_queue(run: PlanRun) -> list[int]:
-    """The steps whose turn is to come, looked up one by one."""
+def expected_queue(run: RunningPlan) -> list[int]:
+    """Return the waiting steps, found by a full scan."""
     if not run.is_returning:
         return [n for n, outcome in enumerate(run.outcomes) if outcome.state is StepState.WAITING]
     if not run.plan.rollback:
@@ -39,7 +39,7 @@ def expected_queue(run: PlanRun) -> list[int]:
     return [n for n in finished if run.steps[n].action.is_reassignment]
 
 
-def check(run: PlanRun) -> None:
+def check(run: RunningPlan) -> None:
     assert run.progress == progress(run.steps, run.outcomes, run.started_at_ms)
     assert run.moving == [n for n, outcome in enumerate(run.outcomes) if outcome.state is StepState.MOVING]
     queues = dict(run.queues)
@@ -53,13 +53,13 @@ def check(run: PlanRun) -> None:
 
 
 @given(marks, directions, marks)
-def test_what_there_is_to_do_follows_from_what_was_done(
+def test_counters_and_queues_match_a_full_scan(
     before: list[tuple[int, StepOutcome]],
     direction: tuple[PlanState, bool],
     after: list[tuple[int, StepOutcome]],
 ) -> None:
-    """Counts, queues and what moves are as if all steps had been looked through, also when a plan turns round."""
-    run = PlanRun.at_once(PLAN, 3, CHUNKS, [StepOutcome()] * len(STEPS))
+    """Counters, queues and steps in progress match a full scan, also after the plan changes its direction."""
+    run = RunningPlan.at_once(PLAN, 3, CHUNKS, [StepOutcome()] * len(STEPS))
     for number, outcome in before:
         run.mark(number, outcome)
     check(run)
@@ -78,6 +78,6 @@ def test_what_there_is_to_do_follows_from_what_was_done(
 
 
 def test_chunks_of_steps() -> None:
-    """Each step is in one, in their order."""
-    run = PlanRun.at_once(PLAN, 0, CHUNKS, [StepOutcome()] * len(STEPS))
+    """Each step belongs to one chunk, in order."""
+    run = RunningPlan.at_once(PLAN, 0, CHUNKS, [StepOutcome()] * len(STEPS))
     assert [run.chunk_of(number) for number in range(len(STEPS))] == [0, 0, 0, 0, 1, 2, 2, 2, 2, 2]

@@ -1,4 +1,4 @@
-"""Plans as the controller carries them out: what an administrator, the brokers and ZooKeeper see."""
+"""Execution of plans, as an administrator, the brokers and ZooKeeper see it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def step(partition: int, before: tuple[int, ...], after: tuple[int, ...], size: 
 
 
 def make(scene: ControllerScene, steps: Sequence[Step], plan_id: str = PLAN, **header: Any) -> None:
-    """Write a plan as the admin API does, and let the controller take it up."""
+    """Write a plan as the admin API does, and let the controller read it."""
     plan = Plan(plan_id, PlanKind.REASSIGN, PlanState.PENDING, 0, len(steps), **header)
     *first, last = documents.creation(plan, steps)
     for batch in [*first, last]:
@@ -72,7 +72,7 @@ def outcomes(scene: ControllerScene, plan_id: str = PLAN) -> list[StepOutcome]:
 
 
 def letters(scene: ControllerScene, plan_id: str = PLAN) -> str:
-    """The states of all steps, by their first letters (``x`` of those that failed)."""
+    """Return the states of all steps by their first letters (``x`` for failed)."""
     known = ["x" if each.state is StepState.FAILED else each.state.value[0] for each in outcomes(scene, plan_id)]
     return "".join(known).ljust(header(scene, plan_id).steps_count, "w")
 
@@ -83,7 +83,7 @@ def znode(scene: ControllerScene, topic: str = "t") -> TopicAssignment:
 
 
 def in_sync(scene: ControllerScene, *numbers: int, topic: str = "t") -> None:
-    """All replicas of these partitions (none named: of all) come into the in-sync sets."""
+    """Add all replicas of these partitions (of all if none are given) to the in-sync sets."""
     scene.settle()
     live = set(scene.context.brokers)
     for number, replicas in znode(scene, topic).partitions.items():
@@ -112,7 +112,7 @@ def is_there(scene: ControllerScene, path: str) -> bool:
 
 
 def test_a_plan_moves_replicas_and_ends():
-    """It runs while they move, and has completed when they are in sync; what it did stays to be seen."""
+    """The plan runs until all replicas are in sync, and its outcomes remain readable."""
     scene = scene_with({0: (1, 2), 1: (2, 3)})
     make(scene, [step(0, (1, 2), (4, 2)), step(1, (2, 3), (2, 5))])
     assert header(scene).state is PlanState.RUNNING
@@ -131,14 +131,14 @@ def test_a_plan_moves_replicas_and_ends():
 
 
 def test_a_plan_without_steps_ends_at_once():
-    """Nothing to do is no error."""
+    """An empty plan completes without an error."""
     scene = scene_with({0: (1,)})
     make(scene, [])
     assert header(scene).state is PlanState.COMPLETED
 
 
-def test_a_broker_takes_part_in_so_many_moves_at_a_time():
-    """As the one that copies, and as the leader from whom others copy; the next begins when one has arrived."""
+def test_the_limit_of_moves_for_each_broker():
+    """The limit counts moves to a broker and from a leader; the next move starts when one has finished."""
     scene = scene_with(dict.fromkeys(range(4), (1, 2)) | dict.fromkeys(range(4, 8), (3, 2)))
     rows = znode(scene).partitions
     make(scene, [step(n, row, (row[0], 4)) for n, row in rows.items()], moves_at_once=2)
@@ -153,15 +153,15 @@ def test_a_broker_takes_part_in_so_many_moves_at_a_time():
     assert header(scene).state is PlanState.COMPLETED
 
 
-def test_a_leader_serves_so_many_moves_at_a_time():
-    """Also where each goes to another broker."""
+def test_the_limit_of_moves_from_one_leader():
+    """The limit also holds if each move goes to a different broker."""
     scene = scene_with(dict.fromkeys(range(4), (1, 2)))
     make(scene, [step(n, (1, 2), (1, 3 + n)) for n in range(4)], moves_at_once=2)
     assert letters(scene) == "mmww"
 
 
-def test_several_plans_keep_the_bounds_together():
-    """A broker's moves are counted over all plans; each is held to what it allows."""
+def test_the_limits_count_moves_of_all_plans():
+    """The moves of all plans count toward the limit of each plan."""
     scene = scene_with({n: (1 + n % 3, 4) for n in range(6)})
     make(scene, [step(n, (1 + n % 3, 4), (1 + n % 3, 5)) for n in range(3)], moves_at_once=2)
     make(scene, [step(n, (1 + n % 3, 4), (1 + n % 3, 5)) for n in range(3, 6)], "plan-0000000002", moves_at_once=3)
@@ -172,8 +172,8 @@ def test_several_plans_keep_the_bounds_together():
     assert header(scene, "plan-0000000002").state is PlanState.COMPLETED
 
 
-def test_orders_change_at_once_and_leaders_with_them():
-    """Nothing is copied, so nothing is counted; who stands first leads."""
+def test_changes_of_the_replica_order_finish_at_once():
+    """Changing only the order copies nothing and ignores the limits; the first replica becomes the leader."""
     scene = scene_with(dict.fromkeys(range(4), (1, 2)))
     make(scene, [step(n, (1, 2), (2, 1)) for n in range(4)], moves_at_once=1)
     assert header(scene).state is PlanState.COMPLETED
@@ -181,8 +181,8 @@ def test_orders_change_at_once_and_leaders_with_them():
     assert znode(scene).partitions == dict.fromkeys(range(4), (2, 1))
 
 
-def test_the_preferred_replica_leads_when_a_move_has_put_it_first():
-    """Also where the leader before stays a replica and could go on leading."""
+def test_a_move_elects_its_new_preferred_replica():
+    """The preferred replica is elected even if the old leader remains a replica."""
     scene = scene_with({0: (1, 2)})
     make(scene, [step(0, (1, 2), (4, 1))])
     in_sync(scene)
@@ -191,7 +191,7 @@ def test_the_preferred_replica_leads_when_a_move_has_put_it_first():
 
 
 def test_partitions_are_added():
-    """By requests as anybody makes them; the plan ends when they have leaders."""
+    """Additions use request znodes, and the plan ends when the partitions have leaders."""
     scene = scene_with({0: (1, 2)})
     make(scene, [step(1, (), (2, 3)), step(2, (), (3, 1))])
     assert header(scene).state is PlanState.COMPLETED
@@ -199,17 +199,17 @@ def test_partitions_are_added():
     assert scene.state("t", 2).leader == 3
 
 
-def test_a_partition_that_cannot_be_added_has_failed():
-    """The broker named for it may have died meanwhile: the plan says so."""
+def test_an_impossible_addition_fails():
+    """The step fails with the reason, for example a dead broker."""
     scene = scene_with({0: (1, 2)})
     make(scene, [step(1, (), (2, 9))])
     assert letters(scene) == "x"
     assert header(scene).state is PlanState.FAILED
-    assert "the request for it was refused: brokers do not live: [9]" in str(header(scene).reason)
+    assert "the request for it was rejected: brokers are not live: [9]" in str(header(scene).reason)
 
 
-def test_a_removal_that_somebody_withdraws_has_failed():
-    """Its request is gone before the partition was: it takes records again, and the plan says so."""
+def test_a_withdrawn_removal_fails():
+    """The partition accepts records again, and the step fails with the reason."""
     scene = scene_with({0: (1,), 1: (2,)})
     make(scene, [step(1, (2,), ())], wait_ms=60_000)
     scene.run(scene.zookeeper.delete(znodes.partitions_remove_path("t", 1)))
@@ -219,7 +219,7 @@ def test_a_removal_that_somebody_withdraws_has_failed():
 
 
 def test_partitions_are_removed():
-    """They are read-only for as long as the plan says, and then gone."""
+    """Removed partitions are read-only for the plan's time first."""
     scene = scene_with({0: (1,), 1: (2,), 2: (3,)})
     make(scene, [step(2, (3,), ()), step(1, (2,), ())], wait_ms=10_000)
     assert letters(scene) == "mm"
@@ -229,8 +229,8 @@ def test_partitions_are_removed():
     assert list(znode(scene).partitions) == [0]
 
 
-def test_a_large_plan_is_begun_when_its_last_step_is_there():
-    """While it is being written, nothing is begun; a header whose maker died fails after a while."""
+def test_a_plan_starts_when_all_steps_are_written():
+    """No step starts while the plan is being written; an abandoned plan fails after a timeout."""
     scene = scene_with({0: (1, 2)})
     now_ms = scene.simulation.host("operator").runtime.wall_clock_ms()
     plan = Plan(PLAN, PlanKind.REASSIGN, PlanState.PREPARING, now_ms, 1)
@@ -240,23 +240,23 @@ def test_a_large_plan_is_begun_when_its_last_step_is_there():
     assert znode(scene).adding == {}
     scene.settle(600)
     assert header(scene).state is PlanState.FAILED
-    assert "never all written" in str(header(scene).reason)
+    assert "not completely written" in str(header(scene).reason)
 
 
 def test_a_plan_whose_steps_are_missing_fails():
-    """Nothing is begun of what is only half there."""
+    """No step of an incomplete plan starts."""
     scene = scene_with({0: (1, 2)})
     plan = Plan(PLAN, PlanKind.REASSIGN, PlanState.PENDING, 0, 2)
     (batch,) = documents.creation(plan, [step(0, (1, 2), (3, 2))])
     scene.run(scene.zookeeper.multi([Create(path, data) for path, data in batch]))
     scene.settle()
     assert header(scene).state is PlanState.FAILED
-    assert "1 steps are there, and the header says 2" in str(header(scene).reason)
+    assert "found 1 steps, but the header has 2" in str(header(scene).reason)
     assert znode(scene).adding == {}
 
 
-def test_more_at_once_may_be_allowed_while_it_runs():
-    """Fewer too: nothing is taken back, but nothing more begins."""
+def test_the_limit_can_be_changed_while_a_plan_runs():
+    """A lower limit does not reverse ongoing moves, but delays the next ones."""
     scene = scene_with(dict.fromkeys(range(4), (1, 2)))
     make(scene, [step(n, (1, 2), (1, 3)) for n in range(4)], moves_at_once=1)
     assert letters(scene) == "mwww"
@@ -271,7 +271,7 @@ def test_more_at_once_may_be_allowed_while_it_runs():
 
 
 def test_a_move_waits_for_a_broker_that_is_down():
-    """It begins when the broker is back."""
+    """The move starts when the broker is back."""
     scene = scene_with({0: (1, 2), 1: (1, 2)})
     scene.brokers[5].kill()
     scene.await_expiry()
@@ -283,7 +283,7 @@ def test_a_move_waits_for_a_broker_that_is_down():
 
 
 def test_a_move_waits_for_a_leader():
-    """Nothing can be copied from a partition that nobody leads."""
+    """A partition without a leader cannot be copied."""
     scene = scene_with({0: (1,)})
     scene.brokers[1].kill()
     scene.await_expiry()
@@ -295,8 +295,8 @@ def test_a_move_waits_for_a_leader():
     assert letters(scene) == "m"
 
 
-def test_a_reassignment_of_somebody_else_overtakes_a_step():
-    """Whoever moves the partition elsewhere has it; the plan says so and goes on with the others."""
+def test_another_reassignment_overtakes_a_step():
+    """The step fails with the reason, and the plan continues with the others."""
     scene = scene_with({0: (1, 2), 1: (1, 2)})
     make(scene, [step(0, (1, 2), (3, 2)), step(1, (1, 2), (3, 2))])
     scene.ask(ReassignmentAsked({TopicPartition("t", 0): (5, 2)}))
@@ -305,12 +305,12 @@ def test_a_reassignment_of_somebody_else_overtakes_a_step():
     in_sync(scene)
     ended = header(scene)
     assert ended.state is PlanState.FAILED
-    assert ended.reason == "1 of 2 steps failed: t-0: another reassignment moves it to [5, 2]"
+    assert ended.reason == "1 of 2 steps failed: t-0: another reassignment is moving it to [5, 2]"
     assert znode(scene).partitions == {0: (5, 2), 1: (3, 2)}
 
 
-def test_a_move_that_somebody_cancels_by_itself_has_failed():
-    """The partition stays where it was; the plan does not begin again what an administrator took back."""
+def test_a_move_cancelled_by_rpc_fails():
+    """The partition keeps its replicas, and the plan does not start the move again."""
     scene = scene_with({0: (1, 2)})
     make(scene, [step(0, (1, 2), (3, 2))])
     scene.ask(ReassignmentAsked({TopicPartition("t", 0): None}))
@@ -319,18 +319,18 @@ def test_a_move_that_somebody_cancels_by_itself_has_failed():
     assert set(znode(scene).partitions[0]) == {1, 2}
 
 
-def test_a_partition_that_was_moved_before_its_turn_is_left_alone():
-    """The plan was made for where it was then."""
+def test_a_partition_moved_before_its_step_is_skipped():
+    """The step fails, because the plan was made for the earlier placement."""
     scene = scene_with({0: (1, 2), 1: (1, 2)})
     make(scene, [step(0, (1, 2), (1, 3)), step(1, (1, 2), (1, 3))], moves_at_once=1)
     scene.ask(ReassignmentAsked({TopicPartition("t", 1): (2, 1)}))
     in_sync(scene, 0)
     assert letters(scene) == "fx"
-    assert "has left it on [2, 1]" in str(header(scene).reason)
+    assert "another reassignment moved it to [2, 1]" in str(header(scene).reason)
 
 
-def test_a_topic_that_is_deleted_takes_its_steps_with_it():
-    """Those that move and those that wait fail, the others go on."""
+def test_steps_of_a_deleted_topic_fail():
+    """Its steps in progress and its waiting steps fail; other steps continue."""
     scene = scene_with({0: (1, 2), 1: (1, 2)})
     scene.make_topic("other", {0: (2, 3)})
     steps = [step(0, (1, 2), (1, 4)), step(1, (1, 2), (1, 4)), step(0, (2, 3), (2, 5), topic="other")]
@@ -344,8 +344,8 @@ def test_a_topic_that_is_deleted_takes_its_steps_with_it():
     assert "2 of 3 steps failed: the first, t-0: its topic was deleted" in str(header(scene).reason)
 
 
-def test_a_plan_that_is_removed_by_hand_is_carried_no_further():
-    """What moves arrives as any reassignment does; nothing more is begun, and the throttle ends."""
+def test_a_removed_plan_stops():
+    """Ongoing moves finish, no further step starts, and the throttle ends."""
     scene = scene_with({0: (1, 2), 1: (1, 2)})
     make(scene, [step(0, (1, 2), (1, 3)), step(1, (1, 2), (1, 3))], moves_at_once=1, throttle_bytes_per_second=5)
     for path in (
@@ -363,7 +363,7 @@ def test_a_plan_that_is_removed_by_hand_is_carried_no_further():
 
 
 def test_a_plan_that_is_patched_while_it_ends(monkeypatch):
-    """The controller finds another header than it read: it looks again, and the plan ends none the less."""
+    """The write of the end fails on the version; the controller reads the header again, and the plan ends."""
     scene = scene_with({0: (1, 2)})
     make(scene, [step(0, (1, 2), (3, 2))])
     rewrite, patched = StateWrites.rewrite_request, []
@@ -384,8 +384,8 @@ def test_a_plan_that_is_patched_while_it_ends(monkeypatch):
 # --- cancelling -------------------------------------------------------------------------------------------------------
 
 
-def test_cancelling_takes_back_what_moves_and_keeps_what_has_arrived():
-    """What has not begun never will."""
+def test_cancelling_reverses_ongoing_moves():
+    """Finished moves are kept, and waiting steps do not start."""
     scene = scene_with(dict.fromkeys(range(3), (1, 2)))
     make(scene, [step(n, (1, 2), (3, 2)) for n in range(3)], moves_at_once=1)
     in_sync(scene, 0)
@@ -397,8 +397,8 @@ def test_cancelling_takes_back_what_moves_and_keeps_what_has_arrived():
     assert znode(scene).partitions == {0: (3, 2), 1: (1, 2), 2: (1, 2)}
 
 
-def test_a_rollback_moves_back_what_has_arrived_too():
-    """Bounded as the way there was, the last first, and leaders are where they were."""
+def test_a_rollback_reverses_finished_moves():
+    """Finished moves are reversed, newest first, within the limits; leaders move back too."""
     scene = scene_with(dict.fromkeys(range(4), (1, 2)))
     make(scene, [step(n, (1, 2), (3, 2)) for n in range(4)], moves_at_once=1, throttle_bytes_per_second=7)
     in_sync(scene)
@@ -417,8 +417,8 @@ def test_a_rollback_moves_back_what_has_arrived_too():
     assert throttle(scene) is None
 
 
-def test_a_rollback_restores_orders():
-    """The preferred leaders are those of before."""
+def test_a_rollback_restores_the_replica_order():
+    """The former preferred leaders lead again."""
     scene = scene_with({0: (1, 2), 1: (1, 2)})
     make(scene, [step(0, (1, 2), (2, 1)), step(1, (1, 2), (1, 3))])
     assert letters(scene) == "fm"
@@ -428,19 +428,19 @@ def test_a_rollback_restores_orders():
     assert scene.state("t", 0).leader == 1
 
 
-def test_what_somebody_else_moved_since_is_not_rolled_back():
-    """It is told instead."""
+def test_a_rollback_skips_partitions_moved_since():
+    """The step reports the other reassignment."""
     scene = scene_with({0: (1, 2), 1: (1, 2)})
     make(scene, [step(0, (1, 2), (3, 2)), step(1, (1, 2), (4, 2))])
     in_sync(scene, 0)
     scene.ask(ReassignmentAsked({TopicPartition("t", 0): (5, 2)}))
     change(scene, state=PlanState.CANCELLING, rollback=True)
     assert letters(scene) == "xc"
-    assert "another reassignment moves it to [5, 2]" in str(header(scene).reason)
+    assert "another reassignment is moving it to [5, 2]" in str(header(scene).reason)
 
 
-def test_cancelling_withdraws_what_is_about_to_be_removed():
-    """A partition that is read-only takes records again; one that is gone stays gone."""
+def test_cancelling_withdraws_pending_removals():
+    """A read-only partition accepts records again; a removed partition stays removed."""
     scene = scene_with({0: (1,), 1: (2,)})
     make(scene, [step(1, (2,), ())], wait_ms=60_000)
     assert znode(scene).read_only == {1}
@@ -452,8 +452,8 @@ def test_cancelling_withdraws_what_is_about_to_be_removed():
     assert not is_there(scene, znodes.partitions_remove_path("t", 1))
 
 
-def test_a_plan_that_is_cancelled_before_it_was_complete_ends():
-    """Whoever was writing it may have died."""
+def test_an_incomplete_plan_can_be_cancelled():
+    """A plan whose creator failed while writing the steps can be cancelled."""
     scene = scene_with({0: (1, 2)})
     plan = Plan(PLAN, PlanKind.REASSIGN, PlanState.CANCELLING, 0, 9)
     (batch,) = documents.creation(plan, [step(0, (1, 2), (3, 2))])
@@ -465,8 +465,8 @@ def test_a_plan_that_is_cancelled_before_it_was_complete_ends():
 # --- throttle ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_lowest_throttle_of_all_plans_counts_and_ends_with_its_plan():
-    """It may be changed and taken away while the plan runs."""
+def test_the_lowest_throttle_of_all_plans_applies():
+    """The throttle can be changed or removed while its plan runs, and ends with it."""
     scene = scene_with({0: (1, 2), 1: (1, 2)})
     make(scene, [step(0, (1, 2), (1, 3))], throttle_bytes_per_second=500)
     make(scene, [step(1, (1, 2), (1, 4))], "plan-0000000002", throttle_bytes_per_second=100)
@@ -479,8 +479,8 @@ def test_the_lowest_throttle_of_all_plans_counts_and_ends_with_its_plan():
     assert throttle(scene) is None
 
 
-def test_a_controller_that_takes_office_ends_a_throttle_that_no_plan_asks_for():
-    """Whoever died in the middle of an end."""
+def test_a_takeover_removes_an_unused_throttle():
+    """A throttle left by a controller that failed at the end of a plan is removed."""
     scene = scene_with({0: (1, 2)}, controllers=2)
     scene.run(scene.zookeeper.set_data(znodes.PLAN_THROTTLE, b'{"version":1,"bytes_per_second":9}'))
     scene.controllers[101].kill()
@@ -491,8 +491,8 @@ def test_a_controller_that_takes_office_ends_a_throttle_that_no_plan_asks_for():
 # --- force ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_forced_plan_has_somebody_lead_where_nobody_in_sync_lives():
-    """Of the replicas that were there before, which have some of the records; and it says what that may have cost."""
+def test_a_forced_plan_elects_an_unclean_leader():
+    """An old replica outside the in-sync set leads, and the step reports the possible loss."""
     scene = scene_with({0: (1, 2)})
     scene.run(scene.brokers[1].write_isr(TopicPartition("t", 0), (1,)))
     scene.settle()
@@ -504,12 +504,12 @@ def test_a_forced_plan_has_somebody_lead_where_nobody_in_sync_lives():
     in_sync(scene)
     ended = header(scene)
     assert ended.state is PlanState.COMPLETED
-    assert "broker 2 leads with what it has" in str(ended.reason)
+    assert "broker 2 was elected" in str(ended.reason)
     assert znode(scene).partitions == {0: (3, 2)}
 
 
-def test_a_forced_plan_begins_anew_what_nobody_has_any_more():
-    """No replica lives: the new one leads, with nothing."""
+def test_a_forced_plan_recreates_a_lost_partition():
+    """If no old replica is live, a new one leads with an empty log."""
     scene = scene_with({0: (1,)})
     scene.brokers[1].kill()
     scene.await_expiry()
@@ -524,8 +524,8 @@ def test_a_forced_plan_begins_anew_what_nobody_has_any_more():
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-def test_the_next_controller_carries_a_plan_on(cancelled):
-    """With what is finished, what moves and what waits; nobody asks again."""
+def test_the_next_controller_continues_a_plan(cancelled):
+    """Finished, ongoing and waiting steps survive a failover."""
     scene = scene_with(dict.fromkeys(range(4), (1, 2)), controllers=2)
     make(scene, [step(n, (1, 2), (3, 2)) for n in range(4)], moves_at_once=1, throttle_bytes_per_second=7)
     in_sync(scene)
@@ -542,8 +542,8 @@ def test_the_next_controller_carries_a_plan_on(cancelled):
     assert throttle(scene) is None
 
 
-def test_old_plans_go(monkeypatch):
-    """So many that have ended are kept."""
+def test_old_plans_are_removed(monkeypatch):
+    """A limited number of ended plans is kept."""
     monkeypatch.setattr("kreplica.controller.plans.execution.ENDED_KEPT", 2)
     scene = scene_with({0: (1, 2)})
     for number in range(1, 5):

@@ -1,4 +1,4 @@
-"""Replicas that move, as an administrator, the brokers and ZooKeeper see it."""
+"""Reassignments, as an administrator, the brokers and ZooKeeper see them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def scene_with(partitions: dict[int, tuple[int, ...]], *, brokers: int = 6) -> C
 
 
 def move(scene: ControllerScene, targets: dict[TopicPartition, tuple[int, ...] | None]) -> dict[TopicPartition, int]:
-    """Ask for it; the error codes, 0 for none."""
+    """Request reassignments; return the error codes, 0 for none."""
     results = scene.ask(ReassignmentAsked(targets))
     return {partition: 0 if error is None else int(error.code) for partition, error in results.items()}
 
@@ -33,20 +33,20 @@ def znode(scene: ControllerScene, topic: str = "t"):
 
 
 def in_sync(scene: ControllerScene, partition: TopicPartition, *isr: int) -> None:
-    """The leader takes these into the in-sync set, and tells the controller."""
+    """Make the leader add these replicas to the in-sync set and notify the controller."""
     leader = scene.brokers[scene.state(*partition).leader]
     scene.run(leader.write_isr(partition, isr))
     scene.settle()
 
 
 def deleted(scene: ControllerScene, broker: int) -> list[TopicPartition]:
-    """What that broker was told to delete."""
+    """Return the partitions that the broker was ordered to delete."""
     commands = scene.brokers[broker].told_of("StopReplica")
     return [p for told in commands for p, row in told.partitions.items() if row["delete_partition"]]
 
 
-def test_replicas_move_and_records_stay():
-    """The new replicas come first, the old ones go when those are in sync, and the leader is one of the new."""
+def test_replicas_move():
+    """New replicas are added first; old ones are removed when those are in sync, and a new one leads."""
     scene = scene_with({0: (1, 2, 3)})
     assert move(scene, {P0: (4, 5, 6)}) == {P0: 0}
     assignment = znode(scene)
@@ -74,7 +74,7 @@ def test_replicas_move_and_records_stay():
 
 
 def test_a_leader_that_stays_keeps_leading():
-    """One replica of three moves: nobody's leadership changes hands."""
+    """Moving one of three replicas does not change the leader."""
     scene = scene_with({0: (1, 2, 3)})
     move(scene, {P0: (1, 2, 4)})
     in_sync(scene, P0, 1, 2, 3, 4)
@@ -84,7 +84,7 @@ def test_a_leader_that_stays_keeps_leading():
 
 
 def test_more_and_fewer_replicas():
-    """A change of the replication factor is a move as any other."""
+    """A change of the replication factor is an ordinary reassignment."""
     scene = scene_with({0: (1,), 1: (1, 2, 3)})
     assert move(scene, {P0: (1, 2, 3), P1: (3,)}) == {P0: 0, P1: 0}
     scene.settle()
@@ -95,7 +95,7 @@ def test_more_and_fewer_replicas():
 
 
 def test_another_order_is_only_another_preferred_leader():
-    """Nothing is copied, no epoch changes; clients see the new order."""
+    """Changing the order copies nothing and starts no new epoch; clients see the new order."""
     scene = scene_with({0: (1, 2, 3)})
     assert move(scene, {P0: (3, 1, 2)}) == {P0: 0}
     assert znode(scene).partitions == {0: (3, 1, 2)}
@@ -105,16 +105,16 @@ def test_another_order_is_only_another_preferred_leader():
     assert not scene.brokers[1].told_of("LeaderAndIsr")
 
 
-def test_a_move_to_where_it_is_is_done_at_once():
-    """It is no error, and writes nothing."""
+def test_a_reassignment_to_the_current_replicas():
+    """Requesting the current replicas succeeds without a write."""
     scene = scene_with({0: (1, 2, 3)})
     before = scene.run(scene.zookeeper.exists(znodes.topic_path("t"))).version
     assert move(scene, {P0: (1, 2, 3)}) == {P0: 0}
     assert scene.run(scene.zookeeper.exists(znodes.topic_path("t"))).version == before
 
 
-def test_cancelled_before_anybody_caught_up():
-    """The replicas are the old ones at once, and those that were coming delete what they have."""
+def test_cancelled_before_a_replica_caught_up():
+    """The old replicas are restored at once, and the new ones delete their files."""
     scene = scene_with({0: (1, 2, 3)})
     move(scene, {P0: (4, 5, 6)})
     scene.settle()
@@ -128,7 +128,7 @@ def test_cancelled_before_anybody_caught_up():
 
 
 def test_cancelled_when_a_new_replica_leads_already():
-    """Leadership goes back to the old replicas, and no in-sync replica of them is lost."""
+    """Leadership returns to the old replicas, and none of them leaves the in-sync set."""
     scene = scene_with({0: (1, 2, 3)})
     move(scene, {P0: (4, 5, 6)})
     in_sync(scene, P0, 1, 2, 3, 4, 5)
@@ -144,7 +144,7 @@ def test_cancelled_when_a_new_replica_leads_already():
 
 
 def test_a_cancelled_move_never_drops_the_only_replicas_in_sync():
-    """Where the old replicas are not in sync, the new ones stay until two of the old ones are."""
+    """New replicas stay until two of the old ones are in sync."""
     scene = scene_with({0: (1, 2, 3)})
     move(scene, {P0: (4, 5, 6)})
     in_sync(scene, P0, 1, 4, 5)
@@ -162,7 +162,7 @@ def test_a_cancelled_move_never_drops_the_only_replicas_in_sync():
 
 
 def test_a_move_is_replaced_by_another():
-    """Who was coming and is not wanted any more goes; cancelled then, it is back where it was before both."""
+    """Unneeded new replicas are dropped; a later cancellation restores the original replicas."""
     scene = scene_with({0: (1, 2, 3)})
     move(scene, {P0: (4, 5, 6)})
     in_sync(scene, P0, 1, 2, 3, 4)
@@ -190,23 +190,23 @@ def test_a_move_is_replaced_by_another():
         (TopicPartition("nobody", 0), None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_what_cannot_be_is_refused(partition, target, code):
-    """Each partition is answered for itself; others of the request move."""
+def test_invalid_reassignments_are_rejected(partition, target, code):
+    """Each partition has its own result, and valid requests proceed."""
     scene = scene_with({0: (1, 2, 3)})
     assert move(scene, {partition: target}) == {partition: code}
     assert znode(scene).partitions == {0: (1, 2, 3)}
 
 
 def test_one_slow_partition_does_not_hold_up_another():
-    """Each completes by itself."""
+    """Each partition finishes independently."""
     scene = scene_with({0: (1, 2), 1: (1, 2)})
     move(scene, {P0: (3, 4), P1: (3, 4)})
     in_sync(scene, P1, 1, 2, 3, 4)
     assert znode(scene).partitions == {0: (3, 4, 1, 2), 1: (3, 4)}
 
 
-def test_a_broker_that_comes_back_is_waited_for():
-    """A target that dies while it catches up suspends the move; back and in sync, it ends."""
+def test_a_reassignment_waits_for_a_dead_target():
+    """The reassignment waits for a target that fails, and finishes when it is in sync."""
     scene = scene_with({0: (1, 2)})
     move(scene, {P0: (3, 4)})
     scene.brokers[4].kill()
@@ -219,8 +219,8 @@ def test_a_broker_that_comes_back_is_waited_for():
     assert znode(scene).partitions == {0: (3, 4)}
 
 
-def test_a_replica_that_is_down_when_it_was_to_go():
-    """The move ends without it; it is noted until its broker is back and has deleted it."""
+def test_a_removed_replica_on_a_dead_broker():
+    """The reassignment finishes, and the replica is recorded until its broker has deleted it."""
     scene = scene_with({0: (1, 2, 3)})
     move(scene, {P0: (4, 5)})
     scene.brokers[3].kill()
@@ -236,8 +236,8 @@ def test_a_replica_that_is_down_when_it_was_to_go():
     assert znode(scene).removing == {}
 
 
-def test_a_broker_that_never_comes_back_does_not_hold_up_a_deletion():
-    """What was moved away from it because it died need not be deleted there first."""
+def test_a_dead_broker_does_not_block_a_topic_deletion():
+    """A replica that was moved away from a dead broker does not delay the topic's deletion."""
     scene = scene_with({0: (1, 2, 3)})
     scene.brokers[3].kill()
     scene.await_expiry()
@@ -249,8 +249,8 @@ def test_a_broker_that_never_comes_back_does_not_hold_up_a_deletion():
     assert scene.run(scene.zookeeper.exists(znodes.topic_path("t"))) is None
 
 
-def test_a_replica_that_could_not_be_deleted_is_asked_again():
-    """The znode remembers it until it is gone."""
+def test_a_failed_replica_deletion_is_retried():
+    """The znode records the replica until it is deleted."""
     scene = scene_with({0: (1, 2)})
     move(scene, {P0: (2, 3)})
     scene.brokers[1].errors[P0] = ErrorCode.KAFKA_STORAGE_ERROR
@@ -263,8 +263,8 @@ def test_a_replica_that_could_not_be_deleted_is_asked_again():
     assert znode(scene).removing == {}
 
 
-def test_a_leader_that_writes_at_the_same_time_costs_another_try():
-    """The controller decides anew from what the leader wrote; nothing that it wrote is lost."""
+def test_a_concurrent_leader_write_repeats_the_step():
+    """The controller decides again from the leader's state, and no change of the leader is lost."""
     scene = scene_with({0: (1, 2, 3)})
     scene.run(scene.brokers[1].write_isr(P0, (1, 2), notify=False))
     assert move(scene, {P0: (1, 2, 4)}) == {P0: 0}
@@ -287,8 +287,8 @@ def request(scene: ControllerScene, targets: dict[TopicPartition, tuple[int, ...
     scene.settle()
 
 
-def test_asked_for_by_znode():
-    """Entries go as they finish, what cannot be goes at once, and with the last one the znode goes."""
+def test_requested_by_znode():
+    """Finished and impossible entries are removed, and the znode with the last one."""
     scene = scene_with({0: (1, 2), 1: (1, 2)})
     request(scene, {P0: (3, 4), P1: (2, 3), TopicPartition("nobody", 0): (1,), TopicPartition("t", 7): (1,)})
     assert requested(scene) == {P0: (3, 4), P1: (2, 3)}
@@ -301,16 +301,16 @@ def test_asked_for_by_znode():
     assert requested(scene) == {P0: (1, 2)}
 
 
-def test_a_znode_that_cannot_be_read_goes():
-    """So that the next one can come."""
+def test_an_unreadable_znode_is_removed():
+    """Removing an unreadable request makes room for the next one."""
     scene = scene_with({0: (1, 2)})
     scene.run(scene.zookeeper.create(znodes.REASSIGN_PARTITIONS, b"?"))
     scene.settle()
     assert requested(scene) is None
 
 
-def test_what_an_administrator_changed_since_stays_changed():
-    """A request by RPC replaces the znode's for the same partition."""
+def test_rpc_overrides_the_znode():
+    """A request by RPC overrides the znode for the same partition."""
     scene = scene_with({0: (1, 2), 1: (1, 2)})
     request(scene, {P0: (3, 4), P1: (3, 4)})
     move(scene, {P0: (5, 6)})
@@ -323,8 +323,8 @@ def test_what_an_administrator_changed_since_stays_changed():
 # --- deletion ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_topic_is_deleted_while_it_moves():
-    """Every replica is deleted, those that were coming too, and the move is over."""
+def test_a_topic_is_deleted_during_a_reassignment():
+    """All old and new replicas are deleted, and the reassignment ends."""
     scene = scene_with({0: (1, 2)})
     move(scene, {P0: (3, 4)})
     scene.run(scene.zookeeper.create(znodes.delete_topic_path("t")))

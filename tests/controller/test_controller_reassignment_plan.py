@@ -1,4 +1,4 @@
-"""How one partition's replicas move, step by step: whatever brokers and administrators do meanwhile."""
+"""Steps of one partition's reassignment under any sequence of failures and requests."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def state(leader: int, *isr: int) -> LeaderAndIsr:
 
 
 def test_a_move_expands_first():
-    """The target comes first, so that its first replica is the preferred leader already."""
+    """The target's first replica is the preferred leader from the first step."""
     now = plan.expand(Placement((1, 2, 3)), (4, 2, 5), holding=(1, 2, 3))
     assert now == Placement((4, 2, 5, 1, 3), adding=(4, 5), removing=(1, 3))
     assert (now.target, sorted(now.origin)) == ((4, 2, 5), [1, 2, 3])
 
 
 def test_it_contracts_when_the_target_is_in_sync():
-    """And not before; a leader that stays leads on, else one of the target does."""
+    """It does not contract earlier; a leader in the target stays, otherwise a target replica is elected."""
     now = Placement((4, 2, 5, 1, 3), adding=(4, 5), removing=(1, 3))
     for isr in ((1, 2, 3), (1, 2, 3, 4), (2, 4, 1)):
         assert plan.contract(now, state(1, *isr), BROKERS, in_sync_required=REQUIRED) is None
@@ -42,7 +42,7 @@ def test_it_contracts_when_the_target_is_in_sync():
 
 
 def test_a_target_that_replaces_another_keeps_the_origin():
-    """Whoever came by the first and is in sync goes only with the others; who is not goes at once."""
+    """In-sync replicas of the replaced target stay until the end; the others are dropped at once."""
     first = plan.expand(Placement((1, 2)), (3, 4), holding=(1, 2))
     second = plan.expand(first, (1, 5), holding=(1, 2, 3))
     assert second.replicas == (1, 5, 3, 2)
@@ -52,14 +52,14 @@ def test_a_target_that_replaces_another_keeps_the_origin():
 
 
 def test_a_replica_that_was_dropped_may_come_back():
-    """Then it is added as any other, and is not deleted."""
+    """A dropped replica can be added again and is then not deleted."""
     dropped = Placement((2, 3), removing=(1,))
     now = plan.expand(dropped, (1, 2), holding=(2, 3))
     assert now == Placement((1, 2, 3), adding=(1,), removing=(3,))
 
 
-def test_what_cannot_be_asked_for():
-    """Only replicas that are to come have to live."""
+def test_invalid_targets():
+    """Only new replicas must be on live brokers."""
     now = Placement((1, 2, 3))
     assert plan.refusal(now, (1, 2), {1}) is None
     assert plan.refusal(now, (), BROKERS)
@@ -68,7 +68,7 @@ def test_what_cannot_be_asked_for():
 
 
 def test_a_placement_survives_its_znode():
-    """All of it stands in the topic's assignment, beside those of other partitions."""
+    """A placement round-trips through the topic's assignment."""
     moving, still = Placement((4, 1), (4,), (1, 9)), Placement((1, 2))
     empty = TopicAssignment("t", None, {0: (1,), 1: (1, 2)}, removing={1: (5,)})
     written = plan.with_placements(empty, {0: moving, 1: still})
@@ -82,7 +82,7 @@ def test_a_placement_survives_its_znode():
 
 @dataclass
 class World:
-    """A partition, its brokers, and what they did: the leader's part and the controller's, as simple as can be."""
+    """A simplified model of one partition, its brokers, its leader and the controller."""
 
     now: Placement
     isr: tuple[int, ...]
@@ -121,7 +121,7 @@ class World:
             self.leader = able[0] if able else NO_LEADER
 
     def settle(self) -> None:
-        """What the controller does whenever something changed."""
+        """Apply the controller's reaction to a change."""
         if self.leader == NO_LEADER:
             return
         before = self.isr
@@ -154,8 +154,8 @@ deeds = st.one_of(
 
 @given(first=subsets, story=st.lists(deeds, max_size=40))
 @settings(max_examples=600, deadline=None)
-def test_whatever_happens_meanwhile_a_move_ends_and_loses_nothing(first: tuple[int, ...], story: list) -> None:
-    """In-sync replicas leave only when enough of the target are in sync; when all live and catch up, it is there."""
+def test_a_move_ends_and_loses_nothing(first: tuple[int, ...], story: list) -> None:
+    """In-sync replicas leave only if enough of the target is in sync; the move ends when all are live and caught up."""
     world = World(Placement(first), first, first[0])
     for name, *arguments in story:
         getattr(world, name)(*arguments)
@@ -170,8 +170,8 @@ def test_whatever_happens_meanwhile_a_move_ends_and_loses_nothing(first: tuple[i
 
 
 @given(first=subsets, targets=st.lists(subsets, min_size=1, max_size=5), caught_up=st.sets(st.sampled_from(BROKERS)))
-def test_cancelling_leads_back_to_the_beginning(first: tuple[int, ...], targets: list, caught_up: set[int]) -> None:
-    """However often the target was replaced, and whoever has caught up, as long as it had not arrived."""
+def test_cancelling_restores_the_origin(first: tuple[int, ...], targets: list, caught_up: set[int]) -> None:
+    """A cancellation restores the original replicas, however often the target was replaced."""
     world = World(Placement(first), first, first[0])
     for target in targets:
         world.ask(target)

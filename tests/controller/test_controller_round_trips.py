@@ -24,7 +24,7 @@ Told = dict[int, Counter[str]]
 
 
 def three_of(partitions: int) -> dict[int, tuple[int, ...]]:
-    """Three replicas of each partition, the leaderships spread."""
+    """Return three replicas for each partition, with distributed leaders."""
     return {number: BROKERS[number % 3 :] + BROKERS[: number % 3] for number in range(partitions)}
 
 
@@ -37,9 +37,9 @@ def scene_with(partitions: int, *, controllers: int = 1) -> ControllerScene:
 
 
 def measured(scene: ControllerScene, act: Callable[[], object], *, fresh: bool = False) -> tuple[Cost, Told]:
-    """What the controller spends on what happens, and what each broker was told.
+    """Return the controller's cost of an operation and the commands to each broker.
 
-    :param fresh: another controller does it, whose figures begin at nothing.
+    :param fresh: a new controller does it, with counters at zero.
     """
     scene.forget_told()
     before = Cost() if fresh else scene.controller.counters.cost
@@ -89,8 +89,8 @@ EVENTS = {
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_an_event_costs_the_same_whatever_the_number_of_partitions(event: Callable[[int], tuple[Cost, Told]]) -> None:
-    """Round trips to ZooKeeper and commands to brokers are those of an event, not of its partitions."""
+def test_cost_is_independent_of_the_number_of_partitions(event: Callable[[int], tuple[Cost, Told]]) -> None:
+    """ZooKeeper round trips and commands do not depend on the number of partitions."""
     few, told_few = event(SIZES[0])
     many, told_many = event(SIZES[1])
     assert few.zookeeper_round_trips == many.zookeeper_round_trips == EVENTS[event]
@@ -99,8 +99,8 @@ def test_an_event_costs_the_same_whatever_the_number_of_partitions(event: Callab
     assert all(count == 1 for name, count in told_many[1].items() if event is not controller_fails_over)
 
 
-def test_more_than_a_multi_holds_is_written_in_several_at_the_same_time() -> None:
-    """2,500 states are three multis, sent together: nothing is waited for more often, and no broker is told more."""
+def test_several_multis_are_sent_together() -> None:
+    """2,500 states are three concurrent multis, without additional round trips or commands."""
     few, told_few = broker_dies(SIZES[0])
     many, told_many = broker_dies(2500)
     assert many.zookeeper_requests == few.zookeeper_requests + 2
@@ -109,7 +109,7 @@ def test_more_than_a_multi_holds_is_written_in_several_at_the_same_time() -> Non
 
 
 def commands(bytes_max: int) -> list[tuple[int, Command]]:
-    """What two brokers are told of 100 partitions."""
+    """Return the commands of two brokers for 100 partitions."""
     scene = scene_with(100)
     sent: list[tuple[int, Command]] = []
     requests = BrokerRequests(scene.context, 101, "PLAINTEXT", lambda *each: sent.append(each), bytes_max)
@@ -123,24 +123,24 @@ def commands(bytes_max: int) -> list[tuple[int, Command]]:
         parsed = command.api.request.parse(command.version, data)
         assert parsed["broker_epoch"] == scene.brokers[broker].epoch
         rows = [(topic["topic_name"], row) for topic in parsed["topic_states"] for row in topic["partition_states"]]
-        assert [(name, row["partition_index"]) for name, row in rows] == list(command.what)
+        assert [(name, row["partition_index"]) for name, row in rows] == list(command.partitions)
         assert all(tuple(row["replicas"]) == three_of(100)[row["partition_index"]] for _, row in rows)
     return sent
 
 
-def test_a_command_that_would_be_too_large_is_cut_into_several() -> None:
-    """Each broker is told of every partition once, in order, in commands that stay below the bound."""
+def test_large_commands_are_split() -> None:
+    """Each broker receives every partition once, in order, in commands below the size limit."""
     assert [broker for broker, _ in commands(16 * 1024 * 1024)] == [1, 2]
     sent = commands(20 * 1024)
     assert [broker for broker, _ in sent] == [1, 1, 1, 2, 2, 2]
     for broker in (1, 2):
-        told = [partition.partition for of, command in sent if of == broker for partition in command.what]
+        told = [partition.partition for of, command in sent if of == broker for partition in command.partitions]
         assert told == list(range(100))
     assert {command.api for _, command in sent} == {LEADER_AND_ISR}
 
 
-def test_a_broker_that_does_not_answer_is_told_of() -> None:
-    """The controller counts it once and goes on trying; when the broker answers again, all that waited is done."""
+def test_a_broker_that_does_not_answer_is_counted() -> None:
+    """The controller counts it once and retries; all waiting commands are executed when the broker answers again."""
     scene = scene_with(0)
     scene.brokers[2].silent = True
     scene.make_topic("t", three_of(3))
@@ -154,8 +154,8 @@ def test_a_broker_that_does_not_answer_is_told_of() -> None:
     assert scene.controller.counters.unanswered == 1
 
 
-def test_the_timeline_tells_when_a_step_had_an_effect() -> None:
-    """From the notice to the last broker's answer: what was written, what was told, and how much of it."""
+def test_the_timeline_of_a_step() -> None:
+    """A step has its times up to the last broker's answer, and the number and size of its commands."""
     scene = scene_with(50)
     scene.brokers[3].kill()
     scene.await_expiry()
@@ -169,8 +169,8 @@ def test_the_timeline_tells_when_a_step_had_an_effect() -> None:
     assert Cost(*step.cost).zookeeper_operations == 51
 
 
-def test_everything_that_does_not_fit_into_one_command_comes_in_numbered_pieces() -> None:
-    """Brokers drop what none of them names, so they have to know which is the last."""
+def test_full_metadata_is_split_into_numbered_pieces() -> None:
+    """Brokers remove unnamed topics after the last piece, so they must recognise it."""
     scene = scene_with(100)
     sent: list[Command] = []
     requests = BrokerRequests(scene.context, 101, "PLAINTEXT", lambda _, command: sent.append(command), 20 * 1024)

@@ -1,4 +1,4 @@
-"""Whatever happens to brokers in whatever order, decisions keep to what must never be otherwise."""
+"""Safety of decisions under any sequence of broker and controller failures."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ def rules(_: str) -> TopicRules:
 
 
 class Cluster(RuleBasedStateMachine):
-    """One partition on three brokers: a model of what each log holds, beside the decisions of the controller.
+    """A model of the logs of one partition on three brokers, driven by the controller's decisions.
 
-    A log is the number of records that it has; committed is what a client may have been told.  The high watermark
-    follows the rules of the leader: all in sync have it, enough are in sync, and nobody is eligible beside them.
+    A log is its number of records; ``committed`` is the highest number that a client may have seen acknowledged.  The
+    high watermark follows the leader's rules: all in-sync replicas have the record, enough are in sync, and no eligible
+    replica exists outside the in-sync set.
     """
 
     def __init__(self) -> None:
@@ -64,7 +65,7 @@ class Cluster(RuleBasedStateMachine):
                 self.follow(leads)
 
     def follow(self, leader: int) -> None:
-        """Live replicas cut what the new leader does not have."""
+        """Truncate live followers to the new leader's log."""
         for broker in self.context.brokers:
             self.logs[broker] = min(self.logs[broker], self.logs[leader])
 
@@ -90,7 +91,7 @@ class Cluster(RuleBasedStateMachine):
     @precondition(lambda self: self.state.leader in self.context.brokers)
     @rule(broker=BROKERS, joins=st.booleans())
     def leader_writes(self, broker: int, joins: bool) -> None:
-        """The leader takes in who has caught up, or drops who lags."""
+        """Let the leader add caught-up replicas to the ISR, or drop lagging ones."""
         old = self.state
         caught_up = self.logs[broker] == self.logs[old.leader] and broker in self.context.brokers
         if joins and broker not in old.isr and caught_up and broker not in self.context.shutting_down:
@@ -127,7 +128,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(losses=st.dictionaries(BROKERS, st.integers(0, 2), min_size=1))
     def bounce_unnoticed(self, losses: dict[int, int]) -> None:
-        """Several at once, as after a power cut, or while the controller looked away."""
+        """Restart several brokers at once, unnoticed by the controller."""
         lived = {broker: losses[broker] for broker in sorted(losses) if broker in self.context.brokers}
         self.rejoin(lived, bounced=tuple(lived))
 
@@ -142,7 +143,7 @@ class Cluster(RuleBasedStateMachine):
         self.catch_up()
 
     def restart(self, broker: int, loses: int) -> BrokerRegistration:
-        """The next process of a broker, which may have lost the end of its log."""
+        """Restart a broker, which may have lost the end of its log."""
         self.dead.discard(broker)
         self.logs[broker] = max(0, self.logs[broker] - loses)
         epoch = self.next_zxid()
@@ -151,7 +152,7 @@ class Cluster(RuleBasedStateMachine):
         return BrokerRegistration(broker, (), epoch=epoch, intact_since=self.whole_since[broker])
 
     def note_total_loss(self, unclean: list[int]) -> None:
-        """Where everybody who is known to hold all that was committed lost something, what one of them has counts."""
+        """If all replicas that held the committed records lost some, only the remaining records count."""
         if {*self.state.isr, *self.state.eligible_leader_replicas} <= set(unclean):
             isr, _ = decisions.without_unclean(self.state, unclean)
             self.committed = min(self.committed, self.logs[isr[0]])
@@ -178,7 +179,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(losses=st.dictionaries(BROKERS, st.integers(0, 2)), dies=st.none() | BROKERS)
     def controller_fails_over(self, losses: dict[int, int], dies: int | None) -> None:
-        """The next one knows only what stands in ZooKeeper; meanwhile brokers bounced, came back and died."""
+        """Start a controller from the state in ZooKeeper, after unnoticed restarts and failures."""
         old, self.context = self.context, ControllerContext(self.context.controller_epoch + 1, 1)
         self.context.topics, self.context.leadership = old.topics, old.leadership
         live = dict(old.brokers) | {broker: self.restart(broker, losses[broker]) for broker in sorted(losses)}
@@ -223,7 +224,7 @@ class Cluster(RuleBasedStateMachine):
 
     @invariant()
     def nothing_committed_is_lost(self) -> None:
-        """Whoever may lead now holds it; who is dead is judged when it comes back."""
+        """Every live replica that may be elected holds all committed records."""
         for broker in (*self.state.isr, *self.state.eligible_leader_replicas):
             if broker in self.context.brokers:
                 assert self.logs[broker] >= self.committed

@@ -1,4 +1,4 @@
-"""Controlled shutdown: what becomes of a broker's partitions when it says that it wants to stop."""
+"""Controlled shutdown of a broker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def refusal(scene: ControllerScene, question: ShutdownAsked) -> ErrorCode:
 
 
 def test_leaders_move_and_the_broker_stops_following(scene: ControllerScene) -> None:
-    """Nothing that another could lead is left, and it is in no in-sync set; a partition that it alone has stays."""
+    """The broker leads only partitions without another replica, and is in no other in-sync set."""
     assert scene.ask(ShutdownAsked(1, scene.brokers[1].epoch)) == []
     scene.settle()
     assert (scene.state("t", 0).leader, scene.state("t", 0).isr) == (2, (2, 3))
@@ -46,8 +46,8 @@ def test_leaders_move_and_the_broker_stops_following(scene: ControllerScene) -> 
     assert [command.name for command in scene.brokers[2].told] == ["LeaderAndIsr", "UpdateMetadata"]
 
 
-def test_what_nobody_else_can_lead_is_told_and_asked_for_again(scene: ControllerScene) -> None:
-    """The second request goes on where the first ended."""
+def test_a_second_request_continues_the_shutdown(scene: ControllerScene) -> None:
+    """Remaining partitions are returned, and a second request continues with them."""
     scene.run(scene.brokers[1].write_isr(P2, (1,)))
     scene.settle()
     assert scene.ask(ShutdownAsked(1, scene.brokers[1].epoch)) == [P2]
@@ -61,8 +61,8 @@ def test_what_nobody_else_can_lead_is_told_and_asked_for_again(scene: Controller
     assert set(scene.brokers[1].told_of("StopReplica")[0].partitions) == {P2}
 
 
-def test_other_processes_of_the_broker_are_not_meant(scene: ControllerScene) -> None:
-    """A request of an earlier process is refused, of a broker that is not registered, or one without the epoch."""
+def test_requests_of_other_processes_are_rejected(scene: ControllerScene) -> None:
+    """Requests from an earlier process, an unregistered broker, or with a wrong epoch are rejected."""
     assert refusal(scene, ShutdownAsked(1, scene.brokers[1].epoch - 1)) is ErrorCode.STALE_BROKER_EPOCH
     assert refusal(scene, ShutdownAsked(9)) is ErrorCode.BROKER_NOT_AVAILABLE
     assert refusal(scene, ShutdownAsked(1)) is ErrorCode.STALE_BROKER_EPOCH
@@ -71,8 +71,8 @@ def test_other_processes_of_the_broker_are_not_meant(scene: ControllerScene) -> 
     assert scene.ask(ShutdownAsked(1, scene.brokers[1].epoch)) == []
 
 
-def test_a_leader_does_not_take_a_stopping_broker_back(scene: ControllerScene) -> None:
-    """Whatever it wrote from what it knew before, is corrected when it tells so (KIP-841)."""
+def test_a_leader_cannot_readd_a_stopping_broker(scene: ControllerScene) -> None:
+    """The controller reverses such an ISR change when it is notified (KIP-841)."""
     scene.ask(ShutdownAsked(3, scene.brokers[3].epoch))
     scene.run(scene.brokers[1].write_isr(P0, (1, 2, 3)))
     scene.settle()
@@ -80,7 +80,7 @@ def test_a_leader_does_not_take_a_stopping_broker_back(scene: ControllerScene) -
 
 
 def test_a_stopping_broker_is_not_elected_and_new_topics_do_without_it(scene: ControllerScene) -> None:
-    """Also when all others die; and all is forgotten when it comes back."""
+    """This holds even if all other brokers fail, and ends when the broker has restarted."""
     scene.ask(ShutdownAsked(3, scene.brokers[3].epoch))
     scene.make_topic("new", {0: (3, 1)})
     assert (scene.state("new", 0).leader, scene.state("new", 0).isr) == (1, (1,))
@@ -98,7 +98,7 @@ def test_a_stopping_broker_is_not_elected_and_new_topics_do_without_it(scene: Co
 
 
 def test_only_the_controller_answers(scene: ControllerScene) -> None:
-    """What waits when the office is lost is refused, so that the broker looks for the next controller."""
+    """Waiting requests are rejected when the term ends, so that the broker finds the next controller."""
     controller = scene.controller
     question = ShutdownAsked(1, scene.brokers[1].epoch)
     answer = controller.ask(question)

@@ -1,4 +1,4 @@
-"""Transitions are those of the tables, and no other."""
+"""Transitions of partition and replica states."""
 
 from itertools import product
 
@@ -17,8 +17,8 @@ from kreplica.controller.state.states import (
 @pytest.mark.parametrize(
     ("states", "table", "count"), [(PartitionState, PARTITION_PREVIOUS, 8), (ReplicaState, REPLICA_PREVIOUS, 14)]
 )
-def test_every_pair_is_either_in_the_table_or_refused(states, table, count):
-    """Every state can be entered, and nothing that the table does not have."""
+def test_every_pair_is_in_the_table_or_rejected(states, table, count):
+    """Every state can be reached, and only by transitions in the table."""
     allowed = 0
     for old, new in product(states, states):
         if old in table[new]:
@@ -32,6 +32,6 @@ def test_every_pair_is_either_in_the_table_or_refused(states, table, count):
 
 
 def test_partition_cannot_come_back_from_nowhere():
-    """A partition is new before it is online."""
+    """A partition must be NEW before it is ONLINE."""
     with pytest.raises(InvalidTransition, match="NonExistentPartition -> OnlinePartition"):
         check_transition(PARTITION_PREVIOUS, PartitionState.NON_EXISTENT, PartitionState.ONLINE, "t-0")

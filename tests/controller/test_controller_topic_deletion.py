@@ -1,4 +1,4 @@
-"""Topics of several replicas that are deleted, while brokers are down, refuse, or die in the middle of it."""
+"""Topic deletions while brokers are down, reject commands or fail."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def is_deleted(scene: ControllerScene) -> bool:
 
 
 def stops(scene: ControllerScene, broker: int) -> list[bool]:
-    """For each StopReplica of that broker, whether it was to delete."""
+    """Return for each StopReplica of that broker whether it deletes files."""
     return [told.partitions[P0]["delete_partition"] for told in scene.brokers[broker].told_of("StopReplica")]
 
 
 def test_each_replica_stops_and_then_deletes():
-    """Clients hear first that it goes; one request a phase for all partitions of a broker."""
+    """Clients lose the topic first; each broker gets one command in each phase."""
     scene = scene_with_topic(partitions=50)
     ask(scene)
     assert is_deleted(scene)
@@ -50,8 +50,8 @@ def test_each_replica_stops_and_then_deletes():
         assert {row["leader"] for row in told.partitions.values()} == {LEADER_DURING_DELETE}
 
 
-def test_a_broker_that_is_down_is_waited_for():
-    """Its files are deleted when it is back, and only then the topic's name is free."""
+def test_a_deletion_waits_for_a_dead_broker():
+    """The files are deleted when the broker is back; only then the topic name is free."""
     scene = scene_with_topic()
     scene.brokers[3].kill()
     scene.await_expiry()
@@ -66,8 +66,8 @@ def test_a_broker_that_is_down_is_waited_for():
     assert is_deleted(scene)
 
 
-def test_a_broker_that_dies_before_it_answered_is_asked_again():
-    """From the first phase on, since it is another process."""
+def test_a_broker_that_fails_before_its_answer_starts_again():
+    """The new process starts from the first phase."""
     scene = scene_with_topic()
     scene.brokers[2].silent = True
     ask(scene)
@@ -80,8 +80,8 @@ def test_a_broker_that_dies_before_it_answered_is_asked_again():
     assert is_deleted(scene)
 
 
-def test_a_broker_that_bounces_in_the_second_phase():
-    """A restart faster than its session's end is a restart all the same."""
+def test_a_restart_in_the_second_phase():
+    """A restart that is faster than the session timeout is detected."""
     scene = scene_with_topic()
     scene.brokers[2].errors[P0] = ErrorCode.KAFKA_STORAGE_ERROR
     ask(scene)
@@ -93,8 +93,8 @@ def test_a_broker_that_bounces_in_the_second_phase():
     assert is_deleted(scene)
 
 
-def test_a_broker_that_moves_in_the_middle_of_it_is_asked_again():
-    """What waited for it at its old address is forgotten, so it is told everything at the new one."""
+def test_a_new_endpoint_during_a_deletion():
+    """Commands queued for the old endpoint are dropped, so the new one gets the full state."""
     scene = scene_with_topic()
     scene.brokers[2].silent = True
     ask(scene)
@@ -105,8 +105,8 @@ def test_a_broker_that_moves_in_the_middle_of_it_is_asked_again():
     assert is_deleted(scene)
 
 
-def test_a_broker_that_was_behind_with_everything_is_asked_again(monkeypatch: pytest.MonkeyPatch):
-    """So much waited for it that all was forgotten, the deletion too."""
+def test_an_overflowed_channel_during_a_deletion(monkeypatch: pytest.MonkeyPatch):
+    """A channel overflow drops the deletion, so it is sent again."""
     monkeypatch.setattr(broker_channels, "WAITING_COMMANDS_MAX", 5)
     scene = scene_with_topic()
     scene.brokers[2].silent = True
@@ -120,7 +120,7 @@ def test_a_broker_that_was_behind_with_everything_is_asked_again(monkeypatch: py
 
 
 def test_leaders_that_die_meanwhile_are_not_replaced():
-    """Nobody is elected for a topic that goes."""
+    """No leader is elected for a topic that is being deleted."""
     scene = scene_with_topic()
     scene.brokers[3].kill()
     scene.await_expiry()
@@ -135,8 +135,8 @@ def test_leaders_that_die_meanwhile_are_not_replaced():
     assert is_deleted(scene)
 
 
-def test_a_topic_of_the_same_name_is_another():
-    """Made at once after the deletion, it begins at the first epoch with all replicas in sync."""
+def test_a_topic_can_be_recreated():
+    """A topic created right after the deletion starts at the first epoch with all replicas in sync."""
     scene = scene_with_topic()
     ask(scene)
     assert is_deleted(scene)

@@ -1,4 +1,4 @@
-"""Topics whose znodes somebody removes, replaces or rewrites with a tool, past every API."""
+"""Topics whose znodes are removed, replaced or rewritten by a tool."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def scene() -> ControllerScene:
     return made
 
 
-def test_a_removed_topic_is_served_no_more(scene: ControllerScene) -> None:
-    """Its replicas are deleted and it leaves the metadata, since no controller would ever speak of it again."""
+def test_a_removed_topic_is_no_longer_served(scene: ControllerScene) -> None:
+    """Its replicas are deleted, and it disappears from the metadata."""
     scene.make_topic("t", {0: (1, 2), 1: (2,)})
     scene.forget_told()
     scene.run(scene.zookeeper.multi(REMOVAL))
@@ -50,7 +50,7 @@ def test_a_removed_topic_is_served_no_more(scene: ControllerScene) -> None:
 
 
 def test_a_replaced_topic_is_another_topic(scene: ControllerScene) -> None:
-    """Removed and made anew in one go: first the old replicas go, then the new ones begin."""
+    """After a removal and creation in one step, the old replicas are deleted before the new ones start."""
     old = scene.make_topic("t", {0: (1, 2), 1: (2,)})
     scene.forget_told()
     new = replace(old, topic_id=OTHER_ID, partitions={0: (2, 1)})
@@ -65,8 +65,8 @@ def test_a_replaced_topic_is_another_topic(scene: ControllerScene) -> None:
     assert scene.context.topics["t"].topic_id == OTHER_ID
 
 
-def test_a_topic_that_was_replaced_while_nobody_was_in_office(scene: ControllerScene) -> None:
-    """Who still has the old one's files deletes them, whatever their epoch, and then gets its role; once."""
+def test_a_topic_replaced_without_a_controller(scene: ControllerScene) -> None:
+    """A broker with files of the old topic deletes them once, whatever their epoch, and then gets its role."""
     old = scene.make_topic("t", {0: (1, 2), 1: (2,)})
     scene.controllers[101].kill()
     new = replace(old, topic_id=OTHER_ID, partitions={0: (1, 2)})
@@ -85,8 +85,8 @@ def test_a_topic_that_was_replaced_while_nobody_was_in_office(scene: ControllerS
     assert "t" not in scene.context.deleting
 
 
-def test_a_topic_that_was_removed_while_nobody_was_in_office(scene: ControllerScene) -> None:
-    """Brokers that know of it are told everything there is, and forget the rest; so is one that joins later."""
+def test_a_topic_removed_without_a_controller(scene: ControllerScene) -> None:
+    """Brokers get full metadata and remove the topic; so does a broker that joins later."""
     scene.make_topic("t", {0: (1, 2), 1: (2,)})
     scene.make_topic("u", {0: (1, 2)})
     scene.controllers[101].kill()
@@ -95,20 +95,20 @@ def test_a_topic_that_was_removed_while_nobody_was_in_office(scene: ControllerSc
     scene.forget_told()
     scene.run(scene.controllers[101].start())
     scene.settle(5)
-    assert [everything(told) for told in scene.brokers[1].told_of("UpdateMetadata")] == [None, {"u"}]
+    assert [full_metadata(told) for told in scene.brokers[1].told_of("UpdateMetadata")] == [None, {"u"}]
     scene.brokers[2].kill()
     scene.run(scene.brokers[2].start())
     scene.settle()
-    assert [everything(told) for told in scene.brokers[2].told_of("UpdateMetadata")] == [{"u"}]
+    assert [full_metadata(told) for told in scene.brokers[2].told_of("UpdateMetadata")] == [{"u"}]
 
 
-def everything(told: Told) -> set[str] | None:
-    """The topics of a command that takes those for gone that it does not name; None for one that does not."""
+def full_metadata(told: Told) -> set[str] | None:
+    """Return the topics of a command with full metadata; None for other commands."""
     return {partition.topic for partition in told.partitions} if told.body["type"] == WHOLE else None
 
 
-def test_a_topic_that_cannot_be_read_is_not_taken_for_gone(scene: ControllerScene) -> None:
-    """It is left alone, in what brokers tell their clients too."""
+def test_an_unreadable_topic_is_not_removed(scene: ControllerScene) -> None:
+    """The topic stays in the metadata that brokers return to clients."""
     scene.make_topic("t", {0: (1, 2)})
     scene.controllers[101].kill()
     scene.run(scene.zookeeper.set_data(znodes.topic_path("t"), b"{"))
@@ -116,11 +116,11 @@ def test_a_topic_that_cannot_be_read_is_not_taken_for_gone(scene: ControllerScen
     scene.forget_told()
     scene.run(scene.controllers[101].start())
     scene.settle(5)
-    assert [everything(told) for told in scene.brokers[1].told_of("UpdateMetadata")] == [None, None]
+    assert [full_metadata(told) for told in scene.brokers[1].told_of("UpdateMetadata")] == [None, None]
 
 
-def test_a_topic_whose_id_was_lost_while_nobody_was_in_office(scene: ControllerScene) -> None:
-    """Its replicas refuse the new id, and keep what they have: an operator can write the old one back."""
+def test_a_topic_id_lost_without_a_controller(scene: ControllerScene) -> None:
+    """Replicas reject the new id and keep their files, so that an operator can restore the old id."""
     old = scene.make_topic("t", {0: (1, 2), 1: (2,)})
     scene.controllers[101].kill()
     rewritten = documents.encode_topic(replace(old, topic_id=OTHER_ID))
@@ -136,7 +136,7 @@ def test_a_topic_whose_id_was_lost_while_nobody_was_in_office(scene: ControllerS
 
 
 def test_a_rewritten_topic_keeps_its_id(scene: ControllerScene) -> None:
-    """Whatever id a tool writes into it: the replicas' files are of the old one."""
+    """The original id is kept whatever id a tool writes, because the replicas' files belong to it."""
     old = scene.make_topic("t", {0: (1, 2), 1: (2,)})
     scene.forget_told()
     scene.run(scene.zookeeper.set_data(znodes.topic_path("t"), documents.encode_topic(replace(old, topic_id=OTHER_ID))))

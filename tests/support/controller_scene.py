@@ -24,7 +24,7 @@ from twisted.internet.defer import Deferred
 from kreplica.cluster import documents, znodes
 from kreplica.cluster.uuids import random_uuid
 from kreplica.controller.controller import Controller
-from kreplica.controller.dependencies import ControllerConfig, Surroundings
+from kreplica.controller.dependencies import ControllerConfig, ControllerDependencies
 from kreplica.controller.event_types import Question
 from kreplica.controller.journal.files import JournalSettings
 from kreplica.controller.journal.journaled_controller import journaled
@@ -205,8 +205,8 @@ class ScriptedController:
         runtime = self._host.runtime
         client = ZooKeeperClient(runtime.reactor, COORDINATOR, random=runtime.random, session_timeout_ms=6000)
         await client.start()
-        surroundings = Surroundings.real(runtime, client, self.config)
-        self._controller, _ = journaled(surroundings, self.journal)
+        dependencies = ControllerDependencies.real(runtime, client, self.config)
+        self._controller, _ = journaled(dependencies, self.journal)
         self._controller.start()
 
     def kill(self) -> None:

@@ -1,4 +1,4 @@
-"""What follows from what: pure functions from the context to the changes that an event asks for."""
+"""State changes that events require, as pure functions of the context."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kreplica.model import NO_BROKER_EPOCH, NO_LEADER, BrokerRegistration, Leade
 
 
 class TopicRules(NamedTuple):
-    """What a topic's settings say about its leaders.
+    """Topic configurations that elections depend on.
 
     :param unclean_allowed: ``unclean.leader.election.enable``.
     :param min_insync_replicas: ``min.insync.replicas``.
@@ -34,7 +34,7 @@ RulesOf = Callable[[str], TopicRules]
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """A partition's state to be written: created where ``previous`` is None, else replaced at its znode version."""
+    """A partition state to write: created if ``previous`` is None, otherwise replaced at its znode version."""
 
     partition: TopicPartition
     previous: LeaderAndIsr | None
@@ -46,7 +46,7 @@ class StateChange:
 
     @property
     def fences_only(self) -> bool:
-        """Whether it changes nothing but the partition epoch, so that whoever writes by the old one is refused."""
+        """True if only the partition epoch changes, so that a write based on the old epoch fails."""
         old = self.previous
         return old is not None and old.leader_epoch == self.state.leader_epoch
 
@@ -55,9 +55,9 @@ class StateChange:
 
 
 def has_lost_nothing(registration: BrokerRegistration, known_epoch: int) -> bool:
-    """Whether a broker's logs still hold all that they held in the incarnation of that epoch (KIP-966).
+    """Return True if a broker's logs still hold everything that they held in the incarnation of that epoch (KIP-966).
 
-    :param known_epoch: the broker epoch in which it last had its place in in-sync sets; -1 where there was none.
+    :param known_epoch: epoch of the last handled incarnation; -1 if there was none.
     """
     whole_since = registration.intact_since
     if whole_since == NO_BROKER_EPOCH:
@@ -69,7 +69,7 @@ def has_lost_nothing(registration: BrokerRegistration, known_epoch: int) -> bool
 
 
 def initial_elections(context: ControllerContext, partitions: Iterable[TopicPartition]) -> list[StateChange]:
-    """First leaders for partitions that have none; those without a live replica are left out and stay NEW."""
+    """Return first leaders for partitions without a state; those without a live replica are omitted and stay NEW."""
     changes = []
     for partition in partitions:
         election = elect_new(context.candidates(partition), context.may_lead(partition))
@@ -89,18 +89,17 @@ def repairs(
     unclean: Collection[int] = (),
     failed: Collection[int] = (),
 ) -> list[StateChange]:
-    """The states that fit who lives now: a leader where there can be one, and nobody dead in the in-sync set.
+    """Return the changes that adapt states to the live brokers: a leader if possible, and no dead replica in sync.
 
-    One decision per partition, whatever happened to its replicas at once; those that need none are left out.
+    There is one decision for each partition, whatever happened to its replicas; unchanged partitions are omitted.
 
-    :param bounced: brokers that live but are another process than the one that held the leaderships of the context:
-        what they led is led anew, in another epoch, by others where there are any (KIP-380).
-    :param unclean: those brokers, of all that live, which may have lost the end of their logs since they were last
-        seen.  They leave in-sync and eligible sets; every other state with a replica of theirs gets a new partition
-        epoch at least, because its leader may be about to write, from what it knew of the one before, that it is in
-        sync.
-    :param failed: brokers whose replicas of these partitions cannot be used.  They leave like unclean ones, and always
-        with a new leader epoch: no fetch of an earlier one, which may be on its way still, lets them in again.
+    :param bounced: live brokers whose process differs from the one that the context's leaders refer to.  What they led
+        gets a leader in a new epoch, another replica if possible (KIP-380).
+    :param unclean: live brokers that may have lost the end of their logs since they were last seen.  They leave in-sync
+        and eligible sets.  Every other state with a replica of theirs gets at least a new partition epoch, because its
+        leader may be about to write, based on the old state, that the replica is in sync.
+    :param failed: brokers whose replicas of these partitions are unusable.  They leave like unclean ones, always with a
+        new leader epoch, so that a delayed fetch of an earlier epoch cannot add them again.
     """
     changes = []
     for partition in partitions:
@@ -145,9 +144,10 @@ def _election(
     rules: TopicRules,
     bounced: Collection[int],
 ) -> Election:
-    """Who leads in place of a leader that is gone.
+    """Elect a leader in place of a lost one.
 
-    Where nobody may, the partition has no leader and its in-sync set is kept: somebody of it must come back.
+    If none can be elected, the partition has no leader and keeps its in-sync set, because one of its members must
+    return.
     """
     election = elect_offline(
         context.candidates(partition),
@@ -161,11 +161,11 @@ def _election(
 
 
 def without_unclean(old: LeaderAndIsr, unclean: Collection[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The in-sync and the eligible set without replicas that may have lost the end of their log (KIP-966).
+    """Return the in-sync and eligible sets without replicas that may have lost the end of their log (KIP-966).
 
-    Where that leaves only eligible replicas, they are the in-sync set: every committed record is on each of them, and
-    one of them must lead.  Where it leaves nobody, the last leader stays, else the first of the in-sync set: nobody
-    can know more than it does.
+    If only eligible replicas remain, they become the in-sync set: each of them holds every committed record, and one of
+    them must lead.  If no replica remains, the last leader stays, or else the first of the in-sync set, because no
+    replica holds more records.
     """
     isr = tuple(replica for replica in old.isr if replica not in unclean)
     eligible = tuple(replica for replica in old.eligible_leader_replicas if replica not in unclean)
@@ -179,14 +179,14 @@ def without_unclean(old: LeaderAndIsr, unclean: Collection[int]) -> tuple[tuple[
 def unclean_elections(
     context: ControllerContext, partitions: Iterable[TopicPartition], rules_of: RulesOf
 ) -> list[StateChange]:
-    """Leaders for partitions that have none, at the price of acknowledged records where nobody in sync lives."""
+    """Return leaders for partitions without one, even if acknowledged records are lost."""
     return repairs(context, partitions, lambda topic: rules_of(topic)._replace(unclean_allowed=True))
 
 
 def preferred_elections(
     context: ControllerContext, partitions: Iterable[TopicPartition], rules_of: RulesOf
 ) -> list[StateChange]:
-    """Leaderships for preferred replicas that could lead and do not."""
+    """Return changes that make preferred replicas leaders if they can lead."""
     changes = []
     for partition in partitions:
         old = context.leadership.get(partition)
@@ -200,9 +200,9 @@ def preferred_elections(
 def shutdowns(
     context: ControllerContext, partitions: Iterable[TopicPartition], rules_of: RulesOf
 ) -> list[StateChange]:
-    """The states without the brokers that are shutting down: others lead, and they leave the in-sync sets.
+    """Return the states without the brokers that are shutting down, which stop leading and leave the in-sync sets.
 
-    A partition that nobody else can lead stays with its leader.
+    A partition that no other replica can lead keeps its leader.
     """
     changes = []
     stopping = context.shutting_down
@@ -213,7 +213,7 @@ def shutdowns(
         if old.leader in stopping:
             election = elect_for_shutdown(context.candidates(partition), old.isr, context.online(partition), stopping)
         else:
-            # Without a leader the last of the in-sync set stays: it must come back.
+            # Without a leader the last member of the in-sync set stays, because it must come back.
             isr = tuple(replica for replica in old.isr if replica not in stopping)
             election = Election(old.leader, isr) if isr else None
         if election is not None:
@@ -231,11 +231,10 @@ def changed(
     eligible: Sequence[int] | None = None,
     unclean: Collection[int] = (),
 ) -> StateChange:
-    """A partition's next state: the next leader epoch, and who is eligible beside the new in-sync set (KIP-966).
+    """Return a partition's next state with the next leader epoch and the new eligible set (KIP-966).
 
-    :param isr: the in-sync set that the election began with, and ``eligible`` the eligible set, where they are not the
-        context's.
-    :param unclean: replicas that may not be eligible.
+    :param isr: in-sync set before the election, if it differs from the context's; likewise ``eligible``.
+    :param unclean: replicas that cannot be eligible.
     """
     old = context.leadership[partition]
     next_eligible: tuple[int, ...] = ()

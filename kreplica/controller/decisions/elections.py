@@ -1,7 +1,7 @@
-"""The leader selectors: who leads, as pure functions of what the controller knows.  They change nothing.
+"""Leader selectors: pure functions that choose the leader of a partition.
 
-``replicas`` is the assignment in order: its first replica is the preferred leader.  Each selector answers the leader
-and the in-sync set that follow, or None where nobody may lead.
+``replicas`` is the assignment in order; its first replica is the preferred leader.  Each selector returns the leader
+and the resulting in-sync set, or None if no replica can lead.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Election(NamedTuple):
-    """Who leads and who is in sync; ``unclean`` where acknowledged records may be lost by it."""
+    """Result of an election; ``unclean`` if it may lose acknowledged records."""
 
     leader: int
     isr: tuple[int, ...]
@@ -19,7 +19,7 @@ class Election(NamedTuple):
 
 
 def elect_new(replicas: Sequence[int], live: Collection[int]) -> Election | None:
-    """For a partition that has no state yet: the first live replica leads, all live ones are in sync (all empty)."""
+    """Elect a first leader: the first live replica; all live replicas are in sync, because all logs are empty."""
     alive = tuple(replica for replica in replicas if replica in live)
     return Election(alive[0], alive) if alive else None
 
@@ -33,12 +33,12 @@ def elect_offline(
     unclean_allowed: bool = False,
     last: Collection[int] = (),
 ) -> Election | None:
-    """For a partition whose leader is gone: the first live in-sync replica, in the order of the assignment.
+    """Elect a replacement for a lost leader: the first live in-sync replica in the order of the assignment.
 
-    :param eligible: replicas that left the in-sync set while the high watermark stood still (KIP-966): they hold every
-        committed record, so they may lead when no member of the in-sync set lives.
-    :param unclean_allowed: whether any live replica may lead where nobody else can.
-    :param last: live replicas that come after the others, because they have just started.
+    :param eligible: replicas that left the in-sync set while the high watermark did not advance (KIP-966).  They hold
+        every committed record, so they can lead if no in-sync replica is live.
+    :param unclean_allowed: True if any live replica can lead as a last resort.
+    :param last: live replicas that are tried last, because they have just restarted.
     """
     candidates = [replica for replica in replicas if replica in live]
     if last:
@@ -55,7 +55,7 @@ def elect_offline(
 
 
 def elect_preferred(replicas: Sequence[int], isr: Sequence[int], live: Collection[int]) -> Election | None:
-    """The first replica of the assignment, where it lives and is in sync; the in-sync set stays."""
+    """Elect the first replica of the assignment if it is live and in sync; the in-sync set is unchanged."""
     preferred = replicas[0] if replicas else None
     if preferred is not None and preferred in live and preferred in isr:
         return Election(preferred, tuple(isr))
@@ -63,7 +63,7 @@ def elect_preferred(replicas: Sequence[int], isr: Sequence[int], live: Collectio
 
 
 def elect_reassigned(target: Sequence[int], isr: Sequence[int], live: Collection[int]) -> Election | None:
-    """The first live in-sync replica among those that the partition moves to; the in-sync set stays."""
+    """Elect the first live in-sync replica of a reassignment's target; the in-sync set is unchanged."""
     for replica in target:
         if replica in live and replica in isr:
             return Election(replica, tuple(isr))
@@ -73,7 +73,7 @@ def elect_reassigned(target: Sequence[int], isr: Sequence[int], live: Collection
 def elect_for_shutdown(
     replicas: Sequence[int], isr: Sequence[int], live: Collection[int], stopping: Collection[int]
 ) -> Election | None:
-    """The first live in-sync replica that is not shutting down; those that are leave the in-sync set."""
+    """Elect the first live in-sync replica that is not shutting down; the others leave the in-sync set."""
     for replica in replicas:
         if replica in live and replica in isr and replica not in stopping:
             return Election(replica, tuple(r for r in isr if r not in stopping))

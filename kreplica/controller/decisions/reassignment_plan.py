@@ -1,15 +1,14 @@
-"""How the replicas of one partition move (KIP-455): pure, from one step to the next.
+"""Steps of a reassignment of one partition (KIP-455), as pure functions.
 
-A move is one value, ``Placement``, and all of it stands in the topic's znode, so that any controller can carry it on:
+A reassignment is one value, ``Placement``, stored in the topic's znode, so that any controller can continue it:
 
-1. *expand*: the replicas are the target and then the others; those that come catch up as followers.
-2. wait until the target is in sync.
-3. *contract*: the target alone remains, led by one of its own; those that went are ``dropped``.
-4. the dropped delete their files, and then nothing of the move is left.
+1. *expand*: the replicas become the target followed by the old replicas; new replicas catch up as followers.
+2. Wait until the target is in sync.
+3. *contract*: only the target remains and leads; the removed replicas are ``dropped``.
+4. The dropped replicas delete their files, which ends the reassignment.
 
-Another target in the middle of it replaces the first, and cancelling is nothing else: the target is then what the
-replicas were at the beginning.  Whoever is in sync, or may lead though it is not, stays until step 3, wherever it came
-from, for it may hold what nobody else of the target has yet.
+A new target replaces an ongoing one; cancelling sets the original replicas as the target.  In-sync and eligible
+replicas stay until step 3 in any case, because they may hold records that the target does not have yet.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from kreplica.model import LeaderAndIsr, TopicAssignment
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a partition's replicas are, and where they go; the preferred leader first."""
+    """Current and target replicas of a partition, the preferred leader first."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -31,27 +30,27 @@ class Placement:
 
     @property
     def target(self) -> tuple[int, ...]:
-        """What the replicas shall be."""
+        """The replicas after the reassignment."""
         return tuple(replica for replica in self.replicas if replica not in self.removing)
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """What the replicas were before the move began: where cancelling leads to."""
+        """The replicas before the reassignment, which a cancellation restores."""
         return tuple(replica for replica in self.replicas if replica not in self.adding)
 
     @property
     def dropped(self) -> tuple[int, ...]:
-        """Who is no replica any more and has yet to delete its files."""
+        """Removed replicas whose files are not deleted yet."""
         return tuple(replica for replica in self.removing if replica not in self.replicas)
 
     @property
     def is_moving(self) -> bool:
-        """Whether replicas come or go; what only has files to delete has arrived."""
+        """True if replicas are being added or removed; False if only files have to be deleted."""
         return bool(self.adding) or any(replica in self.removing for replica in self.replicas)
 
 
 def placement_of(assignment: TopicAssignment, partition: int) -> Placement:
-    """What a topic's assignment says of one of its partitions."""
+    """Return the placement of one partition of an assignment."""
     return Placement(
         assignment.partitions[partition],
         assignment.adding.get(partition, ()),
@@ -60,7 +59,7 @@ def placement_of(assignment: TopicAssignment, partition: int) -> Placement:
 
 
 def with_placements(assignment: TopicAssignment, placements: Mapping[int, Placement]) -> TopicAssignment:
-    """The assignment with these partitions placed otherwise."""
+    """Return the assignment with the placements of these partitions replaced."""
     partitions, adding, removing = dict(assignment.partitions), dict(assignment.adding), dict(assignment.removing)
     for partition, placement in placements.items():
         partitions[partition] = placement.replicas
@@ -73,22 +72,21 @@ def with_placements(assignment: TopicAssignment, placements: Mapping[int, Placem
 
 
 def refusal(now: Placement, target: Sequence[int], live: Collection[int]) -> str | None:
-    """Why the replicas cannot be asked to move to ``target``; None where they can."""
+    """Return why the replicas cannot be reassigned to ``target``, or None."""
     if not target:
         return "the list of replicas is empty"
     if len(set(target)) != len(target):
-        return f"a broker stands in the list of replicas twice: {list(target)}"
+        return f"duplicate broker in the list of replicas: {list(target)}"
     dead = [replica for replica in target if replica not in now.origin and replica not in live]
     if dead:
-        return f"replicas cannot come to brokers that do not live: {dead}"
+        return f"brokers are not live: {dead}"
     return None
 
 
 def expand(now: Placement, target: Sequence[int], holding: Collection[int]) -> Placement:
-    """The first step towards a target; the same placement where it is the target already.
+    """Return the placement after the first step; unchanged if the target is already reached.
 
-    :param holding: the replicas that are in sync or eligible to lead: those of a replaced move that are not are of no
-        use to anybody, and are dropped at once.
+    :param holding: the in-sync and eligible replicas.  Other replicas of a replaced target are dropped at once.
     """
     origin = now.origin
     stay = [r for r in now.replicas if r not in target and (r in origin or r in holding)]
@@ -98,9 +96,9 @@ def expand(now: Placement, target: Sequence[int], holding: Collection[int]) -> P
 
 
 def contract(now: Placement, state: LeaderAndIsr, live: Collection[int], *, in_sync_required: int) -> Election | None:
-    """Who leads and who is in sync when the target alone remains; None while it has to wait.
+    """Return leader and in-sync set for the target alone, or None while the reassignment must wait.
 
-    :param in_sync_required: how many replicas must be in sync for anything to be committed.
+    :param in_sync_required: number of in-sync replicas that are required to commit records.
     """
     if not now.is_moving or not may_contract(now, state.isr, in_sync_required=in_sync_required):
         return None
@@ -111,10 +109,10 @@ def contract(now: Placement, state: LeaderAndIsr, live: Collection[int], *, in_s
 
 
 def may_contract(now: Placement, isr: Collection[int], *, in_sync_required: int) -> bool:
-    """Whether the target can do without the others: all of it is in sync.
+    """Return True if the target can replace all other replicas, because all of it is in sync.
 
-    When it goes back to where it was, a replica that is down since before must not hold it up: then it is enough that
-    something can be committed, and that somebody is in sync at all.
+    When a cancelled reassignment returns to its origin, a replica that was already down must not delay it: then it is
+    enough that records can be committed and at least one replica is in sync.
     """
     in_sync = sum(replica in isr for replica in now.target)
     if set(now.target) == set(now.origin):
@@ -123,11 +121,11 @@ def may_contract(now: Placement, isr: Collection[int], *, in_sync_required: int)
 
 
 def contracted(now: Placement) -> Placement:
-    """The target alone, and the others with their files to delete."""
+    """Return the placement with only the target as replicas; the others are dropped."""
     return Placement(now.target, (), now.removing)
 
 
 def without_files(now: Placement, brokers: Collection[int]) -> Placement:
-    """These brokers have no files of it any more."""
+    """Return the placement without dropped replicas on these brokers."""
     gone = [replica for replica in now.dropped if replica in brokers]
     return replace(now, removing=tuple(replica for replica in now.removing if replica not in gone))

@@ -1,4 +1,4 @@
-"""One channel per live broker: its commands in order, one in flight, tried again until it answers or is gone."""
+"""Channels to brokers: commands are sent in order, one in flight, and retried until answered or the broker is gone."""
 
 from __future__ import annotations
 
@@ -27,17 +27,16 @@ Answered = Callable[[int, Command, CommandAnswer], None]
 
 
 class BrokerChannel:
-    """The controller's connection to one incarnation of one broker (a bounced broker gets a new channel).
+    """The controller's connection to one incarnation of one broker; a restarted broker gets a new channel.
 
-    A command is sent again after a lost connection or a time-out: brokers recognise what they have done already.
+    A command is sent again after a lost connection or a timeout; brokers recognise commands that they have executed.
 
     :param answered: called with (broker id, command, answer).
-    :param stopping: whether the broker has said that it is about to stop: that it does not answer then is no trouble.
-    :param sent: called with a command and its body, each time that it is sent.
-    :param late: called once for a command that has not been answered ``timeout_s`` after it was first sent; the channel
-        goes on trying.
-    :param overflowed: called once when more commands wait than may; the channel forgets them, and the controller
-        closes it and starts anew from the whole state.
+    :param stopping: returns True if the broker is shutting down, so that failures are expected.
+    :param sent: called with a command and its body each time it is sent.
+    :param late: called once for a command that is not answered within ``timeout_s``; the channel keeps retrying.
+    :param overflowed: called once if too many commands are waiting.  The channel drops them; the controller closes it
+        and sends the full state on a new one.
     """
 
     def __init__(
@@ -76,12 +75,12 @@ class BrokerChannel:
         return not self._waiting
 
     def send(self, command: Command) -> None:
-        """Queue a command behind those that wait."""
+        """Queue a command."""
         if self._closed:
             return
         if len(self._waiting) >= WAITING_COMMANDS_MAX:
             log.error(
-                "broker {broker} has not answered {count} commands of the controller; it will be told everything anew",
+                "broker {broker} has not answered {count} commands of the controller; it will get the full state again",
                 broker=self.registration.broker_id,
                 count=len(self._waiting),
             )
@@ -96,7 +95,7 @@ class BrokerChannel:
                 self._running = None
 
     async def close(self) -> None:
-        """Forget what waits and close the connection."""
+        """Drop the waiting commands and close the connection."""
         self._closed = True
         self._waiting.clear()
         if self._running is not None:
@@ -112,20 +111,20 @@ class BrokerChannel:
                 answer = await self._until_answered(command)
                 if self._waiting and self._waiting[0] is command:
                     self._waiting.popleft()
-                    self._take_in(command, answer)
+                    self._handle_answer(command, answer)
         except CancelledError:
             if not self._closed:
                 raise
         finally:
             self._running = None
 
-    def _take_in(self, command: Command, answer: dict[str, Any]) -> None:
+    def _handle_answer(self, command: Command, answer: dict[str, Any]) -> None:
         try:
             self._answered(self.registration.broker_id, command, CommandAnswer.of(answer))
         except Exception:
-            # The commands that wait are sent all the same.
+            # The waiting commands are sent nevertheless.
             log.failure(
-                "controller: what broker {broker} answered to {api} cannot be understood",
+                "controller: invalid answer of broker {broker} to {api}",
                 broker=self.registration.broker_id,
                 api=command.api.name,
             )
@@ -139,10 +138,10 @@ class BrokerChannel:
             except CancelledError:
                 raise
             except Exception as error:
-                # Whatever it is, the commands that wait must not be forgotten.
-                tell = log.debug if self._stopping() else log.warn
-                tell(
-                    "controller: {api} to broker {broker} at {endpoint} failed, trying again: {error}",
+                # Whatever the error, the waiting commands must be kept.
+                log_failure = log.debug if self._stopping() else log.warn
+                log_failure(
+                    "controller: {api} to broker {broker} at {endpoint} failed, retrying: {error}",
                     api=command.api.name,
                     broker=self.registration.broker_id,
                     endpoint=str(self._endpoint),
@@ -170,7 +169,7 @@ class BrokerChannel:
         return await answered
 
     def _prepare_next(self) -> None:
-        """Put the next command together while the broker obeys this one; what is put together is kept, and found."""
+        """Encode the next command while the broker executes this one; the encoded parts are cached."""
         if len(self._waiting) > 1:
             prepared = Deferred.fromCoroutine(self._waiting[1].form(self._reactor))
-            prepared.addErrback(lambda _: None)  # it fails again when it is sent, and is told then
+            prepared.addErrback(lambda _: None)  # it fails again when it is sent, and is logged then

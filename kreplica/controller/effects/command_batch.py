@@ -1,6 +1,6 @@
-"""Where commands to brokers are formed: at most one LeaderAndIsr, UpdateMetadata and StopReplica a broker and step.
+"""Batch of the commands of one step: at most one LeaderAndIsr, UpdateMetadata and StopReplica for each broker.
 
-(One that would be larger than ``COMMAND_BYTES_MAX`` is cut into several, which go one after the other.)
+A command above ``COMMAND_BYTES_MAX`` is split into several, sent in order.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from kreplica.wire.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 __all__ = ["COMMAND_BYTES_MAX", "DELETE_WHATEVER_EPOCH", "BrokerRequests", "Command"]
 
 COMMAND_BYTES_MAX = 16 * 1024 * 1024
-"""A broker accepts requests of ``socket.request.max.bytes`` (100 MB), and has to hold one whole, parsed."""
+"""Size limit of a command: far below ``socket.request.max.bytes`` (100 MB), as a broker holds it parsed."""
 
 PARTITION_BYTES_MAX = 512
-"""What a command says of a partition, its topic's name and id counted too, with up to five replicas in each list."""
+"""Size estimate for one partition in a command, with topic name and id and up to five replicas in each list."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Command:
     """One request to one broker.
 
-    :param what: the partitions it speaks of, for the answer and for the log.
-    :param form: builds its body, when it is sent.
-    :param broker_epoch: of the process that it is for.
+    :param partitions: the partitions that it contains.
+    :param form: builds the body when the command is sent.
+    :param broker_epoch: epoch of the receiving process.
     """
 
     api: Api
-    what: tuple[TopicPartition, ...]
+    partitions: tuple[TopicPartition, ...]
     form: Form
     broker_epoch: int
     delete: bool = False
 
     @property
     def version(self) -> int:
-        """The controller does not negotiate: brokers speak what the controller does (PROTOCOL of Kafka 3.9)."""
+        """The newest version: brokers support what the controller does, without negotiation (as in Kafka 3.9)."""
         return self.api.versions[1]
 
 
@@ -49,13 +49,13 @@ Send = Callable[[int, Command], None]
 
 
 class BrokerRequests:
-    """Gathers what one step of the controller tells the brokers, then sends it all.
+    """Collects the commands of one step, then sends them all; used once.
 
-    Made for a step, filled by it, sent once, thrown away.  The order to each broker is LeaderAndIsr, UpdateMetadata,
-    StopReplica, as brokers expect it; to one that has just joined, UpdateMetadata comes first.
+    The order for each broker is LeaderAndIsr, UpdateMetadata, StopReplica, as Kafka's brokers expect.  For a broker
+    that has just joined, UpdateMetadata comes first.
 
     :param send: queues a command on a broker's channel.
-    :param bytes_max: of one command.
+    :param bytes_max: size limit of one command.
     """
 
     def __init__(
@@ -78,22 +78,22 @@ class BrokerRequests:
         self._whole: dict[int, None] = {}
 
     def lead_or_follow(self, partition: TopicPartition, brokers: Iterable[int], *, is_new: bool = False) -> None:
-        """Tell these brokers (those that live) a partition's state."""
+        """Add a partition's state for those of these brokers that are live."""
         for broker in brokers:
             if broker in self._context.brokers:
                 self._leader_and_isr[broker][partition] = is_new
 
     def publish(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
-        """Tell these brokers (all, where None) the metadata of these partitions (none: only who lives)."""
+        """Add metadata of these partitions, or only the live brokers if empty, for these brokers (all if None)."""
         partitions = dict.fromkeys(partitions)
         for broker in self._context.brokers if brokers is None else brokers:
             self._metadata.setdefault(broker, {}).update(partitions)
 
     def publish_all(self, brokers: Iterable[int] | None = None) -> None:
-        """Tell these brokers (all, where None) all metadata: topics that they know of beside those are gone.
+        """Add all metadata for these brokers (all if None); they remove topics that it does not contain.
 
-        Whoever should have told them that may have died before it could.  Where there are topics whose znodes cannot be
-        read nothing is taken for gone.
+        An earlier controller may have failed before it announced a deletion.  While topic znodes are unreadable,
+        nothing is removed.
         """
         context = self._context
         brokers = list(context.brokers if brokers is None else brokers)
@@ -102,22 +102,22 @@ class BrokerRequests:
         self.publish([*context.leadership, *context.removed_partitions()], brokers)
 
     def introduce(self, brokers: Iterable[int]) -> None:
-        """Tell brokers that have just joined all metadata, and that first: they need the endpoints of the leaders."""
+        """Add all metadata for brokers that have just joined, sent first because they need the leaders' endpoints."""
         brokers = list(brokers)
         self._introduced.update(dict.fromkeys(brokers))
         self.publish_all(brokers)
 
     def stop(self, partition: TopicPartition, broker: int, *, delete: bool) -> None:
-        """Tell a broker to stop a replica, and where asked to delete its files.
+        """Add the stop of a replica, and the deletion of its files if requested.
 
-        What it was to be told of that replica before is left out: its partition may have no state any more.
+        Replaces other commands for that replica in this batch, because its partition may not have a state any more.
         """
         if broker in self._context.brokers:
             self._leader_and_isr[broker].pop(partition, None)
             self._stop[broker][partition] = delete
 
     def send(self) -> None:
-        """Queue the commands on the brokers' channels; what they say is what the context holds now."""
+        """Queue the commands on the channels, with the current contents of the context."""
         bodies = Bodies(self._context, self._controller_id, self._listener)
         informed = sorted(self._metadata.keys() & self._context.brokers.keys())
         for broker in informed:
@@ -126,7 +126,7 @@ class BrokerRequests:
         for broker in sorted(self._leader_and_isr):
             roles = self._leader_and_isr[broker]
             if not roles.keys() <= self._context.leadership.keys():
-                raise KeyError("a broker is to be told of a partition that has no state")
+                raise KeyError("LeaderAndIsr for a partition without a state")
             for part in self._cut(roles):
                 self._queue(broker, LEADER_AND_ISR, part, bodies.leader_and_isr(broker, part, roles))
         for broker in informed:
@@ -147,21 +147,21 @@ class BrokerRequests:
                 self._queue(broker, STOP_REPLICA, part, bodies.stop_replica(broker, part, delete=delete), delete)
 
     def _queue(
-        self, broker: int, api: Api, what: tuple[TopicPartition, ...], form: Form, delete: bool = False
+        self, broker: int, api: Api, partitions: tuple[TopicPartition, ...], form: Form, delete: bool = False
     ) -> None:
         self._context.commands_count += 1
         numbered = _numbered(form, self._context.commands_count)
-        self._send(broker, Command(api, what, numbered, self._context.brokers[broker].epoch, delete))
+        self._send(broker, Command(api, partitions, numbered, self._context.brokers[broker].epoch, delete))
 
     def _cut(self, partitions: Iterable[TopicPartition]) -> Iterator[tuple[TopicPartition, ...]]:
-        """The partitions in parts that fit into one command each."""
+        """Split the partitions into parts that fit into one command each."""
         whole = tuple(partitions)
         size = max(self._bytes_max // PARTITION_BYTES_MAX, 1)
         return (whole[start : start + size] for start in range(0, len(whole), size))
 
 
 def _numbered(form: Form, number: int) -> Form:
-    """Commands grow in number: a broker leaves out one that was overtaken by a later one on another connection."""
+    """Add an increasing number, by which a broker detects commands overtaken on another connection."""
 
     async def numbered(reactor: Reactor) -> Row:
         return await form(reactor) | {"command_number": number}

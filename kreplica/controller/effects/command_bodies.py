@@ -1,8 +1,8 @@
-"""What the controller's commands say of partitions, each partition once, however many brokers are told.
+"""Bodies of commands; each partition is encoded once, whatever the number of brokers that receive it.
 
-A step may tell three brokers of 10,000 partitions.  The bytes that stand for a partition are the same for all of them,
-built when the first command needs them and kept until the last has left; a command is put together of them
-(``wire.primitives.Built``) in turns of a few milliseconds.
+A step may send 10,000 partitions to three brokers.  The bytes of a partition are the same for all of them: they are
+built for the first command and cached until the last is sent.  A command is assembled from them
+(``wire.primitives.Built``) in slices of a few milliseconds.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from kreplica.wire.schema import MessageBuilder
 SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 INCREMENTAL, WHOLE = 0, 2
-"""Types of UpdateMetadata: what it says is added to what is known, or is all that there is (KIP-866)."""
+"""Types of UpdateMetadata: adds to the known metadata, or replaces all of it (KIP-866)."""
 
 DELETE_WHATEVER_EPOCH = -2
-"""Leader epoch in StopReplica that means: delete whatever epoch you know of (topic or partition is being deleted)."""
+"""Leader epoch in StopReplica that overrides every known epoch, for deleted topics and partitions."""
 
 TURN_SECONDS_MAX = 0.004
-"""After so long of building a command, others have a turn of the reactor."""
+"""Time of building a command after which it yields to the reactor."""
 
 ROWS_AT_ONCE = 64
-"""Partitions that are built between two looks at the clock."""
+"""Number of partitions that are built between two checks of the clock."""
 
 SAME_MAX = 3
-"""Commands that are kept, put together, for the brokers that are told the same."""
+"""Number of assembled commands that are cached for brokers that receive the same partitions."""
 
 Row = dict[str, Any]
 Partitions = tuple[TopicPartition, ...]
 Form = Callable[[Reactor], Coroutine[Deferred[Any], Any, Row]]
-"""What builds the body of a command, in turns; again for each time that it is sent."""
+"""Builds the body of a command without blocking the reactor; called each time the command is sent."""
 
 
 class Piece(NamedTuple):
-    """One of the commands that together say everything; the first has number 0."""
+    """Position of one of the commands that together contain all metadata; numbers start at 0."""
 
     number: int
     pieces_count: int
@@ -55,10 +55,10 @@ NONE_IS_NEW: Mapping[TopicPartition, bool] = MappingProxyType({})
 
 
 class Bodies:
-    """The commands of one step of the controller: what the context holds when they are made."""
+    """Builds the commands of one step from a snapshot of the context."""
 
     def __init__(self, context: ControllerContext, controller_id: int, listener: str) -> None:
-        self._context = _copy(context)  # it is read while later steps go on
+        self._context = _copy(context)  # later steps change the context before the commands are sent
         self._controller_id = controller_id
         self._listener = listener
         self._roles = _Rows(LEADER_AND_ISR, lambda partition: self._role(partition, is_new=False))
@@ -68,10 +68,10 @@ class Bodies:
         self._deletions = _Rows(STOP_REPLICA, lambda partition: self._stop(partition, delete=True))
         self._one_at_a_time = DeferredLock()
         self._same: list[tuple[_Rows, Partitions, Mapping[TopicPartition, bool], Built]] = []
-        """What was put together already: most often the next broker is told of the same partitions."""
+        """Recently assembled parts; usually the next broker receives the same partitions."""
 
     def leader_and_isr(self, broker: int, partitions: Partitions, is_new: Mapping[TopicPartition, bool]) -> Form:
-        """:param is_new: of each of them, whether it is new to the brokers."""
+        """:param is_new: for each partition, True if it is new to the brokers."""
 
         async def form(reactor: Reactor) -> Row:
             leaders = {self._context.leadership[partition].leader for partition in partitions}
@@ -84,9 +84,8 @@ class Bodies:
         return form
 
     def update_metadata(self, broker: int, partitions: Partitions, piece: Piece | None = None) -> Form:
-        """
-        :param partitions: none where only the live brokers are told of.
-        :param piece: of all the metadata that there are; None where these are added to those that are known.
+        """:param partitions: empty to send only the live brokers.
+        :param piece: position within all metadata; None to add these partitions to the known ones.
         """
         kind = {"type": INCREMENTAL}
         if piece is not None:
@@ -101,7 +100,7 @@ class Bodies:
         return form
 
     def stop_replica(self, broker: int, partitions: Partitions, *, delete: bool) -> Form:
-        """:param delete: whether the files are to go too."""
+        """:param delete: True to delete the files too."""
         stops = self._deletions if delete else self._stops
 
         async def form(reactor: Reactor) -> Row:
@@ -114,19 +113,19 @@ class Bodies:
     async def _topics(
         self, reactor: Reactor, rows: _Rows, partitions: Partitions, is_new: Mapping[TopicPartition, bool] = NONE_IS_NEW
     ) -> Built:
-        """The ``topic_states`` of a command."""
-        await self._one_at_a_time.acquire()  # whoever waits finds what the first has put together
+        """Return the ``topic_states`` of a command."""
+        await self._one_at_a_time.acquire()  # concurrent callers then find the cached result
         try:
             for kind, same, as_new, built in self._same:
                 if kind is rows and same == partitions and as_new == is_new:
                     return built
-            built = await self._put_together(reactor, rows, partitions, is_new)
+            built = await self._assemble(reactor, rows, partitions, is_new)
             self._same = [*self._same[-SAME_MAX:], (rows, partitions, is_new, built)]
             return built
         finally:
             self._one_at_a_time.release()
 
-    async def _put_together(
+    async def _assemble(
         self, reactor: Reactor, rows: _Rows, partitions: Partitions, is_new: Mapping[TopicPartition, bool]
     ) -> Built:
         by_topic: dict[str, list[bytes]] = {}
@@ -239,7 +238,8 @@ class Bodies:
 
 
 def _copy(context: ControllerContext) -> ControllerContext:
-    """What commands are formed from; its values are frozen, so that copying 100,000 states takes a millisecond."""
+    """Return a snapshot for building commands; values are frozen, so that copying 100,000 states takes a millisecond.
+    """
     copy = ControllerContext(context.controller_epoch, context.epoch_znode_version)
     copy.brokers = dict(context.brokers)
     copy.topics = dict(context.topics)
@@ -250,9 +250,9 @@ def _copy(context: ControllerContext) -> ControllerContext:
 
 
 class _Rows:
-    """The bytes of partitions in one kind of command, each built once.
+    """Encoded partitions of one kind of command, each built once.
 
-    :param row: what the command says of a partition.
+    :param row: returns the fields of a partition.
     """
 
     def __init__(self, api: Api, row: Callable[[TopicPartition], Row]) -> None:

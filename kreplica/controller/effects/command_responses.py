@@ -1,4 +1,4 @@
-"""What a broker's answer to a command says that the controller has to know: what it refused, and why."""
+"""Parsed responses of brokers to commands: errors by partition."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kreplica.model import TopicPartition
 
 
 class Refusal(NamedTuple):
-    """One partition that a broker refused.
+    """An error for one partition.
 
-    :param topic: its id where the answer has it, else its name.
+    :param topic: topic id if the response contains it, otherwise the name.
     """
 
     topic: str | UUID
@@ -22,14 +22,14 @@ class Refusal(NamedTuple):
 
 
 class CommandAnswer(NamedTuple):
-    """:param error: of the command as a whole."""
+    """:param error: error of the whole command."""
 
     error: ErrorCode = ErrorCode.NONE
     refusals: tuple[Refusal, ...] = ()
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> CommandAnswer:
-        """Of the body of an answer to LeaderAndIsr, UpdateMetadata or StopReplica, in whatever version."""
+        """Parse the response body of LeaderAndIsr, UpdateMetadata or StopReplica in any version."""
         groups = [(topic["topic_id"], topic["partition_errors"]) for topic in body.get("topics") or ()]
         groups.append((None, body.get("partition_errors") or ()))
         return cls(
@@ -42,14 +42,16 @@ class CommandAnswer(NamedTuple):
             ),
         )
 
-    def errors(self, what: tuple[TopicPartition, ...], names: Mapping[UUID, str]) -> dict[TopicPartition, ErrorCode]:
-        """The errors by partition; one of the whole command counts for each of its partitions.
+    def errors(
+        self, partitions: tuple[TopicPartition, ...], names: Mapping[UUID, str]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Return the errors by partition; an error of the whole command applies to each partition.
 
-        :param what: the partitions of the command.
-        :param names: of topics by their ids; those of others are left out.
+        :param partitions: the partitions of the command.
+        :param names: topic names by id; errors of unknown ids are omitted.
         """
         if self.error is not ErrorCode.NONE:
-            return dict.fromkeys(what, self.error)
+            return dict.fromkeys(partitions, self.error)
         found = {}
         for topic, partition, error in self.refusals:
             name = topic if isinstance(topic, str) else names.get(topic)

@@ -1,6 +1,6 @@
-"""Where the controller writes ZooKeeper: every write is a multi that checks the version of ``/controller_epoch``.
+"""ZooKeeper writes of the controller: every write is a multi that checks the version of ``/controller_epoch``.
 
-A write that fails stays out of the context: the caller gets it back with the reason, and decides anew.
+A rejected change is returned to the caller with the reason and must be decided again.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from kreplica.zookeeper import (
 from kreplica.zookeeper.batches import MultiReader, MultiWriter
 
 PART = 1000
-"""States that are formed in one turn of the reactor, and go into one multi where they fit."""
+"""Number of states that are formed without yielding and written together if they fit into one multi."""
 
 PARTS_IN_FLIGHT_MAX = 16
 
 log = Logger()
 
 CONFLICTS = (BadVersion, NoNode, NodeExists, NotEmpty)
-"""Errors that say that somebody else wrote; whatever else goes wrong leaves the outcome unknown."""
+"""Errors caused by a concurrent write; after any other error the outcome is unknown."""
 
 
 class MultiClient(MultiReader, MultiWriter, Protocol):
@@ -51,11 +51,11 @@ class MultiClient(MultiReader, MultiWriter, Protocol):
 
 
 class ControllerMoved(KreplicaError):
-    """Another broker is the controller: its epoch is in ``/controller_epoch``, and nothing more may be written."""
+    """Another controller has been elected; this one must not write any more."""
 
 
 class Refused(NamedTuple):
-    """A change that ZooKeeper refused, and why (somebody else wrote first)."""
+    """A rejected change and the conflict that caused it."""
 
     change: StateChange
     error: ZooKeeperError
@@ -63,7 +63,7 @@ class Refused(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a step's writes."""
+    """Result of writing the states of one step."""
 
     written: tuple[StateChange, ...]
     refused: tuple[Refused, ...]
@@ -71,12 +71,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """A topic's znode to be replaced, and what happens with it or not at all.
+    """A topic znode to replace, with all other changes of the same multi.
 
-    :param version: the znode's version that the change was decided from.
-    :param states: of partitions that stay.
-    :param ends: partitions that are no more, with the state that each had.
-    :param requests: znodes that asked for it.
+    :param version: version of the znode on which the change is based.
+    :param states: states of remaining partitions.
+    :param ends: removed partitions with their last states.
+    :param requests: request znodes that the change fulfils.
     """
 
     assignment: TopicAssignment
@@ -89,24 +89,24 @@ class TopicChange:
 class StateWrites:
     """Writes under one controller epoch.
 
-    :param epoch_znode_version: the version of ``/controller_epoch`` that this controller got at its election.
-    :param breathe: lets others have a turn of the reactor, where this one has lasted long enough.
+    :param epoch_znode_version: version of ``/controller_epoch`` from this controller's election.
+    :param yield_to_reactor: yields to the reactor if the current loop has run long enough.
     """
 
     def __init__(
-        self, client: MultiClient, epoch_znode_version: int, breathe: Callable[[], Awaitable[None]]
+        self, client: MultiClient, epoch_znode_version: int, yield_to_reactor: Callable[[], Awaitable[None]]
     ) -> None:
         self._client = client
-        self._breathe = breathe
+        self._yield_to_reactor = yield_to_reactor
         self._guard = guard_of_term(epoch_znode_version)
 
     async def write_states(self, changes: Sequence[StateChange]) -> Outcome:
         """Write the states of many partitions in as few multis as the size limit allows.
 
-        Multis leave while the next are formed, and do not wait for each other.
+        Multis are sent while the next ones are formed, without waiting for each other.
 
-        :return: what was written, with the new partition epochs, and what was refused.
-        :raise ControllerMoved: nothing more may be written.
+        :return: the written changes with their new partition epochs, and the rejected ones.
+        :raise ControllerMoved: another controller has been elected.
         """
         errors: dict[int, list[ZooKeeperError | None]] = {}
         running: list[Deferred[None]] = []
@@ -117,7 +117,7 @@ class StateWrites:
         try:
             for number, start in enumerate(range(0, len(changes), PART)):
                 running.append(Deferred.fromCoroutine(write(start)))
-                await self._breathe()
+                await self._yield_to_reactor()
                 if number >= PARTS_IN_FLIGHT_MAX:
                     await running[number - PARTS_IN_FLIGHT_MAX]
         finally:
@@ -136,15 +136,14 @@ class StateWrites:
             else:
                 refused.append(Refused(change, error))
             if number % PART == 0:
-                await self._breathe()
+                await self._yield_to_reactor()
         return Outcome(tuple(written), tuple(refused))
 
     async def write_topics(self, changes: Sequence[TopicChange]) -> list[TopicChange]:
-        """Replace topics' znodes, each with all that belongs to its change.
+        """Replace topic znodes, each in one multi with its dependent changes.
 
-        :return: the changes that were written, their states with the new partition epochs; where one is missing,
-            somebody else wrote one of its znodes first.
-        :raise ControllerMoved: nothing more may be written.
+        :return: the written changes, their states with new partition epochs.  A missing change had a concurrent write.
+        :raise ControllerMoved: another controller has been elected.
         """
         results = await self._write([_topic_operations(change) for change in changes])
         return [
@@ -154,7 +153,7 @@ class StateWrites:
         ]
 
     async def create_partition_parents(self, topics: Iterable[str]) -> None:
-        """Make ``/brokers/topics/T/partitions`` where it is absent (a half-done creation left it)."""
+        """Create missing ``/brokers/topics/T/partitions``, left out by an interrupted creation."""
         topics = list(topics)
         errors = await self._write([[Create(znodes.partitions_path(topic), b"")] for topic in topics])
         for error in errors:
@@ -162,12 +161,12 @@ class StateWrites:
                 raise error
 
     async def delete_topic(self, topic: str) -> None:
-        """Remove a topic's tree, its settings, what was asked of its partitions, and last the request to delete it."""
+        """Remove a topic's tree, its configuration, its partition requests, and last the request to delete it."""
         paths = await self._tree(
             znodes.topic_path(topic), znodes.partitions_add_path(topic), znodes.partitions_remove_path(topic)
         )
         paths += [znodes.config_path("topics", topic)]
-        # Children first.  One unit a path: what is gone already does not hold the rest back.
+        # Children first, one unit for each path, so that a missing znode does not block the rest.
         errors = await self._write([[Delete(path, -1)] for path in paths])
         failed = next((e for e in errors if e is not None and not isinstance(e, NoNode)), None)
         if failed is not None:
@@ -175,26 +174,23 @@ class StateWrites:
         await self.remove([znodes.delete_topic_path(topic)])
 
     async def write_broker_epochs(self, epochs: Mapping[int, int]) -> None:
-        """Note which processes of brokers were dealt with, for the next controller."""
+        """Write the epochs of the handled broker processes for the next controller."""
         (error,) = await self._write([[SetData(znodes.BROKER_EPOCHS, documents.encode_broker_epochs(epochs), -1)]])
         if error is not None:
-            log.error("controller: {path} is not there; start any broker anew", path=znodes.BROKER_EPOCHS)
+            log.error("controller: {path} does not exist; restart any broker to create it", path=znodes.BROKER_EPOCHS)
 
     async def remove(self, paths: Sequence[str]) -> None:
-        """Remove znodes that have done their work (requests, notifications), children before parents.
-
-        One that is gone already is fine, and so is one that has children again.
-        """
+        """Remove finished requests and notifications, children first; ignore missing znodes and those with children."""
         for error in await self._write([[Delete(path, -1)] for path in paths]):
             if error is not None and not isinstance(error, (NoNode, NotEmpty)):
                 raise error
 
     async def remove_tree(self, path: str) -> None:
-        """Remove a znode and all below it; what is gone already is fine."""
+        """Remove a znode and everything below it; ignore missing znodes."""
         await self.remove(await self._tree(path))
 
     async def ask(self, requests: Mapping[str, bytes]) -> None:
-        """Make request znodes, and the znodes of their topics; those that are there already say the same.
+        """Create request znodes and their parents; existing ones are kept.
 
         :param requests: data by path.
         """
@@ -206,16 +202,16 @@ class StateWrites:
                 raise error
 
     async def put(self, path: str, data: bytes) -> None:
-        """Replace what a znode holds that is always there (``znodes.PERSISTENT_PATHS``), or make it."""
+        """Replace the data of a persistent znode, or create it."""
         (error,) = await self._write([[SetData(path, data, -1)]])
         if error is not None:
             await self._write([[Create(path, data)]])
 
     async def note_progress(self, path: str, totals: bytes, chunks: Mapping[str, tuple[bytes, bool]]) -> bool:
-        """Write what has become of a plan's steps; whether its znodes were there.
+        """Write the outcomes of a plan's steps; return True if the plan's znodes exist.
 
-        :param path: of the totals.
-        :param chunks: by path the data, and whether the znode is there already.
+        :param path: path of the totals.
+        :param chunks: by path, the data and True if the znode exists.
         """
         units: list[list[Operation]] = [
             [SetData(chunk, data, -1) if is_there else Create(chunk, data)]
@@ -225,16 +221,16 @@ class StateWrites:
         return all(error is None for error in errors)
 
     async def rewrite_request(self, path: str, data: bytes | None, version: int) -> bool:
-        """Replace what is left of a request, or remove it (None), where it still has that version; whether it had.
+        """Replace a request, or remove it (None), at that version; return True on success.
 
-        :raise ControllerMoved: nothing more may be written.
+        :raise ControllerMoved: another controller has been elected.
         """
         operation: Operation = Delete(path, version) if data is None else SetData(path, data, version)
         (error,) = await self._write([[operation]])
         return error is None
 
     async def _tree(self, *paths: str) -> list[str]:
-        """The paths and all below them, children before parents."""
+        """Return the paths and everything below them, children first."""
         found: list[str] = []
         level = list(paths)
         while level:
@@ -249,10 +245,10 @@ class StateWrites:
         return found
 
     async def _write(self, units: list[list[Operation]]) -> list[ZooKeeperError | None]:
-        """What each unit was refused with, or None.
+        """Return for each unit its conflict, or None.
 
-        :raise ControllerMoved: where the guard failed.
-        :raise ZooKeeperError: where it is not known what was written (the connection or the session was lost).
+        :raise ControllerMoved: if the guard failed.
+        :raise ZooKeeperError: if the outcome is unknown (the connection or the session was lost).
         """
         errors = [o if isinstance(o, ZooKeeperError) else None for o in await self._outcomes(units)]
         for error in errors:
@@ -267,12 +263,12 @@ class StateWrites:
 
 
 def guard_of_term(epoch_znode_version: int) -> Check:
-    """What stands at the head of every multi: a controller that was replaced writes nothing (KAFKA-3083)."""
+    """Return the check at the head of every multi, which stops a replaced controller from writing (KAFKA-3083)."""
     return Check(znodes.CONTROLLER_EPOCH, epoch_znode_version)
 
 
 def _written(change: StateChange) -> StateChange:
-    """The change with the partition epoch that its state has now (written out: dataclasses.replace takes 3 us)."""
+    """Return the change with its new partition epoch (written out, because dataclasses.replace takes 3 us)."""
     partition, previous, state = change.partition, change.previous, change.state
     epoch = 0 if previous is None else previous.partition_epoch + 1
     now = LeaderAndIsr(

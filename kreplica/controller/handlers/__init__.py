@@ -1,1 +1,1 @@
-"""Event handlers: what the controller does when brokers, topics, partitions or replicas change."""
+"""Event handlers of the controller, one module for each kind of event."""

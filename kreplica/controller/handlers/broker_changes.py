@@ -1,7 +1,7 @@
-"""Brokers that join, bounce, change and die: whatever happened to how many of them at once, one step follows.
+"""Handles brokers that join, restart, change or fail; any number of changes at once is one step.
 
-The order of a step: decide about every partition that has a replica on one of them, write the states, and only then
-tell brokers; so a broker that came back unclean has left the in-sync sets before its new process hears of any
+The step first decides about every partition with a replica on these brokers and writes the states, and only then sends
+commands.  A broker that restarted uncleanly has thus left the in-sync sets before its new process learns of any
 partition (KIP-380, KIP-966).
 """
 
@@ -21,7 +21,7 @@ from kreplica.controller.handlers import reassignment, replica_deletion
 from kreplica.controller.handlers.topic_creation import elect_new_partitions
 from kreplica.controller.handlers.topic_deletion import finish_deletions
 from kreplica.controller.state.states import PartitionState, ReplicaState
-from kreplica.controller.term import Office
+from kreplica.controller.term import ControllerTerm
 from kreplica.model import BrokerRegistration, TopicPartition
 from kreplica.runtime.together import together
 from kreplica.zookeeper import EventType, NoNode
@@ -31,11 +31,11 @@ log = Logger()
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What is different about the live brokers.
+    """Differences between the known and the current live brokers.
 
-    :param gone: processes that ended.
-    :param joined: processes that began; a broker that is in both has bounced.
-    :param changed: the same processes, with other data (their endpoints may have changed).
+    :param gone: brokers whose process ended.
+    :param joined: brokers with a new process; a broker in both lists has restarted.
+    :param changed: the same processes with other registration data (for example endpoints).
     """
 
     gone: Sequence[int] = ()
@@ -48,7 +48,7 @@ class News:
 
     @classmethod
     def between(cls, known: Mapping[int, BrokerRegistration], live: Mapping[int, BrokerRegistration]) -> News:
-        """By broker epoch: a process has one, and no other process ever has it (KIP-380)."""
+        """Compare by broker epoch, which is unique for each process (KIP-380)."""
 
         def is_same(broker: int) -> bool:
             return broker in known and broker in live and known[broker].epoch == live[broker].epoch
@@ -60,150 +60,151 @@ class News:
         )
 
 
-async def brokers_changed(office: Office) -> None:
-    """The live brokers are others than before, or one of them has to be told everything again."""
-    live = await read_brokers(office)
-    context = office.context
+async def brokers_changed(term: ControllerTerm) -> None:
+    """Handle a change of the live brokers, or brokers that need the full state again."""
+    live = await read_brokers(term)
+    context = term.context
     news = News.between(context.brokers, live)
-    untold = _untold(office, news, live)
-    if not (news.gone or news.joined or news.changed or untold):
+    outdated = _outdated_brokers(term, news, live)
+    if not (news.gone or news.joined or news.changed or outdated):
         return
     log.info(
-        "controller: brokers gone {gone}, joined {joined}, changed {changed}, to be told anew {untold}",
+        "controller: brokers gone {gone}, joined {joined}, changed {changed}, full state again {outdated}",
         gone=list(news.gone),
         joined=list(news.joined),
         changed=list(news.changed),
-        untold=untold,
+        outdated=outdated,
     )
-    _tell(office, news, live)
+    _record_broker_events(term, news, live)
     unclean = {b for b in news.joined if not decisions.has_lost_nothing(live[b], context.known_epoch(b))}
-    _reconnect(office, news, live, untold)
-    await _enter_states(office, news)
-    replica_deletion.brokers_gone(office, {*news.gone, *untold})
-    told = [*news.joined, *untold]
-    requests = office.requests()
-    requests.introduce(told)
-    await _repair(office, news, unclean, requests)
-    await _tell_replicas(office, told, requests)
+    _reconnect(term, news, live, outdated)
+    await _enter_states(term, news)
+    replica_deletion.brokers_gone(term, {*news.gone, *outdated})
+    full_state = [*news.joined, *outdated]
+    requests = term.requests()
+    requests.introduce(full_state)
+    await _repair(term, news, unclean, requests)
+    await _send_roles(term, full_state, requests)
     requests.publish(())
     requests.send()
-    await office.note_epochs()
+    await term.note_epochs()
     if news.joined:
         new = context.staying(context.partitions_in(PartitionState.NEW))
         if new:
-            await elect_new_partitions(office, new)
-    if told:
-        replica_deletion.resume_deletions(office, told)
-    await reassignment.proceed(office)
+            await elect_new_partitions(term, new)
+    if full_state:
+        replica_deletion.resume_deletions(term, full_state)
+    await reassignment.proceed(term)
     if news.gone:
-        await finish_deletions(office, sorted(context.deleting))
+        await finish_deletions(term, sorted(context.deleting))
 
 
-def _tell(office: Office, news: News, live: Mapping[int, BrokerRegistration]) -> None:
-    """Say what is different, to people."""
-    memory, bounced = office.memory, news.bounced
-    said = []
+def _record_broker_events(term: ControllerTerm, news: News, live: Mapping[int, BrokerRegistration]) -> None:
+    history, bounced = term.history, news.bounced
+    texts = []
     for kind, brokers, what in (
-        ("broker_restarted", bounced, "has registered anew"),
+        ("broker_restarted", bounced, "registered again"),
         ("broker_left", [broker for broker in news.gone if broker not in bounced], "left"),
         ("broker_joined", [broker for broker in news.joined if broker not in bounced], "joined"),
-        ("broker_changed", news.changed, "registered something else"),
+        ("broker_changed", news.changed, "changed its registration"),
     ):
         for broker in brokers:
-            stopped = kind == "broker_left" and broker in office.context.shutting_down
-            text = f"broker {broker} {what}{', in order' if stopped else ''}"
-            epoch = live[broker].epoch if broker in live else office.context.known_epoch(broker)
-            memory.tell(kind, f"broker {broker}", text, broker_epoch=epoch)
-            said.append(text)
-    memory.live_brokers(gone=news.gone, joined=news.joined)
-    if said:
-        memory.because("; ".join(said))
+            stopped = kind == "broker_left" and broker in term.context.shutting_down
+            text = f"broker {broker} {what}{' after a controlled shutdown' if stopped else ''}"
+            epoch = live[broker].epoch if broker in live else term.context.known_epoch(broker)
+            history.record(kind, f"broker {broker}", text, broker_epoch=epoch)
+            texts.append(text)
+    history.live_brokers(gone=news.gone, joined=news.joined)
+    if texts:
+        history.set_cause("; ".join(texts))
 
 
-def _untold(office: Office, news: News, live: Mapping[int, BrokerRegistration]) -> list[int]:
-    """Processes as before, but what waited for them is forgotten: too much did, or they are to be reached elsewhere."""
-    untold = {*office.untold, *news.changed}
-    office.untold.clear()
-    return sorted(broker for broker in untold if broker in live and broker not in news.joined)
+def _outdated_brokers(term: ControllerTerm, news: News, live: Mapping[int, BrokerRegistration]) -> list[int]:
+    """Return live brokers with an unchanged process whose queued commands were dropped or go to an old endpoint."""
+    outdated = {*term.outdated_brokers, *news.changed}
+    term.outdated_brokers.clear()
+    return sorted(broker for broker in outdated if broker in live and broker not in news.joined)
 
 
-async def read_brokers(office: Office) -> dict[int, BrokerRegistration]:
-    """The registrations of all live brokers, with watches on their list and on each of them."""
-    watch = office.watch(znodes.BROKER_IDS, BrokersChanged())
-    children = await office.client.get_children(znodes.BROKER_IDS, watch)
+async def read_brokers(term: ControllerTerm) -> dict[int, BrokerRegistration]:
+    """Read the registrations of all live brokers; watch their list and each of them."""
+    watch = term.watch(znodes.BROKER_IDS, BrokersChanged())
+    children = await term.client.get_children(znodes.BROKER_IDS, watch)
     ids = sorted(int(child) for child in children if child.isdecimal())
-    found = await together([_read_broker(office, broker_id) for broker_id in ids])
+    found = await together([_read_broker(term, broker_id) for broker_id in ids])
     return {registration.broker_id: registration for registration in found if registration is not None}
 
 
-async def _read_broker(office: Office, broker_id: int) -> BrokerRegistration | None:
+async def _read_broker(term: ControllerTerm, broker_id: int) -> BrokerRegistration | None:
     path = znodes.broker_path(broker_id)
-    # Who is gone stands in the list no more, so that one is told of already.
-    watch = office.watch(path, BrokersChanged(), ignored=EventType.NODE_DELETED)
+    # The watch on the list already reports deleted brokers.
+    watch = term.watch(path, BrokersChanged(), ignored=EventType.NODE_DELETED)
     try:
-        data, stat = await office.client.get_data(path, watch)
+        data, stat = await term.client.get_data(path, watch)
         return documents.decode_broker(broker_id, data, stat.czxid)
     except NoNode:
         if watch is not None:
-            office.unwatched(path)
+            term.unwatched(path)
     except znodes.ZnodeError as error:
-        log.error("controller: a broker whose registration cannot be read is left out: {error}", error=str(error))
+        log.error("controller: a broker with an unreadable registration is ignored: {error}", error=str(error))
     return None
 
 
-def _reconnect(office: Office, news: News, live: Mapping[int, BrokerRegistration], untold: Sequence[int]) -> None:
-    """Channels to the processes that live now, and no other."""
-    context = office.context
-    for broker in dict.fromkeys([*news.gone, *untold]):
-        office.close_channel(broker)
+def _reconnect(
+    term: ControllerTerm, news: News, live: Mapping[int, BrokerRegistration], outdated: Sequence[int]
+) -> None:
+    """Replace the channels of ended or outdated processes."""
+    context = term.context
+    for broker in dict.fromkeys([*news.gone, *outdated]):
+        term.close_channel(broker)
     for broker in news.gone:
         context.remove_broker(broker)
     for broker in news.joined:
         context.add_broker(live[broker])
     for broker in news.changed:
         context.brokers[broker] = live[broker]
-    for broker in sorted({*news.joined, *untold}):
-        office.open_channel(live[broker])
+    for broker in sorted({*news.joined, *outdated}):
+        term.open_channel(live[broker])
 
 
-async def _enter_states(office: Office, news: News) -> None:
-    """Replicas and leaders of processes that ended are offline."""
-    context = office.context
+async def _enter_states(term: ControllerTerm, news: News) -> None:
+    """Mark replicas and leaders of ended processes as offline."""
+    context = term.context
     gone = set(news.gone)
-    async for partition, replica in office.in_turns(context.replicas_on(gone)):
+    async for partition, replica in term.in_turns(context.replicas_on(gone)):
         state = context.replica_state(partition, replica)
         if state in (ReplicaState.NEW, ReplicaState.ONLINE):
             context.move_replica(partition, replica, ReplicaState.OFFLINE)
-    async for partition, leadership in office.in_turns(context.leadership.items()):
+    async for partition, leadership in term.in_turns(context.leadership.items()):
         if leadership.leader in gone and partition.topic not in context.deleting:
             context.move_partition(partition, PartitionState.OFFLINE)
 
 
-async def _repair(office: Office, news: News, unclean: Collection[int], requests: BrokerRequests) -> None:
-    context, rules, bounced = office.context, office.rules(), news.bounced
+async def _repair(term: ControllerTerm, news: News, unclean: Collection[int], requests: BrokerRequests) -> None:
+    context, rules, bounced = term.context, term.rules(), news.bounced
 
     def decide(partitions: Sequence[TopicPartition]) -> list[StateChange]:
         return decisions.repairs(context, partitions, rules, bounced=bounced, unclean=unclean)
 
-    replicas = office.in_turns(context.replicas_on([*news.gone, *news.joined]))
+    replicas = term.in_turns(context.replicas_on([*news.gone, *news.joined]))
     touched = {partition: None async for partition, _ in replicas}
-    await office.decide(context.staying(touched), decide, requests)
+    await term.decide(context.staying(touched), decide, requests)
 
 
-async def _tell_replicas(office: Office, brokers: Sequence[int], requests: BrokerRequests) -> None:
-    """All that these brokers lead and follow."""
-    context = office.context
-    async for partition, replica in office.in_turns(context.replicas_on(brokers)):
-        told = partition.topic not in context.deleting and partition in context.leadership
-        if told and context.is_online(partition, replica):
+async def _send_roles(term: ControllerTerm, brokers: Sequence[int], requests: BrokerRequests) -> None:
+    """Add the roles of all replicas on these brokers to the batch."""
+    context = term.context
+    async for partition, replica in term.in_turns(context.replicas_on(brokers)):
+        has_role = partition.topic not in context.deleting and partition in context.leadership
+        if has_role and context.is_online(partition, replica):
             context.move_replica(partition, replica, ReplicaState.ONLINE)
             requests.lead_or_follow(partition, [replica])
 
 
-async def elect_offline_partitions(office: Office) -> None:
-    """Try again for every partition that has no leader: somebody may be allowed to lead now."""
-    offline = office.context.staying(office.context.partitions_in(PartitionState.OFFLINE))
+async def elect_offline_partitions(term: ControllerTerm) -> None:
+    """Retry the election for every partition without a leader."""
+    offline = term.context.staying(term.context.partitions_in(PartitionState.OFFLINE))
     if offline:
-        rules, requests = office.rules(), office.requests()
-        await office.decide(offline, lambda some: decisions.repairs(office.context, some, rules), requests)
+        rules, requests = term.rules(), term.requests()
+        await term.decide(offline, lambda some: decisions.repairs(term.context, some, rules), requests)
         requests.send()

@@ -1,4 +1,4 @@
-"""What it means when a broker refuses a command."""
+"""Handles commands that a broker rejected."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from twisted.logger import Logger
 
 from kreplica.controller.event_types import BrokersChanged, CommandRefused, ControllerChanged
 from kreplica.controller.handlers.failed_replicas import replicas_failed
-from kreplica.controller.term import Office
+from kreplica.controller.term import ControllerTerm
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 
 log = Logger()
 
 
-async def command_refused(office: Office, event: CommandRefused) -> None:
-    """Look who is the controller, look who lives, or take replicas for failed; whatever else it is stands in the log.
+async def command_refused(term: ControllerTerm, event: CommandRefused) -> None:
+    """Log the errors and react to those that reveal a change.
 
-    * STALE_CONTROLLER_EPOCH: the broker has heard of a later controller
-    * STALE_BROKER_EPOCH: it has registered anew since, and will be told everything when that has been seen
-    * KAFKA_STORAGE_ERROR: the log directory of these replicas failed
-    * INCONSISTENT_TOPIC_ID: it has files of another topic of the name
+    * STALE_CONTROLLER_EPOCH: the broker knows a later controller; check ``/controller``.
+    * STALE_BROKER_EPOCH: the broker has registered again; read the brokers.
+    * KAFKA_STORAGE_ERROR: the log directory of these replicas failed.
+    * INCONSISTENT_TOPIC_ID: the broker has files of another topic with this name.
     """
     log.warn(
-        "controller: broker {broker} refused {command} for {count} partitions: {errors}",
+        "controller: broker {broker} rejected {command} for {count} partitions: {errors}",
         broker=event.broker_id,
         command=event.command,
         count=len(event.errors),
@@ -32,39 +32,39 @@ async def command_refused(office: Office, event: CommandRefused) -> None:
     )
     errors = {error for _, error in event.errors}
     if ErrorCode.STALE_CONTROLLER_EPOCH in errors:
-        office.put(ControllerChanged())
+        term.put(ControllerChanged())
     if ErrorCode.STALE_BROKER_EPOCH in errors:
-        office.put(BrokersChanged())
-    known = office.context.brokers.get(event.broker_id)
+        term.put(BrokersChanged())
+    known = term.context.brokers.get(event.broker_id)
     if known is not None and known.epoch == event.broker_epoch and event.command == "LeaderAndIsr":
         failed = [partition for partition, error in event.errors if error is ErrorCode.KAFKA_STORAGE_ERROR]
-        await replicas_failed(office, event.broker_id, failed)
+        await replicas_failed(term, event.broker_id, failed)
         occupied = [partition for partition, error in event.errors if error is ErrorCode.INCONSISTENT_TOPIC_ID]
-        _make_room(office, event.broker_id, occupied)
+        _make_room(term, event.broker_id, occupied)
 
 
-def _make_room(office: Office, broker: int, partitions: Sequence[TopicPartition]) -> None:
-    """Have a broker delete what it has of topics that were removed while no controller was in office, and begin anew.
+def _make_room(term: ControllerTerm, broker: int, partitions: Sequence[TopicPartition]) -> None:
+    """Have a broker delete files of topics that were removed while there was no controller, and start again.
 
-    Only for partitions that have just begun, and once for each: they have nothing to lose.  Where a tool wrote another
-    id over that of a topic which goes on, every replica refuses, and nothing of it may be deleted.
+    Applies only once, and only to partitions that are new in this term and thus hold no data.  If a tool overwrote the
+    id of an existing topic, every replica answers with this error and nothing may be deleted.
     """
-    context = office.context
+    context = term.context
     begun = [partition for partition in partitions if broker in context.begun.get(partition, ())]
     if not begun:
         return
     log.warn(
-        "controller: broker {broker} deletes what it has of {partitions}: other topics of these names were removed",
+        "controller: broker {broker} deletes old files of {partitions}, left by deleted topics of the same names",
         broker=broker,
         partitions=", ".join(map(str, begun[:5])),
     )
     topics = {partition.topic for partition in begun}
-    deletions, roles = office.requests(), office.requests()
+    deletions, roles = term.requests(), term.requests()
     for partition in begun:
         context.begun[partition] -= {broker}
         deletions.stop(partition, broker, delete=True)
         roles.lead_or_follow(partition, [broker], is_new=True)
-    context.deleting |= topics  # so that the old leader epochs, which may be higher, do not count
+    context.deleting |= topics  # so that StopReplica ignores the old leader epochs, which may be higher
     deletions.send()
     context.deleting -= topics
     roles.send()

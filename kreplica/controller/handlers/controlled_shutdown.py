@@ -1,4 +1,4 @@
-"""Controlled shutdown: a broker that wants to stop hands over what it leads, so that clients hardly notice."""
+"""Controlled shutdown: moves leaders away from a broker before it stops."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ from kreplica.controller.decisions.decisions import StateChange
 from kreplica.controller.event_types import ShutdownAsked
 from kreplica.controller.handlers.broker_changes import brokers_changed
 from kreplica.controller.state.states import ReplicaState
-from kreplica.controller.term import Office
+from kreplica.controller.term import ControllerTerm
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 
 log = Logger()
 
 
-async def shutdown_asked(office: Office, question: ShutdownAsked) -> list[TopicPartition]:
-    """Move the leaders, take the broker out of in-sync sets, and have it stop all that it does not lead any more.
+async def shutdown_asked(term: ControllerTerm, question: ShutdownAsked) -> list[TopicPartition]:
+    """Move the leaders, remove the broker from in-sync sets, and stop its replicas that are not leaders.
 
-    Asked again, it goes on with what is left.  From the first time on the broker is not elected, nor told to follow;
-    so no leader can take it back into an in-sync set, where each new epoch asks for a fetch in it (KIP-841).
+    A repeated request continues with the rest.  From the first request on, the broker is not elected or made a
+    follower, so no leader can add it to an in-sync set again: each new epoch requires a fetch in that epoch (KIP-841).
 
-    :return: the partitions that it still leads because no other replica can.  Those that have no other replica do not
-        count: it may stop all the same.
+    :return: the partitions that the broker still leads because no other replica can lead them.  Partitions with a
+        single replica are not included and do not delay the shutdown.
     :raise KafkaError: BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH.
     """
-    context, broker = office.context, question.broker_id
-    await _check_incarnation(office, question)
+    context, broker = term.context, question.broker_id
+    await _check_incarnation(term, question)
     if broker not in context.shutting_down:
-        text = f"broker {broker} asked to stop: its leaders move"
-        office.memory.tell("broker_stopping", f"broker {broker}", text)
+        text = f"broker {broker} requested a controlled shutdown: its leaders move"
+        term.history.record("broker_stopping", f"broker {broker}", text)
     context.shutting_down.add(broker)
-    partitions = context.staying([partition async for partition, _ in office.in_turns(context.replicas_on([broker]))])
-    rules, requests = office.rules(), office.requests()
+    partitions = context.staying([partition async for partition, _ in term.in_turns(context.replicas_on([broker]))])
+    rules, requests = term.rules(), term.requests()
 
     def decide(some: Sequence[TopicPartition]) -> list[StateChange]:
         return decisions.shutdowns(context, some, rules)
 
-    await office.decide(partitions, decide, requests)
-    async for partition in office.in_turns(partitions):
+    await term.decide(partitions, decide, requests)
+    async for partition in term.in_turns(partitions):
         state = context.leadership.get(partition)
-        is_told = context.replica_state(partition, broker) is ReplicaState.ONLINE
-        if state is not None and state.leader != broker and is_told:
+        is_following = context.replica_state(partition, broker) is ReplicaState.ONLINE
+        if state is not None and state.leader != broker and is_following:
             context.move_replica(partition, broker, ReplicaState.OFFLINE)
             requests.stop(partition, broker, delete=False)
     requests.send()
@@ -58,11 +58,11 @@ async def shutdown_asked(office: Office, question: ShutdownAsked) -> list[TopicP
     return [partition for partition in led if len(context.replicas(partition)) > 1]
 
 
-async def _check_incarnation(office: Office, question: ShutdownAsked) -> None:
-    """:raise KafkaError: where another process of that broker asks than the one that lives."""
-    brokers, broker = office.context.brokers, question.broker_id
+async def _check_incarnation(term: ControllerTerm, question: ShutdownAsked) -> None:
+    """:raise KafkaError: if the request comes from a process other than the registered one."""
+    brokers, broker = term.context.brokers, question.broker_id
     if broker not in brokers or brokers[broker].epoch < question.broker_epoch:
-        await brokers_changed(office)  # it may have registered a moment ago
+        await brokers_changed(term)  # the registration may be newer than the last read
     known = brokers.get(broker)
     if known is None:
         raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not registered")

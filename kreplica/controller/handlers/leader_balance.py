@@ -1,4 +1,4 @@
-"""Elections that no failure asks for: of preferred leaders, asked for or now and again, and unclean ones, asked for."""
+"""Elections without a failure: preferred leaders on request or periodically, and unclean elections on request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kreplica.controller.decisions import decisions
 from kreplica.controller.decisions.decisions import RulesOf, StateChange
 from kreplica.controller.event_types import BalanceLeaders, ElectionAsked, ElectionType, PreferredElectionAsked
 from kreplica.controller.state.context import ControllerContext
-from kreplica.controller.term import Office
+from kreplica.controller.term import ControllerTerm
 from kreplica.errors import ErrorCode
 from kreplica.model import NO_LEADER, TopicPartition
 from kreplica.zookeeper import NoNode
@@ -22,35 +22,36 @@ log = Logger()
 Elections = Callable[[ControllerContext, Sequence[TopicPartition], RulesOf], list[StateChange]]
 
 FIRST_BALANCE_SECONDS = 5.0
+"""Delay of the first check after a term starts."""
 
 
-# --- by itself --------------------------------------------------------------------------------------------------------
+# --- periodic ---------------------------------------------------------------------------------------------------------
 
 
-def start_balancing(office: Office) -> None:
-    """The controller took office: look soon, and then now and again."""
-    if office.config.rebalance:
-        office.put_later(BalanceLeaders(), FIRST_BALANCE_SECONDS)
+def start_balancing(term: ControllerTerm) -> None:
+    """Schedule the first check of preferred leaders at the start of a term."""
+    if term.config.rebalance:
+        term.put_later(BalanceLeaders(), FIRST_BALANCE_SECONDS)
 
 
-async def balance_leaders(office: Office) -> None:
-    """Give leaderships back to the brokers that should have them, where too many are with others."""
-    office.put_later(BalanceLeaders(), office.config.rebalance_interval_s)
-    strayed = await _imbalance(office)
+async def balance_leaders(term: ControllerTerm) -> None:
+    """Move leadership back to preferred replicas of brokers whose imbalance exceeds the configured percentage."""
+    term.put_later(BalanceLeaders(), term.config.rebalance_interval_s)
+    strayed = await _imbalance(term)
     if strayed:
-        log.info("controller: {count} partitions are led by others than they should be", count=len(strayed))
-        await _hold(office, strayed, decisions.preferred_elections)
+        log.info("controller: {count} partitions are not led by their preferred replica", count=len(strayed))
+        await _hold(term, strayed, decisions.preferred_elections)
 
 
-async def _imbalance(office: Office) -> list[TopicPartition]:
-    """The partitions whose preferred replica could lead but does not, of brokers that miss more than so many percent.
+async def _imbalance(term: ControllerTerm) -> list[TopicPartition]:
+    """Return the partitions whose preferred replica can lead but does not, for brokers above the tolerated percentage.
 
-    Partitions whose replicas move are left alone: their leaders are part of the move.
+    Partitions in a reassignment are excluded, because the reassignment determines their leaders.
     """
-    context, percentage_max = office.context, office.config.imbalance_percentage
+    context, percentage_max = term.context, term.config.imbalance_percentage
     preferred: dict[int, int] = defaultdict(int)
     strayed: dict[int, list[TopicPartition]] = defaultdict(list)
-    async for partition in office.in_turns(tuple(context.leadership)):
+    async for partition in term.in_turns(tuple(context.leadership)):
         topic, replicas = context.topics.get(partition.topic), context.replicas(partition)
         if topic is None or not replicas or partition.topic in context.deleting:
             continue
@@ -70,36 +71,36 @@ async def _imbalance(office: Office) -> list[TopicPartition]:
 # --- on request -------------------------------------------------------------------------------------------------------
 
 
-async def preferred_election_asked(office: Office) -> None:
-    """``/admin/preferred_replica_election`` may have been written, the way of older tools: do it, and remove it."""
+async def preferred_election_asked(term: ControllerTerm) -> None:
+    """Handle ``/admin/preferred_replica_election``, which older tools write, and remove it."""
     path = znodes.PREFERRED_REPLICA_ELECTION
-    if await office.client.exists(path, office.watch(path, PreferredElectionAsked())) is None:
+    if await term.client.exists(path, term.watch(path, PreferredElectionAsked())) is None:
         return
     try:
-        data, _ = await office.client.get_data(path)
-        await _elect(office, documents.decode_partitions(path, data), ElectionType.PREFERRED)
+        data, _ = await term.client.get_data(path)
+        await _elect(term, documents.decode_partitions(path, data), ElectionType.PREFERRED)
     except NoNode:
         return
     except znodes.ZnodeError as error:
-        log.error("controller: a request that cannot be read is removed: {error}", error=str(error))
-    await office.writes.remove([path])
+        log.error("controller: an unreadable request is removed: {error}", error=str(error))
+    await term.writes.remove([path])
 
 
-async def election_asked(office: Office, question: ElectionAsked) -> dict[TopicPartition, ErrorCode]:
-    """Choose leaders as ElectLeaders asks (KIP-460).
+async def election_asked(term: ControllerTerm, question: ElectionAsked) -> dict[TopicPartition, ErrorCode]:
+    """Elect leaders as ElectLeaders requests (KIP-460).
 
-    :return: by partition: NONE where there is the leader that was asked for; ELECTION_NOT_NEEDED where there was
-        already; PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, or
-        INVALID_TOPIC_EXCEPTION while its topic is being deleted.
+    :return: by partition: NONE if the requested leader was elected; ELECTION_NOT_NEEDED if it already led;
+        PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, or
+        INVALID_TOPIC_EXCEPTION while the topic is being deleted.
     """
     partitions = question.partitions
     if partitions is None:
-        partitions = list(office.context.all_partitions())
-    return await _elect(office, partitions, question.election_type)
+        partitions = list(term.context.all_partitions())
+    return await _elect(term, partitions, question.election_type)
 
 
 def refusal(context: ControllerContext, partition: TopicPartition, election_type: ElectionType) -> ErrorCode:
-    """Why such an election cannot be held, or need not be; NONE where it can."""
+    """Return the reason why the election is impossible or unnecessary; NONE if it can be held."""
     state = context.leadership.get(partition)
     if state is None or not context.replicas(partition):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -117,33 +118,33 @@ def refusal(context: ControllerContext, partition: TopicPartition, election_type
     return ErrorCode.NONE if available else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
 
-async def elect_preferred(office: Office, partitions: Collection[TopicPartition]) -> None:
-    """Have the preferred replicas of these partitions lead, of which it is known that they can."""
-    await _elect(office, partitions, ElectionType.PREFERRED)
+async def elect_preferred(term: ControllerTerm, partitions: Collection[TopicPartition]) -> None:
+    """Elect the preferred replicas of these partitions."""
+    await _elect(term, partitions, ElectionType.PREFERRED)
 
 
-async def elect_unclean(office: Office, partitions: Collection[TopicPartition]) -> None:
-    """Have somebody lead these partitions, whatever records that costs."""
-    await _elect(office, partitions, ElectionType.UNCLEAN)
+async def elect_unclean(term: ControllerTerm, partitions: Collection[TopicPartition]) -> None:
+    """Elect leaders for these partitions even if acknowledged records are lost."""
+    await _elect(term, partitions, ElectionType.UNCLEAN)
 
 
 async def _elect(
-    office: Office, partitions: Collection[TopicPartition], election_type: ElectionType
+    term: ControllerTerm, partitions: Collection[TopicPartition], election_type: ElectionType
 ) -> dict[TopicPartition, ErrorCode]:
-    context = office.context
+    context = term.context
     results = {partition: refusal(context, partition, election_type) for partition in partitions}
     wanted = [partition for partition, error in results.items() if error is ErrorCode.NONE]
     preferred = election_type is ElectionType.PREFERRED
-    await _hold(office, wanted, decisions.preferred_elections if preferred else decisions.unclean_elections)
+    await _hold(term, wanted, decisions.preferred_elections if preferred else decisions.unclean_elections)
     for partition in wanted:
-        # What a leader wrote meanwhile may have made it impossible.
+        # A concurrent write of a leader may have made it impossible.
         outcome = refusal(context, partition, election_type)
         results[partition] = ErrorCode.NONE if outcome is ErrorCode.ELECTION_NOT_NEEDED else outcome
     return results
 
 
-async def _hold(office: Office, partitions: Sequence[TopicPartition], elections: Elections) -> None:
-    """Have these elections written and told."""
-    rules, requests = office.rules(), office.requests()
-    await office.decide(partitions, lambda some: elections(office.context, some, rules), requests)
+async def _hold(term: ControllerTerm, partitions: Sequence[TopicPartition], elections: Elections) -> None:
+    """Write the results of these elections and send the commands."""
+    rules, requests = term.rules(), term.requests()
+    await term.decide(partitions, lambda some: elections(term.context, some, rules), requests)
     requests.send()

@@ -1,6 +1,6 @@
-"""Partitions that are added by a request znode each, ``/admin/partitions_add/T/P``.
+"""Adds partitions that are requested by a znode each, ``/admin/partitions_add/T/P``.
 
-The topic's znode gets the partitions and the requests go in one multi: a partition is added once, whoever dies when.
+One multi updates the topic's znode and removes the requests, so a failure at any time adds a partition only once.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from kreplica.controller.handlers.assignment_writes import PARTITIONS_PER_CHANGE
 from kreplica.controller.handlers.partition_requests import path, read_requests, refuse, tidy
 from kreplica.controller.handlers.topic_creation import start_new_partitions
 from kreplica.controller.state.context import ControllerContext
-from kreplica.controller.term import Office
+from kreplica.controller.term import ControllerTerm
 from kreplica.model import TopicAssignment, TopicPartition
 
 Replicas = tuple[int, ...]
 
 
-async def additions_asked(office: Office) -> None:
-    """Somebody may have asked for partitions: add what follows the last one, refuse what cannot be."""
+async def additions_asked(term: ControllerTerm) -> None:
+    """Add the requested partitions that follow the last one, and reject impossible requests."""
     wanted: dict[str, dict[int, Replicas]] = defaultdict(dict)
     refused: dict[str, str] = {}
-    for partition, data in (await read_requests(office, znodes.PARTITIONS_ADD)).items():
+    for partition, data in (await read_requests(term, znodes.PARTITIONS_ADD)).items():
         try:
             request = path(znodes.PARTITIONS_ADD, partition)
             wanted[partition.topic][partition.partition] = decode_addition(request, data)
         except znodes.ZnodeError as error:
             refused[request] = str(error)
-    context, requests = office.context, office.requests()
+    context, requests = term.context, term.requests()
     for topic, rows in wanted.items():
         for number, reason in refusals(context, topic, rows).items():
             refused[path(znodes.PARTITIONS_ADD, TopicPartition(topic, number))] = reason
-    await change_topics(office, sorted(wanted), lambda topic: _growth(context, topic, wanted[topic]), requests)
+    await change_topics(term, sorted(wanted), lambda topic: _growth(context, topic, wanted[topic]), requests)
     requests.send()
-    await start_new_partitions(office, sorted(wanted))
+    await start_new_partitions(term, sorted(wanted))
     asked = [TopicPartition(topic, number) for topic, rows in wanted.items() for number in rows]
-    await tidy(office, znodes.PARTITIONS_ADD, [partition for partition in asked if context.replicas(partition)])
-    await refuse(office, refused)
+    await tidy(term, znodes.PARTITIONS_ADD, [partition for partition in asked if context.replicas(partition)])
+    await refuse(term, refused)
 
 
 def _growth(context: ControllerContext, topic: str, wanted: Mapping[int, Replicas]) -> TopicChange | None:
@@ -58,7 +58,7 @@ def _growth(context: ControllerContext, topic: str, wanted: Mapping[int, Replica
 def next_partitions(
     assignment: TopicAssignment, wanted: Mapping[int, Replicas], live: Collection[int]
 ) -> dict[int, Replicas]:
-    """Those of the wanted partitions that follow the last one without a gap, and can be made."""
+    """Return the requested partitions that follow the last one without a gap and can be created."""
     new: dict[int, Replicas] = {}
     number = len(assignment.partitions)
     while number in wanted and len(new) < PARTITIONS_PER_CHANGE_MAX:
@@ -70,19 +70,19 @@ def next_partitions(
 
 
 def refusals(context: ControllerContext, topic: str, wanted: Mapping[int, Replicas]) -> dict[int, str]:
-    """Why requests will never be met, by partition; some only wait for the partitions before them.
+    """Return by partition why its request can never be fulfilled; other requests may wait for lower partition numbers.
 
-    Whoever waits for one that is refused would wait until somebody asks for that one again.
+    A request that follows a rejected one is rejected too, because it would otherwise wait indefinitely.
     """
     if topic not in context.topics or topic in context.deleting:
-        return dict.fromkeys(wanted, "there is no such topic, or it is being deleted")
+        return dict.fromkeys(wanted, "the topic does not exist or is being deleted")
     assignment = context.topics[topic]
     found: dict[int, str] = {}
     missing: int | None = None
     for number in sorted(wanted):
         reason = refusal(assignment, number, wanted[number], context.brokers)
         if reason is None and missing is not None:
-            reason = f"it follows partition {missing}, which is refused"
+            reason = f"it follows partition {missing}, which was rejected"
         if reason is not None:
             found[number] = reason
             if number not in assignment.partitions:
@@ -91,20 +91,20 @@ def refusals(context: ControllerContext, topic: str, wanted: Mapping[int, Replic
 
 
 def refusal(assignment: TopicAssignment, number: int, replicas: Replicas, live: Collection[int]) -> str | None:
-    """Why a partition of that number cannot be made on these brokers; None where it can."""
+    """Return why a partition with that number cannot be created on these brokers, or None."""
     if number in assignment.partitions:
-        return "there is such a partition already"
+        return "the partition already exists"
     if assignment.read_only:
         return f"partitions are being removed: {sorted(assignment.read_only)}"
     gone = assignment.removed.get(number)
     if gone is not None and gone.replicas:
-        return f"a partition of that number was removed, and brokers {list(gone.replicas)} may still have its files"
+        return f"the partition was removed before, and brokers {list(gone.replicas)} may still have its files"
     if len(set(replicas)) != len(replicas):
-        return f"a broker is named twice: {list(replicas)}"
+        return f"duplicate broker in {list(replicas)}"
     dead = [replica for replica in replicas if replica not in live]
     if dead:
-        return f"brokers do not live: {dead}"
+        return f"brokers are not live: {dead}"
     factor = len(placement_of(assignment, 0).target)
     if len(replicas) != factor:
-        return f"{len(replicas)} replicas are asked for, the topic's partitions have {factor}"
+        return f"{len(replicas)} replicas were requested, but the topic has replication factor {factor}"
     return None

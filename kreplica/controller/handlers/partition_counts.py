@@ -1,4 +1,4 @@
-"""More or fewer partitions, by requests in ZooKeeper: ``partition_addition``, ``partition_removal``."""
+"""Handles requests in ZooKeeper to add or remove partitions."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from kreplica.cluster import znodes
 from kreplica.controller.handlers.partition_addition import additions_asked
 from kreplica.controller.handlers.partition_removal import removals_asked
 from kreplica.controller.handlers.partition_requests import tidy_empty
-from kreplica.controller.term import Office
+from kreplica.controller.term import ControllerTerm
 
 
-async def partitions_asked(office: Office) -> None:
-    """Requests came or went, or one of them is due."""
-    await removals_asked(office)
-    await additions_asked(office)
+async def partitions_asked(term: ControllerTerm) -> None:
+    """Handle created or deleted requests, and removals that are due."""
+    await removals_asked(term)
+    await additions_asked(term)
 
 
-async def carry_on(office: Office) -> None:
-    """Take up what an earlier controller was asked; it may have met requests and not tidied up behind them."""
-    await partitions_asked(office)
+async def resume(term: ControllerTerm) -> None:
+    """Handle pending requests at the start of a term, and remove empty parents that an earlier controller left."""
+    await partitions_asked(term)
     for root in (znodes.PARTITIONS_ADD, znodes.PARTITIONS_REMOVE):
-        await tidy_empty(office, root)
+        await tidy_empty(term, root)

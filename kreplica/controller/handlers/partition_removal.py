@@ -1,11 +1,11 @@
-"""Partitions that are removed by a request znode each, ``/admin/partitions_remove/T/P``: the highest-numbered ones.
+"""Removes the highest-numbered partitions of a topic, requested by a znode each, ``/admin/partitions_remove/T/P``.
 
-1. One multi makes the partition read-only: its leader, in a new epoch, refuses records; it is read and listed as ever.
-2. When it has been so for long enough, one multi takes it out of the topic's znode, with its state and the request:
-   clients are told that it is gone, and its replicas are stopped and deleted.
-3. When all of them are gone, another multi frees its number (``departures``).
+1. One multi makes the partition read-only.  Its leader, in a new epoch, rejects records; fetches and metadata continue.
+2. After the requested time, one multi removes it from the topic's znode, with its state and the request.  Clients see
+   that it is gone, and its replicas are stopped and deleted.
+3. When all replicas are gone, another multi frees its number (``replica_removal``).
 
-Until step 2 it is enough to remove the request, and the partition takes records again.
+Until step 2, removing the request makes the partition writable again.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from kreplica.controller.event_types import RemovalDue
 from kreplica.controller.handlers.assignment_writes import PARTITIONS_PER_CHANGE_MAX, change_topics
 from kreplica.controller.handlers.partition_requests import path, read_requests, refuse, tidy
 from kreplica.controller.state.context import ControllerContext, ReadOnly
-from kreplica.controller.term import Office
+from kreplica.controller.term import ControllerTerm
 from kreplica.model import NO_EPOCH, RemovedPartition, TopicAssignment, TopicPartition
 
 Waits = Mapping[TopicPartition, float]
 
 
 def may_go(waited_s: float, wait_s: float) -> bool:
-    """Whether a read-only partition may be removed."""
+    """Return True if a read-only partition has waited long enough to be removed."""
     return waited_s >= wait_s
 
 
-async def removals_asked(office: Office) -> None:
-    """Somebody may have asked for partitions to be removed, or no longer does, or one has waited long enough."""
-    waits, refused = await _read_waits(office)
-    context, requests = office.context, office.requests()
+async def removals_asked(term: ControllerTerm) -> None:
+    """Handle new or withdrawn removal requests, and removals that are due."""
+    waits, refused = await _read_waits(term)
+    context, requests = term.context, term.requests()
     asked: dict[str, set[int]] = defaultdict(set)
     for partition in waits:
         asked[partition.topic].add(partition.partition)
@@ -47,36 +47,36 @@ async def removals_asked(office: Office) -> None:
     for topic in topics:
         for number, reason in refusals(context, topic, asked[topic]).items():
             refused[path(znodes.PARTITIONS_REMOVE, TopicPartition(topic, number))] = reason
-    rules = office.rules()
-    await change_topics(office, topics, lambda topic: _reading_only(context, rules, topic, asked[topic]), requests)
-    _note_read_only(office, waits)
-    now_s = office.now_s()
-    await change_topics(office, topics, lambda topic: _ending(context, topic, now_s), requests)
+    rules = term.rules()
+    await change_topics(term, topics, lambda topic: _reading_only(context, rules, topic, asked[topic]), requests)
+    _note_read_only(term, waits)
+    now_s = term.now_s()
+    await change_topics(term, topics, lambda topic: _ending(context, topic, now_s), requests)
     requests.send()
     ended = [partition for partition in waits if context.leaving(partition) and not context.replicas(partition)]
-    office.memory.tell_of_many("partitions_removed", "partition", ended, "{what}: removed, files are being deleted")
-    await tidy(office, znodes.PARTITIONS_REMOVE, ended)
-    await refuse(office, refused)
-    _wake_when_due(office, now_s)
+    term.history.record_many("partitions_removed", "partition", ended, "{what}: removed, files are being deleted")
+    await tidy(term, znodes.PARTITIONS_REMOVE, ended)
+    await refuse(term, refused)
+    _wake_when_due(term, now_s)
 
 
-async def _read_waits(office: Office) -> tuple[dict[TopicPartition, float], dict[str, str]]:
-    """By partition how long it is to be read-only; by path why its request cannot be understood."""
+async def _read_waits(term: ControllerTerm) -> tuple[dict[TopicPartition, float], dict[str, str]]:
+    """Return the read-only time of each partition, and by path why a request is invalid."""
     waits: dict[TopicPartition, float] = {}
     refused: dict[str, str] = {}
-    for partition, data in (await read_requests(office, znodes.PARTITIONS_REMOVE)).items():
+    for partition, data in (await read_requests(term, znodes.PARTITIONS_REMOVE)).items():
         request = path(znodes.PARTITIONS_REMOVE, partition)
         try:
             wait_ms = decode_removal(request, data)
-            waits[partition] = office.config.removal_wait_s if wait_ms is None else wait_ms / 1000
+            waits[partition] = term.config.removal_wait_s if wait_ms is None else wait_ms / 1000
         except znodes.ZnodeError as error:
             refused[request] = str(error)
     return waits, refused
 
 
-def _note_read_only(office: Office, waits: Waits) -> None:
-    """Begin to count for partitions that are read-only now, and stop for those that are not."""
-    context, now_s = office.context, office.now_s()
+def _note_read_only(term: ControllerTerm, waits: Waits) -> None:
+    """Start the read-only period of new read-only partitions, and drop that of others."""
+    context, now_s = term.context, term.now_s()
     known = context.read_only
     context.read_only = {
         partition: ReadOnly(known[partition].since_s if partition in known else now_s, wait_s)
@@ -85,17 +85,17 @@ def _note_read_only(office: Office, waits: Waits) -> None:
     }
 
 
-def _wake_when_due(office: Office, now_s: float) -> None:
-    for partition, reading in office.context.read_only.items():
+def _wake_when_due(term: ControllerTerm, now_s: float) -> None:
+    for partition, reading in term.context.read_only.items():
         if not may_go(now_s - reading.since_s, reading.wait_s):
-            office.put_later(RemovalDue(*partition), reading.since_s + reading.wait_s - now_s)
+            term.put_later(RemovalDue(*partition), reading.since_s + reading.wait_s - now_s)
 
 
 # --- decisions --------------------------------------------------------------------------------------------------------
 
 
 def removable(assignment: TopicAssignment, asked: Collection[int]) -> frozenset[int]:
-    """Those of the asked partitions that can be removed: from the highest number down, never all of them."""
+    """Return the requested partitions that can be removed: from the highest number down, never all."""
     accepted = set()
     number = len(assignment.partitions) - 1
     while number > 0 and number in asked and not placement_of(assignment, number).is_moving:
@@ -105,27 +105,27 @@ def removable(assignment: TopicAssignment, asked: Collection[int]) -> frozenset[
 
 
 def refusals(context: ControllerContext, topic: str, asked: Collection[int]) -> dict[int, str]:
-    """Why requests will not be met, by partition."""
+    """Return by partition why its request is rejected."""
     if topic not in context.topics or topic in context.deleting:
-        return dict.fromkeys(asked, "there is no such topic, or it is being deleted")
+        return dict.fromkeys(asked, "the topic does not exist or is being deleted")
     assignment = context.topics[topic]
     accepted = removable(assignment, asked)
     return {number: refusal(assignment, number) for number in sorted(asked) if number not in accepted}
 
 
 def refusal(assignment: TopicAssignment, number: int) -> str:
-    """Why a partition cannot be removed now."""
+    """Return why a partition cannot be removed now."""
     if number not in assignment.partitions:
-        return "there is no such partition"
+        return "the partition does not exist"
     if number == 0:
-        return "a topic keeps at least one partition: delete the topic instead"
+        return "a topic needs at least one partition: delete the topic instead"
     if placement_of(assignment, number).is_moving:
         return "it is being reassigned"
-    return "partitions with higher numbers have to be removed first, or together with it"
+    return "partitions with higher numbers must be removed first, or together with it"
 
 
 def _reading_only(context: ControllerContext, rules: RulesOf, topic: str, asked: Collection[int]) -> TopicChange | None:
-    """Step one, for all that were asked for; and its undoing for those that are asked for no more."""
+    """Return the change of step 1 for requested partitions, or its reversal for withdrawn requests."""
     assignment = context.topics[topic]
     turning = sorted(removable(assignment, asked) ^ assignment.read_only)[:PARTITIONS_PER_CHANGE_MAX]
     if not turning:
@@ -140,7 +140,7 @@ def _reading_only(context: ControllerContext, rules: RulesOf, topic: str, asked:
 
 
 def _ending(context: ControllerContext, topic: str, now_s: float) -> TopicChange | None:
-    """Step two, for those that have waited long enough and have none above them that has not."""
+    """Return the change of step 2 for partitions that have waited long enough, from the highest number down."""
     assignment = context.topics[topic]
     ending: list[int] = []
     number = len(assignment.partitions) - 1
@@ -162,7 +162,7 @@ def _ending(context: ControllerContext, topic: str, now_s: float) -> TopicChange
 
 
 def without_partitions(context: ControllerContext, topic: str, numbers: Collection[int]) -> TopicAssignment:
-    """A topic's assignment without these partitions, and with what has to be remembered of them."""
+    """Return a topic's assignment without these partitions, with their last leader epochs and replicas."""
     old = context.topics[topic]
     removed = dict(old.removed)
     for number in numbers:

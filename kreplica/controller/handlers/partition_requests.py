@@ -1,4 +1,4 @@
-"""What is asked for below ``/admin/partitions_add`` and ``/admin/partitions_remove``: read, answered by removal."""
+"""Reads and removes the request znodes below ``/admin/partitions_add`` and ``/admin/partitions_remove``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from twisted.logger import Logger
 
 from kreplica.controller.event_types import PartitionRequestsChanged
-from kreplica.controller.term import Office
+from kreplica.controller.term import ControllerTerm
 from kreplica.model import TopicPartition
 from kreplica.runtime.together import together
 from kreplica.zookeeper import NoNode, read_all
@@ -17,49 +17,49 @@ log = Logger()
 Requests = dict[TopicPartition, bytes]
 
 
-async def read_requests(office: Office, root: str) -> Requests:
-    """All requests below a root, with watches on whatever changes there; one that names no partition is refused."""
-    topics = await _children(office, root)
-    numbers = await together([_children(office, f"{root}/{topic}") for topic in topics])
+async def read_requests(term: ControllerTerm, root: str) -> Requests:
+    """Return all requests below a root and watch for changes; reject names that are not partition numbers."""
+    topics = await _children(term, root)
+    numbers = await together([_children(term, f"{root}/{topic}") for topic in topics])
     named = [(topic, number) for topic, children in zip(topics, numbers, strict=True) for number in children]
     wrong = [f"{root}/{topic}/{number}" for topic, number in named if not _is_number(number)]
-    await refuse(office, dict.fromkeys(wrong, "its name is no partition's number"))
+    await refuse(term, dict.fromkeys(wrong, "its name is not a partition number"))
     wanted = [TopicPartition(topic, int(number)) for topic, number in named if _is_number(number)]
-    answers = await read_all(office.client, [path(root, partition) for partition in wanted])
+    answers = await read_all(term.client, [path(root, partition) for partition in wanted])
     found = zip(wanted, answers, strict=True)
     return {partition: answer[0] for partition, answer in found if isinstance(answer, tuple)}
 
 
 def path(root: str, partition: TopicPartition) -> str:
-    """The znode of a request."""
+    """Return the znode path of a request."""
     return f"{root}/{partition.topic}/{partition.partition}"
 
 
-async def refuse(office: Office, reasons: Mapping[str, str]) -> None:
-    """Remove requests that cannot be met; the log keeps why.
+async def refuse(term: ControllerTerm, reasons: Mapping[str, str]) -> None:
+    """Remove rejected requests and log the reasons.
 
     :param reasons: by path.
     """
     for request, reason in sorted(reasons.items()):
-        log.warn("controller: the request {path} is refused: {reason}", path=request, reason=reason)
-    text = "{what}: refused, " + next(iter(sorted(reasons.items())), ("", ""))[1]
-    office.memory.tell_of_many("requests_refused", "request", sorted(reasons), text)
+        log.warn("controller: the request {path} is rejected: {reason}", path=request, reason=reason)
+    text = "{what} rejected: " + next(iter(sorted(reasons.items())), ("", ""))[1]
+    term.history.record_many("requests_refused", "request", sorted(reasons), text)
     if reasons:
-        await office.writes.remove([*reasons, *_parents(reasons)])
+        await term.writes.remove([*reasons, *_parents(reasons)])
 
 
-async def tidy(office: Office, root: str, met: Iterable[TopicPartition]) -> None:
-    """Requests were met: remove the znodes of their topics, where nothing else is asked for."""
+async def tidy(term: ControllerTerm, root: str, met: Iterable[TopicPartition]) -> None:
+    """Remove the parents of fulfilled requests, unless they have other requests."""
     parents = _parents(path(root, partition) for partition in met)
     if parents:
-        await office.writes.remove(parents)
+        await term.writes.remove(parents)
 
 
-async def tidy_empty(office: Office, root: str) -> None:
-    """Remove the znodes of topics for which nothing is asked."""
-    topics = await _children(office, root)
+async def tidy_empty(term: ControllerTerm, root: str) -> None:
+    """Remove the znodes of topics without requests."""
+    topics = await _children(term, root)
     if topics:
-        await office.writes.remove([f"{root}/{topic}" for topic in topics])
+        await term.writes.remove([f"{root}/{topic}" for topic in topics])
 
 
 def _parents(requests: Iterable[str]) -> list[str]:
@@ -70,11 +70,11 @@ def _is_number(name: str) -> bool:
     return name.isascii() and name.isdecimal() and name == str(int(name))
 
 
-async def _children(office: Office, parent: str) -> list[str]:
-    watch = office.watch(parent, PartitionRequestsChanged())
+async def _children(term: ControllerTerm, parent: str) -> list[str]:
+    watch = term.watch(parent, PartitionRequestsChanged())
     try:
-        return sorted(await office.client.get_children(parent, watch))
+        return sorted(await term.client.get_children(parent, watch))
     except NoNode:
         if watch is not None:
-            office.unwatched(parent)
+            term.unwatched(parent)
         return []

@@ -1,7 +1,7 @@
-"""Replicas that move (KIP-455): ``reassignment_plan`` says each next step of a partition, here it is taken.
+"""Reassignments (KIP-455): takes the steps that ``reassignment_plan`` decides for each partition.
 
-All that is needed to carry on stands in the topic's znode, which changes in one multi with the states: a controller
-that takes office has only to ``proceed``.
+The complete state of a reassignment is in the topic's znode and changes in one multi with the partition states, so a
+new controller only needs to call ``proceed``.
 """
 
 from __future__ import annotations
@@ -22,77 +22,76 @@ from kreplica.controller.event_types import MovesAsked, ReassignmentAsked, Reass
 from kreplica.controller.handlers.assignment_writes import PARTITIONS_PER_CHANGE_MAX, change_topics
 from kreplica.controller.handlers.replica_removal import cross_out
 from kreplica.controller.state.context import ControllerContext
-from kreplica.controller.term import Office
+from kreplica.controller.term import ControllerTerm
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_LEADER, TopicPartition
 
 log = Logger()
 
 Targets = Mapping[TopicPartition, "tuple[int, ...] | None"]
-"""The replicas that each partition shall have; None cancels its move."""
+"""Target replicas by partition; None cancels the reassignment."""
 
 Results = dict[TopicPartition, "KafkaError | None"]
 
 
-async def reassign(office: Office, targets: Targets) -> Results:
-    """Begin to move replicas, or to move them elsewhere than they were moving.
+async def reassign(term: ControllerTerm, targets: Targets) -> Results:
+    """Start reassignments, or change the targets of ongoing ones.
 
-    :return: when it is written: for each partition why it cannot be, or None.  INVALID_REPLICA_ASSIGNMENT,
+    :return: after the write, for each partition the error or None.  INVALID_REPLICA_ASSIGNMENT,
         NO_REASSIGNMENT_IN_PROGRESS, UNKNOWN_TOPIC_OR_PARTITION.
     """
-    beginnings = _Beginnings(office.context, office.rules(), targets)
-    requests = office.requests()
-    await change_topics(office, beginnings.topics, beginnings.decide, requests)
+    beginnings = _Beginnings(term.context, term.rules(), targets)
+    requests = term.requests()
+    await change_topics(term, beginnings.topics, beginnings.decide, requests)
     requests.send()
     begun = [partition for partition, error in beginnings.results.items() if error is None]
-    _tell(office, begun, beginnings.results)
-    await proceed(office, begun)
+    _record_reassignments(term, begun, beginnings.results)
+    await proceed(term, begun)
     return beginnings.results
 
 
-def _tell(office: Office, begun: Iterable[TopicPartition], results: Results) -> None:
-    """Say what begins to move and what cannot, to people."""
-    memory, moves = office.memory, moving(office.context, begun)
-    memory.tell_of_many("reassignments_begun", "partition", moves, "{what}: begun to move")
+def _record_reassignments(term: ControllerTerm, begun: Iterable[TopicPartition], results: Results) -> None:
+    history, moves = term.history, moving(term.context, begun)
+    history.record_many("reassignments_begun", "partition", moves, "{what}: reassignment started")
     refused = [(partition, error) for partition, error in results.items() if error is not None]
     if refused:
-        text = f"{{what}}: cannot be moved as was asked for ({refused[0][1]})"
-        memory.tell_of_many("reassignments_refused", "partition", [partition for partition, _ in refused], text)
+        text = f"{{what}}: reassignment rejected ({refused[0][1]})"
+        history.record_many("reassignments_refused", "partition", [partition for partition, _ in refused], text)
 
 
-async def reassignment_asked(office: Office, event: ReassignmentAsked) -> Results:
-    """The same by RPC; what ``/admin/reassign_partitions`` asks for the same partitions has been replaced by it."""
-    results = await reassign(office, event.targets)
-    office.put(ReassignmentsRequested())
+async def reassignment_asked(term: ControllerTerm, event: ReassignmentAsked) -> Results:
+    """Start reassignments by RPC; they override ``/admin/reassign_partitions`` for the same partitions."""
+    results = await reassign(term, event.targets)
+    term.put(ReassignmentsRequested())
     return results
 
 
-async def moves_asked(office: Office, event: MovesAsked) -> dict[TopicPartition, Placement]:
-    """Which of these partitions move, and how; what only has files to delete has arrived, and is left out."""
-    return {partition: placement(office.context, partition) for partition in moving(office.context, event.partitions)}
+async def moves_asked(term: ControllerTerm, event: MovesAsked) -> dict[TopicPartition, Placement]:
+    """Return the ongoing reassignments of these partitions; those that only delete files are finished."""
+    return {partition: placement(term.context, partition) for partition in moving(term.context, event.partitions)}
 
 
-async def proceed(office: Office, partitions: Iterable[TopicPartition] | None = None) -> None:
-    """Finish every move (None: of all partitions) that has nothing to wait for any more; each by itself.
+async def proceed(term: ControllerTerm, partitions: Iterable[TopicPartition] | None = None) -> None:
+    """Finish each reassignment (of all partitions if None) whose target is in sync.
 
-    To be called when in-sync sets grew, leaders were elected, or brokers joined.
+    Called when in-sync sets grew, leaders were elected, or brokers joined.
     """
-    context, rules, requests = office.context, office.rules(), office.requests()
+    context, rules, requests = term.context, term.rules(), term.requests()
     wanted = moving(context, partitions)
     topics = sorted({partition.topic for partition in wanted})
-    await change_topics(office, topics, lambda topic: _contraction(context, rules, topic), requests)
+    await change_topics(term, topics, lambda topic: _contraction(context, rules, topic), requests)
     requests.send()
     still = set(moving(context, wanted))
     arrived = [partition for partition in wanted if partition not in still]
     if arrived:
-        log.info("controller: {count} partitions are where they were to move", count=len(arrived))
-        office.memory.tell_of_many("reassignments_finished", "partition", arrived, "{what}: moved")
-        await cross_out(office, sorted({partition.topic for partition in arrived}))
-        office.put(ReassignmentsRequested())
+        log.info("controller: reassignment of {count} partitions finished", count=len(arrived))
+        term.history.record_many("reassignments_finished", "partition", arrived, "{what}: reassignment finished")
+        await cross_out(term, sorted({partition.topic for partition in arrived}))
+        term.put(ReassignmentsRequested())
 
 
 def moving(context: ControllerContext, partitions: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
-    """Those of these partitions (None: of all) that are being reassigned."""
+    """Return those of these partitions (of all if None) that are being reassigned."""
     if partitions is None:
         partitions = (
             TopicPartition(topic, number)
@@ -111,7 +110,7 @@ def _is_moving(context: ControllerContext, partition: TopicPartition) -> bool:
 
 
 def placement(context: ControllerContext, partition: TopicPartition) -> Placement:
-    """Where the replicas of a partition are and where they go."""
+    """Return the current and target replicas of a partition."""
     return plan.placement_of(context.topics[partition.topic], partition.partition)
 
 
@@ -119,7 +118,7 @@ def placement(context: ControllerContext, partition: TopicPartition) -> Placemen
 
 
 class _Beginnings:
-    """What was asked for, and what has become of each: decided topic by topic, anew where a write was refused."""
+    """Requested reassignments with their results; decided by topic, and again if a write fails."""
 
     def __init__(self, context: ControllerContext, rules: RulesOf, targets: Targets) -> None:
         self._context = context
@@ -130,7 +129,7 @@ class _Beginnings:
         for partition in targets:
             self._of_topic[partition.topic].append(partition)
             self.results[partition] = KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition, or its topic is being deleted"
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist, or its topic is being deleted"
             )
 
     @property
@@ -156,7 +155,7 @@ class _Beginnings:
         return TopicChange(assignment, context.topic_versions[topic], tuple(states))
 
     def _step(self, partition: TopicPartition) -> tuple[Placement | None, Placement | None]:
-        """Where the partition is, and what it comes to by the first step; neither where that is refused."""
+        """Return the placement before and after the first step; (None, None) if the request is rejected."""
         if partition.partition not in self._context.topics[partition.topic].partitions:
             return None, None
         now = placement(self._context, partition)
@@ -166,11 +165,11 @@ class _Beginnings:
             self.results[partition] = error
             return None, None
         self.results[partition] = None
-        # From here on a cancellation is a target as any other: asked again, it has been reached.
+        # Keep the cancellation as an ordinary target, so that a repeated attempt finds it reached.
         self._targets[partition] = target
         state = self._context.leadership.get(partition)
         if state is None:
-            return now, Placement(target)  # nobody ever led it, so there is nothing to move
+            return now, Placement(target)  # it never had a leader, so there is no data to move
         return now, plan.expand(now, target, (*state.isr, *state.eligible_leader_replicas))
 
     def _checked(self, partition: TopicPartition, now: Placement) -> tuple[int, ...]:
@@ -188,7 +187,7 @@ class _Beginnings:
 
 
 def _contraction(context: ControllerContext, rules: RulesOf, topic: str) -> TopicChange | None:
-    """The last step of those partitions of a topic that can take it."""
+    """Return the change that finishes a topic's reassignments that are ready."""
     assignment = context.topics[topic]
     numbers = sorted((assignment.adding.keys() | assignment.removing.keys()) & assignment.partitions.keys())
     placements: dict[int, Placement] = {}
@@ -209,7 +208,7 @@ def _contracted_state(
 ) -> StateChange | None:
     state = context.leadership.get(partition)
     if state is None or state.leader == NO_LEADER:
-        return None  # somebody of the in-sync set has to come back first
+        return None  # a replica of the in-sync set must come back first
     required = rules(partition.topic).min_insync_replicas
     election = plan.contract(now, state, context.may_lead(partition), in_sync_required=required)
     if election is None:

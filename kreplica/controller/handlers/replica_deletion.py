@@ -1,7 +1,7 @@
-"""Replicas that are to go: each is stopped first, then its files are deleted; what fails or is down is tried again.
+"""Deletes replicas: each is stopped first, then its files are deleted; failures and dead brokers are retried.
 
-Of topics that are deleted, of partitions that were removed, and of partitions that moved elsewhere: who began it is
-told when a replica is gone.
+Used for deleted topics, removed partitions and reassigned replicas, whose handlers finish the work when a replica is
+gone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kreplica.controller.effects.command_batch import BrokerRequests
 from kreplica.controller.event_types import ReplicasStopped, RetryDeletions
 from kreplica.controller.state.context import ControllerContext, Replica
 from kreplica.controller.state.states import ReplicaState
-from kreplica.controller.term import Office
+from kreplica.controller.term import ControllerTerm
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 
@@ -23,16 +23,16 @@ log = Logger()
 DELETION_RETRY_SECONDS = 10.0
 
 GONE_ALREADY = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-"""Answers to StopReplica that mean that nothing is there any more."""
+"""StopReplica results that mean that the broker has no files of the replica."""
 
 
-def begin_deletion(office: Office, replicas: Iterable[Replica], requests: BrokerRequests) -> None:
-    """Phase one: the replicas stop.  Those on brokers that are down wait until these are back."""
-    context = office.context
+def begin_deletion(term: ControllerTerm, replicas: Iterable[Replica], requests: BrokerRequests) -> None:
+    """Stop the replicas (phase one); those on dead brokers wait until the broker is back."""
+    context = term.context
     for partition, broker in replicas:
         state = context.replica_state(partition, broker)
         if state in (ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL):
-            continue  # it was leaving already
+            continue  # its deletion has already started
         if state is ReplicaState.NON_EXISTENT:
             context.move_replica(partition, broker, ReplicaState.NEW)
         context.move_replica(partition, broker, ReplicaState.OFFLINE)
@@ -40,7 +40,7 @@ def begin_deletion(office: Office, replicas: Iterable[Replica], requests: Broker
 
 
 def all_leaving(context: ControllerContext) -> list[Replica]:
-    """Every replica that is to be deleted."""
+    """Return every replica that is to be deleted."""
     replicas: list[Replica] = []
     for topic in sorted(context.topics):
         deleting = topic in context.deleting
@@ -48,12 +48,12 @@ def all_leaving(context: ControllerContext) -> list[Replica]:
     return replicas
 
 
-def replicas_stopped(office: Office, event: ReplicasStopped) -> None:
-    """A broker answered StopReplica: what has stopped is deleted, what is deleted is gone.
+def replicas_stopped(term: ControllerTerm, event: ReplicasStopped) -> None:
+    """Handle a StopReplica response: delete the stopped replicas, and mark the deleted ones as gone.
 
-    What a process answered that is gone by now counts for nothing: the next one is asked when it joins.
+    Responses of an earlier process are ignored; its successor receives the commands when it joins.
     """
-    context, requests = office.context, office.requests()
+    context, requests = term.context, term.requests()
     known = context.brokers.get(event.broker_id)
     if known is None or known.epoch != event.broker_epoch:
         return
@@ -63,7 +63,7 @@ def replicas_stopped(office: Office, event: ReplicasStopped) -> None:
         state = context.replica_state(partition, event.broker_id)
         failed = error not in GONE_ALREADY
         if failed:
-            _failed(office, partition, event.broker_id, error)
+            _failed(term, partition, event.broker_id, error)
         if not event.delete and state is ReplicaState.OFFLINE and not failed:
             context.move_replica(partition, event.broker_id, ReplicaState.DELETION_STARTED)
             requests.stop(partition, event.broker_id, delete=True)
@@ -73,27 +73,27 @@ def replicas_stopped(office: Office, event: ReplicasStopped) -> None:
     requests.send()
 
 
-def _failed(office: Office, partition: TopicPartition, broker: int, error: ErrorCode) -> None:
+def _failed(term: ControllerTerm, partition: TopicPartition, broker: int, error: ErrorCode) -> None:
     log.warn(
         "controller: broker {broker} could not delete {partition}: {error}",
         broker=broker,
         partition=str(partition),
         error=error.name,
     )
-    office.put_later(RetryDeletions(), DELETION_RETRY_SECONDS)
+    term.put_later(RetryDeletions(), DELETION_RETRY_SECONDS)
 
 
-def brokers_gone(office: Office, brokers: Collection[int]) -> None:
-    """Nobody knows whether these brokers did what they were asked for; they are asked again when they are back."""
-    for partition, broker in all_leaving(office.context):
-        started = office.context.replica_state(partition, broker) is ReplicaState.DELETION_STARTED
+def brokers_gone(term: ControllerTerm, brokers: Collection[int]) -> None:
+    """Mark unanswered deletions of these brokers for a retry when they are back."""
+    for partition, broker in all_leaving(term.context):
+        started = term.context.replica_state(partition, broker) is ReplicaState.DELETION_STARTED
         if broker in brokers and started:
-            office.context.move_replica(partition, broker, ReplicaState.DELETION_INELIGIBLE)
+            term.context.move_replica(partition, broker, ReplicaState.DELETION_INELIGIBLE)
 
 
-def resume_deletions(office: Office, brokers: Collection[int]) -> None:
-    """Brokers are told everything, or it is time to try again: their replicas that wait for it are stopped first."""
-    context, requests = office.context, office.requests()
+def resume_deletions(term: ControllerTerm, brokers: Collection[int]) -> None:
+    """Restart the waiting deletions of these brokers, from phase one."""
+    context, requests = term.context, term.requests()
     for partition, broker in all_leaving(context):
         if broker not in brokers:
             continue
@@ -105,5 +105,5 @@ def resume_deletions(office: Office, brokers: Collection[int]) -> None:
 
 
 def is_gone(context: ControllerContext, partition: TopicPartition, broker: int) -> bool:
-    """Whether that broker has said that it has no files of it any more."""
+    """Return True if that broker has confirmed that it has no files of the partition."""
     return context.replica_state(partition, broker) is ReplicaState.DELETION_SUCCESSFUL

@@ -1,4 +1,4 @@
-"""Replicas that go, and what follows when they are gone: topics' znodes go, or they are crossed out in them."""
+"""Handles deleted replicas: removes them from the topic znodes, or removes the znodes of deleted topics."""
 
 from __future__ import annotations
 
@@ -13,38 +13,37 @@ from kreplica.controller.handlers.assignment_writes import change_topics
 from kreplica.controller.handlers.replica_deletion import is_gone
 from kreplica.controller.handlers.topic_deletion import finish_deletions
 from kreplica.controller.state.context import ControllerContext
-from kreplica.controller.term import Office
+from kreplica.controller.term import ControllerTerm
 from kreplica.model import RemovedPartition, TopicPartition
 
 
-async def replicas_stopped(office: Office, event: ReplicasStopped) -> None:
-    """A broker answered for replicas that are to go."""
-    replica_deletion.replicas_stopped(office, event)
+async def replicas_stopped(term: ControllerTerm, event: ReplicasStopped) -> None:
+    """Handle a broker's response to StopReplica for replicas that are to be deleted."""
+    replica_deletion.replicas_stopped(term, event)
     topics = sorted({partition.topic for partition, _ in event.results})
-    await finish_deletions(office, topics)
-    await cross_out(office, topics)
+    await finish_deletions(term, topics)
+    await cross_out(term, topics)
 
 
-async def retry_deletions(office: Office) -> None:
-    """It is time to try again what brokers could not delete."""
-    replica_deletion.resume_deletions(office, office.context.brokers)
+async def retry_deletions(term: ControllerTerm) -> None:
+    """Retry failed deletions on all live brokers."""
+    replica_deletion.resume_deletions(term, term.context.brokers)
 
 
-async def cross_out(office: Office, topics: Iterable[str] | None = None) -> None:
-    """Note that replicas of these topics (None: of all) are gone, of those that were to go."""
-    context, requests = office.context, office.requests()
+async def cross_out(term: ControllerTerm, topics: Iterable[str] | None = None) -> None:
+    """Remove deleted replicas of these topics (of all if None) from the topic znodes."""
+    context, requests = term.context, term.requests()
     wanted = sorted(context.topics if topics is None else topics)
     leaving = [topic for topic in wanted if context.leaving_of(topic)]
-    await change_topics(office, leaving, lambda topic: without_the_gone(context, topic), requests)
+    await change_topics(term, leaving, lambda topic: without_the_gone(context, topic), requests)
     requests.send()
 
 
 def without_the_gone(context: ControllerContext, topic: str) -> TopicChange | None:
-    """The change that crosses out what is gone of a topic; None where nothing is.
+    """Return the change that removes a topic's deleted replicas, or None if there are none.
 
-    A replica whose broker is down stays noted until that is back and has deleted it: it may be starting just now, and
-    have looked at the assignments while it had a place in them.  A partition that was removed waits for all of its
-    replicas, since its number may be used again.
+    A replica on a dead broker stays until the broker has deleted it: the broker may be starting right now, with an
+    assignment that it read earlier.  A removed partition waits for all its replicas, because its number may be reused.
     """
     assignment = context.topics[topic]
     placements = _arrived(context, topic)

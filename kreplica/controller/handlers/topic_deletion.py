@@ -1,4 +1,4 @@
-"""Topics that are deleted: every replica stops and deletes its files, then the znodes go, and last the request."""
+"""Deletes topics: all replicas stop and delete their files, then the znodes and finally the request are removed."""
 
 from __future__ import annotations
 
@@ -12,62 +12,62 @@ from kreplica.controller.handlers.replica_deletion import begin_deletion, is_gon
 from kreplica.controller.handlers.topic_creation import topics_changed
 from kreplica.controller.state.context import ControllerContext
 from kreplica.controller.state.states import PartitionState
-from kreplica.controller.term import Office
+from kreplica.controller.term import ControllerTerm
 from kreplica.model import TopicPartition
 
 log = Logger()
 
 
-async def deletions_changed(office: Office) -> None:
-    """Somebody asked for topics to be deleted: phase one, every replica stops."""
-    watch = office.watch(znodes.DELETE_TOPICS, DeletionsChanged())
-    names = await office.client.get_children(znodes.DELETE_TOPICS, watch)
-    context = office.context
+async def deletions_changed(term: ControllerTerm) -> None:
+    """Start the deletion of requested topics: every replica stops (phase one)."""
+    watch = term.watch(znodes.DELETE_TOPICS, DeletionsChanged())
+    names = await term.client.get_children(znodes.DELETE_TOPICS, watch)
+    context = term.context
     if any(name not in context.topics for name in names):
-        await _delete_unknown(office, names)
+        await _delete_unknown(term, names)
     new = [name for name in names if name in context.topics and name not in context.deleting]
     if not new:
         return
     context.deleting.update(new)
-    office.memory.tell_of_many("topics_deleting", "topic", new, "{what}: being deleted")
-    requests = office.requests()
+    term.history.record_many("topics_deleting", "topic", new, "{what}: deletion started")
+    requests = term.requests()
     for topic in new:
         for partition in context.partitions_of(topic):
             if context.partition_state(partition) is not PartitionState.NON_EXISTENT:
                 context.move_partition(partition, PartitionState.OFFLINE)
         requests.publish(context.partitions_of(topic))
-        begin_deletion(office, context.replicas_of_topic(topic), requests)
-        await office.breathe()
+        begin_deletion(term, context.replicas_of_topic(topic), requests)
+        await term.yield_to_reactor()
     requests.send()
-    await finish_deletions(office, new)
+    await finish_deletions(term, new)
 
 
-async def _delete_unknown(office: Office, names: Iterable[str]) -> None:
-    """Made and deleted before we saw it, left over or unreadable: look once more, a topic may be on its way to us."""
-    await topics_changed(office)
+async def _delete_unknown(term: ControllerTerm, names: Iterable[str]) -> None:
+    """Remove the requests for unknown topics (already deleted, or unreadable), after reading the topics again."""
+    await topics_changed(term)
     for name in names:
-        if name not in office.context.topics:
-            await office.writes.delete_topic(name)
-            office.context.forget_topic(name)
+        if name not in term.context.topics:
+            await term.writes.delete_topic(name)
+            term.context.forget_topic(name)
 
 
-async def finish_deletions(office: Office, topics: Iterable[str]) -> None:
+async def finish_deletions(term: ControllerTerm, topics: Iterable[str]) -> None:
     """Remove the znodes of those of these topics whose replicas are all gone."""
-    context = office.context
+    context = term.context
     gone = []
     for topic in topics:
         if topic in context.deleting and all(is_done(context, *r) for r in context.replicas_of_topic(topic)):
-            await office.writes.delete_topic(topic)
+            await term.writes.delete_topic(topic)
             context.forget_topic(topic)
             gone.append(topic)
-            log.info("controller: topic {topic} is deleted", topic=topic)
-    office.memory.tell_of_many("topics_deleted", "topic", gone, "{what}: gone, with all files of live brokers")
+            log.info("controller: topic {topic} was deleted", topic=topic)
+    term.history.record_many("topics_deleted", "topic", gone, "{what} deleted, with all files on live brokers")
 
 
 def is_done(context: ControllerContext, partition: TopicPartition, broker: int) -> bool:
-    """Whether the deletion need not wait for that replica.
+    """Return True if the deletion does not need to wait for that replica.
 
-    One that was moved away from a broker which died holds up nobody: a broker deletes at its start the logs of topics
+    A replica that was moved away from a dead broker does not count: at its start, a broker deletes the logs of topics
     that do not exist.
     """
     moved_away = broker not in context.replicas(partition)

@@ -1,6 +1,6 @@
-"""What happened in the cluster, as entries for people: kept by each broker of what it saw as the controller.
+"""Audit events: what happened in the cluster, for operators.  Each broker keeps those of its own terms as controller.
 
-In memory and bounded; it stays when the office goes to another.  Nothing is decided by it.
+In memory and bounded; kept after the broker stops being the controller.  No decision depends on them.
 """
 
 from __future__ import annotations
@@ -13,61 +13,59 @@ from typing import Any
 ENTRIES_MAX = 2000
 
 EXAMPLES_MAX = 5
-"""So many partitions, topics or the like are named in an entry; the rest are counted."""
+"""Maximum number of partitions, topics or the like that one entry names; the rest is only counted."""
 
 KINDS = {
-    "controller_elected": "A broker has taken the controller's office",
-    "controller_resigned": "A broker gave the controller's office up, or lost it",
-    "broker_joined": "A broker has registered",
-    "broker_left": "A broker's registration is gone: it stopped, died, or lost its session",
-    "broker_restarted": "A broker has registered anew, without having been seen gone",
-    "broker_stopping": "A broker asked for its leaders to be moved, because it is about to stop",
-    "broker_changed": "A broker's registration says something else (its endpoints, its rack)",
-    "broker_late": "A broker did not answer a command in time; it is asked on",
-    "leaders_moved": "Partitions are led by other brokers than before",
-    "partitions_offline": "Partitions have no leader any more",
+    "controller_elected": "A broker became the controller",
+    "controller_resigned": "A broker is no longer the controller",
+    "broker_joined": "A broker registered",
+    "broker_left": "A broker's registration disappeared: it stopped, died or lost its session",
+    "broker_restarted": "A broker registered again, and its absence was not noticed",
+    "broker_stopping": "A broker requested a controlled shutdown",
+    "broker_changed": "A broker changed its registration (endpoints or rack)",
+    "broker_late": "A broker did not answer a command in time; the command is retried",
+    "leaders_moved": "Partitions have new leaders",
+    "partitions_offline": "Partitions lost their leader",
     "partitions_online": "Partitions that had no leader have one again",
-    "isr_shrunk": "Replicas are not in sync any more",
-    "isr_grown": "Replicas are in sync again",
-    "topics_created": "Topics were made",
+    "isr_shrunk": "Replicas left the in-sync set",
+    "isr_grown": "Replicas joined the in-sync set",
+    "topics_created": "Topics were created",
     "topics_deleting": "Topics are being deleted",
-    "topics_deleted": "Topics are gone",
+    "topics_deleted": "Topics were deleted",
     "topics_grown": "Topics have more partitions",
     "partitions_removed": "Topics have fewer partitions",
-    "requests_refused": "Requests to add or to remove partitions were refused",
-    "reassignments_begun": "Replicas have begun to move",
-    "reassignments_finished": "Replicas are where they were to move",
-    "reassignments_refused": "Replicas cannot be moved as was asked for",
-    "plan_begun": "A plan has begun",
-    "plan_finished": "All of a plan is done",
-    "plan_cancelled": "A plan was given up, on request",
-    "plan_failed": "A plan cannot go on, or has ended with steps that failed",
+    "requests_refused": "Requests to add or remove partitions were rejected",
+    "reassignments_begun": "Reassignments started",
+    "reassignments_finished": "Reassignments finished",
+    "reassignments_refused": "Requested reassignments were rejected",
+    "plan_begun": "A plan started",
+    "plan_finished": "A plan finished",
+    "plan_cancelled": "A plan was cancelled",
+    "plan_failed": "A plan cannot continue, or ended with failed steps",
     "log_dir_failed": "A log directory of a broker failed",
     "replicas_failed": "A broker cannot use replicas",
     "replicas_recovered": "A broker can use replicas again",
-    "zookeeper_lost": "A broker has lost its connection to ZooKeeper",
+    "zookeeper_lost": "A broker lost its connection to ZooKeeper",
     "zookeeper_back": "A broker is connected to ZooKeeper again",
-    "session_expired": "A broker's session with ZooKeeper is over: it leads nothing until it has another",
+    "session_expired": "A broker's ZooKeeper session expired; it leads no partition until it has a new one",
 }
-"""What entries are about, each with what it says."""
+"""Kinds of entries with their descriptions."""
 
 Key = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that happened.
+    """One audit event.
 
-    :param at_ms: of the wall clock of the broker that saw it, milliseconds since 1970; it never goes back from one
-        entry of a process to the next.
-    :param broker_id: who saw it.
-    :param number: of that process, from 1.
-    :param controller_epoch: of the office in which it was seen; None where there was none.
+    :param at_ms: wall clock of the recording broker, in milliseconds since 1970; never decreases within a process.
+    :param broker_id: the recording broker.
+    :param number: sequence number within the process, from 1.
+    :param controller_epoch: epoch of the term in which it was recorded, or None outside of a term.
     :param kind: one of ``KINDS``.
-    :param subject: what it is about, as ``broker 3``, ``topic orders``, ``plan plan-0000000001``; empty for the
-        cluster.
+    :param subject: for example ``broker 3``, ``topic orders``, ``plan plan-0000000001``; empty for the cluster.
     :param text: a sentence.
-    :param details: JSON; counts, and no more than ``EXAMPLES_MAX`` examples of anything.
+    :param details: JSON: counts and at most ``EXAMPLES_MAX`` examples of each item.
     """
 
     at_ms: int
@@ -81,26 +79,26 @@ class Entry:
 
     @property
     def key(self) -> Key:
-        """By which entries of all brokers are put in order."""
+        """Sort key for the entries of all brokers."""
         return self.at_ms, self.broker_id, self.number
 
     @property
     def entry_id(self) -> str:
-        """Of this entry among those of all brokers."""
+        """Identifier that is unique among the entries of all brokers."""
         return "-".join(map(str, self.key))
 
 
 def key_of(entry_id: str) -> Key:
-    """The reverse of ``Entry.entry_id``.
+    """Return the key of an entry id (reverse of ``Entry.entry_id``).
 
-    :raise ValueError: where it is none.
+    :raise ValueError: if the id is malformed.
     """
     at_ms, broker_id, number = (int(part) for part in entry_id.split("-"))
     return at_ms, broker_id, number
 
 
-class Chronicle:
-    """Owned by the memory of a broker's controller; lives as long as the process.
+class AuditEvents:
+    """The newest audit events of a process.
 
     :param now_ms: the wall clock.
     """
@@ -113,17 +111,17 @@ class Chronicle:
         self._last_ms = 0
 
     def __iter__(self) -> Iterator[Entry]:
-        """The entries, the oldest first."""
+        """Iterate over the entries, oldest first."""
         return iter(tuple(self._entries))
 
     def newest(self) -> Iterator[Entry]:
-        """The entries, the newest first."""
+        """Iterate over the entries, newest first."""
         return reversed(tuple(self._entries))
 
-    def tell(
+    def record(
         self, kind: str, subject: str, text: str, details: Mapping[str, Any], controller_epoch: int | None
     ) -> None:
-        """Something happened just now; see ``Entry``."""
+        """Add an entry with the current time; see ``Entry``."""
         self._last_ms = max(self._last_ms, self._now_ms())
         self._count += 1
         entry = Entry(self._last_ms, self._broker_id, self._count, controller_epoch, kind, subject, text, details)

@@ -1,4 +1,4 @@
-"""Events as people say them, where whoever handles one knows nothing better to say of it."""
+"""Default texts for the causes of decisions, by event type."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from kreplica.controller.event_types import ElectionType, Event
 
 
 def cause_of(event: Event) -> str:
-    """What happened, as the beginning of a sentence."""
+    """Return a description of an event, as the beginning of a sentence."""
     match event:
         case event_types.ShutdownAsked(broker_id=broker):
-            return f"broker {broker} asked to stop"
+            return f"broker {broker} requested a controlled shutdown"
         case event_types.CommandRefused(broker_id=broker, command=command):
             return f"broker {broker} refused {command}"
         case event_types.ReplicasRecovered(broker_id=broker):
-            return f"broker {broker} can use replicas again that had failed"
+            return f"broker {broker} recovered failed replicas"
         case event_types.ElectionAsked(election_type=kind):
-            return f"{'a preferred' if kind is ElectionType.PREFERRED else 'an unclean'} election was asked for"
+            return f"{'a preferred' if kind is ElectionType.PREFERRED else 'an unclean'} election was requested"
         case event_types.AssignmentChanged(topic=topic):
             return f"the znode of topic {topic} was written"
         case event_types.RemovalDue(topic=topic, partition=partition):
-            return f"{topic}-{partition} has been read-only for as long as was asked for"
+            return f"{topic}-{partition} was read-only for the requested time"
     return _BY_NAME.get(type(event).__name__, type(event).__name__)
 
 
 _BY_NAME = {
-    "ControllerChanged": "the controller's office changed hands",
-    "BrokersChanged": "the live brokers are others",
-    "TopicsChanged": "topics came or went",
-    "DeletionsChanged": "topics are to be deleted",
+    "ControllerChanged": "the controller changed",
+    "BrokersChanged": "the set of live brokers changed",
+    "TopicsChanged": "topics were created or removed",
+    "DeletionsChanged": "topic deletions were requested",
     "ReplicasStopped": "replicas were stopped",
-    "RetryDeletions": "deletions are tried again",
-    "RetryReplicas": "failed replicas are tried again",
-    "ReassignmentsRequested": "/admin/reassign_partitions asks for replicas to move",
-    "ReassignmentAsked": "replicas were asked to move",
-    "PartitionRequestsChanged": "partitions were asked to be added or removed",
-    "PlansChanged": "a plan was made, patched, cancelled or removed",
-    "PlansDue": "a plan went on",
-    "InSyncSetsChanged": "a leader wrote its in-sync set",
+    "RetryDeletions": "deletions are retried",
+    "RetryReplicas": "failed replicas are retried",
+    "ReassignmentsRequested": "/admin/reassign_partitions requests reassignments",
+    "ReassignmentAsked": "reassignments were requested",
+    "PartitionRequestsChanged": "partition additions or removals were requested",
+    "PlansChanged": "a plan was created, patched, cancelled or removed",
+    "PlansDue": "a plan continued",
+    "InSyncSetsChanged": "a leader changed its in-sync set",
     "DirectoriesFailed": "a log directory failed",
-    "TopicSettingsChanged": "settings of topics changed",
-    "PreferredElectionAsked": "/admin/preferred_replica_election asks for preferred leaders",
-    "BalanceLeaders": "preferred leaders had lost too many of their partitions",
+    "TopicSettingsChanged": "topic configurations changed",
+    "PreferredElectionAsked": "/admin/preferred_replica_election requests preferred leaders",
+    "BalanceLeaders": "too many partitions were not led by their preferred leaders",
 }

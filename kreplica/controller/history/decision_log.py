@@ -1,4 +1,4 @@
-"""What was decided about each partition, and why: the last few state changes of each, in memory and bounded."""
+"""The last few state changes of each partition with their causes, in memory and bounded."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from kreplica.model import LeaderAndIsr, TopicPartition
 
 DECISIONS_PER_PARTITION_MAX = 5
 PARTITIONS_MAX = 200_000
-"""That something is remembered of; then those that were heard of first are forgotten."""
+"""Maximum number of partitions with recorded decisions; the oldest are dropped first."""
 
 
 @dataclass(slots=True, eq=False)
 class Cause:
-    """The event that led to decisions; all decisions of one event share it.
+    """The event that led to decisions; shared by all decisions of one event.
 
-    :param event: the name of its class.
-    :param text: what happened, as people say it.
-    :param at_ms: when it was noticed, by this broker's wall clock.
-    :param controller_epoch: of the office that decided; -1 where leaders did.
-    :param step: of the controller's timeline: who was told, and who has not answered; None where nobody is told.
+    :param event: name of the event's class.
+    :param text: description for operators.
+    :param at_ms: time at which the event was noticed, by this broker's wall clock.
+    :param controller_epoch: epoch of the deciding controller; -1 for decisions of leaders.
+    :param step: step of the timeline, with the brokers that received commands; None if no command was sent.
     """
 
     event: str
@@ -34,15 +34,15 @@ class Cause:
 
     @property
     def told(self) -> Sequence[int]:
-        """The brokers that were told what followed from it."""
+        """The brokers that received commands because of this event."""
         return sorted(self.step.told) if self.step is not None else ()
 
     def unanswered(self, partition: TopicPartition) -> Sequence[int]:
-        """The brokers that were told of a partition and have not answered yet."""
+        """Return the brokers that have not yet answered a command about this partition."""
         if self.step is None:
             return ()
         waiting = {
-            broker for command, broker in self.step.waits_for.items() if partition in cast(Command, command).what
+            broker for command, broker in self.step.waits_for.items() if partition in cast(Command, command).partitions
         }
         return sorted(waiting)
 
@@ -52,10 +52,10 @@ Row = tuple[Cause, LeaderAndIsr | None, LeaderAndIsr]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A state that a partition was given.
+    """A state change of a partition.
 
-    :param before: None for its first.
-    :param after: with its leader epoch and partition epoch.
+    :param before: None for the first state.
+    :param after: the new state with its leader epoch and partition epoch.
     """
 
     partition: TopicPartition
@@ -65,22 +65,22 @@ class Decision:
 
     @property
     def unanswered(self) -> Sequence[int]:
-        """The brokers that were told of it and have not answered yet."""
+        """The brokers that have not yet answered a command about this decision."""
         return self.cause.unanswered(self.partition)
 
     @property
     def is_leaders(self) -> bool:
-        """Whether the partition's leader decided it; whatever a controller decides has another leader epoch."""
+        """True if the partition's leader decided; decisions of the controller change the leader epoch."""
         return self.before is not None and self.before.leader_epoch == self.after.leader_epoch
 
     @property
     def change(self) -> str:
-        """What it changed, as people say it."""
+        """Description of the change."""
         return change_text(self.before, self.after)
 
 
-class Decided:
-    """Filled while events are handled, for thousands of partitions at once: a row is a tuple of what exists already."""
+class DecisionLog:
+    """Recorded decisions by partition.  Rows are tuples of existing values, because one event may add thousands."""
 
     def __init__(self) -> None:
         self._rows: dict[TopicPartition, list[Row]] = {}
@@ -89,7 +89,6 @@ class Decided:
         return len(self._rows)
 
     def add(self, partition: TopicPartition, row: Row) -> None:
-        """A state was written."""
         kept = self._rows.get(partition)
         if kept is None:
             if len(self._rows) >= PARTITIONS_MAX:
@@ -101,19 +100,19 @@ class Decided:
                 del kept[0]
 
     def of(self, partition: TopicPartition) -> Iterator[Decision]:
-        """What is remembered of a partition, the newest first."""
+        """Iterate over a partition's recorded decisions, newest first."""
         for cause, before, after in reversed(self._rows.get(partition, ())):
             yield Decision(partition, cause, before, after)
 
 
 def change_text(before: LeaderAndIsr | None, after: LeaderAndIsr) -> str:
-    """Two states' difference, as people say it."""
+    """Return a description of the difference between two states."""
     in_sync = f"in sync {list(after.isr)}"
     if before is None:
         return f"broker {after.leader} leads first, {in_sync}"
     parts = []
     if before.leader != after.leader:
-        was, now = (str(state.leader) if state.leader >= 0 else "nobody" for state in (before, after))
+        was, now = (str(state.leader) if state.leader >= 0 else "none" for state in (before, after))
         parts.append(f"leader {was} -> {now}")
     if before.leader_epoch != after.leader_epoch:
         parts.append(f"leader epoch {before.leader_epoch} -> {after.leader_epoch}")
@@ -122,5 +121,5 @@ def change_text(before: LeaderAndIsr | None, after: LeaderAndIsr) -> str:
     if before.eligible_leader_replicas != after.eligible_leader_replicas:
         parts.append(f"eligible {list(before.eligible_leader_replicas)} -> {list(after.eligible_leader_replicas)}")
     if len(parts) == 1 and before.leader_epoch != after.leader_epoch:
-        parts.append("because who holds it, or whether it may be written to, is different now")
-    return ", ".join(parts) or "written anew, so that nobody writes by the old one"
+        parts.append("because the replicas or the read-only flag changed")
+    return ", ".join(parts) or "state znode rewritten, so that a write based on its old version fails"

@@ -1,4 +1,5 @@
-"""What a controller tells of itself while it runs, for whoever keeps it (``journal``); by itself it keeps nothing."""
+"""Interface for recording a controller (implemented by ``journal.recorder``); the default implementation does nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,31 +8,31 @@ from contextlib import AbstractContextManager, nullcontext
 from kreplica.controller.event_types import Event, Question
 
 
-class Diary:
-    """Told of what a controller's surroundings do not show: who calls it, and what it does with events."""
+class ControllerObserver:
+    """Notified of calls to the controller and of its handling of events."""
 
     def called(self, method: str) -> AbstractContextManager[None]:
-        """The controller's owner calls this method of it; within this is what follows at once."""
+        """The owner calls this method of the controller; the context covers its immediate effects."""
         return nullcontext()
 
     def asked(self, question: Question) -> AbstractContextManager[None]:
-        """Somebody asks; within this is what follows at once."""
+        """A request arrives; the context covers its immediate effects."""
         return nullcontext()
 
     def queued(self, event: Event) -> None:
-        """An event waits to be handled."""
+        """An event was queued."""
 
     def began(self, event: Event) -> None:
-        """An event is being handled now."""
+        """The handling of an event starts."""
 
     def failed(self, event: Event, error: BaseException) -> None:
-        """Its handler raised this."""
+        """The handler of the current event raised an error."""
 
     def ended(self, event: Event) -> None:
-        """It was handled, however that went."""
+        """The handling of an event ended, successfully or not."""
 
-    def took_office(self, controller_epoch: int) -> None:
-        """The broker was elected, and takes office now."""
+    def term_started(self, controller_epoch: int) -> None:
+        """The broker was elected."""
 
-    def resigned(self) -> None:
-        """The broker holds the office no more."""
+    def term_ended(self) -> None:
+        """The broker resigned."""

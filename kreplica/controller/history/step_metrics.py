@@ -1,4 +1,4 @@
-"""What the controller's work costs: counters of one controller, and what each event added to them."""
+"""Costs of the controller's work: counters of one controller and their increase for each event."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from kreplica.zookeeper import (
 log = Logger()
 
 ROUND_TRIPS = (0, 1, 2, 3, 4, 6, 8, 12, 20, 50)
-"""Bounds for round trips of one event."""
+"""Histogram bounds for the round trips of one event."""
 
 T = TypeVar("T")
 
 
 class Cost(NamedTuple):
-    """So much was done.
+    """Work done for one or more events.
 
-    :param zookeeper_round_trips: how often ZooKeeper was waited for: requests that travel together are one.
-    :param zookeeper_requests: requests to ZooKeeper, a multi being one.
+    :param zookeeper_round_trips: ZooKeeper round trips; concurrent requests count as one.
+    :param zookeeper_requests: ZooKeeper requests; a multi counts as one.
     :param commands: requests to brokers.
     :param zookeeper_operations: reads and writes within multis.
-    :param zookeeper_bytes: of paths and data in multis, and of data in what multi-reads answered.
+    :param zookeeper_bytes: paths and data in multis, and data in responses to multi-reads.
     """
 
     zookeeper_round_trips: int = 0
@@ -49,11 +49,11 @@ class Cost(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class EventFigures:
-    """What became of one event.
+class EventMetrics:
+    """Metrics of one event.
 
-    :param waited_s: in the queue, in seconds.
-    :param handled_s: from the first step to the last.
+    :param waited_s: seconds in the queue.
+    :param handled_s: seconds from start to end of the handling.
     """
 
     event: Event
@@ -63,11 +63,11 @@ class EventFigures:
 
 
 class EventTotals:
-    """All events that were handled.
+    """Distributions over all handled events.
 
     :ivar waited: seconds in the queue.
-    :ivar handled: seconds from the first step to the last.
-    :ivar round_trips: how often ZooKeeper was waited for.
+    :ivar handled: seconds from start to end of the handling.
+    :ivar round_trips: ZooKeeper round trips.
     """
 
     def __init__(self) -> None:
@@ -75,17 +75,16 @@ class EventTotals:
         self.handled = Distribution()
         self.round_trips = Distribution(ROUND_TRIPS)
 
-    def note(self, event: EventFigures) -> None:
-        """One more was handled."""
+    def note(self, event: EventMetrics) -> None:
         self.waited.note(event.waited_s)
         self.handled.note(event.handled_s)
         self.round_trips.note(event.cost.zookeeper_round_trips)
 
 
 class Counters:
-    """Counts from the start of the controller on; nothing is ever taken back.
+    """Counters since the start of the controller; they only increase.
 
-    :param timeline: is told when what was counted happened.
+    :param timeline: receives the times of the counted work.
     :ivar unanswered: commands that a broker did not answer in time.
     """
 
@@ -100,7 +99,7 @@ class Counters:
         self._under_way = 0
 
     def request(self, answer: Deferred[T]) -> Deferred[T]:
-        """A request to ZooKeeper has been sent."""
+        """Count a request to ZooKeeper until its response arrives."""
         self._requests += 1
         if not self._under_way:
             self._round_trips += 1
@@ -113,37 +112,37 @@ class Counters:
 
     @property
     def cost(self) -> Cost:
-        """Of everything so far."""
+        """Total cost so far."""
         return Cost(self._round_trips, self._requests, self.commands, self.operations, self.bytes)
 
     def command_queued(self, broker_id: int, command: Command, *, awaited: bool) -> None:
-        """A command waits to be sent to a broker.
+        """Count a command that is queued for a broker.
 
-        :param awaited: whether the step it belongs to is over only when the broker has answered.
+        :param awaited: True if the step ends only when the broker has answered.
         """
         self.commands += 1
         self.timeline.queued(broker_id, command, awaited=awaited)
 
     def command_late(self, broker_id: int, command: Command) -> None:
-        """A broker did not answer in time; its channel goes on asking."""
+        """Count and log a command that was not answered in time; its channel keeps retrying."""
         self.unanswered += 1
         log.error(
             "controller: broker {broker} does not answer {api} in time ({count} partitions wait)",
             broker=broker_id,
             api=command.api.name,
-            count=len(command.what),
+            count=len(command.partitions),
         )
 
 
 def difference(later: Cost, earlier: Cost) -> Cost:
-    """What came between the two."""
+    """Return the increase from ``earlier`` to ``later``."""
     return Cost(*(after - before for after, before in zip(later, earlier, strict=True)))
 
 
 class CountedClient:
-    """The part of the ZooKeeper client that a controller in office uses, each request counted.
+    """ZooKeeper client of a term that counts each request.
 
-    Its only write is a multi, since every one of them has to check the controller's epoch (``state_writes``).
+    Its only write is a multi, because every write must check the controller's epoch (``effects.state_writes``).
     """
 
     def __init__(self, client: Client, counters: Counters) -> None:

@@ -1,6 +1,6 @@
-"""When what happened: the controller's last steps, from the notice of an event until the last broker has acted on it.
+"""Timeline of the controller's last steps: from noticing an event to the last broker's response.
 
-In memory and bounded; what tells an operator why a failover took as long as it did, and what benchmarks read.
+In memory and bounded; explains the duration of a failover to operators and benchmarks.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ log = Logger()
 STEPS_MAX = 1000
 
 LARGE_COMMANDS_BYTES = 50_000
-"""A step that told the brokers so much (of some 300 partitions) is a line in the log."""
+"""Size of a step's commands (some 300 partitions) from which the step is logged."""
 
 
 @dataclass(slots=True, eq=False)
 class Step:
-    """One event.  Times are of the reactor's clock, in seconds; None is not yet (or never).
+    """One handled event.  Times are seconds of the reactor's clock; None if the point has not been reached.
 
     :param noticed_s: when the event was queued.
-    :param began_s: when its handling began.
-    :param written_s: when ZooKeeper answered its last write.
+    :param began_s: when its handling started.
+    :param written_s: when ZooKeeper answered the last write.
     :param ended_s: when its handling ended.
-    :param settled_s: when the last of its commands was answered, or its broker was gone.
-    :param commands: requests to brokers.
-    :param command_bytes: of what was said of partitions in them, those sent again counted again.
-    :param cost: what it took (``figures.Cost``).
-    :param told: the brokers that commands were sent to.
+    :param settled_s: when the last command was answered or its broker was gone.
+    :param commands: number of requests to brokers.
+    :param command_bytes: size of the partition data in them, including retries.
+    :param cost: a ``step_metrics.Cost``.
+    :param told: ids of the brokers that received commands, in order.
     """
 
     event: Event
@@ -47,11 +47,11 @@ class Step:
     cost: tuple[int, ...] = ()
     told: dict[int, None] = field(default_factory=dict)
     waits_for: dict[object, int] = field(default_factory=dict)
-    """By command that is not answered: the broker."""
+    """Broker of each unanswered command."""
 
 
 class Timeline:
-    """Owned by the controller of one broker, through all its terms.
+    """Owned by the controller of one broker; lives as long as the process.
 
     :param seconds: the reactor's clock.
     """
@@ -63,7 +63,7 @@ class Timeline:
         self._of_command: dict[object, Step] = {}
 
     def __iter__(self) -> Iterator[Step]:
-        """The steps, the oldest first."""
+        """Iterate over the steps, oldest first."""
         return iter(tuple(self._steps))
 
     @property
@@ -73,34 +73,34 @@ class Timeline:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is being handled and every command was answered."""
+        """True if no event is being handled and every command was answered."""
         return self._now is None and not self._of_command
 
     def began(self, event: Event, noticed_s: float) -> None:
-        """An event is being handled now."""
+        """Start the step of an event."""
         self._now = Step(event, noticed_s, self.seconds())
         self._steps.append(self._now)
 
     def wrote(self) -> None:
-        """ZooKeeper has answered a write."""
+        """Note that ZooKeeper answered a write."""
         if self._now is not None:
             self._now.written_s = self.seconds()
 
     def ended(self, cost: tuple[int, ...]) -> None:
-        """The event was handled, however that went.
+        """End the current step's handling, successful or not.
 
-        :param cost: of it (``figures.Cost``).
+        :param cost: a ``step_metrics.Cost``.
         """
         step, self._now = self._now, None
         if step is not None:
             step.ended_s = self.seconds()
             step.cost = cost
-            self._look(step)
+            self._settle(step)
 
     def queued(self, broker_id: int, command: object, *, awaited: bool = True) -> None:
-        """A command waits to be sent to a broker.
+        """Note that a command was queued for a broker.
 
-        :param awaited: false where what the broker does about it no longer matters, because it is about to stop.
+        :param awaited: False for a broker that is shutting down, whose response does not matter.
         """
         if self._now is not None:
             self._now.commands += 1
@@ -110,25 +110,25 @@ class Timeline:
                 self._of_command[command] = self._now
 
     def sent(self, command: object, size_bytes: int) -> None:
-        """A command is on its way."""
+        """Note the size of a sent command."""
         step = self._of_command.get(command)
         if step is not None:
             step.command_bytes += size_bytes
 
     def answered(self, command: object) -> None:
-        """A broker did what it was told, or said why not."""
+        """Note that a broker executed or rejected a command."""
         step = self._of_command.pop(command, None)
         if step is not None:
             step.waits_for.pop(command, None)
-            self._look(step)
+            self._settle(step)
 
     def gone(self, broker_id: int) -> None:
-        """A broker will answer nothing any more."""
+        """Stop waiting for a broker's responses."""
         for step in dict.fromkeys(self._of_command.values()):
             for command in [command for command, of in step.waits_for.items() if of == broker_id]:
                 self.answered(command)
 
-    def _look(self, step: Step) -> None:
+    def _settle(self, step: Step) -> None:
         if step.ended_s is None or step.waits_for or step.settled_s is not None:
             return
         step.settled_s = self.seconds()

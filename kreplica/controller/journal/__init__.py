@@ -1,1 +1,1 @@
-"""The controller's journal: its inputs and outputs on disk, from which a run can be replayed."""
+"""Journal of the controller: its inputs and outputs, recorded on disk so that a run can be replayed."""

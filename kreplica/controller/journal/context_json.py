@@ -1,4 +1,4 @@
-"""What a controller knows of the cluster, as JSON and back: where a journal's file goes on with a term."""
+"""JSON encoding of the controller's context, for the header of a journal file."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kreplica.controller.state.states import PartitionState, ReplicaState
 from kreplica.model import LeaderAndIsr, TopicPartition
 
 STEP = 500
-"""So many things are copied before somebody else may have a turn: less than a millisecond."""
+"""Number of items copied before yielding: less than a millisecond."""
 
 
 def copy_context(context: ControllerContext) -> Generator[None, None, ControllerContext]:
-    """One that stays as it is, made step by step: of 100,000 partitions at once it would hold the reactor for 100 ms.
+    """Copy a context step by step, because copying 100,000 partitions at once would block the reactor for 100 ms.
 
-    Whoever takes the steps sees to it that nothing changes between them.  Values are frozen, but for sets of failed
-    replicas: that nothing is made for each of many is what keeps Python's garbage collector out of it.
+    The caller ensures that the context does not change between the steps.  Values are frozen, except for sets of failed
+    replicas.  Allocating no object for each item avoids runs of Python's garbage collector.
     """
     copy = ControllerContext(context.controller_epoch, context.epoch_znode_version)
     for name, value in list(vars(context).items()):
@@ -38,7 +38,7 @@ def copy_context(context: ControllerContext) -> Generator[None, None, Controller
 
 
 def _copied(known: Any) -> Generator[None, None, Any]:
-    """A set, or a dict in its order."""
+    """Copy a set, or a dict in its order."""
     copy = type(known)()
     rest = iter(known.items() if isinstance(known, dict) else known)
     while len(copy) < len(known):
@@ -48,7 +48,7 @@ def _copied(known: Any) -> Generator[None, None, Any]:
 
 
 def encode_context(context: ControllerContext) -> Json:
-    """Dicts become lists of rows: their order decides in which order a controller goes over them."""
+    """Encode a context; dicts become lists of rows, because the controller depends on their order."""
     return {
         "controller_epoch": context.controller_epoch,
         "epoch_znode_version": context.epoch_znode_version,

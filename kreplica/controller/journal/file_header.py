@@ -1,7 +1,7 @@
-"""The head of a journal's file: whose it is, and where its controller stands, so that the file can be read alone.
+"""Header of a journal file: configuration and complete state of the controller, so that each file is self-contained.
 
-A file begins with the controller, or at a moment when it rests: no event waits or is handled, no operation is under
-way.  What it is then, is here: what it knows, which timers and watches will reach it, which commands were not answered.
+A file starts with the controller, or when it is idle: no event is waiting or being handled, and no operation is in
+progress.  The state consists of the context, the timers and watches that will fire, and the unanswered commands.
 """
 
 from __future__ import annotations
@@ -12,46 +12,47 @@ from typing import Any, TypeVar
 
 from kreplica import __version__
 from kreplica.controller.controller import Controller
-from kreplica.controller.dependencies import Surroundings
+from kreplica.controller.dependencies import ControllerDependencies
 from kreplica.controller.journal.context_json import copy_context, encode_context
 from kreplica.controller.journal.lines import FORMAT
 from kreplica.controller.journal.recorder import Entry, Journal
 from kreplica.controller.journal.recording_proxies import RecordedChannel
 from kreplica.controller.journal.value_json import Json, Later, encode_event, encode_runs
-from kreplica.controller.term import Office, Watcher
+from kreplica.controller.term import ControllerTerm, Watcher
 
 T = TypeVar("T")
 
 Steps = Generator[None, None, T]
-"""What takes long, in steps of less than a millisecond between which nothing may change."""
+"""A long computation in steps of less than a millisecond; nothing may change between them."""
 
 WATCHES_STEP = 100
-"""So many watches are told of in one step."""
+"""Number of watches encoded in one step."""
 
 
-def head(surroundings: Surroundings, state: Json = None) -> Entry:
+def file_header(dependencies: ControllerDependencies, state: Json = None) -> Entry:
+    """Return the header of a journal file.
+
+    :param state: None before the controller has started.
     """
-    :param state: None where the controller has not started yet.
-    """
-    config = surroundings.config
+    config = dependencies.config
     return {
         "journal": FORMAT,
         "kreplica": __version__,
         "broker": config.broker_id,
-        "wall_clock_ms": surroundings.runtime.wall_clock_ms(),
-        "s": round(surroundings.runtime.reactor.seconds(), 6),
+        "wall_clock_ms": dependencies.runtime.wall_clock_ms(),
+        "s": round(dependencies.runtime.reactor.seconds(), 6),
         "config": {each.name: value for each in fields(config) if not callable(value := getattr(config, each.name))},
         "state": state,
     }
 
 
-def is_at_rest(controller: Controller, journal: Journal) -> bool:
-    """Whether a file may begin here."""
+def is_idle(controller: Controller, journal: Journal) -> bool:
+    """Return True if a new file may start now."""
     return controller.queue.at_rest and not journal.outstanding and not controller._stopped
 
 
 def at_once(steps: Steps[T]) -> T:
-    """All of them, where nobody waits for a turn."""
+    """Run all steps without yielding, and return the result."""
     while True:
         try:
             next(steps)
@@ -61,11 +62,11 @@ def at_once(steps: Steps[T]) -> T:
 
 
 def state_of(controller: Controller, journal: Journal) -> Steps[Entry]:
-    """Where a controller that rests stands; what takes long to encode is ``Later``."""
-    office, timers = controller._office, {id(timer): number for number, timer in journal.timers.items()}
+    """Return the state of an idle controller; values that are slow to encode are wrapped in ``Later``."""
+    term, timers = controller._term, {id(timer): number for number, timer in journal.timers.items()}
     retry = controller._retry
     watches = yield from _watches_of(controller, journal)
-    told = None if office is None else (yield from _office_of(office, timers))
+    term_json = None if term is None else (yield from _term_json(term, timers))
     return {
         "numbers": dict(journal.numbers),
         "controller_id": controller.controller_id,
@@ -75,44 +76,44 @@ def state_of(controller: Controller, journal: Journal) -> Steps[Entry]:
         "retry": timers.get(id(retry)) if retry is not None and retry.active() else None,
         "is_paused": controller.queue._paused,
         "watches": watches,
-        "office": told,
+        "office": term_json,
     }
 
 
 def _watches_of(controller: Controller, journal: Journal) -> Steps[list[Json]]:
-    told: list[Json] = []
+    rows: list[Json] = []
     for number in sorted(journal.watches):
-        told.append(_watch_of(controller, number, journal.watches[number]))
-        if not len(told) % WATCHES_STEP:
+        rows.append(_watch_of(controller, number, journal.watches[number]))
+        if not len(rows) % WATCHES_STEP:
             yield
-    return told
+    return rows
 
 
 def _watch_of(controller: Controller, number: int, listener: object) -> Json:
     if not isinstance(listener, Watcher):
         return {"op": number}
-    office = controller._office
+    term = controller._term
     return {
         "op": number,
         "path": listener.path,
         "event": encode_event(listener.event),
         "ignored": None if listener.ignored is None else listener.ignored.name,
-        "is_present": office is not None and listener.watched is office._watched,
+        "is_present": term is not None and listener.watched is term._watched,
     }
 
 
-def _office_of(office: Office, timers: dict[int, int]) -> Steps[Json]:
+def _term_json(term: ControllerTerm, timers: dict[int, int]) -> Steps[Json]:
     channels: list[Json] = []
-    for broker, channel in office._channels.items():
+    for broker, channel in term._channels.items():
         channels.append([broker, _channel_of(channel)])
         yield
-    context = yield from copy_context(office.context)
+    context = yield from copy_context(term.context)
     return {
         "context": Later(encode_context, context),
-        "untold": sorted(office.untold),
-        "noted_epochs": list(office.noted_epochs.items()),
-        "watched": sorted(office._watched),
-        "timers": [[timers[id(timer)], encode_event(event)] for event, timer in office._timers.items()],
+        "untold": sorted(term.outdated_brokers),
+        "noted_epochs": list(term.noted_epochs.items()),
+        "watched": sorted(term._watched),
+        "timers": [[timers[id(timer)], encode_event(event)] for event, timer in term._timers.items()],
         "channels": channels,
     }
 
@@ -127,7 +128,7 @@ def _channel_of(channel: Any) -> Json:
                 "api": command.api.name,
                 "epoch": command.broker_epoch,
                 "delete": command.delete,
-                "partitions": Later(encode_runs, command.what),
+                "partitions": Later(encode_runs, command.partitions),
                 "is_sent": command not in channel.unsent,
             }
             for command, number in channel.commands.items()

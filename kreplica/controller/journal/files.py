@@ -1,9 +1,9 @@
-"""A journal on disk: files of bounded size, the oldest removed, written beside whatever else the broker does.
+"""Journal files on disk: bounded in size, with the oldest removed, written without blocking the controller.
 
-Entries gather in memory for a moment, then a thread of ``Offload`` turns them into lines and appends these.  Nothing is
-synced: what a killed process had written stays, a power loss costs the last lines.  A write that fails, on a full disk
-or a failing one, leaves a gap with one line in the log, and a new file is tried every ``RETRY_SECONDS``.  Only a bound
-that is too small for one file ends the journal.  It never concerns the controller.
+Entries are collected for a moment; then a thread of ``Offload`` encodes and appends them.  Nothing is synced: the
+written part survives a killed process, but a power failure loses the last lines.  A failed write (for example on a full
+disk) leaves a gap with one line in the log, and a new file is tried every ``RETRY_SECONDS``.  Only a size limit that is
+too small for one file ends the journal.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from kreplica.runtime.disk import File
 log = Logger()
 
 GATHER_SECONDS = 0.2
-"""So long entries wait to be written with others; so much of a run is missing when the process is killed."""
+"""Time for which entries are collected before they are written; a killed process loses at most this much."""
 
 WEIGHT_MAX = 500_000
-"""Znodes, partitions and entries that may wait to be written: some 100 MB."""
+"""Maximum number of znodes, partitions and entries that wait to be written: some 100 MB."""
 
 RETRY_SECONDS = 60.0
 """Delay between a write that failed and the next attempt."""
 
 FILES_COUNT = 4
-"""The journal is cut into so many files at least, so that the oldest can go."""
+"""Minimum number of files of a full journal, so that the oldest can be removed."""
 
 
 class JournalSettings(NamedTuple):
-    """:param directory: where its files are; other files there are left alone.
-    :param bytes_max: of all files together.
+    """:param directory: directory of the files; other files in it are ignored.
+    :param bytes_max: size limit of all files together.
     """
 
     directory: str
@@ -48,17 +48,17 @@ class JournalSettings(NamedTuple):
 
 
 class JournalTooSmall(Exception):
-    """One file alone exceeds the bound of the whole journal."""
+    """A single file exceeds the size limit of the whole journal."""
 
 
 class _Begin(NamedTuple):
-    """What waits to be written: the head of a new file."""
+    """Marks the start of a new file among the waiting entries."""
 
     head: Entry
 
 
 def file_name(broker_id: int, number: int) -> str:
-    """The files of a broker follow each other by number, also those of its later processes."""
+    """Return the name of a journal file; numbers continue in later processes of a broker."""
     return f"{prefix(broker_id)}{number:08d}.jsonl"
 
 
@@ -67,12 +67,12 @@ def prefix(broker_id: int) -> str:
 
 
 class JournalFiles:
-    """A keeper of one journal.  Before the first entry there is nothing, neither a file nor a timer.
+    """Writes the entries of one journal.  No file or timer exists before the first entry.
 
-    :param first_head: makes the head of the first file.
-    :ivar is_due: True if a new file should begin: the present one is long enough, or a failed write is to be retried.
-    :ivar became_due: called when it is; never in the midst of the controller.
-    :ivar noted: how many entries there were.
+    :param first_head: returns the header of the first file.
+    :ivar is_due: True if a new file should start, because the current one is full or a failed write is to be retried.
+    :ivar became_due: called when that becomes true; never during a call of the controller.
+    :ivar noted: number of entries so far.
     """
 
     def __init__(self, runtime: Runtime, settings: JournalSettings, first_head: Callable[[], Entry]) -> None:
@@ -87,7 +87,7 @@ class JournalFiles:
         self._is_full = False
         self._try_at_s: float | None = None
         """Time of the next attempt after a failed write; entries are dropped until then."""
-        self._gap_told = False
+        self._gap_logged = False
         self.became_due: Callable[[], None] = lambda: None
         self.noted = 0
 
@@ -97,7 +97,7 @@ class JournalFiles:
         return self._is_full if try_at_s is None else self._runtime.reactor.seconds() >= try_at_s
 
     def begin(self, head: Entry) -> None:
-        """What is noted from here on goes to a new file."""
+        """Start a new file for the following entries."""
         self._is_full = False
         self._try_at_s = None
         if not self._over:
@@ -117,7 +117,7 @@ class JournalFiles:
         self._waiting.append(entry)
         self._weight += weight
         if self._weight > WEIGHT_MAX:
-            self.end("entries come faster than the disk takes them")
+            self.end("the disk is too slow for the number of entries")
         elif self._timer is None and self._writing is None:
             self._timer = self._runtime.reactor.callLater(GATHER_SECONDS, self._write)
 
@@ -131,9 +131,9 @@ class JournalFiles:
 
     def _written(self, is_full: bool) -> None:
         self._writing = None
-        if self._gap_told:
-            self._gap_told = False
-            log.info("the controller's journal goes on")
+        if self._gap_logged:
+            self._gap_logged = False
+            log.info("the controller's journal continues")
         self._is_full = is_full and not self._over and not any(isinstance(each, _Begin) for each in self._waiting)
         if self._waiting and not self._over:
             self._timer = self._runtime.reactor.callLater(GATHER_SECONDS, self._write)
@@ -150,23 +150,23 @@ class JournalFiles:
     def _leave_gap(self, reason: str) -> None:
         self._waiting, self._weight, self._is_full = [], 0, False
         self._try_at_s = self._runtime.reactor.seconds() + RETRY_SECONDS
-        if not self._gap_told:
-            self._gap_told = True
+        if not self._gap_logged:
+            self._gap_logged = True
             log.error(
-                "the controller's journal has a gap from here on, a new file is tried every {seconds:g} s: {reason}",
+                "the controller's journal has a gap from here on; a new file is tried every {seconds:g} s: {reason}",
                 seconds=RETRY_SECONDS,
                 reason=reason,
             )
 
     def end(self, reason: str) -> None:
-        """Note nothing any more; what is written stays."""
+        """Stop recording permanently; the written files stay."""
         if not self._over:
             self._over = True
             log.error("the controller's journal ends here: {reason}", reason=reason)
         self._waiting, self._weight, self._is_full, self._try_at_s = [], 0, False, None
 
     async def close(self) -> None:
-        """Write what waits; nothing is noted any more."""
+        """Write the waiting entries and stop recording."""
         while self._writing is not None or self._waiting:
             if self._timer is not None and self._timer.active():
                 self._timer.cancel()
@@ -185,7 +185,7 @@ class _Files:
         self._disk = runtime.disk
         self._settings = settings
         self._older: dict[str, int] = {}
-        """Their sizes, the oldest first."""
+        """Sizes of the earlier files, oldest first."""
         self._is_found = False
         self._number = 0
         self._file: File | None = None
@@ -194,10 +194,10 @@ class _Files:
         self._entries_count = 0
 
     def write(self, entries: list[Entry | _Begin]) -> bool:
-        """Append these; whether the file is full.
+        """Append entries; return True if the file is full.
 
         :raise OSError: the disk failed or is full.
-        :raise JournalTooSmall: the newest file does not fit the bound.
+        :raise JournalTooSmall: the newest file alone exceeds the size limit.
         """
         try:
             self._write(entries)
@@ -220,13 +220,13 @@ class _Files:
         self._remove_oldest()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the current file."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
 
     def _leave_file(self) -> None:
-        """What is whole of it stays.  A number is left out: the next file does not go on with it."""
+        """Truncate a damaged file to its complete lines, and skip a number so that no file continues it."""
         self._number += 1
         file, self._file = self._file, None
         if file is None:
@@ -256,7 +256,7 @@ class _Files:
         self._full_at = max(bytes_max // FILES_COUNT, 2 * len(line))
 
     def _find(self) -> dict[str, int]:
-        """The files of earlier processes; the next gets a number of its own."""
+        """Find the files of earlier processes; the next file gets a higher number."""
         directory, broker_id, _ = self._settings
         self._disk.make_directories(directory)
         found = {}
@@ -272,17 +272,17 @@ class _Files:
 
     def _append(self, lines: list[bytes]) -> None:
         if lines:
-            assert self._file is not None, "a journal begins with the head of a file"
+            assert self._file is not None, "a journal starts with a file header"
             self._size += self._file.write_at(self._size, lines)
 
     def _remove_oldest(self) -> None:
         bytes_max, older = self._settings.bytes_max, self._older
         while older and sum(older.values()) + self._size > bytes_max:
             path = next(iter(older))
-            with suppress(FileNotFoundError):  # somebody else wanted its room
+            with suppress(FileNotFoundError):  # removed by an operator
                 self._disk.remove(path)
             del older[path]
         if self._size > bytes_max:
-            raise JournalTooSmall(f"{bytes_max} bytes do not hold what a controller does until it comes to rest")
+            raise JournalTooSmall(f"{bytes_max} bytes are too small for the entries until the controller is idle")
 
 

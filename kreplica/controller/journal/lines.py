@@ -1,4 +1,4 @@
-"""A journal's entries as lines of JSON, and back; one that is large is packed."""
+"""Encoding of journal entries as lines of JSON; large lines are compressed."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 from kreplica.controller.journal.value_json import Later, plain
 
 FORMAT = 1
-"""Of the files: whoever reads another says so."""
+"""Version of the file format."""
 
 LARGE_CHARACTERS = 16_384
-"""A line that is longer is compressed: what ZooKeeper says of 1,000 partitions takes 200 KB, and packed 20."""
+"""Line length above which a line is compressed: 1,000 partitions take 200 KB, compressed 20 KB."""
 
 LINE_BYTES_MAX = 64 * 2**20
-"""Size of an unpacked line that is read back: a crafted one could unpack to a thousand times its size."""
+"""Maximum size of an uncompressed line when reading, as protection against crafted files."""
 
 SLICE = 200
-"""So many values of a list become JSON at once: the interpreter's lock is held meanwhile, which stops the reactor."""
+"""Number of list items encoded in one call, which holds the interpreter lock and thereby blocks the reactor."""
 
 Line = dict[str, Any]
 
@@ -28,7 +28,7 @@ _text = json.JSONEncoder(default=plain, separators=(",", ":")).encode
 
 
 def encode_line(number: int, entry: Mapping[str, Any]) -> bytes:
-    """:param number: of the entry in its file; the header has 0."""
+    """:param number: position of the entry in its file; the header has 0."""
     text = "".join(_pieces({"n": number, **entry}))
     if len(text) > LARGE_CHARACTERS:
         packed = base64.b64encode(zlib.compress(text.encode(), 1)).decode()
@@ -37,7 +37,7 @@ def encode_line(number: int, entry: Mapping[str, Any]) -> bytes:
 
 
 def _pieces(value: Any) -> Iterator[str]:
-    """The JSON of a value."""
+    """Yield the JSON of a value in pieces."""
     if isinstance(value, Later):
         value = value.json()
     if isinstance(value, dict):
@@ -57,17 +57,17 @@ def _pieces(value: Any) -> Iterator[str]:
 
 
 def decode_line(line: bytes) -> Line:
-    """:raise ValueError: where it is not a whole line of a journal."""
+    """:raise ValueError: if it is not a complete line of a journal."""
     return decode_sized(line)[0]
 
 
 def decode_sized(line: bytes) -> tuple[Line, int]:
-    """Return an entry, and the bytes of its JSON.
+    """Return an entry and the size of its JSON in bytes.
 
-    :raise ValueError: where it is not a whole line of a journal.
+    :raise ValueError: if it is not a complete line of a journal.
     """
     if not line.endswith(b"\n"):
-        raise ValueError("it has no end")
+        raise ValueError("the line is incomplete")
     try:
         text = line
         entry = json.loads(text)
@@ -75,27 +75,27 @@ def decode_sized(line: bytes) -> tuple[Line, int]:
             text = _unpacked(entry["packed"])
             entry = json.loads(text)
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError("the line is nested too deeply") from None
     if not isinstance(entry, dict) or type(entry.get("n")) is not int:
-        raise ValueError("it is no entry of a journal")
+        raise ValueError("the line is not a journal entry")
     return entry, len(text)
 
 
 def _unpacked(packed: object) -> bytes:
     if not isinstance(packed, str):
-        raise ValueError("what is packed is not text")
+        raise ValueError("packed data is not text")
     unpacking = zlib.decompressobj()
     try:
         text = unpacking.decompress(base64.b64decode(packed, validate=True), LINE_BYTES_MAX)
     except zlib.error as error:
         raise ValueError(str(error)) from None
     if not unpacking.eof:
-        raise ValueError(f"what is packed is cut off, or has more than {LINE_BYTES_MAX:,} bytes")
+        raise ValueError(f"packed data is truncated, or has more than {LINE_BYTES_MAX:,} bytes")
     return text
 
 
 def lines_of(data: bytes) -> Iterator[bytes]:
-    """The lines, each with its end; the last may have none."""
+    """Yield the lines with their line ends; the last one may be incomplete."""
     start = 0
     while start < len(data):
         end = data.find(b"\n", start) + 1 or len(data)

@@ -1,4 +1,4 @@
-"""A plan that has not ended, as JSON and back: by the documents that stand in ZooKeeper."""
+"""JSON encoding of active plans, based on their ZooKeeper documents."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 from kreplica.cluster.plans import documents
 from kreplica.controller.journal.value_json import Json
-from kreplica.controller.state.running_plan import PlanRun
+from kreplica.controller.state.running_plan import RunningPlan
 
 
-def encode_run(run: PlanRun) -> Json:
+def encode_run(run: RunningPlan) -> Json:
     return {
         "plan_id": run.plan.plan_id,
         "header": documents.encode_plan(run.plan).decode(),
@@ -22,10 +22,10 @@ def encode_run(run: PlanRun) -> Json:
     }
 
 
-def decode_run(value: dict[str, Any]) -> PlanRun:
+def decode_run(value: dict[str, Any]) -> RunningPlan:
     plan_id: str = value["plan_id"]
     outcomes = [documents.decode_outcomes(plan_id, text.encode()) for text in value["outcomes"]]
-    run = PlanRun.at_once(
+    run = RunningPlan.at_once(
         documents.decode_plan(plan_id, value["header"].encode()),
         value["version"],
         [documents.decode_steps(plan_id, text.encode()) for text in value["chunks"]],

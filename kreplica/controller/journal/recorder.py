@@ -1,12 +1,12 @@
-"""Notes all that a controller is told and does, in order, so that its run can be read, and repeated.
+"""Records all inputs and outputs of a controller in order, so that its run can be read and replayed.
 
-A controller is a function of what reaches it.  That is what an entry with ``in`` says: a call, an answer, a timer, a
-change that a watch saw; ``read`` is a value that it asked for and got at once (the time, a random number, a setting).
-All else (``out``) follows from those before: operations on ZooKeeper, commands to brokers, timers, what becomes of
-events.  So whoever gives another controller of the same program the same ``in`` and ``read``, in their order, gets the
-same ``out``; where not, that is another program (``kreplica.testing.replay.replay``).
+A controller is a deterministic function of its inputs.  Entries with ``in`` are inputs: calls, responses, timers and
+watch events.  Entries with ``read`` are values that the controller requested and got at once (time, random numbers,
+configurations).  Entries with ``out`` follow from those: ZooKeeper operations, commands to brokers, timers and the
+handling of events.  Another controller of the same program with the same inputs and values in the same order produces
+the same outputs; a difference means that the program has changed (``kreplica.testing.replay.replay``).
 
-The controller sees none of this: the journal stands in its surroundings (``journal_seams``).
+The recording is transparent to the controller: its dependencies are wrapped (``recording_proxies``).
 """
 
 from __future__ import annotations
@@ -20,42 +20,42 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.python.failure import Failure
 
 from kreplica.controller.event_types import Event, Question
-from kreplica.controller.history.observer import Diary
+from kreplica.controller.history.observer import ControllerObserver
 from kreplica.controller.journal.value_json import Later, encode_answer, encode_error, encode_event, plain
 from kreplica.zookeeper import WatchEvent
 
 T = TypeVar("T")
 
 Entry = dict[str, Any]
-"""JSON, but for values that are ``Later``."""
+"""JSON object; values may be wrapped in ``Later``."""
 
 TIMERS_SWEPT = 64
-"""So many timers are remembered before those that were cancelled are forgotten."""
+"""Number of known timers from which cancelled ones are removed."""
 
 
 class Keeper(Protocol):
-    """Where entries go."""
+    """Destination of entries."""
 
     def note(self, entry: Entry, weight: int = 1) -> None:
-        """:param weight: how many znodes or partitions it speaks of, about."""
+        """:param weight: approximate number of znodes or partitions in the entry."""
 
 
-class Journal(Diary):
-    """Of one controller, from its start on.
+class Journal(ControllerObserver):
+    """Recorder of one controller, from its start.
 
     :param now_s: the reactor's clock.
-    :ivar rested: called whenever the controller has come to the end of what followed from the last ``in``.
-    :ivar numbers: by kind, the last number that was given.
-    :ivar outstanding: operations that ZooKeeper has not answered.
-    :ivar watches: by operation, the listeners that it left.
-    :ivar timers: by number.
+    :ivar on_idle: called after all immediate effects of an input.
+    :ivar numbers: last assigned number of each kind.
+    :ivar outstanding: number of unanswered ZooKeeper operations.
+    :ivar watches: watches by the operation that set them.
+    :ivar timers: timers by number.
     """
 
     def __init__(self, keeper: Keeper, now_s: Callable[[], float]) -> None:
         self.note = keeper.note
         self._now_s = now_s
         self._depth = 0
-        self.rested: Callable[[], None] = lambda: None
+        self.on_idle: Callable[[], None] = lambda: None
         self.numbers: dict[str, int] = {}
         self.outstanding = 0
         self.watches: dict[int, Callable[[WatchEvent], None]] = {}
@@ -68,14 +68,14 @@ class Journal(Diary):
         number = self.numbers[kind] = self.numbers.get(kind, 0) + 1
         return number
 
-    # --- what reaches the controller ---------------------------------------------------------------------------------
+    # --- inputs ------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def heard(self, kind: str, weight: int = 1, **what: object) -> Iterator[None]:
-        """Something reaches the controller; within this is all that follows from it at once."""
+    def received(self, kind: str, weight: int = 1, **what: object) -> Iterator[None]:
+        """Record an input; the context covers its immediate effects."""
         entry: Entry = {"in": kind, "s": round(self._now_s(), 6)}
         if self._depth:
-            entry["nested"] = True  # it follows at once from what the controller just did
+            entry["nested"] = True  # an immediate effect of an output
         self._depth += 1
         self.note(entry | what, weight)
         try:
@@ -83,13 +83,13 @@ class Journal(Diary):
         finally:
             self._depth -= 1
             if not self._depth:
-                self.rested()
+                self.on_idle()
 
     def operation(self, name: str, call: Callable[[], Deferred[T]], weight: int = 1, **what: object) -> Deferred[T]:
-        """Something that will be answered.
+        """Record an asynchronous operation and its response.
 
-        :param call: begins it; where that raises nothing was begun, and nobody waits for an answer.
-        :param what: what it asks for.
+        :param call: starts the operation; if it raises, no response is expected.
+        :param what: parameters of the operation.
         """
         number = self.next_number("op")
         self.note({"out": name, "op": number} | what, weight)
@@ -99,11 +99,11 @@ class Journal(Diary):
             self.outstanding -= 1
             if isinstance(result, Failure):
                 self.watches.pop(number, None)
-                with self.heard("answer", op=number, of=name, error=encode_error(cast(BaseException, result.value))):
+                with self.received("answer", op=number, of=name, error=encode_error(cast(BaseException, result.value))):
                     outer.errback(result)
             else:
                 answer = Later(lambda value: encode_answer(name, value), result)
-                with self.heard("answer", weight, op=number, of=name, value=answer):
+                with self.received("answer", weight, op=number, of=name, value=answer):
                     outer.callback(result)
 
         try:
@@ -116,19 +116,19 @@ class Journal(Diary):
         return outer
 
     def read(self, what: str, value: T, of: str | None = None) -> T:
-        """The controller asks for a value; noted where it may be another each time."""
+        """Record a value that the controller requested and that may differ each time."""
         self.note({"read": what, "value": value} if of is None else {"read": what, "of": of, "value": value})
         return value
 
     def read_known(self, what: str, value: T, of: str | None = None) -> T:
-        """The same for a value that is seldom another: noted where it is not what it was."""
+        """Record a value that rarely changes, if it differs from the last recorded one."""
         if self._known.get((what, of), self) != value:
             self._known[what, of] = value
             self.read(what, value, of)
         return value
 
     def forget_known(self) -> None:
-        """Note what is known again when it is next read."""
+        """Record each rarely changing value again when it is next read."""
         self._known.clear()
 
     # --- timers ------------------------------------------------------------------------------------------------------
@@ -139,10 +139,10 @@ class Journal(Diary):
             self._sweep_at = max(2 * len(self.timers), TIMERS_SWEPT)
         self.timers[number] = timer
 
-    # --- what the controller tells of itself -------------------------------------------------------------------------
+    # --- notifications of the controller -----------------------------------------------------------------------------
 
     def called(self, method: str) -> AbstractContextManager[None]:
-        return self.heard("call", method=method)
+        return self.received("call", method=method)
 
     def asked(self, question: Question) -> AbstractContextManager[None]:
         number = self._questions[question] = self.next_number("question")
@@ -150,7 +150,7 @@ class Journal(Diary):
         def settled(answer: T | Failure) -> T | Failure:
             del self._questions[question]
             if isinstance(answer, Failure) and answer.check(CancelledError):
-                with self.heard("withdrawn", question=number):
+                with self.received("withdrawn", question=number):
                     pass
             else:
                 outcome = answer.value if isinstance(answer, Failure) else answer
@@ -158,7 +158,7 @@ class Journal(Diary):
             return answer
 
         question.answer.addBoth(settled)
-        return self.heard("asked", question=number, event=Later(encode_event, question))
+        return self.received("asked", question=number, event=Later(encode_event, question))
 
     def queued(self, event: Event) -> None:
         self.note({"out": "queued", "event": self._name(event)})
@@ -172,10 +172,10 @@ class Journal(Diary):
     def ended(self, event: Event) -> None:
         self.note({"out": "ended", "number": self.numbers["event"]})
 
-    def took_office(self, controller_epoch: int) -> None:
+    def term_started(self, controller_epoch: int) -> None:
         self.note({"out": "took_office", "controller_epoch": controller_epoch})
 
-    def resigned(self) -> None:
+    def term_ended(self) -> None:
         self.note({"out": "resigned"})
 
     def _name(self, event: Event) -> object:

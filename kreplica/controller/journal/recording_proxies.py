@@ -1,6 +1,6 @@
-"""Where a journal stands between a controller and its surroundings: everything passes through, and is noted.
+"""Wrappers around the controller's dependencies that record everything that passes through them.
 
-What the controller is given looks to it like the real thing.
+They behave exactly like the wrapped objects.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ from typing import Any, cast
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 
-from kreplica.controller.dependencies import Channel, Client, Connect, ControllerConfig, LongLoop, Surroundings, Watcher
+from kreplica.controller.dependencies import (
+    Channel,
+    Client,
+    Connect,
+    ControllerConfig,
+    ControllerDependencies,
+    LongLoop,
+    Watcher,
+)
 from kreplica.controller.effects.broker_channels import Answered
 from kreplica.controller.effects.command_batch import Command
 from kreplica.controller.effects.command_responses import CommandAnswer
@@ -42,27 +50,28 @@ from kreplica.zookeeper import (
 )
 
 
-def recorded(surroundings: Surroundings, journal: Journal) -> Surroundings:
-    """The same surroundings, with all that passes noted."""
-    runtime = surroundings.runtime
-    return Surroundings(
+def recorded(dependencies: ControllerDependencies, journal: Journal) -> ControllerDependencies:
+    """Return dependencies that record all their use."""
+    runtime = dependencies.runtime
+    return ControllerDependencies(
         runtime=replace(
             runtime,
             reactor=cast(Reactor, RecordedReactor(runtime.reactor, journal)),
             random=RecordedRandom(runtime.random, journal),
             wall_clock_ms=lambda: journal.read("wall_clock_ms", runtime.wall_clock_ms()),
         ),
-        client=RecordedClient(surroundings.client, journal),
-        config=recorded_config(surroundings.config, journal),
-        now_s=lambda: journal.read("now_s", surroundings.now_s()),
-        long_loop=lambda: RecordedLoop(surroundings.long_loop(), journal),
-        connect=partial(connect, surroundings.connect, journal),
-        dates_ms=surroundings.dates_ms,
+        client=RecordedClient(dependencies.client, journal),
+        config=recorded_config(dependencies.config, journal),
+        now_s=lambda: journal.read("now_s", dependencies.now_s()),
+        long_loop=lambda: RecordedLoop(dependencies.long_loop(), journal),
+        connect=partial(connect, dependencies.connect, journal),
+        dates_ms=dependencies.dates_ms,
     )
 
 
 class RecordedReactor:
-    """Notes timers; the time that it tells decides nothing.  No more of a reactor is used by a controller itself."""
+    """Records timers.  Its time is not recorded, because no decision depends on it; the controller uses nothing else.
+    """
 
     def __init__(self, reactor: Reactor, journal: Journal) -> None:
         self._journal = journal
@@ -77,7 +86,7 @@ class RecordedReactor:
 
         def fired() -> None:
             self._journal.timers.pop(number, None)
-            with self._journal.heard("timer", timer=number):
+            with self._journal.received("timer", timer=number):
                 callable(*args, **kwargs)
 
         timer = self._call_later(delay, fired)
@@ -86,7 +95,7 @@ class RecordedReactor:
 
 
 class RecordedRandom(Random):
-    """Notes the bits that are drawn; whatever else a ``Random`` does is made of these."""
+    """Records the drawn bits, from which all other methods of ``Random`` derive their results."""
 
     def __init__(self, random: Random, journal: Journal) -> None:
         super().__init__(0)
@@ -101,7 +110,7 @@ class RecordedRandom(Random):
 
 
 class RecordedLoop:
-    """Notes where a long loop gives up its turn, and when it gets the next."""
+    """Records when a long loop yields and resumes."""
 
     def __init__(self, loop: LongLoop, journal: Journal) -> None:
         self._loop = loop
@@ -116,7 +125,7 @@ class RecordedLoop:
 
 
 def recorded_config(config: ControllerConfig, journal: Journal) -> ControllerConfig:
-    """Notes what settings of topics are, where they are not what they were."""
+    """Return a configuration that records changed topic configurations."""
 
     def unclean_allowed(topic: str) -> bool:
         return journal.read_known("unclean_allowed", config.unclean_allowed(topic), topic)
@@ -131,7 +140,7 @@ def recorded_config(config: ControllerConfig, journal: Journal) -> ControllerCon
 
 
 class RecordedClient:
-    """Notes operations, their answers, and what watches and the session tell."""
+    """Records operations, responses, watch events and session events."""
 
     def __init__(self, client: Client, journal: Journal) -> None:
         self._client = client
@@ -145,7 +154,7 @@ class RecordedClient:
         def changed(state: SessionState) -> None:
             if state.ended:
                 self._journal.watches.clear()
-            with self._journal.heard("session", state=state.name):
+            with self._journal.received("session", state=state.name):
                 listener(state)
 
         return self._client.on_session_event(changed)
@@ -168,12 +177,12 @@ class RecordedClient:
         return self._journal.operation(name, lambda: read(path, listener), path=path, watch=True)
 
     def watcher(self, number: int, listener: Watcher) -> Watcher:
-        """The listener that an operation of that number leaves."""
+        """Wrap the watch that an operation of that number sets."""
         self._journal.watches[number] = listener
 
         def seen(event: WatchEvent) -> None:
             self._journal.watches.pop(number, None)
-            with self._journal.heard("watch", op=number, event=encode_watch_event(event)):
+            with self._journal.received("watch", op=number, event=encode_watch_event(event)):
                 listener(event)
 
         return seen
@@ -216,7 +225,7 @@ def connect(
     late: Callable[[int, Command], None],
     **others: Any,
 ) -> RecordedChannel:
-    """Open a channel whose commands and answers are noted."""
+    """Open a channel whose commands and answers are recorded."""
     number = journal.next_number("channel")
     broker, epoch = registration.broker_id, registration.epoch
     journal.note({"out": "open", "channel": number, "broker": broker, "epoch": epoch, "endpoint": str(endpoint)})
@@ -225,27 +234,27 @@ def connect(
     def is_answered(broker_id: int, command: Command, answer: CommandAnswer) -> None:
         known, refusals = channel.commands.pop(command, None), encode_refusals(answer.refusals)
         if known is None:
-            answered(broker_id, command, answer)  # it was forgotten
+            answered(broker_id, command, answer)  # a retry after an overflow
             return
-        with journal.heard("answered", command=known, error=answer.error.name, refusals=refusals):
+        with journal.received("answered", command=known, error=answer.error.name, refusals=refusals):
             answered(broker_id, command, answer)
 
     def is_overflowed(broker_id: int) -> None:
         channel.commands.clear()
         channel.unsent.clear()
-        with journal.heard("overflowed", channel=number):
+        with journal.received("overflowed", channel=number):
             overflowed(broker_id)
 
     def is_sent(command: Command, body: dict[str, Any]) -> None:
         known, size = channel.unsent.pop(command, None), body["topic_states"].size
         if known is None:
-            sent(command, body)  # once more, or after it was forgotten
+            sent(command, body)  # a retry, or after an overflow
             return
-        with journal.heard("sent", size // 100, command=known, bytes=size, crc=Later(digest, body)):
+        with journal.received("sent", size // 100, command=known, bytes=size, crc=Later(digest, body)):
             sent(command, body)
 
     def is_late(broker_id: int, command: Command) -> None:
-        with journal.heard("late", command=channel.commands.get(command)):
+        with journal.received("late", command=channel.commands.get(command)):
             late(broker_id, command)
 
     channel.inner = inner(
@@ -261,9 +270,10 @@ def connect(
 
 
 class RecordedChannel:
-    """Notes the commands that are sent by it.
+    """Records the commands that are sent through it.
 
-    :ivar commands: the numbers of those that are not answered, and ``unsent`` of those that never left.
+    :ivar commands: numbers of the unanswered commands.
+    :ivar unsent: numbers of the commands that were never sent.
     """
 
     inner: Channel
@@ -285,7 +295,7 @@ class RecordedChannel:
                 "api": command.api.name,
                 "epoch": command.broker_epoch,
                 "delete": command.delete,
-                "partitions": Later(encode_runs, command.what),
+                "partitions": Later(encode_runs, command.partitions),
             }
         )
         self.inner.send(command)

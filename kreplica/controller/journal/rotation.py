@@ -1,4 +1,4 @@
-"""Begins the next file of a journal where its controller rests long enough to tell where it stands."""
+"""Starts a new journal file when the controller is idle long enough to snapshot its state."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from kreplica.controller.controller import Controller
-from kreplica.controller.dependencies import Surroundings
-from kreplica.controller.journal.file_header import Steps, head, is_at_rest, state_of
+from kreplica.controller.dependencies import ControllerDependencies
+from kreplica.controller.journal.file_header import Steps, file_header, is_idle, state_of
 from kreplica.controller.journal.files import JournalFiles
 from kreplica.controller.journal.recorder import Entry, Journal
 from kreplica.runtime.turns import Turns
@@ -15,66 +15,66 @@ from kreplica.runtime.turns import Turns
 log = Logger()
 
 RETRY_SECONDS = 1.0
-"""So long to wait after a rest that was too short: what was told of it was for nothing."""
+"""Delay before a snapshot that was interrupted by a new entry is retried."""
 
 
-class Rests:
-    """Of one controller; its journal calls ``look`` where one may be.
+class JournalRotator:
+    """Rotates the journal of one controller; the journal calls ``rotate_if_due`` when the controller becomes idle.
 
-    What 100,000 partitions are takes many turns of the reactor to tell.  Where an entry is noted between two of them
-    that is not where the controller stands any more, and all begins anew at a later rest.
+    A snapshot of 100,000 partitions takes many reactor iterations.  If an entry is recorded in between, the snapshot is
+    outdated and is repeated later.
     """
 
     def __init__(
-        self, surroundings: Surroundings, controller: Controller, journal: Journal, files: JournalFiles
+        self, dependencies: ControllerDependencies, controller: Controller, journal: Journal, files: JournalFiles
     ) -> None:
-        self._surroundings = surroundings
-        self._reactor = surroundings.runtime.reactor
+        self._dependencies = dependencies
+        self._reactor = dependencies.runtime.reactor
         self._controller = controller
         self._journal = journal
         self._files = files
         self._noted = 0
         self._timer: IDelayedCall | None = None
 
-    def look(self) -> None:
-        """Begin a file where one is due and the controller rests; to be called outside of it."""
-        if self._timer is None and self._files.is_due and is_at_rest(self._controller, self._journal):
+    def rotate_if_due(self) -> None:
+        """Start a new file if one is due and the controller is idle.  Must be called from outside of the controller."""
+        if self._timer is None and self._files.is_due and is_idle(self._controller, self._journal):
             self._noted = self._files.noted
-            self._go_on(state_of(self._controller, self._journal))
+            self._continue(state_of(self._controller, self._journal))
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _look_again(self) -> None:
+    def _retry(self) -> None:
         self._timer = None
-        self.look()
+        self.rotate_if_due()
 
-    def _go_on(self, telling: Steps[Entry]) -> None:
+    def _continue(self, steps: Steps[Entry]) -> None:
         self._timer = None
         if self._files.noted != self._noted:
-            self._timer = self._reactor.callLater(RETRY_SECONDS, self._look_again)
+            self._timer = self._reactor.callLater(RETRY_SECONDS, self._retry)
             return
         try:
-            state = self._turn_of(telling)
+            state = self._advance(steps)
             if state is None:
-                self._timer = self._reactor.callLater(0, self._go_on, telling)
+                self._timer = self._reactor.callLater(0, self._continue, steps)
                 return
-            self._files.begin(head(self._surroundings, state))
+            self._files.begin(file_header(self._dependencies, state))
         except Exception as error:
-            # It may be called from the midst of the controller, which has nothing to do with it.
-            log.failure("where the controller stands cannot be told")
+            # The caller may be the controller, which must not fail because of its journal.
+            log.failure("cannot snapshot the controller's state")
             self._files.end(repr(error))
         self._journal.forget_known()
 
-    def _turn_of(self, telling: Steps[Entry]) -> Entry | None:
-        """What is told where that ends within this turn."""
+    def _advance(self, steps: Steps[Entry]) -> Entry | None:
+        """Continue the snapshot for this reactor iteration; return it if it is complete."""
         turns = Turns(self._reactor)
         try:
             while not turns.is_over:
-                next(telling)
-        except StopIteration as told:
-            state: Entry = told.value
+                next(steps)
+        except StopIteration as stop:
+            state: Entry = stop.value
             return state
         return None

@@ -1,6 +1,6 @@
-"""The values that a journal's entries speak of, as JSON; and back those that a replay has to give to a controller.
+"""JSON encoding of the values in journal entries, and decoding of those that a replay needs.
 
-Encoding is put off (``Later``) until the entry is written, which is not done on the reactor's thread.
+Encoding is deferred (``Later``) until the entry is written on another thread.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from kreplica.zookeeper.records import KeeperState
 Json = Any
 
 COUNT_MAX = 1_000_000
-"""Values that one number of a journal may stand for when it is read back: partitions of a run, results of a multi."""
+"""Limit for counts in a journal that are expanded when read: partitions of a run, results of a multi."""
 
 
 class Later:
-    """A value that becomes JSON when its entry is written; nobody changes it until then."""
+    """A value that is encoded when its entry is written; it must not be modified until then."""
 
     __slots__ = ("_encode", "_value")
 
@@ -67,7 +67,7 @@ class Later:
 
 
 class OtherError(Exception):
-    """An error of a kind that no controller looks at, as a journal has it."""
+    """A recorded error of a type that the controller does not distinguish."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
@@ -75,7 +75,7 @@ class OtherError(Exception):
 
 
 def plain(value: object) -> Json:
-    """Any value for people to read; there is no way back."""
+    """Encode any value for display; it cannot be decoded."""
     match value:
         case Later():
             return value.json()
@@ -104,7 +104,7 @@ def plain(value: object) -> Json:
 
 
 def encode_bytes(data: bytes | None) -> Json:
-    """A znode's data: its text, where it is one."""
+    """Encode znode data, as text if possible."""
     if data is None:
         return None
     try:
@@ -125,7 +125,7 @@ def decode_partition(text: str) -> TopicPartition:
 
 
 def encode_runs(partitions: Iterable[TopicPartition]) -> list[str]:
-    """Partitions in their order, those that follow each other as one: ``orders:0-99``."""
+    """Encode partitions in order, with consecutive ones as a range: ``orders:0-99``."""
     runs: list[tuple[str, int, int]] = []
     for topic, number in partitions:
         if runs and runs[-1][0] == topic and runs[-1][2] == number - 1:
@@ -145,12 +145,12 @@ def decode_runs(runs: Iterable[str]) -> Iterator[TopicPartition]:
 
 def _counted(count: Json) -> int:
     if type(count) is not int or not 0 <= count <= COUNT_MAX:
-        raise ValueError(f"{str(count)[:40]} is not a number of values from 0 to {COUNT_MAX:,}")
+        raise ValueError(f"{str(count)[:40]} is not a count from 0 to {COUNT_MAX:,}")
     return count
 
 
 def encode_error(error: BaseException) -> Json:
-    """[its class, ...]."""
+    """Encode an error as [class name, ...]."""
     match error:
         case MultiFailed():
             return ["MultiFailed", error.index, encode_error(error.error), len(error.results)]
@@ -175,7 +175,7 @@ def decode_error(value: Json) -> Exception:
     kind = next((each for each in _below(ZooKeeperError) if each.__name__ == name), None)
     if kind is None:
         return OtherError(name, text)
-    made = kind.__new__(kind)  # some are made of what a journal does not have
+    made = kind.__new__(kind)  # some constructors need values that a journal does not contain
     ZooKeeperError.__init__(made, path, text)
     return made
 
@@ -190,15 +190,15 @@ def _below(root: type[ZooKeeperError]) -> Iterator[type[ZooKeeperError]]:
 
 
 def encode_event(event: Event) -> Json:
-    """[its class, its fields].  There is no way back from one that brokers' answers made: it speaks of many."""
+    """Encode an event as [class name, fields].  Events from broker responses are summarised and cannot be decoded."""
     match event:
         case ReplicasStopped() | CommandRefused():
             results = event.results if isinstance(event, ReplicasStopped) else event.errors
             by_error: dict[ErrorCode, list[TopicPartition]] = {}
             for partition, error in results:
                 by_error.setdefault(error, []).append(partition)
-            told: Json = {error.name: encode_runs(partitions) for error, partitions in by_error.items()}
-            return [type(event).__name__, {"broker_id": event.broker_id, **told}]
+            by_name: Json = {error.name: encode_runs(partitions) for error, partitions in by_error.items()}
+            return [type(event).__name__, {"broker_id": event.broker_id, **by_name}]
         case ReplicasRecovered():
             return ["ReplicasRecovered", {"broker_id": event.broker_id, "partitions": encode_runs(event.partitions)}]
     names = [each.name for each in fields(event) if each.name != "answer"]
@@ -206,7 +206,7 @@ def encode_event(event: Event) -> Json:
 
 
 def decode_event(value: Json) -> Event:
-    """:raise LookupError: where this version knows no such event."""
+    """:raise LookupError: if this version has no such event."""
     name, known = value
     if name == "ElectionAsked":
         return ElectionAsked(ElectionType[known["election_type"]], _partitions(known["partitions"]))
@@ -217,7 +217,7 @@ def decode_event(value: Json) -> Event:
         return ReassignmentAsked(targets)
     kind = vars(event_types).get(name)
     if not (isinstance(kind, type) and issubclass(kind, Event)):
-        raise LookupError(f"no event is named {name}")
+        raise LookupError(f"unknown event {name}")
     return kind(**known)
 
 
@@ -258,7 +258,7 @@ def encode_reads(reads: Sequence[Read]) -> Json:
 
 
 def encode_answer(operation: str, value: Any) -> Json:
-    """What ZooKeeper answered; of a multi only how many operations were done, since nobody looks at more."""
+    """Encode a ZooKeeper response; of a multi only the number of operations, because no caller uses more."""
     if operation == "multi":
         return len(value)
     if operation == "multi_read":
@@ -323,7 +323,7 @@ def decode_command_answer(error: str, refusals: Json) -> CommandAnswer:
 
 
 def digest(body: Mapping[str, Any]) -> int:
-    """CRC-32 of a command's body: of what it says of partitions, and of all the rest."""
+    """Return the CRC-32 of a command's body."""
     rest = repr([(name, plain(value)) for name, value in body.items() if name != "topic_states"])
     checksum = 0
     for piece in body["topic_states"].pieces:

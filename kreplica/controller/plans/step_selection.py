@@ -1,4 +1,4 @@
-"""Whose turn it is: the steps of plans that are begun in one pass, as many as brokers may have at a time."""
+"""Selects the steps of plans that start in one pass, within the limits of each broker."""
 
 from __future__ import annotations
 
@@ -19,53 +19,53 @@ from kreplica.controller.plans.step_state import (
     overtaken,
     whereabouts,
 )
-from kreplica.controller.state.running_plan import FREE, PlanRun
-from kreplica.controller.term import Office
+from kreplica.controller.state.running_plan import FREE, RunningPlan
+from kreplica.controller.term import ControllerTerm
 
 STEPS_PER_PASS_MAX = 200
-"""So many steps are begun before other events have their turn."""
+"""Maximum number of steps started in one pass, so that other events are not delayed."""
 
 
-async def choose(office: Office, runs: Sequence[PlanRun]) -> list[Begun]:
-    """The steps that can be begun now, the oldest plan's first.
+async def choose(term: ControllerTerm, runs: Sequence[RunningPlan]) -> list[Begun]:
+    """Return the steps that can start now, those of the oldest plan first.
 
-    Those that cannot be any more, or need not be, are marked.
+    Steps that can no longer start, or do not need to, are marked.
     """
-    choice = _Choice(office, runs)
+    choice = _Choice(term, runs)
     for run in runs:
-        await choice.look_at(run)
+        await choice.select(run)
     return choice.begun
 
 
 class _Choice:
-    """Of one pass; steps of all plans count.
+    """State of one pass; the steps of all plans count toward a broker's limit.
 
-    :ivar begun: what has been chosen so far.
+    :ivar begun: the steps selected so far.
     """
 
-    def __init__(self, office: Office, runs: Sequence[PlanRun]) -> None:
+    def __init__(self, term: ControllerTerm, runs: Sequence[RunningPlan]) -> None:
         self.begun: list[Begun] = []
-        self._office = office
-        self._context = office.context
-        self._busy = loads(office.context, runs)
+        self._term = term
+        self._context = term.context
+        self._busy = loads(term.context, runs)
         self._left = STEPS_PER_PASS_MAX
 
-    async def look_at(self, run: PlanRun) -> None:
+    async def select(self, run: RunningPlan) -> None:
         settled: dict[int, StepOutcome] = {}
         for broker, numbers in list(run.queues):
             if broker == FREE or broker in self._context.brokers:
-                await self._look_at_queue(run, broker, numbers, settled)
+                await self._select_from_queue(run, broker, numbers, settled)
         arrived = [number for number, outcome in settled.items() if outcome in (FINISHED, CANCELLED)]
-        await put_leaders_back(self._office, run, arrived)
+        await put_leaders_back(self._term, run, arrived)
         for number, outcome in settled.items():
             run.mark(number, outcome)
 
-    async def _look_at_queue(
-        self, run: PlanRun, broker: int, numbers: Sequence[int], settled: dict[int, StepOutcome]
+    async def _select_from_queue(
+        self, run: RunningPlan, broker: int, numbers: Sequence[int], settled: dict[int, StepOutcome]
     ) -> None:
-        """Until its broker has enough to do."""
+        """Select steps of a queue until its broker reaches its limit."""
         limit = run.plan.moves_at_once
-        async for number in self._office.in_turns(numbers):
+        async for number in self._term.in_turns(numbers):
             if not self._left or not step_state.may_begin(self._busy, (broker,), limit):
                 return
             ends = ends_of(self._context, run, run.steps[number])
@@ -81,8 +81,8 @@ class _Choice:
                 continue
             self._left -= 1
 
-    def _outcome(self, run: PlanRun, number: int) -> StepOutcome | None:
-        """What a step has come to before it was begun; None where it is to be begun."""
+    def _outcome(self, run: RunningPlan, number: int) -> StepOutcome | None:
+        """Return the outcome of a step that does not need to start, or None if it should start."""
         context, step = self._context, run.steps[number]
         if not step.action.is_reassignment:
             return outcome_of_request(context, run, step, (step.key,))
@@ -94,11 +94,11 @@ class _Choice:
             case Whereabouts.UNDER_WAY:
                 return MOVING
             case Whereabouts.GONE:
-                return failed("the partition is not there any more")
+                return failed("the partition does not exist")
         return overtaken(context, step)
 
-    def _can_begin(self, run: PlanRun, number: int) -> bool:
-        """Whether those who copy live, and somebody leads from whom to copy (or it is forced)."""
+    def _can_begin(self, run: RunningPlan, number: int) -> bool:
+        """Return True if the receiving brokers are live and there is a leader to copy from, or the plan is forced."""
         context, step = self._context, run.steps[number]
         if not step.action.is_reassignment:
             return True

@@ -1,7 +1,7 @@
-"""What has become of a step of a plan: pure, from what the cluster is now.
+"""Outcomes of plan steps, as pure functions of the current cluster state.
 
-Nothing is remembered beside what stands in ZooKeeper: whether a partition has arrived, is under way, or was taken
-elsewhere by somebody else is read from its placement, so that any controller can carry a plan on.
+Progress is derived from the placement in ZooKeeper (finished, in progress, or overtaken by another reassignment), so
+that any controller can continue a plan.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from kreplica.cluster.plans.plan import Action, Step, StepOutcome, StepState
 from kreplica.controller.decisions import reassignment_plan
 from kreplica.controller.handlers import partition_addition, partition_removal
 from kreplica.controller.state.context import ControllerContext
-from kreplica.controller.state.running_plan import PlanRun
+from kreplica.controller.state.running_plan import RunningPlan
 from kreplica.model import NO_LEADER, TopicPartition
 
 
 class Whereabouts(Enum):
-    """Where a partition is between the two ends of its step."""
+    """Position of a partition between the origin and the goal of its step."""
 
     AT_ORIGIN = auto()
     UNDER_WAY = auto()
     TURNING = auto()
-    """It moves to where it came from, or the other way than the plan has it now."""
+    """It is returning to its origin, or still moving against the plan's current direction."""
     ARRIVED = auto()
     ELSEWHERE = auto()
     GONE = auto()
@@ -43,12 +43,12 @@ MOVING = StepOutcome(StepState.MOVING)
 
 
 def may_begin(loads: Mapping[int, int], ends: Iterable[int], moves_at_once: int) -> bool:
-    """Whether each end of a move, the leader and those who copy, has fewer moves now than the plan allows."""
+    """Return True if the leader and all receiving brokers of a move are below the plan's limit of moves."""
     return all(loads.get(broker, 0) < moves_at_once for broker in ends)
 
 
 def may_copy(leader: int, *, force: bool) -> bool:
-    """Whether a move may begin: somebody in sync leads, from whom to copy, or it is forced."""
+    """Return True if there is a leader to copy from, or the move is forced."""
     return leader != NO_LEADER or force
 
 
@@ -58,7 +58,7 @@ def may_copy(leader: int, *, force: bool) -> bool:
 def whereabouts(
     context: ControllerContext, key: TopicPartition, origin: tuple[int, ...], goal: tuple[int, ...]
 ) -> Whereabouts:
-    """Where a partition is, whose replicas are to go from ``origin`` to ``goal``."""
+    """Return the position of a partition on its way from ``origin`` to ``goal``."""
     topic = context.topics.get(key.topic)
     if topic is None or key.topic in context.deleting or key.partition not in topic.partitions:
         return Whereabouts.GONE
@@ -72,11 +72,11 @@ def whereabouts(
     return Whereabouts.AT_ORIGIN if now.replicas == origin else Whereabouts.ELSEWHERE
 
 
-def outcome_of_move(context: ControllerContext, run: PlanRun, step: Step) -> StepOutcome | None:
-    """What has become of a move that was begun; None while it goes on, or has to be turned round.
+def outcome_of_move(context: ControllerContext, run: RunningPlan, step: Step) -> StepOutcome | None:
+    """Return the outcome of a started move; None while it is in progress or must be reversed.
 
-    A cancelled one that had arrived before anybody could stop it has finished: it goes back later, where that was
-    asked for.
+    A move of a cancelled plan that finished before it could be reversed counts as finished; a rollback moves it back
+    later.
     """
     match whereabouts(context, step.key, run.origin(step), run.goal(step)):
         case Whereabouts.ARRIVED:
@@ -93,11 +93,11 @@ def outcome_of_move(context: ControllerContext, run: PlanRun, step: Step) -> Ste
 
 
 def overtaken(context: ControllerContext, step: Step) -> StepOutcome:
-    """The replicas are, or go, where nobody of this plan sent them."""
+    """Return the failure of a step whose partition another reassignment moved."""
     now = reassignment_plan.placement_of(context.topics[step.topic], step.partition)
     if now.is_moving:
-        return failed(f"another reassignment moves it to {list(now.target)}")
-    return failed(f"another reassignment has left it on {list(now.replicas)}")
+        return failed(f"another reassignment is moving it to {list(now.target)}")
+    return failed(f"another reassignment moved it to {list(now.replicas)}")
 
 
 def _gone(context: ControllerContext, step: Step) -> StepOutcome:
@@ -106,8 +106,8 @@ def _gone(context: ControllerContext, step: Step) -> StepOutcome:
     return failed("the partition was removed")
 
 
-def ends_of(context: ControllerContext, run: PlanRun, step: Step) -> tuple[int, ...]:
-    """The brokers that a step keeps busy: those who copy, and from whom; none where nothing is copied."""
+def ends_of(context: ControllerContext, run: RunningPlan, step: Step) -> tuple[int, ...]:
+    """Return the brokers that a step loads: the receiving ones and the leader; empty if nothing is copied."""
     arriving = run.arriving(step) if step.action.is_reassignment else ()
     state = context.leadership.get(step.key)
     if not arriving or state is None or state.leader == NO_LEADER:
@@ -115,8 +115,8 @@ def ends_of(context: ControllerContext, run: PlanRun, step: Step) -> tuple[int, 
     return (*arriving, state.leader)
 
 
-def loads(context: ControllerContext, runs: Iterable[PlanRun]) -> Counter[int]:
-    """By broker, of how many moves of all plans it is an end."""
+def loads(context: ControllerContext, runs: Iterable[RunningPlan]) -> Counter[int]:
+    """Return by broker the number of moves, of all plans, that load it."""
     return Counter(
         broker
         for run in runs
@@ -129,17 +129,17 @@ def loads(context: ControllerContext, runs: Iterable[PlanRun]) -> Counter[int]:
 
 
 def is_there(context: ControllerContext, key: TopicPartition) -> bool:
-    """Whether a partition is part of its topic."""
+    """Return True if the partition exists."""
     topic = context.topics.get(key.topic)
     return topic is not None and key.topic not in context.deleting and key.partition in topic.partitions
 
 
 def outcome_of_request(
-    context: ControllerContext, run: PlanRun, step: Step, asked: Collection[TopicPartition]
+    context: ControllerContext, run: RunningPlan, step: Step, asked: Collection[TopicPartition]
 ) -> StepOutcome | None:
-    """What has become of a partition whose addition or removal was asked for by a request; None while that waits.
+    """Return the outcome of a partition addition or removal; None while its request is pending.
 
-    :param asked: the partitions whose requests are still there.
+    :param asked: partitions whose requests are still in ZooKeeper.
     """
     if step.topic not in context.topics or step.topic in context.deleting:
         return _gone(context, step)
@@ -151,11 +151,12 @@ def outcome_of_request(
     if run.is_returning:
         return CANCELLED
     reason = _refusal(context, step)
-    return failed("the request for it was withdrawn" if reason is None else f"the request for it was refused: {reason}")
+    what = "withdrawn" if reason is None else f"rejected: {reason}"
+    return failed(f"the request for it was {what}")
 
 
 def _refusal(context: ControllerContext, step: Step) -> str | None:
-    """Why a partition cannot be added or removed now; None where it can, so that somebody must have thought better."""
+    """Return why a partition cannot be added or removed now; None if it can, so its request was withdrawn."""
     topic, number = context.topics[step.topic], step.partition
     if step.action is Action.ADD:
         return partition_addition.refusal(topic, number, step.after, context.brokers)

@@ -1,8 +1,7 @@
-"""The rate at which replicas that are being added are copied, as the plans that run ask for it: one znode.
+"""Copy rate of new replicas, as the active plans request it, in one znode.
 
-Every broker watches ``/kreplica/plan_throttle``.  It follows from the plans: whichever controller is in office writes
-it when it takes office and whenever a plan begins, ends or is patched, so it ends with the last plan that asks for it,
-whoever died in between.
+Every broker watches ``/kreplica/plan_throttle``.  The active controller writes it when its term starts and whenever a
+plan starts, ends or is patched, so the throttle ends with the last plan that requests it, despite failures.
 """
 
 from __future__ import annotations
@@ -11,30 +10,30 @@ from collections.abc import Iterable
 
 from kreplica.cluster import znodes
 from kreplica.cluster.plans.throttle import decode_throttle, encode_throttle
-from kreplica.controller.state.running_plan import PlanRun
-from kreplica.controller.term import Office
+from kreplica.controller.state.running_plan import RunningPlan
+from kreplica.controller.term import ControllerTerm
 from kreplica.zookeeper import NoNode
 
 
-def rate_of(runs: Iterable[PlanRun]) -> int | None:
-    """The lowest that any of these plans asks for, in bytes a second; None where none does."""
+def rate_of(runs: Iterable[RunningPlan]) -> int | None:
+    """Return the lowest rate that any of these plans requests, in bytes per second, or None."""
     rates = [run.plan.throttle_bytes_per_second for run in runs]
     return min((rate for rate in rates if rate is not None), default=None)
 
 
-async def read_throttle(office: Office) -> None:
-    """What an earlier controller left there."""
+async def read_throttle(term: ControllerTerm) -> None:
+    """Read the znode that an earlier controller left."""
     try:
-        data, _ = await office.client.get_data(znodes.PLAN_THROTTLE)
-        office.context.plan_throttle = decode_throttle(data)
+        data, _ = await term.client.get_data(znodes.PLAN_THROTTLE)
+        term.context.plan_throttle = decode_throttle(data)
     except (NoNode, znodes.ZnodeError):
-        office.context.plan_throttle = 0  # none that a plan could ask for: it is written anew
+        term.context.plan_throttle = 0  # no valid rate, so that it is written again
 
 
-async def reconcile_throttle(office: Office) -> None:
-    """Have the znode say what the plans that run ask for."""
-    context = office.context
+async def reconcile_throttle(term: ControllerTerm) -> None:
+    """Write the znode if it differs from what the active plans request."""
+    context = term.context
     rate = rate_of(context.plans.values())
     if rate != context.plan_throttle:
-        await office.writes.put(znodes.PLAN_THROTTLE, encode_throttle(rate))
+        await term.writes.put(znodes.PLAN_THROTTLE, encode_throttle(rate))
         context.plan_throttle = rate

@@ -1,1 +1,1 @@
-"""The controller's in-memory state of the cluster."""
+"""The controller's view of the cluster, with the state machines of partitions and replicas."""

@@ -1,4 +1,4 @@
-"""A plan that has not ended, as the controller that carries it out knows it: the steps, and what has become of each."""
+"""An active plan in the controller's memory: its steps and their outcomes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from typing import Any
 from kreplica.cluster.plans.plan import Plan, PlanProgress, PlanState, Step, StepOutcome, StepState
 
 FREE = -1
-"""The queue of steps that copy nothing."""
+"""Queue of steps that copy no data."""
 
 COUNTED_AT_ONCE = 500
+"""Number of steps that ``counting`` processes between two yields."""
 
 
-class PlanRun:
-    """Changed only while an event is handled, and by ``mark`` alone.
+class RunningPlan:
+    """A plan with its steps.  Changed only while an event is handled, and only by ``mark`` and ``read_again``.
 
-    :param plan: the header as it was read or written last, in ``version`` of its znode.
-    :param chunks: the steps as they stand in ZooKeeper; their numbers go on from chunk to chunk.
+    :param plan: the header as last read or written, with the ``version`` of its znode.
+    :param chunks: the steps as stored in ZooKeeper; step numbers continue from chunk to chunk.
     :param outcomes: one for each step.
-    :param noted: the chunks of which ZooKeeper has outcomes.
+    :param noted: numbers of the chunks whose outcomes are in ZooKeeper.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class PlanRun:
         self.started_at_ms = started_at_ms
         self.noted = set(noted)
         self.unwritten: set[int] = set()
-        """The chunks whose outcomes are others than in ZooKeeper."""
+        """Numbers of the chunks whose outcomes differ from ZooKeeper."""
         self._ends = list(accumulate(len(chunk) for chunk in chunks))
         self._counts = Counter[StepState]()
         self._bytes = self._bytes_done = 0
@@ -50,17 +51,17 @@ class PlanRun:
         self._queues: dict[int, list[int]] = {}
 
     @classmethod
-    def at_once(cls, *made_of: Any) -> PlanRun:
-        """One that is ready, where nobody waits for a turn."""
+    def at_once(cls, *made_of: Any) -> RunningPlan:
+        """Return a counted plan without yielding in between."""
         run = cls(*made_of)
         for _ in run.counting():
             pass
         return run
 
     def counting(self) -> Iterator[None]:
-        """Find out what there is to do, to be gone through before anything else, and where the plan has turned round.
+        """Build the counters and queues.  Required before any other use, and after the plan has changed its direction.
 
-        In pieces of a few milliseconds: a plan may have 100,000 steps.
+        Yields every few milliseconds, because a plan may have 100,000 steps.
         """
         self._counts = Counter()
         self._bytes = self._bytes_done = 0
@@ -77,44 +78,44 @@ class PlanRun:
             if number % COUNTED_AT_ONCE == 0:
                 yield
 
-    def copy(self) -> PlanRun:
-        """One that stays as it is."""
-        copy = PlanRun.__new__(PlanRun)
+    def copy(self) -> RunningPlan:
+        """Return an independent copy."""
+        copy = RunningPlan.__new__(RunningPlan)
         vars(copy).update(vars(self))
         copy.outcomes = list(self.outcomes)
         copy.noted, copy.unwritten = set(self.noted), set(self.unwritten)
         return copy
 
-    # --- what there is to do -----------------------------------------------------------------------------------------
+    # --- pending work ------------------------------------------------------------------------------------------------
 
     @property
     def is_returning(self) -> bool:
-        """Whether what was begun goes back to where it was."""
+        """True if the plan is cancelled and returns its moves to their origin."""
         return self.plan.state is PlanState.CANCELLING
 
     def origin(self, step: Step) -> tuple[int, ...]:
-        """Where a step's replicas are before it, in the direction that the plan has now."""
+        """Return a step's replicas before the move, in the plan's current direction."""
         return step.after if self.is_returning else step.before
 
     def goal(self, step: Step) -> tuple[int, ...]:
-        """Where a step's replicas go, in the direction that the plan has now."""
+        """Return a step's replicas after the move, in the plan's current direction."""
         return step.before if self.is_returning else step.after
 
     @property
     def moving(self) -> list[int]:
-        """The numbers of the steps that are under way."""
+        """The numbers of the steps in progress."""
         return sorted(self._moving)
 
     @property
     def queues(self) -> Iterator[tuple[int, Sequence[int]]]:
-        """Steps that wait for their turn, in their order, by the first broker that copies; ``FREE`` where none does."""
+        """Waiting steps in order, grouped by the first broker that copies; ``FREE`` for steps without one."""
         for broker in sorted(self._queues):
             numbers = self._queues[broker]
             yield broker, numbers[::-1] if self.is_returning else numbers
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is under way, and nothing waits."""
+        """True if no step is in progress or waiting."""
         return not self._moving and not self._queues
 
     @property
@@ -132,14 +133,14 @@ class PlanRun:
         )
 
     def arriving(self, step: Step) -> tuple[int, ...]:
-        """The brokers that copy it, in the direction that the plan has now."""
+        """Return the brokers that copy the partition, in the plan's current direction."""
         origin = self.origin(step)
         return tuple(replica for replica in self.goal(step) if replica not in origin)
 
-    # --- what changes ------------------------------------------------------------------------------------------------
+    # --- changes -----------------------------------------------------------------------------------------------------
 
     def mark(self, number: int, outcome: StepOutcome) -> None:
-        """A step has come to this; its chunk is to be written."""
+        """Set the outcome of a step and schedule its chunk for writing."""
         old, step = self.outcomes[number], self.steps[number]
         if outcome == old:
             return
@@ -156,7 +157,7 @@ class PlanRun:
         self.unwritten.add(self.chunk_of(number))
 
     def read_again(self, plan: Plan, version: int) -> bool:
-        """The header is another now; whether the plan has turned round by that, so that all is to be counted anew."""
+        """Replace the header; return True if the plan changed its direction and must be counted again."""
         turned = (plan.state, plan.rollback) != (self.plan.state, self.plan.rollback)
         self.plan, self.version = plan, version
         return turned
@@ -165,14 +166,14 @@ class PlanRun:
         return bisect_right(self._ends, number)
 
     def outcomes_of(self, chunk: int) -> Sequence[StepOutcome]:
-        """What has become of the steps of one chunk."""
+        """Return the outcomes of the steps of one chunk."""
         end = self._ends[chunk]
         return self.outcomes[end - len(self.chunks[chunk]) : end]
 
     # --- queues ------------------------------------------------------------------------------------------------------
 
     def _waits(self, number: int) -> bool:
-        """Whether its turn is to come: to begin, or, of what is finished, to go back."""
+        """Return True if the step has yet to start or, when the plan is rolled back, to return."""
         state = self.outcomes[number].state
         if not self.is_returning:
             return state is StepState.WAITING

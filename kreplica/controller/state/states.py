@@ -8,10 +8,15 @@ from typing import TypeVar
 
 
 class PartitionState(Enum):
-    """NON_EXISTENT: never made, or deleted.  NEW: has replicas, no leader was chosen yet.  ONLINE: has a leader.
-    OFFLINE: its leader died and no other could be chosen."""
+    """State of a partition.
 
-    __hash__ = object.__hash__  # each member is one object, and states are looked up for every replica
+    * NON_EXISTENT: never created, or deleted.
+    * NEW: has replicas but no leader has been elected yet.
+    * ONLINE: has a leader.
+    * OFFLINE: its leader is gone and no replica could be elected.
+    """
+
+    __hash__ = object.__hash__  # faster than Enum's hash of the name; states are looked up for every replica
 
     NON_EXISTENT = "NonExistentPartition"
     NEW = "NewPartition"
@@ -20,8 +25,14 @@ class PartitionState(Enum):
 
 
 class ReplicaState(Enum):
-    """NEW: just assigned.  ONLINE: its broker lives and was told.  OFFLINE: its broker died or it was taken out.
-    DELETION_*: the second phase of deletion; INELIGIBLE: its broker is down or answered with an error."""
+    """State of a replica.
+
+    * NEW: just assigned.
+    * ONLINE: its broker is live and has received its role.
+    * OFFLINE: its broker is gone, or the replica was removed from the assignment.
+    * DELETION_STARTED, DELETION_SUCCESSFUL: the second phase of a deletion.
+    * DELETION_INELIGIBLE: its broker is down or answered the deletion with an error.
+    """
 
     __hash__ = object.__hash__
 
@@ -44,7 +55,7 @@ PARTITION_PREVIOUS: Mapping[PartitionState, frozenset[PartitionState]] = {
     P.OFFLINE: frozenset({P.NEW, P.ONLINE, P.OFFLINE}),
     P.NON_EXISTENT: frozenset({P.OFFLINE}),
 }
-"""For each state of a partition, the states that it may be entered from."""
+"""Valid previous states of each partition state."""
 
 REPLICA_PREVIOUS: Mapping[ReplicaState, frozenset[ReplicaState]] = {
     R.NEW: frozenset({R.NON_EXISTENT}),
@@ -55,14 +66,14 @@ REPLICA_PREVIOUS: Mapping[ReplicaState, frozenset[ReplicaState]] = {
     R.DELETION_INELIGIBLE: frozenset({R.DELETION_STARTED, R.OFFLINE}),
     R.NON_EXISTENT: frozenset({R.DELETION_SUCCESSFUL}),
 }
-"""For each state of a replica, the states that it may be entered from."""
+"""Valid previous states of each replica state."""
 
 
 class InvalidTransition(Exception):
-    """A transition that the tables do not have: a mistake in the controller, never in its input."""
+    """A transition that the tables do not contain: a bug in the controller, never invalid input."""
 
 
 def check_transition(previous: Mapping[S, frozenset[S]], old: S, new: S, what: object) -> None:
-    """:raise InvalidTransition: where ``new`` may not be entered from ``old``."""
+    """:raise InvalidTransition: if ``new`` cannot follow ``old``."""
     if old not in previous[new]:
         raise InvalidTransition(f"{what}: {old.value} -> {new.value}")

@@ -54,7 +54,7 @@ def operating_resources(
     connections = broker.coordinators.connections
     return (
         Plans(runtime, broker.client, broker.metadata, registrations, connections),
-        Timeline(runtime.reactor, broker_id, broker.controller.memory.chronicle, KINDS, others),
+        Timeline(runtime.reactor, broker_id, broker.controller.history.audit_events, KINDS, others),
         _why(broker, stalls, registrations, others),
         FiguresResource(broker_id, runtime.wall_clock_ms, LiveFigures(broker, stalls), registrations, others),
     )
@@ -62,7 +62,7 @@ def operating_resources(
 
 def _why(broker: OperationsParts, stalls: StallWatch, registrations: Registrations, others: OtherBrokers) -> Why:
     client, connections, dynamic = broker.client, broker.coordinators.connections, broker.dynamic_settings
-    memory = broker.controller.memory
+    history = broker.controller.history
     plans, sizes = PlansRead(client), ReplicaSizes(broker.runtime.reactor.seconds, connections)
 
     def rules(topic: str) -> Rules:
@@ -70,5 +70,5 @@ def _why(broker: OperationsParts, stalls: StallWatch, registrations: Registratio
 
     partitions = PartitionFactsRead(client, broker.metadata, registrations, connections, sizes, plans, rules)
     group_facts = LocalGroupFacts(broker.broker_id, broker.coordinators, broker.runtime.wall_clock_ms)
-    known = Known(broker.broker_id, memory, memory.chronicle, group_facts, stalls)
+    known = Known(broker.broker_id, history, history.audit_events, group_facts, stalls)
     return Why(broker.runtime, known, Sources(client, registrations, connections, partitions, plans, sizes), others)

@@ -14,7 +14,7 @@ from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from kreplica.controller.dependencies import Surroundings
+from kreplica.controller.dependencies import ControllerDependencies
 from kreplica.controller.journal.journaled_controller import journaled
 from kreplica.coordination import BrokerConnections
 from kreplica.membership.controlled_shutdown import ControlledShutdown
@@ -109,7 +109,7 @@ class Broker:
         self.membership = self._make_membership()
         config = controller_config(settings, self.dynamic_settings, self.plugins.preference)
         self.controller, self._close_journal = journaled(
-            Surroundings.real(runtime, self.client, config), journal_settings(settings)
+            ControllerDependencies.real(runtime, self.client, config), journal_settings(settings)
         )
         self.turn = Turn(runtime.reactor)
         self.metadata = MetadataCache(runtime.reactor)

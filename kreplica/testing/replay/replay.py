@@ -76,7 +76,7 @@ class Replay:
             self._world = world = ReplayWorld(self._script, file.head["config"])
             world.now_s = file.head["s"]
             self._journal = Journal(self._script, lambda: world.now_s)
-            self.controller = world.controller = Controller(recorded(world.surroundings, self._journal), self._journal)
+            self.controller = world.controller = Controller(recorded(world.dependencies, self._journal), self._journal)
             if file.state is not None:
                 Start(world, self._journal, file.state).stand()
 

@@ -10,7 +10,7 @@ from kreplica.controller.journal.context_json import decode_context
 from kreplica.controller.journal.recorder import Journal
 from kreplica.controller.journal.recording_proxies import RecordedChannel, RecordedClient
 from kreplica.controller.journal.value_json import decode_event, decode_runs
-from kreplica.controller.term import Office, Watcher
+from kreplica.controller.term import ControllerTerm, Watcher
 from kreplica.runtime import Reactor
 from kreplica.testing.replay.world import ReplayWorld
 from kreplica.wire.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
@@ -42,9 +42,9 @@ class Start:
         controller.queue._paused = state["is_paused"]
         if state["retry"] is not None:
             self._numbered("timer", state["retry"])
-            controller._retry = controller._reactor.callLater(0, controller._look_again)
+            controller._retry = controller._reactor.callLater(0, controller._queue_election_check)
         if state["office"] is not None:
-            controller._office = self._office(state["office"])
+            controller._term = self._term(state["office"])
         for watch in state["watches"]:
             self._watch(watch)
         self._journal.numbers = dict(state["numbers"])
@@ -53,24 +53,26 @@ class Start:
         """The next of that kind has this number."""
         self._journal.numbers[kind] = number - 1
 
-    def _office(self, known: dict[str, Any]) -> Office:
+    def _term(self, known: dict[str, Any]) -> ControllerTerm:
         controller = self._controller
         context = decode_context(known["context"])
-        office = Office(controller._surroundings, context, controller.queue.put, controller.counters, controller.memory)
-        office.untold.update(known["untold"])
-        office.noted_epochs = dict(known["noted_epochs"])
-        office._watched.update(known["watched"])
+        term = ControllerTerm(
+            controller._dependencies, context, controller.queue.put, controller.counters, controller.history
+        )
+        term.outdated_brokers.update(known["untold"])
+        term.noted_epochs = dict(known["noted_epochs"])
+        term._watched.update(known["watched"])
         for number, event in known["timers"]:
             self._numbered("timer", number)
-            office.put_later(decode_event(event), 0)
+            term.put_later(decode_event(event), 0)
         for broker, channel in known["channels"]:
             self._numbered("channel", channel["channel"])
-            office.open_channel(context.brokers[broker])
-            recorded = office._channels[broker]
+            term.open_channel(context.brokers[broker])
+            recorded = term._channels[broker]
             assert isinstance(recorded, RecordedChannel)
             for command in channel["commands"]:
                 self._command(recorded, command)
-        return office
+        return term
 
     def _command(self, channel: RecordedChannel, known: dict[str, Any]) -> None:
         """One that was not answered; what it said is not known."""
@@ -88,8 +90,8 @@ class Start:
         assert isinstance(client, RecordedClient)
         listener: Any = controller._changed
         if "path" in known:
-            office = controller._office
-            watched = office._watched if office is not None and known["is_present"] else set()
+            term = controller._term
+            watched = term._watched if term is not None and known["is_present"] else set()
             ignored = None if known["ignored"] is None else EventType[known["ignored"]]
             listener = Watcher(known["path"], decode_event(known["event"]), ignored, watched, controller.queue.put)
         self._world.watches[known["op"]] = client.watcher(known["op"], listener)

@@ -14,7 +14,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from kreplica.controller.controller import Controller
-from kreplica.controller.dependencies import Client, ControllerConfig, Surroundings, Watcher
+from kreplica.controller.dependencies import Client, ControllerConfig, ControllerDependencies, Watcher
 from kreplica.controller.effects.command_batch import Command
 from kreplica.controller.event_types import Question
 from kreplica.controller.journal.lines import Line
@@ -72,9 +72,9 @@ class ReplayWorld:
         self.commands: dict[int, tuple[ReplayChannel, Command]] = {}
         self._questions: dict[int, Question] = {}
         self._known: dict[tuple[str, str | None], Any] = {}
-        self.surroundings = self._surroundings(config)
+        self.dependencies = self._dependencies(config)
 
-    def _surroundings(self, config: Mapping[str, Any]) -> Surroundings:
+    def _dependencies(self, config: Mapping[str, Any]) -> ControllerDependencies:
         runtime = Runtime(
             reactor=cast(Reactor, ReplayReactor(self)),
             disk=cast(Any, None),
@@ -87,7 +87,7 @@ class ReplayWorld:
         async def learn(_: Sequence[str]) -> None:
             await self.operation()
 
-        return Surroundings(
+        return ControllerDependencies(
             runtime,
             cast(Client, ReplayClient(self)),
             ControllerConfig(
@@ -186,7 +186,7 @@ class ReplayWorld:
     def _sent(self, line: Line) -> None:
         channel, command = self.commands.get(line["command"], (None, None))
         if channel is not None and command is not None:
-            body = _result(Deferred.fromCoroutine(command.form(self.surroundings.runtime.reactor)))
+            body = _result(Deferred.fromCoroutine(command.form(self.dependencies.runtime.reactor)))
             channel.told("sent", command, body)
 
     def _answered(self, line: Line) -> None:
