@@ -152,7 +152,7 @@ def test_controlled_shutdowns_and_failures_differ(scene: ControllerScene) -> Non
     assert [entry.text for entry in moved] == [text]
     scene.brokers[2].kill()
     scene.await_expiry()
-    assert told(scene, "broker_left") == ["broker 2 left, in order"]
+    assert told(scene, "broker_left") == ["broker 2 left after a controlled shutdown"]
     with scene.unnoticed():
         scene.brokers[3].kill()
         scene.run(scene.brokers[3].start())
