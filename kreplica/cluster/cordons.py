@@ -1,4 +1,4 @@
-"""What stands in ``/kreplica/cordoned/ID``: that a broker gets no new replicas; what it has stays."""
+"""Data of ``/kreplica/cordoned/ID``: the broker gets no new replicas and keeps those it has."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from kreplica.cluster.json_documents import Reader, dump, load
 
 @dataclass(frozen=True, slots=True)
 class Cordon:
-    """:param since_ms: when it was cordoned, since 1970; None where nobody noted it.
+    """Cordon of a broker.
 
-    :param reason: of whoever did it; empty where none was given.
+    :param since_ms: time of the cordon in milliseconds since 1970; None if unknown.
+    :param reason: given by the operator; may be empty.
     """
 
     since_ms: int | None = None
@@ -24,9 +25,9 @@ def encode_cordon(cordon: Cordon) -> bytes:
 
 
 def decode_cordon(broker_id: int, data: bytes) -> Cordon:
-    """An empty znode, as a person may make it by hand, is a cordon too.
+    """Parse a cordon; an empty znode, possibly created by hand, is valid.
 
-    :raise ZnodeError: naming the znode and what is wrong with it.
+    :raise ZnodeError: with the path and the reason.
     """
     if not data.strip():
         return Cordon()

@@ -1,9 +1,8 @@
-"""Evening out what brokers hold, at the least cost: pure, exact, and quick enough for 10,000 partitions.
+"""Balances the number of items that brokers hold, at minimum cost. Pure, exact, and fast enough for 10,000 partitions.
 
-It is a minimum-cost flow whose nodes are the brokers: an item that may move from one broker to another is an edge, and
-an outside node stands for brokers that hold one more or one less.  A state from which no cycle of edges has a negative
-cost cannot be made better (Klein's theorem), so whatever the quick direct moves do first, the end is an optimum: the
-counts as even as the allowed moves let them be, and among such ends the cheapest.
+This is a minimum-cost flow: brokers are nodes, possible moves are edges, and an outside node stands for a change of a
+broker's count. A state without a cycle of negative cost is optimal (Klein's theorem), so the result is optimal whatever
+the fast direct moves do first: counts are as even as the allowed moves permit, at the lowest cost.
 """
 
 from __future__ import annotations
@@ -12,18 +11,18 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 OUTSIDE = -1
-"""The node beside the brokers: a step from it takes one from a broker's count, a step to it adds one."""
+"""The outside node: an edge from it reduces a broker's count by one, an edge to it increases the count by one."""
 
 
 class Move(NamedTuple):
-    """An item that may go from one broker to another, and what that adds to the cost (refunds are negative)."""
+    """A possible move of an item and its cost; the cost is negative if it undoes an earlier move."""
 
     cost: int
     item: int
 
 
 class Step(NamedTuple):
-    """One edge of a cycle; without an item where it begins or ends at ``OUTSIDE``."""
+    """Edge of a cycle; without an item if it starts or ends at ``OUTSIDE``."""
 
     source: int
     target: int
@@ -31,32 +30,32 @@ class Step(NamedTuple):
 
 
 class Holdings(Protocol):
-    """Items held by brokers.  Costs depend on where an item was and goes to, never on the way between."""
+    """Items held by brokers. Costs depend only on the original and the final broker of an item."""
 
     @property
     def brokers(self) -> Sequence[int]:
-        """Those that give and take, in an order that decides between equals."""
+        """Brokers that take part, in an order that breaks ties."""
 
     def count(self, broker: int) -> int:
-        """How many items it holds."""
+        """Return the number of items of a broker."""
 
     def cheapest_move(self, source: int, target: int) -> Move | None:
-        """The cheapest that is allowed between these two."""
+        """Return the cheapest allowed move between two brokers, or None."""
 
     def cost(self, item: int, source: int, target: int) -> int:
-        """What that move adds to the cost."""
+        """Return the cost of a move."""
 
     def allows(self, item: int, source: int, target: int) -> bool:
-        """Whether that move is allowed now."""
+        """Return True if the move is allowed now."""
 
     def move(self, item: int, source: int, target: int) -> None:
-        """Do it."""
+        """Move an item."""
 
 
 def balance_counts(holdings: Holdings, total_cost_max: int) -> None:
-    """Move items until the counts are as even as can be, and no cheaper way leads there.
+    """Move items until counts are as even as possible, at the lowest cost.
 
-    :param total_cost_max: more than all moves together may cost: one step of evenness is worth more than that.
+    :param total_cost_max: upper bound for the cost of all moves; evenness has priority over cost.
     """
     _move_directly(holdings)
     while _cancel_a_cycle(holdings, total_cost_max):
@@ -64,7 +63,7 @@ def balance_counts(holdings: Holdings, total_cost_max: int) -> None:
 
 
 def _move_directly(holdings: Holdings) -> None:
-    """From the fullest to the emptiest, as long as that helps: nearly always all there is to do."""
+    """Move items from the fullest to the emptiest broker while this helps; usually sufficient."""
     while (step := _direct_step(holdings)) is not None:
         assert step.item is not None
         holdings.move(step.item, step.source, step.target)
@@ -83,7 +82,7 @@ def _direct_step(holdings: Holdings) -> Step | None:
 
 
 def _cancel_a_cycle(holdings: Holdings, evenness: int) -> bool:
-    """Go round one cycle of negative cost, if there is any."""
+    """Apply one cycle of negative cost; returns False if there is none."""
     cycle = _negative_cycle(_edges(holdings, evenness))
     if cycle is None:
         return False
@@ -97,7 +96,7 @@ def _cancel_a_cycle(holdings: Holdings, evenness: int) -> bool:
 
 
 def _outside_cost(holdings: Holdings, step: Step, evenness: int) -> int:
-    """The change of the sum of squared counts, which is least where the counts are most even."""
+    """Return the change of the sum of squared counts, which is minimal for even counts."""
     if step.source == OUTSIDE:
         return -evenness * (2 * holdings.count(step.target) - 1)
     return evenness * (2 * holdings.count(step.source) + 1)
@@ -116,7 +115,7 @@ def _edges(holdings: Holdings, evenness: int) -> list[tuple[Step, int]]:
 
 
 def _negative_cycle(edges: Sequence[tuple[Step, int]]) -> list[Step] | None:
-    """Bellman and Ford's search, from everywhere at once."""
+    """Find a cycle of negative cost with the Bellman-Ford algorithm, starting from all nodes."""
     distance = dict.fromkeys((step.source for step, _ in edges), 0)
     reached_by: dict[int, Step] = {}
     for _ in range(len(distance) + 1):
@@ -138,7 +137,7 @@ def _negative_cycle(edges: Sequence[tuple[Step, int]]) -> list[Step] | None:
 
 
 def _without_repeats(holdings: Holdings, cycle: list[Step], evenness: int) -> list[Step]:
-    """A part of the cycle, negative too, in which no item moves twice: one's move could forbid the other's."""
+    """Return a negative part of the cycle in which no item moves twice, because one move could forbid the other."""
     while (repeat := _repeat(cycle)) is not None:
         first, second = repeat
         one, other = cycle[first], cycle[second]

@@ -1,7 +1,7 @@
-"""The document of every znode, both ways, exactly as Apache Kafka 3.9 keeps them in ZooKeeper.
+"""Data of znodes as in Apache Kafka 3.9. Their paths: ``znodes``.
 
-Writers follow Kafka's newest version of each document; readers take every older one.  A key that starts with
-``kreplica_`` (and ``eligible_leader_replicas``) is ours: Kafka ignores it.  Where they stand: ``znodes``.
+Writers use Kafka's newest version of each document; readers accept all older ones. Keys that start with ``kreplica_``
+(and ``eligible_leader_replicas``) are extensions that Kafka ignores.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ def encode_broker(registration: BrokerRegistration) -> bytes:
 
 
 def decode_broker(broker_id: int, data: bytes, epoch: int) -> BrokerRegistration:
-    """:param epoch: the czxid of the znode."""
+    """Parse a broker registration.
+
+    :param epoch: czxid of the znode.
+    """
     path = znodes.broker_path(broker_id)
     document = load(path, data)
     with Reader(path):
@@ -97,7 +100,7 @@ def _encode_replicas(partitions: Mapping[int, Iterable[int]]) -> dict[str, list[
 
 
 def decode_topic(topic: str, data: bytes) -> TopicAssignment:
-    """Reads versions 1 to 3; a topic of an older version has the zero id."""
+    """Parse versions 1 to 3; without a topic id in the document it is zero."""
     path = znodes.topic_path(topic)
     document = load(path, data)
     with Reader(path):
@@ -120,7 +123,7 @@ def _decode_replicas(document: Mapping[str, Iterable[int]]) -> dict[int, tuple[i
 
 
 def encode_partition_state(state: LeaderAndIsr) -> bytes:
-    """The document of ``/brokers/topics/T/partitions/P/state``: written out, since a controller writes thousands."""
+    """Encode the data of ``/brokers/topics/T/partitions/P/state``; formatted directly for speed."""
     eligible = state.eligible_leader_replicas
     more = f',"eligible_leader_replicas":[{",".join(map(str, eligible))}]' if eligible else ""
     return (
@@ -132,11 +135,14 @@ def encode_partition_state(state: LeaderAndIsr) -> bytes:
 _STATE = re.compile(
     rb'\{"controller_epoch":(\d+),"leader":(-?\d+),"version":1,"leader_epoch":(\d+),"isr":\[(\d+(?:,\d+)*)\]\}'
 )
-"""The state as we and Kafka write it where nobody is eligible: a new controller reads 100,000 of them."""
+"""Partition state as written by Kafka and kreplica without eligible replicas; a fast path for 100,000 partitions."""
 
 
 def decode_partition_state(path: str, data: bytes, version: int) -> LeaderAndIsr:
-    """:param version: the znode's version, which is the partition epoch."""
+    """Parse a partition state.
+
+    :param version: version of the znode, which is the partition epoch.
+    """
     found = _STATE.fullmatch(data)
     if found is not None:
         controller_epoch, leader, leader_epoch, isr = found.groups()
@@ -155,20 +161,20 @@ def decode_partition_state(path: str, data: bytes, version: int) -> LeaderAndIsr
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """The document of ``/isr_change_notification/isr_change_N`` and ``/admin/preferred_replica_election``."""
+    """Encode the data of ``/isr_change_notification/isr_change_N`` and ``/admin/preferred_replica_election``."""
     rows = [{"topic": topic, "partition": partition} for topic, partition in partitions]
     return dump({"version": 1, "partitions": rows})
 
 
 def decode_partitions(path: str, data: bytes) -> tuple[TopicPartition, ...]:
-    """The reverse of :func:`encode_partitions`."""
+    """Parse the data written by :func:`encode_partitions`."""
     document = load(path, data)
     with Reader(path):
         return tuple(TopicPartition(str(row["topic"]), int(row["partition"])) for row in document["partitions"])
 
 
 def encode_reassignments(targets: Mapping[TopicPartition, Iterable[int]]) -> bytes:
-    """The document of ``/admin/reassign_partitions``: the replicas that each partition shall have."""
+    """Encode the data of ``/admin/reassign_partitions``: target replicas by partition."""
     rows = [{"topic": t, "partition": p, "replicas": list(replicas)} for (t, p), replicas in targets.items()]
     return dump({"version": 1, "partitions": rows})
 
@@ -183,12 +189,12 @@ def decode_reassignments(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:
-    """The document of ``/log_dir_event_notification/log_dir_event_N``: a directory of that broker failed."""
+    """Encode the data of ``/log_dir_event_notification/log_dir_event_N``: a log directory of this broker failed."""
     return dump({"version": 1, "broker": broker_id, "event": 1})
 
 
 def decode_log_dir_event(path: str, data: bytes) -> int:
-    """The broker's id."""
+    """Return the broker id."""
     document = load(path, data)
     with Reader(path):
         return int(document["broker"])
@@ -199,7 +205,7 @@ def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
 
 
 def decode_controller(data: bytes) -> int:
-    """The id of the broker that is the controller."""
+    """Return the broker id of the controller."""
     document = load(znodes.CONTROLLER, data)
     with Reader(znodes.CONTROLLER):
         return int(document["brokerid"])
@@ -215,12 +221,12 @@ def decode_controller_epoch(data: bytes) -> int:
 
 
 def encode_broker_epochs(epochs: Mapping[int, int]) -> bytes:
-    """By broker, the epoch of its last process that a controller has dealt with."""
+    """Encode for each broker the epoch of the last process that a controller has handled."""
     return dump({"version": 1, "epochs": {str(broker): epoch for broker, epoch in sorted(epochs.items())}})
 
 
 def decode_broker_epochs(data: bytes) -> dict[int, int]:
-    """The reverse of :func:`encode_broker_epochs`; an empty znode, as it is made, knows nobody."""
+    """Parse the data written by :func:`encode_broker_epochs`; an empty znode contains no brokers."""
     if not data:
         return {}
     document = load(znodes.BROKER_EPOCHS, data)
@@ -243,7 +249,7 @@ def encode_config(settings: Mapping[str, str]) -> bytes:
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    """The settings by name; an empty znode (as some tools leave it) has none."""
+    """Return the settings by name; an empty znode, written by some tools, has none."""
     if not data:
         return {}
     document = load(path, data)
@@ -256,7 +262,7 @@ def encode_config_change(entity_type: str, name: str) -> bytes:
 
 
 def decode_config_change(path: str, data: bytes) -> tuple[str, str]:
-    """The (entity type, name) that changed; reads versions 1 and 2."""
+    """Return type and name of the changed entity; reads versions 1 and 2."""
     document = load(path, data)
     with Reader(path):
         if document["version"] == 1:
@@ -265,7 +271,7 @@ def decode_config_change(path: str, data: bytes) -> tuple[str, str]:
 
 
 class ProducerIdBlock(NamedTuple):
-    """The producer ids that one broker may hand out: ``first`` to ``last``, both included."""
+    """Producer ids of one broker, from ``first`` to ``last`` inclusive."""
 
     broker_id: int
     first: int
@@ -282,9 +288,9 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
 
 
 def next_producer_id_block(broker_id: int, current: bytes) -> ProducerIdBlock:
-    """The block after the one that the znode holds (an empty znode, as in a fresh cluster, starts at 0).
+    """Return the block after the current one; an empty znode, in a new cluster, means that the first block starts at 0.
 
-    :raise ZnodeError: where the ids of 63 bits are used up.
+    :raise ZnodeError: the ids of 63 bits are exhausted.
     """
     first = 0
     if current:

@@ -1,7 +1,7 @@
-"""Who may lead although it left the in-sync set (KIP-966): pure, for the leader and the controller alike.
+"""Eligible leader replicas (KIP-966): replicas that left the ISR but still hold all committed records. Pure.
 
-A replica that leaves an in-sync set which is too small for anything to be committed from then on still holds every
-committed record.  It stays eligible until the set is large enough again; until then the high watermark stands still.
+A replica that leaves an ISR which thereby becomes too small to commit anything holds every committed record. It stays
+eligible until the ISR is large enough again; until then the high watermark does not advance.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Collection, Sequence
 
 
 def required(min_insync_replicas: int, replication_factor: int) -> int:
-    """How many replicas must be in sync for anything to be committed.
+    """Return the minimum ISR size for commits.
 
-    A topic with fewer replicas than ``min.insync.replicas`` could otherwise never commit.
+    Limited by the replication factor, because a topic with fewer replicas could otherwise never commit.
     """
     return min(min_insync_replicas, replication_factor)
 
@@ -26,11 +26,12 @@ def eligible_after(
     replicas: Collection[int],
     unclean: Collection[int] = (),
 ) -> tuple[int, ...]:
-    """The eligible replicas that go with a new in-sync set.
+    """Return the eligible leader replicas for a new ISR.
 
-    :param isr: the in-sync set until now, and ``eligible`` those that were eligible beside it.
+    :param isr: previous ISR.
+    :param eligible: previous eligible leader replicas.
     :param in_sync_required: see :func:`required`.
-    :param replicas: the assignment; who is not in it any more is not eligible.
+    :param replicas: current assignment; other replicas are not eligible.
     :param unclean: replicas that may have lost the end of their log.
     """
     if len(new_isr) >= in_sync_required:

@@ -1,8 +1,7 @@
-"""Which broker holds which replica or leads which partition, as sets of bits: what ``exchanges`` evens out.
+"""Replicas and preferred leaders by broker as bit sets, the input of ``count_balancing`` and ``weight_balancing``.
 
-A partition is a bit; the sets are Python's integers, so that a question about all partitions of two brokers is a few
-machine instructions per 64 of them.  Bits are in the order of the partitions' costs: the lowest bit of a set is its
-cheapest partition, the highest its dearest.
+A partition is a bit and a set is a Python integer, so that a question about all partitions of two brokers takes a few
+machine instructions per 64 partitions. Bits are sorted by cost: the lowest bit of a set is the cheapest partition.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from kreplica.cluster.count_balancing import Move
 
 
 class HeldReplicas:
-    """Replicas on brokers.  A move costs what must be copied, and gives back what need not be copied any more.
+    """Replicas by broker. A move costs the data to be copied and refunds data that no longer has to be copied.
 
-    Moves keep each partition's spread over racks as good as it is: they go to a rack that has fewer of its replicas.
+    Moves never worsen a partition's spread over racks: they go to a rack with fewer of its replicas.
 
-    :param racks: of the brokers that may hold replicas; what is assigned to others is dropped.
-    :param assigned: replicas by partition, as they are on disk now.
-    :param costs: of copying each partition, ascending.
-    :param cordoned: who neither gives nor takes.
-    :param leaders_stay: whether the first replica of each partition stays where it is.
+    :param racks: racks of the brokers that may hold replicas; replicas on other brokers are dropped.
+    :param assigned: current replicas by partition.
+    :param costs: cost of copying each partition, ascending.
+    :param cordoned: brokers that neither give nor receive replicas.
+    :param leaders_stay: keep the first replica of each partition in place.
     """
 
     def __init__(
@@ -53,14 +52,14 @@ class HeldReplicas:
                 self._pinned[replicas[0]] |= 1 << item
 
     def replicas(self, item: int) -> Collection[int]:
-        """The brokers that hold the partition."""
+        """Return the brokers that hold a partition."""
         return self._replicas[item]
 
     def items(self, broker: int) -> Iterator[int]:
-        """The partitions that it holds."""
+        """Return the partitions of a broker."""
         return _each(self._held[broker])
 
-    # --- as exchanges sees it ----------------------------------------------------------------------------------------
+    # --- Holdings interface ------------------------------------------------------------------------------------------
 
     def count(self, broker: int) -> int:
         return self._counts[broker]
@@ -74,9 +73,9 @@ class HeldReplicas:
         if home:
             item = home.bit_length() - 1
             return Move(-self._costs[item], item)
-        as_dear = free & ~(at_source ^ at_target)
-        if as_dear:
-            return Move(0, _lowest(as_dear))
+        same_cost = free & ~(at_source ^ at_target)
+        if same_cost:
+            return Move(0, _lowest(same_cost))
         item = _lowest(free)
         return Move(self._costs[item], item)
 
@@ -93,14 +92,14 @@ class HeldReplicas:
         self._add(item, target)
 
     def pin(self) -> None:
-        """What is held now stays where it is; only what is placed after this moves."""
+        """Keep all current replicas in place; only replicas placed later may move."""
         for broker, held in self._held.items():
             self._pinned[broker] |= held
 
     # --- one partition -----------------------------------------------------------------------------------------------
 
     def place_one(self, item: int) -> bool:
-        """One more replica, where it stands best; false where no broker can take it."""
+        """Place another replica on the best broker; returns False if no broker can hold it."""
         free = [broker for broker in self.brokers if broker not in self._replicas[item]]
         if not free:
             return False
@@ -108,9 +107,9 @@ class HeldReplicas:
         return True
 
     def drop_one(self, item: int, among: Collection[int] | None = None) -> None:
-        """One replica less: of the rack that has most of them, on the fullest broker.
+        """Remove one replica: from the rack with most of them, on the fullest broker.
 
-        :param among: those of its replicas that may go; None for all.
+        :param among: replicas that may be removed; None for all.
         """
         choice = sorted(self._replicas[item] if among is None else among)
         self._remove(item, max(choice, key=lambda b: (self._crowd(item, b), self._counts[b])))
@@ -118,7 +117,7 @@ class HeldReplicas:
     # --- racks -------------------------------------------------------------------------------------------------------
 
     def spread_over_racks(self) -> None:
-        """Move replicas of partitions that have two more in one rack than they could have in another."""
+        """Move replicas of partitions whose counts in two racks could differ less."""
         if len(set(self.racks.values())) < 2:
             return
         for item in range(len(self._replicas)):
@@ -126,20 +125,20 @@ class HeldReplicas:
                 self.move(item, *better)
 
     def _better_rack(self, item: int) -> tuple[int, int] | None:
-        givers = [b for b in self.brokers if b in self._replicas[item] and not self._pinned[b] >> item & 1]
-        takers = [broker for broker in self.brokers if broker not in self._replicas[item]]
-        if not givers or not takers:
+        sources = [b for b in self.brokers if b in self._replicas[item] and not self._pinned[b] >> item & 1]
+        receivers = [broker for broker in self.brokers if broker not in self._replicas[item]]
+        if not sources or not receivers:
             return None
-        source = max(givers, key=lambda b: (self._crowd(item, b), self._counts[b]))
-        target = min(takers, key=lambda b: (self._crowd(item, b), self._counts[b]))
+        source = max(sources, key=lambda b: (self._crowd(item, b), self._counts[b]))
+        target = min(receivers, key=lambda b: (self._crowd(item, b), self._counts[b]))
         return (source, target) if self._crowd(item, source) - self._crowd(item, target) > 1 else None
 
     def _crowd(self, item: int, broker: int) -> int:
-        """How many replicas the partition has in that broker's rack."""
+        """Return the number of replicas of a partition in a broker's rack."""
         return sum(more_than >> item & 1 for more_than in self._in_rack[self.racks[broker]])
 
     def _movable(self, source: int, target: int) -> int:
-        """The partitions of which a replica may move: within a rack, or to a rack that has fewer of them."""
+        """Return the partitions with a movable replica: within a rack, or to a rack with fewer of their replicas."""
         free = self._held[source] & ~self._held[target] & ~self._pinned[source]
         if self.racks[source] == self.racks[target]:
             return free
@@ -174,9 +173,9 @@ class HeldReplicas:
 
 
 class PreferredLeaders:
-    """Which replica of each partition stands first.  A move costs 1 where the first before was another.
+    """First replica of each partition. A move costs 1 if it replaces the original preferred leader.
 
-    :param chosen: the replicas of each partition, who should rather lead first.
+    :param chosen: replicas of each partition, preferred leader first.
     """
 
     def __init__(self, brokers: Sequence[int], chosen: Sequence[tuple[int, ...]]) -> None:
@@ -191,13 +190,13 @@ class PreferredLeaders:
         self._leads = dict(self._original)
 
     def ordered(self, item: int) -> tuple[int, ...]:
-        """The partition's replicas, with the one that shall lead first."""
+        """Return a partition's replicas with the new preferred leader first."""
         replicas = self._chosen[item]
         leader = next(broker for broker in replicas if self._leads[broker] >> item & 1)
         return (leader, *(broker for broker in replicas if broker != leader))
 
     def items(self, broker: int) -> Iterator[int]:
-        """The partitions that it leads."""
+        """Return the partitions whose preferred leader is this broker."""
         return _each(self._leads[broker])
 
     def count(self, broker: int) -> int:
@@ -226,5 +225,5 @@ def _lowest(bits: int) -> int:
 
 
 def _each(bits: int) -> Iterator[int]:
-    # From a text: shifting a number of 100,000 bits once for each bit would be quadratic.
+    # Shifting an integer of 100,000 bits once per bit would be quadratic.
     return (item for item, bit in enumerate(reversed(f"{bits:b}")) if bit == "1")

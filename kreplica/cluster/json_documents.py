@@ -1,4 +1,4 @@
-"""JSON as znodes hold them; whatever is wrong with one is one error that names the znode."""
+"""JSON data of znodes, with errors that name the znode."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ def dump(document: Mapping[str, Any] | Sequence[Any]) -> bytes:
 
 
 def load(path: str, data: bytes) -> dict[str, Any]:
-    """:raise ZnodeError: where it is no JSON object."""
+    """Parse a JSON object.
+
+    :raise ZnodeError: not a JSON object.
+    """
     document = load_any(path, data)
     if not isinstance(document, dict):
         raise ZnodeError(f"{path}: a JSON object is expected, not {type(document).__name__}")
@@ -22,7 +25,10 @@ def load(path: str, data: bytes) -> dict[str, Any]:
 
 
 def load_any(path: str, data: bytes) -> object:
-    """:raise ZnodeError: where it is not JSON."""
+    """Parse JSON.
+
+    :raise ZnodeError: not JSON.
+    """
     try:
         document: object = json.loads(data)
     except ValueError as error:
@@ -31,7 +37,7 @@ def load_any(path: str, data: bytes) -> object:
 
 
 class Reader:
-    """Turns whatever goes wrong while a document is taken apart into one error that names the znode."""
+    """Converts errors while a document is read to a ``ZnodeError`` with the path."""
 
     def __init__(self, path: str) -> None:
         self._path = path

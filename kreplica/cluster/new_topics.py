@@ -1,4 +1,4 @@
-"""A topic that somebody asks for, as whoever asks for it says it."""
+"""Request to create a topic."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic that is asked for.
+    """Request to create a topic.
 
-    :param partitions: how many; None asks for the broker's default.
-    :param replication_factor: None asks for the broker's default.
-    :param assignment: replicas by partition where they are chosen by hand; the two above are None then.
+    :param partitions: number of partitions; None for the broker's default.
+    :param replication_factor: None for the broker's default.
+    :param assignment: manual replica assignment by partition; then both parameters above are None.
     """
 
     name: str

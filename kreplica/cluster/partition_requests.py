@@ -1,4 +1,4 @@
-"""What stands in ``/admin/partitions_add/T/P`` and ``/admin/partitions_remove/T/P``, both ways.  Talks to nobody."""
+"""Data of ``/admin/partitions_add/T/P`` and ``/admin/partitions_remove/T/P``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from kreplica.cluster.znodes import ZnodeError
 
 
 def encode_addition(replicas: Sequence[int]) -> bytes:
-    """The replicas of the partition that is asked for, the preferred leader first."""
+    """Encode the replicas of a partition to add, preferred leader first."""
     return dump(list(replicas))
 
 
 def decode_addition(path: str, data: bytes) -> tuple[int, ...]:
-    """:raise ZnodeError: where it is not a list of broker ids."""
+    """Parse the replicas of a partition to add.
+
+    :raise ZnodeError: not a list of broker ids.
+    """
     replicas = load_any(path, data)
     if not isinstance(replicas, list) or not all(type(replica) is int for replica in replicas):
         raise ZnodeError(f"{path}: a JSON list of broker ids is expected, such as [1,2,3]")
@@ -22,9 +25,9 @@ def decode_addition(path: str, data: bytes) -> tuple[int, ...]:
 
 
 def encode_removal(wait_ms: int | None = None) -> bytes:
-    """A request to remove a partition.
+    """Encode a request to remove a partition.
 
-    :param wait_ms: how long it is read-only first; None leaves that to the controller's setting.
+    :param wait_ms: time for which it is read-only first; None for the controller's setting.
     """
     if wait_ms is None:
         return b""
@@ -32,14 +35,14 @@ def encode_removal(wait_ms: int | None = None) -> bytes:
 
 
 def decode_removal(path: str, data: bytes) -> int | None:
-    """How long the partition is read-only first, in milliseconds; None where the request does not say.
+    """Return the time in milliseconds for which the partition is read-only first, or None for the controller's setting.
 
-    :raise ZnodeError: where it is neither empty nor such a document.
+    :raise ZnodeError: neither empty nor a valid document.
     """
     if not data.strip():
         return None
     document = load_any(path, data)
     wait_ms = document.get("wait_ms") if isinstance(document, dict) else -1
     if wait_ms is not None and (type(wait_ms) is not int or wait_ms < 0):
-        raise ZnodeError(f'{path}: nothing is expected, or {{"version":1,"wait_ms":MILLISECONDS}}')
+        raise ZnodeError(f'{path}: expected empty data or {{"version":1,"wait_ms":MILLISECONDS}}')
     return wait_ms

@@ -1,10 +1,9 @@
-"""Which brokers hold the replicas of new partitions: pure, the same answer for the same arguments.
+"""Assigns replicas of new partitions to brokers. Pure and deterministic.
 
-Leaders go round robin over the brokers; the followers of one broker's partitions spread evenly over all others, since
-the distance from leader to first follower grows by one each time the leaders have gone round.  With racks the brokers
-are put in an order that alternates racks, and a partition's replicas avoid racks and brokers that have one while others
-have none (as in Apache Kafka).  What that leaves uneven (a last round that is not full, racks of unequal size) is
-evened out afterwards, by moving as few followers as can be.
+Leaders are assigned round robin. The distance from leader to first follower grows by one after each round, so that the
+followers of one broker's partitions spread over all other brokers. With racks, brokers are ordered so that racks
+alternate, and replicas avoid used racks and brokers while unused ones exist (as in Apache Kafka). The remaining
+imbalance (an incomplete last round, racks of different size) is removed by moving as few followers as possible.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from kreplica.errors import ErrorCode, KafkaError
 
 
 class BrokerPlace(NamedTuple):
-    """A broker that can hold replicas, and where it stands."""
+    """A broker that can hold replicas, and its rack."""
 
     broker_id: int
     rack: str | None = None
@@ -33,15 +32,16 @@ def place(
     shift: int = 0,
     first_partition: int = 0,
 ) -> dict[int, tuple[int, ...]]:
-    """Replicas for ``partitions`` new partitions, the preferred leader first.
+    """Return the replicas of new partitions, preferred leader first.
 
-    :param start_index: which broker leads the first partition; drawn at random, so that topics of one partition spread.
-    :param shift: the distance from the first leader to its first follower.
-    :param first_partition: the number of the first new partition.
-    :return: leaders differ by one at most, and so do replicas, where racks allow; a partition's replicas stand in as
-        many racks as there are, and no rack has two more of them than another could have.
-    :raise KafkaError: INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, or INVALID_REPLICA_ASSIGNMENT where some brokers
-        name their rack and others do not.
+    :param partitions: number of new partitions.
+    :param start_index: index of the first leader; random, so that topics with one partition spread over brokers.
+    :param shift: distance from the first leader to its first follower.
+    :param first_partition: number of the first new partition.
+    :return: leader counts and, if racks permit, replica counts differ by at most one. The replicas of a partition are
+        spread over as many racks as possible, as evenly as possible.
+    :raise KafkaError: INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR; INVALID_REPLICA_ASSIGNMENT if only some brokers
+        have a rack.
     """
     check_numbers(brokers, partitions, replication_factor)
     order = _alternating_racks(brokers)
@@ -91,14 +91,14 @@ def _replicas_by_rack(
         broker = order[(leader + distance) % count]
         candidate += 1
         used = {racks[replica] for replica in replicas}
-        # A rack is used again only when every rack has one; then a broker only when it has none.
+        # Use a rack again only after all racks are used; never use a broker twice.
         if broker not in replicas and (racks[broker] not in used or len(used) == rack_count):
             replicas.append(broker)
     return tuple(replicas)
 
 
 def _alternating_racks(brokers: Sequence[BrokerPlace]) -> list[int]:
-    """The brokers' ids, those of one rack as far apart as can be."""
+    """Return broker ids ordered so that those of one rack are as far apart as possible."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(brokers):
         by_rack.setdefault(broker.rack or "", []).append(broker.broker_id)
@@ -110,17 +110,22 @@ def _alternating_racks(brokers: Sequence[BrokerPlace]) -> list[int]:
 
 
 def check_numbers(brokers: Sequence[BrokerPlace], partitions: int, replication_factor: int) -> None:
-    """:raise KafkaError: as ``place``, for what no placement can make good."""
+    """Check the arguments of ``place``.
+
+    :raise KafkaError: see ``place``.
+    """
     if partitions <= 0:
-        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions were asked for; at least 1 is needed")
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS, f"invalid number of partitions: {partitions}; at least 1 is needed"
+        )
     if not 0 < replication_factor <= len(brokers):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"a replication factor of {replication_factor} was asked for; there are {len(brokers)} live brokers",
+            f"replication factor {replication_factor} is not between 1 and the number of live brokers ({len(brokers)})",
         )
     named = [broker for broker in brokers if broker.rack is not None]
     if named and len(named) != len(brokers):
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "some brokers name their rack (broker.rack) and others do not: either all of them do or none",
+            "some brokers have a rack (broker.rack) and others do not: set it for all brokers or for none",
         )

@@ -1,18 +1,19 @@
-"""Where replicas go when brokers come, leave or are cordoned, or the replication factor changes: the least data moved.
+"""Assigns replicas after brokers join, leave or are cordoned, or the replication factor changes, with the fewest bytes
+moved.
 
-What is balanced: how many replicas each broker holds (they differ by one at most, where racks allow), and how many
-partitions each would lead as the preferred leader.  What is least: the bytes (without sizes: the replicas) that must be
-copied to a broker that did not have them.  Leaders are balanced by order alone, with the fewest changes.  Where
-partitions are given weights, these are balanced instead of numbers; ``weights`` says how, and promises no least.
+Balanced are the number of replicas per broker (differing by at most one if racks permit) and the number of partitions
+with the broker as preferred leader. Minimised are the bytes (without sizes: replicas) copied to other brokers. Leaders
+are balanced by replica order only, with the fewest changes. With weights, these are balanced instead of counts, by a
+heuristic (``weight_balancing``).
 
-Lower bound.  Let ``share`` be what a broker holds in balance.  Each replica on a broker that leaves must be copied, and
-each broker with more than its share must give the rest away, so with replicas of one size no plan moves less than
+Lower bound. Let ``share`` be the number of replicas of a broker in balance. Every replica on a leaving broker must be
+copied, and every broker above its share must give away the excess. With replicas of equal size no plan moves less than
 
-    replicas of those who leave + sum over those who stay of max(0, held - share)
+    replicas of leaving brokers + sum over remaining brokers of max(0, held - share)
 
-Without leaving brokers and racks a plan meets it exactly: the fuller of two brokers always has a partition that the
-other has not.  A replica that must leave may find only brokers below their share that have the partition already; then
-a second move is needed, and the bound is that of a minimum-cost flow, whose optimum ``exchanges`` finds.
+Without leaving brokers and racks, a plan reaches this bound: the fuller of two brokers always has a partition that the
+other lacks. A replica of a leaving broker may find that all brokers below their share already hold its partition. It
+then takes a second move, and the bound is that of a minimum-cost flow, whose optimum ``count_balancing`` finds.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from kreplica.model import TopicPartition
 
 
 class ReplicaMove(NamedTuple):
-    """A partition's data to be copied to ``target``.
+    """Data of a partition to be copied to ``target``.
 
-    :param source: the broker that gives its place up; None where the partition gets one more replica.
+    :param source: the broker whose replica is replaced; None if the partition gets an additional replica.
     """
 
     partition: TopicPartition
@@ -43,11 +44,12 @@ class ReplicaMove(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """A plan.
+    """Result of a rebalance.
 
-    :param assignments: of every partition, the preferred leader first; survivors keep their order otherwise.
-    :param moves: what has to be copied, in the order of the partitions.
-    :param replica_counts: by broker, when all is done; ``leader_counts`` the same of preferred leaders.
+    :param assignments: of every partition, preferred leader first; remaining replicas otherwise keep their order.
+    :param moves: data to be copied, in partition order.
+    :param replica_counts: by broker, afterwards.
+    :param leader_counts: preferred leaders by broker, afterwards.
     """
 
     assignments: dict[TopicPartition, tuple[int, ...]]
@@ -56,7 +58,7 @@ class Rebalance:
     leader_counts: dict[int, int]
 
     def changed(self, before: Mapping[TopicPartition, Sequence[int]]) -> dict[TopicPartition, tuple[int, ...]]:
-        """The assignments that are others than before, if only in order."""
+        """Return the assignments that differ from before, including those that differ only in order."""
         return {key: replicas for key, replicas in self.assignments.items() if replicas != tuple(before[key])}
 
 
@@ -69,17 +71,16 @@ def rebalance(
     replication_factor: int | None = None,
     weights: Mapping[TopicPartition, int] | None = None,
 ) -> Rebalance:
-    """The plan that reaches balance with the least data moved; the same for the same arguments.
+    """Return the balanced assignment with the fewest bytes moved. Deterministic.
 
-    :param assignments: as they are, each with at least one replica.
-    :param brokers: those that shall hold replicas; whoever is assigned something and is not among them was drained or
-        lost, and whoever holds nothing yet was added.
-    :param cordoned: brokers of these that keep what they have, and get nothing: they stand outside the balance.
-    :param sizes: bytes of partitions; 0 where one is not named.  None: all are alike.
-    :param replication_factor: what each partition shall have; None leaves each as it is.
-    :param weights: what brokers shall hold and lead as much of as the others; 0 where one is not named.  None: they
-        shall hold and lead as many partitions.
-    :raise KafkaError: INVALID_REPLICATION_FACTOR where there are too few brokers to take what must be placed.
+    :param assignments: current replicas, at least one each.
+    :param brokers: brokers that may hold replicas. Brokers with replicas that are not listed are leaving; listed
+        brokers without replicas are new.
+    :param cordoned: listed brokers that keep their replicas, get no new ones, and do not take part in the balance.
+    :param sizes: bytes by partition, 0 if missing. None: all partitions have the same size.
+    :param replication_factor: of each partition; None keeps the current ones.
+    :param weights: balanced instead of counts; 0 if missing. None: balance counts.
+    :raise KafkaError: INVALID_REPLICATION_FACTOR if there are too few brokers.
     """
     keys = sorted(assignments, key=lambda key: (0 if sizes is None else sizes.get(key, 0), key))
     costs = [1 if sizes is None else sizes.get(key, 0) for key in keys]
@@ -89,15 +90,15 @@ def rebalance(
         wanted = len(assignments[key]) if replication_factor is None else replication_factor
         _resize(held, item, key, wanted)
     held.spread_over_racks()
-    weighed = None if weights is None else [weights.get(key, 0) for key in keys]
-    if weighed is not None:
-        balance_weights(held, weighed)
+    item_weights = None if weights is None else [weights.get(key, 0) for key in keys]
+    if item_weights is not None:
+        balance_weights(held, item_weights)
     else:
         balance_counts(held, 1 + sum(cost * len(held.replicas(item)) for item, cost in enumerate(costs)))
     chosen = [_in_order(assignments[key], held.replicas(item)) for item, key in enumerate(keys)]
     leaders = PreferredLeaders(list(racks), chosen)
-    if weighed is not None:
-        balance_weights(leaders, weighed)
+    if item_weights is not None:
+        balance_weights(leaders, item_weights)
     else:
         balance_counts(leaders, 1 + len(keys))
     planned = {key: leaders.ordered(item) for item, key in enumerate(keys)}
@@ -112,9 +113,9 @@ def rebalance(
 
 
 def _resize(held: HeldReplicas, item: int, key: TopicPartition, wanted: int) -> None:
-    """Drop what is too much, place what is missing or stood on a broker that leaves."""
+    """Remove excess replicas, and place additional ones and those of leaving brokers."""
     if wanted < 1:
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"a replication factor of {wanted} is not above 0")
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {wanted} is not above 0")
     while len(held.replicas(item)) > wanted:
         held.drop_one(item)
     while len(held.replicas(item)) < wanted:
@@ -125,14 +126,14 @@ def _resize(held: HeldReplicas, item: int, key: TopicPartition, wanted: int) -> 
 
 
 def _in_order(before: Sequence[int], now: Collection[int]) -> tuple[int, ...]:
-    """Survivors as they stood, then who is new."""
+    """Return remaining replicas in their previous order, then new ones."""
     return (*(replica for replica in before if replica in now), *sorted(set(now).difference(before)))
 
 
 def _moves(
     key: TopicPartition, before: Sequence[int], now: Sequence[int], racks: Mapping[int, str | None]
 ) -> list[ReplicaMove]:
-    """Who copies instead of whom; within one rack where that can be."""
+    """Pair new replicas with replaced ones, within the same rack if possible."""
     left = [replica for replica in before if replica not in now]
     moves = []
     for target in [replica for replica in now if replica not in before]:

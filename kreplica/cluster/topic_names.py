@@ -1,4 +1,4 @@
-"""Which names a topic may have, and which topics are Kafka's own."""
+"""Valid topic names, and internal topics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from kreplica.errors import ErrorCode, KafkaError
 
 NAME_LENGTH_MAX = 249
-"""So that ``topic-partition.uuid-delete`` fits into a file name of 255 bytes."""
+"""Limit so that ``topic-partition.uuid-delete`` fits into a file name of 255 bytes."""
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
@@ -18,7 +18,10 @@ INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 
 
 def check_topic_name(name: str) -> None:
-    """:raise KafkaError: INVALID_TOPIC_EXCEPTION, saying what a name may be."""
+    """Raise if a topic name is invalid.
+
+    :raise KafkaError: INVALID_TOPIC_EXCEPTION, with the rule that is violated.
+    """
     if not name:
         raise _invalid("a topic's name cannot be empty")
     if name in (".", ".."):
@@ -30,14 +33,14 @@ def check_topic_name(name: str) -> None:
 
 
 def is_topic_name(name: str) -> bool:
-    """Return whether ``check_topic_name`` accepts it."""
+    """Return True if ``check_topic_name`` accepts the name."""
     return len(name) <= NAME_LENGTH_MAX and _LEGAL.match(name) is not None and name not in (".", "..")
 
 
 def check_collision(name: str, existing: Iterable[str]) -> None:
-    """Names that differ only in ``.`` and ``_`` would share the names of their metrics.
+    """Raise if another topic differs only in ``.`` and ``_``, because their metric names would be equal.
 
-    :raise KafkaError: INVALID_TOPIC_EXCEPTION, naming the topic that is there.
+    :raise KafkaError: INVALID_TOPIC_EXCEPTION, with the existing topic.
     """
     if "." not in name and "_" not in name:
         return

@@ -1,8 +1,8 @@
-"""Evening out what partitions weigh, where some have more data or traffic than others: pure.
+"""Balances the weights (data or traffic) that brokers hold. Pure.
 
-To cut numbers into equal parts is hard, so this is a search: from the broker that holds most to one that holds less go
-single partitions, or two change places, as long as that makes the two more even.  It ends where no broker is far from
-another, or nothing helps.  A partition without a weight stays where it is.
+An exact solution is NP-hard, so this is a local search: it moves or swaps single partitions between the most and the
+less loaded brokers while this reduces the difference. It ends when all brokers are within the tolerance or no move
+helps. Partitions without a weight are not moved.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from itertools import combinations
 from typing import NamedTuple, Protocol
 
 TOLERANCE = 0.05
-"""Of the mean: by so little two brokers may differ, for which nothing is copied."""
+"""Maximum difference between two brokers, as a fraction of the mean, for which nothing is moved."""
 
 STEPS_MAX = 100_000
 
 
 class Exchange(NamedTuple):
-    """One item goes, and maybe another comes back."""
+    """One item moves, and another one may move back."""
 
     item: int
     back: int | None
@@ -30,20 +30,20 @@ class WeighedHoldings(Protocol):
 
     @property
     def brokers(self) -> Sequence[int]:
-        """Those that give and take, in an order that decides between equals."""
+        """Brokers that take part, in an order that breaks ties."""
 
     def items(self, broker: int) -> Iterable[int]:
-        """What it holds."""
+        """Return the items that a broker holds."""
 
     def allows(self, item: int, source: int, target: int) -> bool:
-        """Whether that move is allowed now."""
+        """Return True if the move is allowed now."""
 
     def move(self, item: int, source: int, target: int) -> None:
-        """Do it."""
+        """Move an item."""
 
 
 def balance_weights(holdings: WeighedHoldings, weights: Sequence[int]) -> None:
-    """Move items until brokers hold about the same weight.
+    """Move items until all brokers hold about the same weight.
 
     :param weights: by item; 0 or more.
     """
@@ -57,7 +57,7 @@ def balance_weights(holdings: WeighedHoldings, weights: Sequence[int]) -> None:
 
 
 def _step(holdings: WeighedHoldings, weights: Sequence[int], loads: dict[int, int], enough: float) -> bool:
-    """The first exchange that helps, of the two brokers that differ most."""
+    """Apply the first exchange that helps, for the pair of brokers that differ most."""
     order = sorted(holdings.brokers, key=lambda broker: (-loads[broker], broker))
     pairs = sorted(combinations(order, 2), key=lambda pair: loads[pair[1]] - loads[pair[0]])
     for source, target in pairs:
@@ -77,7 +77,7 @@ def _step(holdings: WeighedHoldings, weights: Sequence[int], loads: dict[int, in
 
 
 def _best(holdings: WeighedHoldings, weights: Sequence[int], source: int, target: int, gap: int) -> Exchange | None:
-    """What makes these two most even: one that goes rather than two that change places, where that is half as good."""
+    """Return the best exchange of two brokers; a single move is preferred to a swap if it is at least half as good."""
     going = _movable(holdings, weights, source, target)
     alone = max(going, key=lambda item: _gain(weights[item], gap), default=None)
     gain = 0 if alone is None else max(0, _gain(weights[alone], gap))
@@ -96,11 +96,11 @@ def _best(holdings: WeighedHoldings, weights: Sequence[int], source: int, target
 
 
 def _movable(holdings: WeighedHoldings, weights: Sequence[int], source: int, target: int) -> list[int]:
-    """The lightest first."""
+    """Return the movable items, lightest first."""
     items = (item for item in holdings.items(source) if weights[item] and holdings.allows(item, source, target))
     return sorted(items, key=lambda item: (weights[item], item))
 
 
 def _gain(net: int, gap: int) -> int:
-    """By how much squares of loads become less, halved; below 0 where they become more."""
+    """Return half the reduction of the sum of squared loads; negative if it grows."""
     return net * (gap - net)

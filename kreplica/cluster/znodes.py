@@ -1,7 +1,4 @@
-"""Every znode's path, exactly as Apache Kafka 3.9 has them in ZooKeeper.  Talks to nobody.
-
-What stands in them: ``documents``.
-"""
+"""Paths of all znodes, as in Apache Kafka 3.9. Their data: ``documents``."""
 
 from __future__ import annotations
 
@@ -54,13 +51,13 @@ PERSISTENT_PATHS = (
     PLAN_THROTTLE,
     CORDONED,
 )
-"""Made by every broker at its start where they are absent (their parents too)."""
+"""Created by every broker at startup if absent, with their parents."""
 
 DEFAULT_ENTITY = "<default>"
 
 
 class ZnodeError(KreplicaError):
-    """A znode whose data is not what its path promises; the text names the path."""
+    """Invalid data in a znode; the text contains the path."""
 
 
 def broker_path(broker_id: int) -> str:
@@ -88,45 +85,45 @@ def delete_topic_path(topic: str) -> str:
 
 
 def partitions_add_path(topic: str, partition: int | None = None) -> str:
-    """The request to add one partition (its data: the JSON list of its replicas), or the parent of a topic's."""
+    """Return the path of a request to add a partition, or the parent of a topic's requests."""
     return f"{PARTITIONS_ADD}/{topic}" if partition is None else f"{PARTITIONS_ADD}/{topic}/{partition}"
 
 
 def partitions_remove_path(topic: str, partition: int | None = None) -> str:
-    """The request to remove one partition, or the parent of a topic's."""
+    """Return the path of a request to remove a partition, or the parent of a topic's requests."""
     return f"{PARTITIONS_REMOVE}/{topic}" if partition is None else f"{PARTITIONS_REMOVE}/{topic}/{partition}"
 
 
 def plan_path(plan_id: str) -> str:
-    """The header of a plan; what it holds is in ``kreplica.cluster.plans``."""
+    """Return the path of a plan's header; for its data see ``kreplica.cluster.plans``."""
     return f"{PLANS}/{plan_id}"
 
 
 def plan_steps_path(plan_id: str, chunk: int | None = None) -> str:
-    """One chunk of a plan's steps, or the parent of all."""
+    """Return the path of one chunk of a plan's steps, or the parent of all chunks."""
     return f"{PLANS}/{plan_id}/steps" if chunk is None else f"{PLANS}/{plan_id}/steps/{chunk:08d}"
 
 
 def plan_progress_path(plan_id: str, chunk: int | None = None) -> str:
-    """What has become of one chunk of a plan's steps, or the totals of all."""
+    """Return the path of the progress of one chunk of a plan's steps, or of the totals."""
     return f"{PLANS}/{plan_id}/progress" if chunk is None else f"{PLANS}/{plan_id}/progress/{chunk:08d}"
 
 
 def cordoned_path(broker_id: int) -> str:
-    """There while a broker gets no new replicas."""
+    """Return the path that exists while a broker is cordoned."""
     return f"{CORDONED}/{broker_id}"
 
 
 def config_path(entity_type: str, name: str) -> str:
-    """The path of an entity's dynamic settings.
+    """Return the path of an entity's dynamic settings.
 
     :param entity_type: ``topics``, ``brokers``, ``clients``, ``users`` or ``ips``.
-    :param name: percent-encoded as Kafka does, except for the default entity.
+    :param name: percent-encoded as in Kafka, except for the default entity.
     """
     return f"/config/{entity_type}/{name if name == DEFAULT_ENTITY else quote(name, safe='')}"
 
 
 def config_entity(entity_path: str) -> tuple[str, str]:
-    """The reverse of :func:`config_path` for ``topics/T`` as change notifications hold it."""
+    """Return entity type and name of an ``entity_path`` in a change notification, such as ``topics/T``."""
     entity_type, _, name = entity_path.partition("/")
     return entity_type, unquote(name)

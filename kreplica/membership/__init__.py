@@ -1,16 +1,15 @@
-"""What a broker keeps in ZooKeeper about itself, and what it learns there.  Decides no leadership.
+"""Registration of a broker in ZooKeeper, and the settings and state it reads there.
 
-* ``registration`` persistent paths, cluster id, ``/brokers/ids/N``
-* ``dynamic_settings`` settings that change while the cluster runs
-* ``effective_topic`` from a topic's settings to what its logs are told
-* ``producer_ids`` blocks of producer ids
-* ``reachable`` from ZooKeeper's trouble to what a client is told
-* ``incarnation`` since when its logs have lost nothing; ``strays`` logs on disk that are not its replicas any more
-* ``controlled_shutdown`` hands its leaderships over before it stops
-* ``watching`` what is read again whenever it changes: ``cordoned`` brokers that get no new replicas, ``plan_throttle``
-  how fast replicas that are being added are copied
-* ``log_dir_events`` tells the controller of a log directory that failed
-* ``session`` registers anew when the session with ZooKeeper was lost; ``previous_session`` ends a killed broker's
+* ``registration``: persistent paths, cluster id, ``/brokers/ids/N``
+* ``session``: registers again after a lost session; ``stale_session``: closes the session of a killed predecessor
+* ``startup_retries``: retries of startup steps while ZooKeeper is unavailable
+* ``incarnation``: whether logs are intact since an earlier start; ``stray_logs``: deletes logs of unassigned replicas
+* ``dynamic_settings``: dynamic topic and broker configurations; ``partition_settings``: their values for partitions
+* ``znode_watch``: re-reads a znode after changes; used by ``cordoned_brokers`` and ``plan_throttle``
+* ``elected_controller``: reads the current controller; ``follower_incarnations``: verifies fetching followers
+* ``controlled_shutdown``: hands leadership over before shutdown; ``log_dir_events``: reports failed log directories
+* ``producer_ids``: blocks of producer ids
+* ``zookeeper_errors``: maps ZooKeeper errors to Kafka error codes
 """
 
 from kreplica.membership.dynamic_settings import BROKER_RESOURCE, TOPIC_RESOURCE, DynamicSettings

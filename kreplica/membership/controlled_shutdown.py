@@ -1,4 +1,4 @@
-"""Before a broker stops it asks the controller to have others lead what it leads, until nothing is left."""
+"""Controlled shutdown: asks the controller to move all leaderships away before the broker stops."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ log = Logger()
 class ControlledShutdownConfig:
     """Kafka's settings of the same names.
 
-    :param retries_max: ``controlled.shutdown.max.retries``: how often the controller is asked again.
-    :param backoff_s: ``controlled.shutdown.retry.backoff.ms``: how long followers get to catch up before that.
-    :param timeout_s: how long the controller may take to answer: it answers when the others lead.
+    :param retries_max: ``controlled.shutdown.max.retries``: maximum number of retries.
+    :param backoff_s: ``controlled.shutdown.retry.backoff.ms``: delay before a retry, in which followers can catch up.
+    :param timeout_s: request timeout; the controller responds after the new leaders are elected.
     """
 
     retries_max: int = 3
@@ -33,26 +33,26 @@ class ControlledShutdownConfig:
     timeout_s: float = 30.0
 
 
-class Neighbours(Protocol):
-    """What the broker has been told of the others, which may be a moment old."""
+class PeerMetadata(Protocol):
+    """Metadata of the other brokers, which may lag behind."""
 
     def controller(self) -> Endpoint | None:
-        """Where the controller is asked; None where nobody knows one."""
+        """Return the controller's endpoint, or None if unknown."""
 
     def others_live(self) -> bool:
-        """Whether there is another broker at all."""
+        """Return True if any other broker is alive."""
 
     def may_take_over(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether any of these has another replica that lives."""
+        """Return True if any of these partitions has another live replica."""
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> Deferred[bool]:
-        """Fires with True as soon as the condition holds, with False when the time is up."""
+        """Fire with True once the condition holds, or with False after the timeout."""
 
 
 class ControlledShutdown:
-    """Owned by a broker that stops; asks on a connection of its own, also where it is the controller itself.
+    """Used by a stopping broker; opens its own connection, even if this broker is the controller.
 
-    :param broker_epoch: of this broker's registration: the controller refuses an older one.
+    :param broker_epoch: of this broker's registration; the controller refuses an older one.
     """
 
     def __init__(
@@ -60,49 +60,51 @@ class ControlledShutdown:
         reactor: Reactor,
         broker_id: int,
         broker_epoch: int,
-        neighbours: Neighbours,
+        peers: PeerMetadata,
         config: ControlledShutdownConfig,
     ) -> None:
         self._reactor = reactor
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
-        self._neighbours = neighbours
+        self._peers = peers
         self._config = config
 
     async def hand_over(self) -> None:
-        """Hand over what others can take; whatever is left when this returns is lost to clients until they notice."""
+        """Move leaderships away; remaining partitions are unavailable until the controller notices the stop."""
         remaining: tuple[TopicPartition, ...] | None = None
         for attempts_left in range(self._config.retries_max, -1, -1):
             if not self._worth_asking(remaining):
                 return
-            controller = self._neighbours.controller()
+            controller = self._peers.controller()
             answer = None if controller is None else await self._ask(controller)
             if answer == ():
-                log.info("broker {broker} has handed over all that it led", broker=self._broker_id)
+                log.info("broker {broker} has handed over all its leaderships", broker=self._broker_id)
                 return
             remaining = remaining if answer is None else answer
             if attempts_left:
                 await self._wait(controller, remaining)
         log.warn(
-            "broker {broker} stops although {what}",
+            "broker {broker} stops without completing the controlled shutdown: {what}",
             broker=self._broker_id,
-            what="no controller has answered" if remaining is None else f"it leads {len(remaining)} partitions",
+            what="no response from a controller"
+            if remaining is None
+            else f"it still leads {len(remaining)} partitions",
         )
 
     def _worth_asking(self, remaining: tuple[TopicPartition, ...] | None) -> bool:
-        neighbours = self._neighbours
-        return neighbours.others_live() and (remaining is None or neighbours.may_take_over(remaining))
+        peers = self._peers
+        return peers.others_live() and (remaining is None or peers.may_take_over(remaining))
 
     async def _wait(self, asked: Endpoint | None, remaining: tuple[TopicPartition, ...] | None) -> None:
-        """Give followers time to catch up, or another controller to be elected; no longer than that can help."""
+        """Wait until followers can have caught up, another controller is elected, or waiting is useless."""
 
         def over() -> bool:
-            return not self._worth_asking(remaining) or self._neighbours.controller() != asked
+            return not self._worth_asking(remaining) or self._peers.controller() != asked
 
-        await self._neighbours.wait_until(over, self._config.backoff_s)
+        await self._peers.wait_until(over, self._config.backoff_s)
 
     async def _ask(self, controller: Endpoint) -> tuple[TopicPartition, ...] | None:
-        """The partitions that this broker still leads; None where the controller gave no answer that counts."""
+        """Return the partitions that this broker still leads, or None without a valid response."""
         body = {"broker_id": self._broker_id, "broker_epoch": self._broker_epoch}
         timeout_s = self._config.timeout_s
         client_id = f"broker-{self._broker_id}"
@@ -116,12 +118,12 @@ class ControlledShutdown:
             finally:
                 await connection.close()
         except ClientError as error:
-            # It may be stopping too, and another takes its place: what comes of it all is told in the end.
-            log.info("handing over, asking again: {error}", error=str(error))
+            # The controller may be stopping too.  The final result is logged by hand_over.
+            log.info("controlled shutdown request failed, retrying: {error}", error=str(error))
             return None
         if answer["error_code"]:
             code = ErrorCode(answer["error_code"])
-            log.info("handing over, asking again: {at} says {error}", at=str(controller), error=code.name)
+            log.info("controlled shutdown refused by {at} with {error}, retrying", at=str(controller), error=code.name)
             return None
         rows = answer["remaining_partitions"]
         return tuple(TopicPartition(row["topic_name"], row["partition_index"]) for row in rows)

@@ -1,4 +1,4 @@
-"""Which brokers get no new replicas: the children of ``/kreplica/cordoned``."""
+"""Set of cordoned brokers, which get no new replicas: the children of ``/kreplica/cordoned``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kreplica.zookeeper import NoNode, ZooKeeperClient
 class CordonedBrokers:
     """Owned by the broker.
 
-    :ivar brokers: their ids, as this broker knows them now.
+    :ivar brokers: broker ids, as last read.
     """
 
     def __init__(self, reactor: Reactor, client: ZooKeeperClient) -> None:
         self.brokers: frozenset[int] = frozenset()
         self._client = client
-        self.watching = ZnodeWatch(reactor, "which brokers are cordoned", self._read)
+        self.watching = ZnodeWatch(reactor, "the list of cordoned brokers", self._read)
 
     async def _read(self, watcher: Watcher) -> None:
         try:
@@ -25,5 +25,5 @@ class CordonedBrokers:
         except NoNode:
             names = []
             await self._client.exists(znodes.CORDONED, watcher)
-        # Whatever else somebody put there names no broker.
+        # Other names are not broker ids.
         self.brokers = frozenset(int(name) for name in names if name.isascii() and name.isdecimal())

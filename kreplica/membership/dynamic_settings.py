@@ -1,7 +1,7 @@
-"""Settings that change while the cluster runs: of topics, of this broker, and of all brokers.
+"""Dynamic configurations of topics, of this broker and of all brokers.
 
-They live in ``/config``; whoever changes one writes a notification with it, which every broker watches for.  What is
-in effect is worked out once per change, not per request.
+They are stored in ``/config``. Each change also creates a notification, which every broker watches. Effective settings
+are computed per change, not per request.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ log = Logger()
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
-"""The resource types of the protocol that have settings here."""
+"""Resource types of the protocol that have settings here."""
 
 CONFLICTS_MAX = 10
-"""How often a change is worked out anew because somebody else changed the same settings meanwhile."""
+"""Maximum number of attempts for a change that conflicts with concurrent changes."""
 
 RETRY_SECONDS = 1.0
 
 CHANGE_KEPT_MS = 15 * 60 * 1000
-"""Notifications are removed after so long, by whichever broker sees them."""
+"""Age at which any broker removes a notification."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
     """A change of an entity's dynamic settings.
 
-    :param settings: all of them, as they are then.
-    :param version: of the znode that holds them before; None where there is none.
-    :param operations: what writes them, and tells every broker.
+    :param settings: all settings after the change.
+    :param version: version of the settings znode before the change; None if it does not exist.
+    :param operations: ZooKeeper operations that write the settings and the notification.
     """
 
     settings: Mapping[str, str]
@@ -74,10 +74,10 @@ class Alteration:
 
 
 class DynamicSettings:
-    """Owned by the broker.
+    """Dynamic settings of one broker, which owns it.
 
-    :param static: the broker's own file.
-    :param topic_changed: called with a topic whose effective settings may be others now.
+    :param static: settings of the broker's properties file.
+    :param topic_changed: called with a topic whose effective settings may have changed.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class DynamicSettings:
         self._topics: dict[str, dict[str, str]] = {}
         self._partition_settings: dict[str, PartitionSettings] = {}
         self._changes: dict[str, int] = {}
-        """The notifications that were seen and are still there, with the time of each in milliseconds since 1970."""
+        """Notifications seen that still exist, with their time in milliseconds since 1970."""
         self._reading: Deferred[None] | None = None
         self._starting = False
         self._read_again = False
@@ -106,9 +106,9 @@ class DynamicSettings:
         self._stopped = False
 
     async def start(self) -> None:
-        """Read everything, and watch for changes; can be called again after an error.
+        """Read everything and watch for changes; repeatable after an error.
 
-        :raise ZooKeeperError: they cannot be read.
+        :raise ZooKeeperError: the settings cannot be read.
         """
         self._starting = True
         try:
@@ -126,32 +126,32 @@ class DynamicSettings:
         await self.learn(list(dict.fromkeys([*configured, *self._topics])))
 
     def check_protection(self) -> None:
-        """Refuse to start where brokers were told, by a tool or another make of broker, to protect themselves.
+        """Refuse to start if dynamic settings demand security features that this broker does not implement.
 
-        :raise SettingsError: naming the settings, where they are, and what to do.
+        :raise SettingsError: with the settings, their znodes and the remedy.
         """
         if self._effective.unkept:
             paths = [znodes.config_path("brokers", entity) for entity in (self._broker_id, znodes.DEFAULT_ENTITY)]
             raise SettingsError(f"{' or '.join(paths)} in ZooKeeper: {'; '.join(self._effective.unkept)}.")
 
     def session_renewed(self) -> None:
-        """Watches are gone with the old session, and changes may have been missed: read everything again."""
+        """Read everything again, because watches are lost and changes may have been missed."""
         self._changes_seen(restart=True)
 
     async def stop(self) -> None:
-        """Follow no more changes."""
+        """Stop following changes."""
         self._stopped = True
         if self._reading is not None:
             self._reading.cancel()
 
-    # --- what is in effect -------------------------------------------------------------------------------------------
+    # --- effective settings ------------------------------------------------------------------------------------------
 
     def partition_settings(self, topic: str) -> PartitionSettings:
-        """What a topic's partitions obey now."""
-        known = self._partition_settings.get(topic)
-        if known is None:
-            known = self._partition_settings[topic] = partition_settings(self._effective_topic(topic))
-        return known
+        """Return the current settings of a topic's partitions."""
+        cached = self._partition_settings.get(topic)
+        if cached is None:
+            cached = self._partition_settings[topic] = partition_settings(self._effective_topic(topic))
+        return cached
 
     def _effective_topic(self, topic: str) -> TopicSettings:
         return self._effective.topic(self._topics.get(topic, {}))
@@ -173,9 +173,9 @@ class DynamicSettings:
         return bool(self._effective["transaction.partition.verification.enable"])
 
     def replication_rate(self, role: str) -> int:
-        """How many bytes a second of throttled replicas may pass.
+        """Return the replication throttle in bytes per second.
 
-        :param role: ``leader`` or ``follower``: what this broker is of them.
+        :param role: ``leader`` or ``follower``.
         """
         return int(self._effective[f"{role}.replication.throttled.rate"])
 
@@ -183,13 +183,14 @@ class DynamicSettings:
         return self._effective.describe_topic(self._topics.get(topic, {}))
 
     def describe_new_topic(self, overrides: Mapping[str, str]) -> Sequence[ConfigRow]:
-        """The settings that a topic would have with these of its own."""
+        """Return the settings that a new topic with these overrides would have."""
         return self._effective.describe_topic(overrides)
 
     def describe_broker(self, name: str) -> Sequence[ConfigRow]:
-        """:param name: this broker's id, or empty for the settings that all brokers share.
+        """Return the settings of this broker or the cluster-wide defaults.
 
-        :raise KafkaError: INVALID_REQUEST, for another broker's id.
+        :param name: this broker's id, or empty for the cluster-wide defaults.
+        :raise KafkaError: INVALID_REQUEST for another broker's id.
         """
         if name not in ("", self._broker_id):
             raise KafkaError(
@@ -198,24 +199,27 @@ class DynamicSettings:
         return self._effective.describe_broker() if name else self._effective.describe_default_broker()
 
     def check_topic(self, settings: Mapping[str, str]) -> None:
-        """:raise KafkaError: INVALID_CONFIG, naming the setting, its value, and what is allowed."""
+        """Validate the dynamic settings of a topic.
+
+        :raise KafkaError: INVALID_CONFIG, with the setting, its value and the allowed values.
+        """
         validate_topic_config(settings, self._effective.topic({}).values)
 
-    # --- changes by this broker's clients ----------------------------------------------------------------------------
+    # --- changes requested from this broker --------------------------------------------------------------------------
 
     async def replace(self, resource_type: int, name: str, settings: Mapping[str, str], *, validate_only: bool) -> None:
-        """Make these the only dynamic settings of a topic or broker.
+        """Replace all dynamic settings of a topic or broker.
 
-        :raise KafkaError: whatever is wrong with the resource or its settings.
+        :raise KafkaError: invalid resource or settings.
         """
         await self._change(resource_type, name, lambda _: dict(settings), list(settings), validate_only=validate_only)
 
     async def alter(
         self, resource_type: int, name: str, operations: Sequence[AlterOperation], *, validate_only: bool
     ) -> None:
-        """Change single dynamic settings of a topic or broker.
+        """Change individual dynamic settings of a topic or broker.
 
-        :raise KafkaError: whatever is wrong with the resource, an operation, or the settings that follow.
+        :raise KafkaError: invalid resource, operation or resulting settings.
         """
 
         known = TOPIC_SETTINGS if resource_type == TOPIC_RESOURCE else BROKER_SETTINGS
@@ -237,7 +241,7 @@ class DynamicSettings:
     ) -> None:
         for _ in range(CONFLICTS_MAX):
             entity_type, entity = await self._entity(resource_type, name)
-            alteration = await self._worked_out(entity_type, entity, change, names, takes_custom=True)
+            alteration = await self._alteration(entity_type, entity, change, names, takes_custom=True)
             if validate_only:
                 return
             try:
@@ -245,24 +249,24 @@ class DynamicSettings:
             except MultiFailed as failed:
                 if not isinstance(failed.error, (BadVersion, NodeExists, NoNode)):
                     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failed)) from failed
-                continue  # somebody else changed it meanwhile: what follows has to be worked out anew
+                continue  # a concurrent change: compute the new settings again
             self._apply(entity_type, entity, alteration.settings)
             return
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"others change the settings of {name!r} all the time: try again")
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the settings of {name!r} are changed concurrently: try again")
 
     async def alteration(self, entity_type: str, entity: str, operations: Sequence[AlterOperation]) -> Alteration:
-        """What changes single dynamic settings of any topic or broker, for one multi; writes nothing itself.
+        """Return the operations that change individual settings of any topic or broker, without writing them.
 
-        :param entity_type: ``topics`` or ``brokers``; whether the entity exists is the caller's to know.
-        :raise KafkaError: whatever is wrong with an operation, or with the settings that follow.
+        :param entity_type: ``topics`` or ``brokers``; the caller checks that the entity exists.
+        :raise KafkaError: invalid operation or resulting settings.
         """
         known = TOPIC_SETTINGS if entity_type == "topics" else BROKER_SETTINGS
         names = [operation.name for operation in operations]
-        return await self._worked_out(
+        return await self._alteration(
             entity_type, entity, lambda current: alter_incrementally(current, operations, known), names
         )
 
-    async def _worked_out(
+    async def _alteration(
         self,
         entity_type: str,
         entity: str,
@@ -283,7 +287,7 @@ class DynamicSettings:
     async def _entity(self, resource_type: int, name: str) -> tuple[str, str]:
         if resource_type == TOPIC_RESOURCE:
             if await translate_errors(self._client.exists(znodes.topic_path(name))) is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
             return "topics", name
         if resource_type != BROKER_RESOURCE:
             raise no_settings(resource_type)
@@ -300,29 +304,29 @@ class DynamicSettings:
             return None, {}
         return stat.version, dict(self._decode(path, data))
 
-    # --- changes by anybody ------------------------------------------------------------------------------------------
+    # --- changes read from ZooKeeper ---------------------------------------------------------------------------------
 
     def knows(self, topic: str) -> bool:
-        """Whether the topic's settings have been read."""
+        """Return True if the topic's settings have been read."""
         return topic in self._topics
 
     async def learn(self, topics: Sequence[str]) -> None:
-        """Read the settings of topics, again where they are known."""
+        """Read or refresh the settings of topics."""
         paths = [znodes.config_path("topics", topic) for topic in topics]
         for topic, path, answer in zip(topics, paths, await read_all(self._client, paths), strict=True):
             self._apply("topics", topic, self._decode(path, answer[0]) if isinstance(answer, tuple) else {})
 
     def forget(self, topic: str) -> None:
-        """The topic was deleted: one of the same name is another."""
+        """Forget the settings of a deleted topic."""
         self._topics.pop(topic, None)
         self._partition_settings.pop(topic, None)
 
     def _decode(self, path: str, data: bytes) -> Mapping[str, str]:
-        """Settings that cannot be read are nobody's: the defaults hold, and the log says so."""
+        """Return the settings of a znode; invalid data is logged and counts as no settings."""
         try:
             return documents.decode_config(path, data)
         except znodes.ZnodeError as error:
-            log.error("settings that cannot be read are left out: {error}", error=str(error))
+            log.error("ignoring invalid settings: {error}", error=str(error))
             return {}
 
     def _apply(self, entity_type: str, entity: str, settings: Mapping[str, str]) -> None:
@@ -346,10 +350,10 @@ class DynamicSettings:
     def _changes_seen(self, *, restart: bool = False) -> None:
         self._read_again = True
         self._restart = self._restart or restart
-        # One reader at a time: two would remove the same notifications.
+        # One reader at a time, because two would remove the same notifications.
         if self._reading is None and not self._starting and not self._stopped:
             self._reading = Deferred.fromCoroutine(self._follow())
-            self._reading.addErrback(lambda failure: log.failure("reading changed settings", failure))
+            self._reading.addErrback(lambda failure: log.failure("reading changed settings failed", failure))
 
     async def _follow(self) -> None:
         try:
@@ -359,20 +363,20 @@ class DynamicSettings:
                 try:
                     await (self._read_everything() if restart else self._read_changes(apply=True))
                 except ZooKeeperError as error:
-                    log.warn("changed settings could not be read: {error}", error=str(error))
-                    # From the beginning: what was taken in before it failed is not known, and the watch may be gone.
+                    log.warn("cannot read changed settings: {error}", error=str(error))
+                    # Read everything, because it is unknown which changes were applied, and the watch may be lost.
                     self._restart = True
                     if isinstance(error, SessionExpired):
-                        return  # until there is another session
+                        return  # continues with session_renewed
                     self._read_again = True
                     await pause(self._reactor, RETRY_SECONDS)
         except CancelledError:
-            pass  # by stop
+            pass  # cancelled by stop
         finally:
             self._reading = None
 
     async def _read_changes(self, *, apply: bool) -> None:
-        """Take in the notifications that are new, and remove those that every broker has had time to see."""
+        """Apply new notifications, and remove those that every broker has had time to see."""
         names = await self._client.get_children(znodes.CONFIG_CHANGES, lambda _: self._changes_seen())
         self._changes = {name: self._changes[name] for name in names if name in self._changes}
         new = sorted(name for name in names if name not in self._changes)
@@ -380,13 +384,13 @@ class DynamicSettings:
         changed: dict[tuple[str, str], None] = {}
         for name, path, answer in zip(new, paths, await read_all(self._client, paths), strict=True):
             if not isinstance(answer, tuple):
-                continue  # gone again: another broker removed it
+                continue  # removed by another broker
             data, stat = answer
             self._changes[name] = stat.mtime_ms
             try:
                 changed[documents.decode_config_change(path, data)] = None
             except znodes.ZnodeError as error:
-                log.warn("a notification of changed settings is ignored: {error}", error=str(error))
+                log.warn("ignoring an invalid notification of changed settings: {error}", error=str(error))
         for entity in changed if apply else ():
             await self._reload(*entity)
         await self._remove_old_changes()
@@ -414,9 +418,9 @@ class DynamicSettings:
 
 
 def _writes(entity_type: str, entity: str, settings: Mapping[str, str], version: int | None) -> list[Operation]:
-    """What changes settings, in one multi: that nobody hears of it, or that it outlives its topic, cannot be.
+    """Return the operations of one multi that writes settings, checks that the topic exists and creates a notification.
 
-    :param version: of the znode that holds them; None where there is none.
+    :param version: version of the settings znode; None if it does not exist.
     """
     path, data = znodes.config_path(entity_type, entity), documents.encode_config(settings)
     notification = f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}"

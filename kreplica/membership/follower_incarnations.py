@@ -1,4 +1,4 @@
-"""Confirms with ZooKeeper that who fetches as a follower is a registered broker, in its registered epoch."""
+"""Verifies with ZooKeeper that a fetching follower is a registered broker with its current epoch."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from kreplica.zookeeper import ZooKeeperClient, ZooKeeperError
 
 log = Logger()
 
-Asked = tuple[int, int]
-"""A broker ID and the broker epoch that a fetch names."""
+FollowerKey = tuple[int, int]
+"""A broker id and the broker epoch in a fetch."""
 
 
 class FollowerIncarnations:
-    """Owned by a broker; without it any client that names a replica's ID could move high watermarks.
+    """Owned by a broker. Without this check, any client could move high watermarks by fetching with a replica's id.
 
-    Registrations are read when a follower fetches from this broker for the first time, and when its epoch changes.
+    Registrations are read at the first fetch of a follower and whenever its epoch changes.
 
-    :ivar epochs: by broker, the epoch that its fetches are to name: the czxid of its registration, or
-        ``NO_BROKER_EPOCH`` for a broker whose version of Fetch has no field for it (before KIP-903).
+    :ivar epochs: by broker id, the epoch expected in its fetches: the czxid of its registration, or ``NO_BROKER_EPOCH``
+        for a broker whose Fetch version does not carry it (before KIP-903).
     """
 
     def __init__(self, client: ZooKeeperClient) -> None:
         self.epochs: dict[int, int] = {}
         self._client = client
-        self._waiting: dict[Asked, list[Deferred[bool]]] = {}
+        self._waiting: dict[FollowerKey, list[Deferred[bool]]] = {}
         self._reading: Deferred[None] | None = None
         self._shown: dict[int, int] = {}
 
     def confirm(self, broker_id: int, broker_epoch: int) -> Deferred[bool]:
-        """Fires with True if fetches of this broker may name this epoch, as ZooKeeper says at the call or later.
+        """Fire with True if ZooKeeper confirms the epoch of this broker, as of the call or later.
 
-        Fires with False also if ZooKeeper cannot be reached.  Only one batch of reads is under way at a time, so that
-        forged fetches cost no more than that.
+        Fires with False also if ZooKeeper cannot be reached. Only one batch of reads is in progress at a time, which
+        limits the cost of forged fetches.
         """
         confirmed: Deferred[bool] = Deferred()
         self._waiting.setdefault((broker_id, broker_epoch), []).append(confirmed)
@@ -60,17 +60,17 @@ class FollowerIncarnations:
                             registered=registered.get(broker_id),
                         )
                     for caller in callers:
-                        if not caller.called:  # cancelled, when its client went away
+                        if not caller.called:  # cancelled when the connection was lost
                             caller.callback(confirmed)
         finally:
             self._reading = None
 
     async def _registered(self, broker_ids: set[int]) -> dict[int, int]:
-        """The czxids of the registrations of these brokers; nothing for those that have none."""
+        """Return the czxids of the registrations of these brokers, without unregistered ones."""
         found: dict[int, int] = {}
 
         async def sync() -> None:
-            # The server may lag behind: a follower is not to be refused because its registration is new.
+            # A lagging server may not have a new registration yet.
             await self._client.sync(znodes.BROKER_IDS)
 
         async def read(broker_id: int) -> None:
@@ -81,7 +81,7 @@ class FollowerIncarnations:
         try:
             await together([sync(), *(read(each) for each in sorted(broker_ids))])
         except ZooKeeperError as error:
-            log.warn("followers cannot be confirmed: {error}", error=str(error))
+            log.warn("cannot verify followers: {error}", error=str(error))
             return {}
         return found
 
@@ -90,7 +90,7 @@ class FollowerIncarnations:
             return False
         if broker_epoch == NO_BROKER_EPOCH:
             if self._shown.get(broker_id) == registered:
-                return False  # this very process has named its epoch before
+                return False  # this process has sent its epoch before
         elif broker_epoch != registered:
             return False
         else:

@@ -1,8 +1,8 @@
-"""Since when a broker's logs have lost nothing: noted in every log directory, and read again at the next start.
+"""Tracks since which registration a broker's logs have lost nothing, in a note in every log directory.
 
-A process that is killed loses nothing that it wrote, as long as its machine stays up (``docs/decisions``: killed is not
-powered off).  What can take the end of a log away is the machine's going down without an orderly stop, and an operator
-or a device that takes whole directories or logs.  Each of these shows in the notes, and the chain begins anew.
+A killed process loses nothing it wrote while its machine stays up (``docs/decisions``: killed is not powered off). The
+end of a log can be lost if the machine goes down without an orderly stop, or if directories or logs are removed. Each
+of these cases is detected from the notes and starts a new incarnation.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ FILE_NAME = "incarnation"
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What every log directory of a broker says of the last registration: the same in each.
+    """Note about the last registration, identical in all log directories of a broker.
 
-    :param broker_epoch: of that registration, which makes the note unique.
-    :param intact_since: as it holds from that registration on; see ``BrokerRegistration``.
+    :param broker_epoch: of that registration; makes the note unique.
+    :param intact_since: see ``BrokerRegistration``.
     :param boot_id: of the machine at that time.
-    :param directories_count: how many directories the broker had: one that was taken away leaves no other trace.
+    :param directories_count: number of directories, to detect a removed one.
     """
 
     broker_epoch: int
@@ -40,12 +40,12 @@ class Note:
 
 
 def intact_since(notes: Sequence[Note | None], *, boot_id: str, clean_epoch: int | None, logs_missing: bool) -> int:
-    """The broker epoch since which nothing was lost; -1 where something may be.
+    """Return the broker epoch since which nothing was lost, or -1 if something may be lost.
 
-    :param notes: one per log directory, None where there is none that can be read.
-    :param boot_id: of the machine now; empty where nobody can tell, and then only an orderly stop counts.
-    :param clean_epoch: the broker epoch in the markers of an orderly stop; None where any directory lacks it.
-    :param logs_missing: whether a log is gone that the last checkpoint still knew, or the end of one is.
+    :param notes: one per log directory, None if it cannot be read.
+    :param boot_id: of the machine now; if empty (unknown), only an orderly stop counts.
+    :param clean_epoch: broker epoch in the markers of an orderly stop; None if any directory lacks it.
+    :param logs_missing: True if a log in the last checkpoint is missing or shorter.
     """
     note = notes[0] if notes else None
     if note is None or logs_missing or len(notes) != note.directories_count or any(other != note for other in notes):
@@ -55,17 +55,17 @@ def intact_since(notes: Sequence[Note | None], *, boot_id: str, clean_epoch: int
 
 
 def is_same_boot(boot_id: str, noted: str) -> bool:
-    """Whether the machine has stayed up, so that its page cache holds what a killed process wrote.
+    """Return True if the machine has not been restarted, so that the page cache has all writes of a killed process.
 
-    :param boot_id: of now; empty where nobody can tell.
+    :param boot_id: of the machine now; empty if unknown.
     """
     return bool(boot_id) and boot_id == noted
 
 
 class Incarnations:
-    """Owned by the broker; reads its directories' notes once they are open, and writes them at each registration.
+    """Reads the notes after the log directories are opened and writes them at each registration; owned by the broker.
 
-    :ivar last_epoch: of the registration before this start; -1 where that is not known.
+    :ivar last_epoch: broker epoch of the registration before this start; -1 if unknown.
     """
 
     def __init__(self, runtime: Runtime, directories: LogDirectories) -> None:
@@ -78,7 +78,7 @@ class Incarnations:
 
     @property
     def intact_since(self) -> int:
-        """What the next registration says."""
+        """Value for the next registration."""
         return self._intact_since
 
     def is_intact(self, directory: str) -> bool:
@@ -90,16 +90,16 @@ class Incarnations:
         return note is not None and is_same_boot(self._boot_id, note.boot_id)
 
     def begin(self) -> None:
-        """Find out whether the last incarnation lost anything: what is in a directory that is offline, say."""
+        """Determine whether the last incarnation lost anything, including offline directories."""
         directories = self._directories.directories
         missing = [key for directory in directories for key in directory.missing]
         if missing:
-            log.warn("logs are gone that were here: {missing}", missing=", ".join(map(str, missing[:10])))
-        # A process that is killed leaves at most a part of what it had not said to anybody that it has.  But who can
-        # tell that from what the device did not keep?
+            log.warn("missing logs: {missing}", missing=", ".join(map(str, missing[:10])))
+        # A truncated log may only lack records that were never acknowledged, but that cannot be distinguished from a
+        # loss of the device.
         missing += [key for directory in directories for key in directory.cut]
         notes = [
-            # What an offline directory says of itself, its logs do not bear out.
+            # The note of an offline directory does not describe the state of its logs.
             self._read(path) if directory.offline is None else None
             for directory, path in zip(directories, self._paths(), strict=True)
         ]
@@ -112,11 +112,11 @@ class Incarnations:
         )
         if self._intact_since == NO_BROKER_EPOCH:
             self._directories.forget_high_watermarks()
-            # Killed before the next registration, this start would leave notes that look as if nothing had happened.
+            # If this process is killed before it registers, the old notes must not be valid for the next start.
             self._remove_notes()
 
     def registered(self, registration: BrokerRegistration) -> None:
-        """Note the registration; where that is not possible (a full disk), the next start takes logs for incomplete."""
+        """Write the notes; if this fails (full disk), the next start considers the logs incomplete."""
         if self._intact_since == NO_BROKER_EPOCH:
             self._intact_since = registration.epoch
         if any(directory.offline is not None for directory in self._directories.directories):
@@ -126,15 +126,15 @@ class Incarnations:
         data = json.dumps({"version": 0, **asdict(note)}, separators=(",", ":")).encode()
         for path in paths:
             try:
-                # Synced: the marker of an orderly stop, which is synced too, would make an older note count again.
+                # Synced, like the marker of a later orderly stop, which must not match an older note.
                 self._disk.write_file(path, data)
             except OSError as error:
-                log.warn("{path} cannot be written: {error}", path=path, error=error)
+                log.warn("cannot write {path}: {error}", path=path, error=error)
 
     def _directory_failed(self) -> None:
-        """A device that failed may have lost what the kernel had taken, whatever it gives back after a restart.
+        """Start a new incarnation: a failed device may have lost writes that the kernel had accepted.
 
-        A single log that was taken out is another matter: the controller hears of that one by itself.
+        A single failed log is not handled here: the controller is notified separately.
         """
         if all(directory.offline is None for directory in self._directories.directories):
             return
@@ -142,10 +142,10 @@ class Incarnations:
         self._remove_notes()
 
     def _remove_notes(self) -> None:
-        """Let the next start find none.
+        """Remove all notes, so that the next start detects the loss.
 
-        Also in a directory that failed: a device may take this and not that, and where there is no other directory
-        nothing else would tell the next start.
+        Also tries failed directories: the removal may succeed, and if there is only one directory, nothing else shows
+        the loss.
         """
         for path in self._paths():
             try:
@@ -153,7 +153,7 @@ class Incarnations:
             except FileNotFoundError:
                 pass
             except OSError as error:
-                log.warn("a note of what was lost cannot be removed: {error}", error=error)
+                log.warn("cannot remove an incarnation note: {error}", error=error)
 
     def _read(self, path: str) -> Note | None:
         try:
@@ -167,7 +167,7 @@ class Incarnations:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            log.warn("{path} cannot be read: {error}", path=path, error=error)
+            log.warn("cannot read {path}: {error}", path=path, error=error)
             return None
 
     def _paths(self) -> list[str]:

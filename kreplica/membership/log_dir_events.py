@@ -1,4 +1,4 @@
-"""Tells the controller that a log directory failed, so that others lead what this broker led from it (KIP-112)."""
+"""Notifies the controller of failed log directories, so that other replicas become leaders (KIP-112)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ RETRY_SECONDS = 1.0
 class LogDirEvents:
     """Owned by the broker.
 
-    The notification says only which broker it is: the controller asks it for all its replicas, and hears from its
-    answer which of them are offline.  So one notification stands for all directories that failed before it was made.
+    The notification contains only the broker id. The controller then requests the state of all replicas of the broker,
+    so one notification covers all directories that failed before it.
     """
 
     def __init__(self, reactor: Reactor, client: ZooKeeperClient, broker_id: int) -> None:
@@ -27,23 +27,23 @@ class LogDirEvents:
         self._client = client
         self._path = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/{znodes.LOG_DIR_EVENT_PREFIX}"
         self._data = documents.encode_log_dir_event(broker_id)
-        self._telling: Deferred[None] | None = None
+        self._reporting: Deferred[None] | None = None
         self._again = False
 
     def directory_failed(self) -> None:
-        """Notify the controller, for as long as it takes."""
+        """Notify the controller; retried until it succeeds."""
         self._again = True
-        if self._telling is None:
-            telling = Deferred.fromCoroutine(self._tell())
-            telling.addErrback(lambda failure: log.failure("telling of a failed log directory", failure))
-            self._telling = None if telling.called else telling
+        if self._reporting is None:
+            reporting = Deferred.fromCoroutine(self._report())
+            reporting.addErrback(lambda failure: log.failure("reporting a failed log directory failed", failure))
+            self._reporting = None if reporting.called else reporting
 
     def stop(self) -> None:
-        """Tell no more."""
-        if self._telling is not None:
-            self._telling.cancel()
+        """Stop notifying."""
+        if self._reporting is not None:
+            self._reporting.cancel()
 
-    async def _tell(self) -> None:
+    async def _report(self) -> None:
         try:
             while self._again:
                 self._again = False
@@ -51,9 +51,9 @@ class LogDirEvents:
                     await self._client.create(self._path, self._data, sequence=True)
                 except ZooKeeperError as error:
                     self._again = True
-                    log.warn("telling of a failed log directory, trying again: {error}", error=str(error))
+                    log.warn("cannot report a failed log directory, retrying: {error}", error=str(error))
                     await pause(self._reactor, RETRY_SECONDS)
         except CancelledError:
             pass
         finally:
-            self._telling = None
+            self._reporting = None

@@ -1,4 +1,4 @@
-"""From a topic's effective settings to what its logs and partitions are told."""
+"""Derives the settings of partitions and logs from a topic's effective settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kreplica.storage.log_config import LogConfig
 
 
 class PartitionSettings(NamedTuple):
-    """What a topic's settings say to its partitions.
+    """Settings of a topic's partitions.
 
     :param leader_throttled_replicas: ``partition:broker`` each, or ``*``; see ``kreplica.replication.throttle``.
     """
@@ -22,7 +22,7 @@ class PartitionSettings(NamedTuple):
 
 
 def partition_settings(settings: TopicSettings) -> PartitionSettings:
-    """:param settings: what is in effect for the topic."""
+    """Return the partition settings for the effective settings of a topic."""
     return PartitionSettings(
         LogConfig(
             segment_bytes=settings["segment.bytes"],

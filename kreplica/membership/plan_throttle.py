@@ -1,4 +1,4 @@
-"""How fast replicas that are being added may be copied while plans run: what ``/kreplica/plan_throttle`` holds."""
+"""Replication throttle of plans, read from ``/kreplica/plan_throttle``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = Logger()
 class PlanThrottle:
     """Owned by the broker.
 
-    :ivar bytes_per_second: None where nothing is throttled.
+    :ivar bytes_per_second: None without a throttle.
     """
 
     def __init__(self, reactor: Reactor, client: ZooKeeperClient) -> None:
@@ -34,4 +34,4 @@ class PlanThrottle:
             self.bytes_per_second = decode_throttle(data)
         except znodes.ZnodeError as error:
             self.bytes_per_second = None
-            log.warn("a throttle that cannot be read throttles nothing: {error}", error=str(error))
+            log.warn("ignoring an invalid plan throttle: {error}", error=str(error))

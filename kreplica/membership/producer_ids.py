@@ -1,4 +1,4 @@
-"""Producer ids: each broker takes blocks of 1,000 from ZooKeeper and hands them out one by one."""
+"""Producer ids, allocated from ZooKeeper in blocks of 1,000."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from kreplica.zookeeper import BadVersion, ConnectionLoss, ZooKeeperClient
 
 
 class ProducerIds:
-    """Ids that no other broker of the cluster will ever hand out.
+    """Cluster-wide unique producer ids of one broker.
 
-    A block that was taken and not used up before the broker stopped is lost; there are 2**63 ids.
+    The rest of a block is lost when the broker stops; there are 2**63 ids.
     """
 
     def __init__(self, client: ZooKeeperClient, broker_id: int) -> None:
@@ -24,9 +24,9 @@ class ProducerIds:
         self._claiming = DeferredLock()
 
     async def next(self) -> int:
-        """The next id; waits for ZooKeeper once in a thousand.
+        """Return the next producer id; allocates a new block for every thousandth id.
 
-        :raise ZooKeeperError: where a new block is needed and cannot be had.
+        :raise ZooKeeperError: a new block is needed and cannot be allocated.
         """
         while self._next > self._last:
             await self._take_block()
@@ -50,12 +50,12 @@ class ProducerIds:
                 waiter.callback(None)
 
     async def allocate(self, broker_id: int) -> ProducerIdBlock:
-        """Take a block for a broker, this one or another.
+        """Allocate a block for this or another broker.
 
-        One block is taken after the other: two claims for one broker at the same time would write the same bytes, and
-        after a lost answer each would take the other's write for its own.
+        Blocks are allocated one at a time: two simultaneous claims for one broker would write identical bytes, and
+        after a lost response each would take the other's write for its own.
 
-        :raise ZooKeeperError: no block can be taken now.
+        :raise ZooKeeperError: no block can be allocated now.
         """
         await self._claiming.acquire()
         try:
@@ -79,6 +79,6 @@ class ProducerIds:
             return block
 
     async def _is_ours(self, block: ProducerIdBlock) -> bool:
-        """Read back whether a write without an answer took effect: no other broker writes a block of this one."""
+        """Return True if a write without response took effect, by reading it back."""
         data, _ = await self._client.get_data(znodes.LATEST_PRODUCER_ID_BLOCK)
         return data == documents.encode_producer_id_block(block)

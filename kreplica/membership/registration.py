@@ -1,4 +1,4 @@
-"""A broker's place in the cluster: the znodes every broker makes, the cluster's id, and its own registration."""
+"""Registers a broker in ZooKeeper and creates the persistent znodes and the cluster id."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from kreplica.zookeeper import BadVersion, NodeExists, NoNode, SessionState, Wat
 log = Logger()
 
 
-PATIENCE_SESSIONS = 1.5
-"""How many session time-outs a leftover registration of our own is waited for."""
+LEFTOVER_WAIT_SESSIONS = 1.5
+"""Time to wait for a leftover registration of this broker, in session timeouts."""
 
 
 class BrokerIdInUse(KreplicaError):
-    """Another live broker has registered under our id; the text names where it listens."""
+    """Another live broker is registered with this broker id; the text contains its endpoints."""
 
 
 async def create_persistent_paths(client: ZooKeeperClient) -> None:
-    """Make every znode that Kafka's brokers expect to be there, with its parents; what is there already stays.
+    """Create the znodes that Kafka brokers expect, with their parents; existing znodes are unchanged.
 
-    The chroot of the connect string is made too, as Kafka's brokers do.
+    The chroot of the connect string is created too, as Kafka brokers do.
     """
     paths: dict[str, None] = {}
     for path in znodes.PERSISTENT_PATHS:
         parts = path.strip("/").split("/")
         paths.update(dict.fromkeys("/" + "/".join(parts[: i + 1]) for i in range(len(parts))))
     await client.create_chroot()
-    # Parents come before children, and one connection keeps the order: no need to wait for each.
+    # One connection keeps the order of requests, so parents are created before children without waiting.
     await together([_make(client, path) for path in paths])
 
 
 async def _make(client: ZooKeeperClient, path: str) -> None:
     try:
-        # Without data, as Kafka makes them: it takes empty data for a document that it cannot read.
+        # Null data, as in Kafka, which cannot parse empty data.
         await client.create(path, None)
     except NodeExists:
         pass
 
 
 async def read_or_make_cluster_id(client: ZooKeeperClient, rng: random.Random) -> str:
-    """The cluster's id: 22 characters, made by the first broker that ever started."""
+    """Return the cluster id (22 characters); the first broker of a cluster creates it."""
     while True:
         try:
             data, _ = await client.get_data(znodes.CLUSTER_ID)
@@ -66,19 +66,19 @@ async def read_or_make_cluster_id(client: ZooKeeperClient, rng: random.Random) -
 
 
 async def register(reactor: Reactor, client: ZooKeeperClient, registration: BrokerRegistration) -> BrokerRegistration:
-    """Announce this broker in ``/brokers/ids``.
+    """Register this broker in ``/brokers/ids``.
 
-    A node that names our own endpoints was left by an earlier session of ours (KAFKA-7165: nobody else can listen
-    there), which ends by itself: it is waited for, a little longer than a session lasts.  Another broker's is not.
-    A create whose answer was lost is read back: the node of the present session is ours.
+    A znode with this broker's own endpoints was left by an earlier session (KAFKA-7165) and is waited for, slightly
+    longer than a session timeout. For a znode of another broker there is no wait. After a create without response the
+    znode is read back: a znode of the current session is this broker's.
 
     :return: the registration with its epoch.
-    :raise ConnectionLoss: the connection was lost; calling again finds out what was written.
-    :raise BrokerIdInUse: where another broker has our id.
+    :raise ConnectionLoss: the connection was lost; a repeated call finds out what was written.
+    :raise BrokerIdInUse: another broker has this id.
     """
     path = znodes.broker_path(registration.broker_id)
     data = documents.encode_broker(registration)
-    patience_s = PATIENCE_SESSIONS * client.session_timeout_ms / 1000
+    wait_s = LEFTOVER_WAIT_SESSIONS * client.session_timeout_ms / 1000
     while True:
         try:
             made = await client.create(path, data, ephemeral=True)
@@ -94,7 +94,7 @@ async def register(reactor: Reactor, client: ZooKeeperClient, registration: Brok
         if stat.ephemeral_owner == client.session_id:
             if old_data == data:
                 return replace(registration, epoch=stat.czxid)
-            await _remove_outdated(client, path, stat.version)  # an earlier attempt wrote what no longer holds
+            await _remove_outdated(client, path, stat.version)  # written by an earlier attempt with outdated data
             continue
         old = documents.decode_broker(registration.broker_id, old_data, stat.czxid)
         in_use = BrokerIdInUse(
@@ -103,12 +103,12 @@ async def register(reactor: Reactor, client: ZooKeeperClient, registration: Brok
         )
         if old.endpoints != registration.endpoints:
             raise in_use
-        log.info("waiting for the session to end in which broker {id} was registered", id=registration.broker_id)
+        log.info("waiting for the end of the session in which broker {id} was registered", id=registration.broker_id)
         interruptions: list[SessionState] = []
         forget = client.on_session_event(interruptions.append)
         try:
-            # Servers that restart or elect a leader give every session its whole time-out again.
-            if not await changed.within(reactor, patience_s) and not interruptions:
+            # Servers that restart or elect a leader restart the timeout of every session.
+            if not await changed.within(reactor, wait_s) and not interruptions:
                 raise in_use
         finally:
             forget()
@@ -122,17 +122,17 @@ async def _remove_outdated(client: ZooKeeperClient, path: str, version: int) -> 
 
 
 class Change:
-    """A znode's next change, to be waited for."""
+    """The next change of a znode."""
 
     def __init__(self) -> None:
         self._seen: Deferred[bool] = Deferred()
 
     def seen(self, _: WatchEvent) -> None:
-        self._over(True)
+        self._finish(True)
 
     def within(self, reactor: Reactor, timeout_s: float) -> Deferred[bool]:
-        """Whether it comes in time."""
-        timer = reactor.callLater(timeout_s, self._over, False)
+        """Fire with True when the change happens, or with False after the timeout."""
+        timer = reactor.callLater(timeout_s, self._finish, False)
 
         def cancel_timer(outcome: bool) -> bool:
             if timer.active():
@@ -141,6 +141,6 @@ class Change:
 
         return self._seen.addBoth(cancel_timer)
 
-    def _over(self, outcome: bool) -> None:
+    def _finish(self, outcome: bool) -> None:
         if not self._seen.called:
             self._seen.callback(outcome)

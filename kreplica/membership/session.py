@@ -1,4 +1,4 @@
-"""Keeps a broker registered: when its session with ZooKeeper ends, it opens another and announces itself anew."""
+"""Keeps a broker registered: opens a new session and registers again after a session has expired."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ RETRY_SECONDS_MAX = 10.0
 
 
 class Membership:
-    """Owned by the broker.
+    """Registration of a broker, which owns it.
 
-    :param joined: called with the registration, which has its epoch, each time that it was made; the first time before
-        ``join`` fires.
-    :param intact_since: what the next registration says of what was lost.
-    :param replaced: called, with one line, when another broker has registered under our id while we had no session:
-        two that take themselves for the same broker would undo each other's work.
+    :param joined: called with each registration including its epoch; the first time before ``join`` returns.
+    :param intact_since: returns ``intact_since`` for the next registration.
+    :param replaced: called with a one-line reason if another broker has taken this broker id while there was no
+        session: two brokers with the same id would undo each other's work.
     """
 
     def __init__(
@@ -51,12 +50,12 @@ class Membership:
         self._rejoining: Deferred[None] | None = None
         self._forget_listener: Callable[[], None] | None = None
         self.registered = False
-        """Whether this broker stands in ``/brokers/ids``, as far as it knows."""
+        """True while this broker is registered in ``/brokers/ids``, as far as it knows."""
 
     async def join(self, registration: BrokerRegistration) -> None:
-        """Register for the first time, and from then on whenever the session was lost.
+        """Register now, and again after every lost session.
 
-        :raise BrokerIdInUse: where another broker has our id.
+        :raise BrokerIdInUse: another broker has this id.
         """
         self._wanted = registration
         await self._register(registration)
@@ -69,7 +68,7 @@ class Membership:
         self._joined(made)
 
     async def leave(self) -> None:
-        """Stop caring; the registration goes when the session is closed."""
+        """Stop registering; the registration ends with the session."""
         self.registered = False
         if self._forget_listener is not None:
             self._forget_listener()
@@ -78,10 +77,10 @@ class Membership:
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED and self._rejoining is None:
-            log.warn("the session with ZooKeeper has expired: registering anew")
+            log.warn("the session with ZooKeeper has expired: registering again")
             self.registered = False
             self._rejoining = Deferred.fromCoroutine(self._rejoin())
-            self._rejoining.addErrback(lambda failure: log.failure("registering anew", failure))
+            self._rejoining.addErrback(lambda failure: log.failure("registering again", failure))
 
     async def _rejoin(self) -> None:
         assert self._wanted is not None
@@ -89,7 +88,7 @@ class Membership:
         try:
             while True:
                 try:
-                    if self._client.state.ended:  # not where only the registration failed
+                    if self._client.state.ended:  # not if only the registration failed
                         await self._client.renew()
                     await self._register(self._wanted)
                     return
@@ -97,10 +96,10 @@ class Membership:
                     self._replaced(str(error))
                     return
                 except ZooKeeperError as error:
-                    log.warn("registering anew failed, trying again: {error}", error=str(error))
+                    log.warn("registering again failed, retrying: {error}", error=str(error))
                 except KreplicaError as error:
-                    # What another program wrote over our znode, say: nobody else would try again.
-                    log.error("registering anew failed, trying again: {error}", error=str(error))
+                    # For example a malformed registration written by another program: keep trying.
+                    log.error("registering again failed, retrying: {error}", error=str(error))
                 await pause(self._reactor, delay * self._random.uniform(0.5, 1.0))
                 delay = min(delay * 2, RETRY_SECONDS_MAX)
         except CancelledError:

@@ -1,8 +1,8 @@
-"""Ends the session that a killed broker left behind, so that its successor need not wait for it to expire.
+"""Closes the ZooKeeper session of a killed broker, so that its successor need not wait for the session timeout.
 
-A broker that is killed leaves its registration, and ``/controller`` where it held that, to a session that lives on for
-its whole time-out.  The session's id and password stand in the log directory; who holds the directory's lock is the
-broker's successor, and closes that session before it opens its own.
+The session of a killed broker keeps its registration, and possibly ``/controller``, until it expires. Its id and
+password are stored in the log directory. The process that holds the directory's lock closes that session before opening
+its own.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ FILE_NAME = "zookeeper-session"
 
 
 def remember_session(disk: Disk, directory: str, client: ZooKeeperClient, connect_string: str) -> None:
-    """Write down the running session; called whenever a new one was established.
+    """Store the id and password of the current session; called for each new session.
 
-    Where that is not possible (a full disk) a successor has to wait, which is no reason to fail.
+    A failure (full disk) is only logged: the successor then waits for the session timeout.
     """
     document = {
         "connect": connect_string,
@@ -33,14 +33,14 @@ def remember_session(disk: Disk, directory: str, client: ZooKeeperClient, connec
     }
     path = os.path.join(directory, FILE_NAME)
     try:
-        # Synced: a successor that cannot read it waits for the whole time-out of the session.
+        # Synced, because a successor that cannot read it waits for the session timeout.
         disk.write_file(path, json.dumps(document).encode())
     except OSError as error:
-        log.warn("{path} cannot be written: {error}", path=path, error=error)
+        log.warn("cannot write {path}: {error}", path=path, error=error)
 
 
 async def end_previous_session(runtime: Runtime, directory: str, connect_string: str, *, timeout_ms: int) -> None:
-    """Close the session that was remembered, where it is still open; whatever fails only costs time."""
+    """Close the stored session if it is still open; failures only cost time."""
     path = os.path.join(directory, FILE_NAME)
     try:
         document = json.loads(runtime.disk.read_file(path))
@@ -50,7 +50,7 @@ async def end_previous_session(runtime: Runtime, directory: str, connect_string:
     except FileNotFoundError:
         return
     except (OSError, ValueError, KeyError, TypeError) as error:
-        log.warn("{path} cannot be read ({error}): waiting for the earlier session to expire", path=path, error=error)
+        log.warn("cannot read {path} ({error}): waiting for the earlier session to expire", path=path, error=error)
         return
     client = ZooKeeperClient(
         runtime.reactor,
@@ -61,18 +61,18 @@ async def end_previous_session(runtime: Runtime, directory: str, connect_string:
     )
     try:
         await client.start()
-        log.info("closing the ZooKeeper session 0x{session:x} that a killed broker left", session=resume[0])
+        log.info("closing the ZooKeeper session 0x{session:x} of a killed broker", session=resume[0])
     except ZooKeeperError:
-        pass  # it has ended already, which is what is wanted; or the server cannot be reached, which start tells
+        pass  # already ended, or ZooKeeper is unreachable, which the start reports
     await client.close()
 
 
 def forget_session(disk: Disk, directory: str) -> None:
-    """The session was closed in order; where its note stays on a device that fails, a successor finds it closed."""
+    """Remove the stored session after an orderly close; if that fails, a successor finds it closed."""
     path = os.path.join(directory, FILE_NAME)
     try:
         disk.remove(path)
     except FileNotFoundError:
         pass
     except OSError as error:
-        log.warn("{path} cannot be removed: {error}", path=path, error=error)
+        log.warn("cannot remove {path}: {error}", path=path, error=error)

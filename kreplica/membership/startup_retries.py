@@ -1,6 +1,6 @@
-"""Runs what a broker's start asks of ZooKeeper, for as long as ZooKeeper is slow or its connection is lost.
+"""Retries the startup steps of a broker while ZooKeeper is slow or the connection is lost.
 
-Each step can run again: it reads back what an attempt without an answer may have written.
+Every step is repeatable: it reads back the result of an earlier attempt without response.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ RETRY_SECONDS_MIN = 0.1
 RETRY_SECONDS_MAX = 5.0
 
 REPORT_SECONDS = 5.0
-"""Interval of the log lines that name what a start is waiting for."""
+"""Interval of log lines about the step in progress."""
 
-PASSING = (ConnectionLoss, OperationTimeout, RequestTimeout, SessionExpired, SessionMoved, Throttled, NotReadOnly)
-"""Errors of a ZooKeeper that is slow, restarting or out of reach."""
+TRANSIENT = (ConnectionLoss, OperationTimeout, RequestTimeout, SessionExpired, SessionMoved, Throttled, NotReadOnly)
+"""Errors of a ZooKeeper that is slow, restarting or unreachable."""
 
 
 class StartSteps:
-    """Owned by a broker that starts, until it is registered.
+    """Startup steps of a broker until it is registered.
 
-    A session that ends meanwhile is replaced; settings and watches that were read with it are read again afterwards.
+    A session that expires meanwhile is replaced; settings and watches read with it are read again afterwards.
     """
 
     def __init__(self, runtime: Runtime, client: ZooKeeperClient) -> None:
@@ -53,8 +53,8 @@ class StartSteps:
     async def connect(self, connect_string: str) -> None:
         """Establish the first session.
 
-        :raise OperationTimeout: no server accepted a connection within ``zookeeper.connection.timeout.ms``.  A server
-            that accepts connections and does not open a session (slow, or without a quorum) is waited for.
+        :raise OperationTimeout: no server accepted a connection within ``zookeeper.connection.timeout.ms``. If a server
+            accepts connections but opens no session (slow, or without quorum), the broker keeps waiting.
         """
         log.info("connecting to ZooKeeper at {connect}", connect=connect_string)
         start = self._client.start
@@ -68,10 +68,10 @@ class StartSteps:
             start = self._client.renew
 
     async def run(self, what: str, step: Callable[[], Awaitable[T]]) -> T:
-        """Run one step until ZooKeeper has answered it.
+        """Run one step until ZooKeeper has answered.
 
-        :param what: the step, for the log: "the registration in ZooKeeper".
-        :param step: can run again after an error of ``PASSING``.
+        :param what: name of the step, for the log: "the registration in ZooKeeper".
+        :param step: repeatable after an error of ``TRANSIENT``.
         """
         delay_s = RETRY_SECONDS_MIN
         while True:
@@ -81,7 +81,7 @@ class StartSteps:
                 return await self.reported(what, step())
             except ClientClosed:
                 raise
-            except PASSING as error:
+            except TRANSIENT as error:
                 log.warn("trying {what} again: {error}", what=what, error=str(error))
             await pause(self._reactor, delay_s * self._random.uniform(0.5, 1.0))
             delay_s = min(2 * delay_s, RETRY_SECONDS_MAX)
@@ -91,7 +91,7 @@ class StartSteps:
         await self.reported("a session with ZooKeeper", self._client.renew())
 
     async def reported(self, what: str, answer: Awaitable[T]) -> T:
-        """Wait for an answer, with a line in the log every ``REPORT_SECONDS``."""
+        """Await a response, with a log line every ``REPORT_SECONDS``."""
         began_s = self._reactor.seconds()
         timer: IDelayedCall
 

@@ -1,7 +1,6 @@
-"""Logs on disk that are no replicas of this broker any more, found by asking ZooKeeper before the broker takes part.
+"""Deletes logs that are not assigned to this broker, before it joins the cluster.
 
-A broker that was down while a topic was deleted, or while its replica was moved away, was not told; nor was one that
-was cut off meanwhile, and has registered anew.
+Topics may have been deleted, or replicas moved, while the broker was down or had lost its session.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ InOrder = Callable[[Callable[[], Coroutine[Deferred[Any], Any, None]]], Awaitabl
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as ZooKeeper has it.
+    """A topic in ZooKeeper.
 
-    :param made_in: the transaction (zxid) in which its znode was made.
+    :param made_in: zxid of the transaction that created its znode.
     """
 
     assignment: TopicAssignment
@@ -39,36 +38,36 @@ class Topic:
 
 
 def has_another_id(topic_id: UUID | None, topic: Topic) -> bool:
-    """Whether a log was made for another id than its topic has.
+    """Return True if a log belongs to an earlier topic of the same name.
 
-    :param topic_id: of the log; None where it is not known.
+    :param topic_id: stored with the log; None if unknown.
     """
     return topic_id is not None and topic.assignment.topic_id not in (ZERO_UUID, topic_id)
 
 
 def is_rewritten(topic: Topic, last_epoch: int) -> bool:
-    """Whether the topic is the one that was there when this broker registered last, whatever its id is now.
+    """Return True if the topic existed at this broker's last registration, whatever its id is now.
 
-    Then a tool wrote over its id, for with an earlier topic's logs that start would have done away.
+    Its id was then overwritten by a tool: the logs of an earlier topic would have been deleted at that start.
 
-    :param last_epoch: the broker epoch of that registration; -1 where it is not known.
+    :param last_epoch: broker epoch of that registration; -1 if unknown.
     """
     return topic.made_in < last_epoch
 
 
 def why_stray(key: TopicPartition, topic_id: UUID | None, topic: Topic | None, broker_id: int) -> str | None:
-    """Why a log is none of this broker's; None where it is.
+    """Return the reason why a log is not a replica of this broker, or None if it is.
 
-    :param topic_id: the one that the log was made for; None where it is not known.
-    :param topic: its topic; None where there is none of the name.
+    :param topic_id: stored with the log; None if unknown.
+    :param topic: None if no topic of this name exists.
     """
     if topic is None:
-        return "there is no such topic"
+        return "the topic does not exist"
     if has_another_id(topic_id, topic):
-        return "its topic was deleted, and another was made under the name"
+        return "its topic was deleted, and another one was created with the same name"
     replicas = topic.assignment.partitions.get(key.partition)
     if replicas is None:
-        return "its topic has no such partition"
+        return "the topic has no such partition"
     if broker_id not in replicas:
         return f"it is assigned to brokers {', '.join(map(str, replicas))}"
     return None
@@ -77,20 +76,20 @@ def why_stray(key: TopicPartition, topic_id: UUID | None, topic: Topic | None, b
 async def find_strays(
     client: ZooKeeperClient, logs: Mapping[TopicPartition, UUID | None], broker_id: int, last_epoch: int
 ) -> dict[TopicPartition, str]:
-    """The logs that are no replicas of this broker, with the reason of each.
+    """Return the logs that are not replicas of this broker, with the reasons.
 
-    What ZooKeeper does not clearly say is not held against a log: a topic that cannot be read, one whose id was written
-    over, or a cluster that has no topics at all, which is more likely to be a coordinator that lost its data.
+    Logs are kept in doubtful cases: if a topic cannot be read, if its id was overwritten, or if the cluster has no
+    topics at all, because then ZooKeeper has more likely lost its data.
 
-    :param logs: what is on disk, each with the id of the topic that it was made for, where that is known.
+    :param logs: logs on disk with their stored topic ids, if known.
     :param last_epoch: see ``is_rewritten``.
-    :raise ZooKeeperError: where it cannot be asked.
+    :raise ZooKeeperError: ZooKeeper cannot be read.
     """
     if not logs:
         return {}
-    await client.sync(znodes.TOPICS)  # a server that lags behind does not know the youngest topics
+    await client.sync(znodes.TOPICS)  # a lagging server may not know the newest topics
     if not await client.get_children(znodes.TOPICS):
-        log.warn("ZooKeeper knows no topic at all, but {count} logs are here: they are left alone", count=len(logs))
+        log.warn("ZooKeeper has no topics, but this broker has {count} logs: they are kept", count=len(logs))
         return {}
     topics = await _read_topics(client, list(dict.fromkeys(key.topic for key in logs)))
     strays = {}
@@ -100,8 +99,8 @@ async def find_strays(
         topic = topics[key.topic]
         if topic is not None and has_another_id(topic_id, topic) and is_rewritten(topic, last_epoch):
             log.error(
-                "the log of {partition} is left alone, and cannot be served: {path} had the topic id {known}, and has "
-                "{now} now; write the old one back while all brokers are stopped",
+                "the log of {partition} is kept but not served: {path} had the topic id {known} and now has {now}; "
+                "restore the old id while all brokers are stopped",
                 partition=str(key),
                 path=znodes.topic_path(key.topic),
                 known=topic_id,
@@ -115,7 +114,7 @@ async def find_strays(
 
 
 async def _read_topics(client: ZooKeeperClient, topics: list[str]) -> dict[str, Topic | None]:
-    """These topics, None for those that do not exist; one that cannot be read is left out."""
+    """Return the topics, None for missing ones; topics that cannot be read are left out."""
     found: dict[str, Topic | None] = {}
     answers = await read_all(client, [znodes.topic_path(topic) for topic in topics])
     for topic, answer in zip(topics, answers, strict=True):
@@ -123,21 +122,21 @@ async def _read_topics(client: ZooKeeperClient, topics: list[str]) -> dict[str, 
             try:
                 found[topic] = Topic(documents.decode_topic(topic, answer[0]), answer[1].czxid)
             except znodes.ZnodeError as error:
-                log.error("the logs of {topic} are left alone: {error}", topic=topic, error=str(error))
+                log.error("the logs of {topic} are kept: {error}", topic=topic, error=str(error))
         elif isinstance(answer, NoNode):
             found[topic] = None
         else:
-            log.error("the logs of {topic} are left alone: {error}", topic=topic, error=str(answer))
+            log.error("the logs of {topic} are kept: {error}", topic=topic, error=str(answer))
     return found
 
 
 async def remove_strays(
     reactor: Reactor, client: ZooKeeperClient, directories: LogDirectories, broker_id: int, last_epoch: int
 ) -> None:
-    """Delete the logs that are no replicas of this broker; files go after ``file.delete.delay.ms``, as always.
+    """Delete the logs that are not replicas of this broker; files are removed after ``file.delete.delay.ms``.
 
-    :param last_epoch: the broker epoch of the last registration; -1 where it is not known.
-    :raise ZooKeeperError: where it cannot be asked; nothing was removed.
+    :param last_epoch: broker epoch of the last registration; -1 if unknown.
+    :raise ZooKeeperError: ZooKeeper cannot be read; nothing was removed.
     :raise OSError: the device fails.
     """
     await _remove(reactor, await _find_in(directories, client, broker_id, last_epoch), directories.delete)
@@ -152,12 +151,11 @@ async def remove_strays_after_reregistration(
     in_order: InOrder,
     delete: Delete,
 ) -> None:
-    """The same while the broker runs, which has registered anew after its session was lost.
+    """Delete stray logs of a running broker that has registered again after losing its session.
 
-    What is found is looked for again between two of the controller's commands: one that came before may have given the
-    broker the replica, and one that comes later makes it anew.
+    Strays are searched again between two controller commands, because an earlier command may have assigned the replica.
 
-    :param in_order: runs something between two commands.
+    :param in_order: runs a function between two commands.
     :param delete: stops a replica and deletes its log.
     """
     if await _find_in(directories, client, broker_id, last_epoch):
@@ -178,7 +176,7 @@ async def _find_in(
 async def _remove(reactor: Reactor, strays: Mapping[TopicPartition, str], delete: Delete) -> None:
     turns = Turns(reactor)
     for key, reason in strays.items():
-        log.warn("the log of {partition} is removed: {reason}", partition=str(key), reason=reason)
+        log.warn("removing the log of {partition}: {reason}", partition=str(key), reason=reason)
         await delete(key)
         if turns.is_over:
             await turns.next()

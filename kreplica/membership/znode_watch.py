@@ -1,4 +1,4 @@
-"""Something in ZooKeeper that a broker keeps up with: read at the start, and again whenever it changes."""
+"""Reads data from ZooKeeper at startup and again after every change."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Watcher = Callable[[WatchEvent], None]
 
 
 class ZnodeWatch:
-    """Owned by whoever keeps what was read.
+    """Owned by the object that keeps the data.
 
-    :param what: what is read, for the log.
-    :param read: reads it, and leaves the given watcher there; called again for each change, one call at a time.
+    :param what: name of the data, for the log.
+    :param read: reads the data and sets the given watcher; called again after each change, one call at a time.
     """
 
     def __init__(self, reactor: Reactor, what: str, read: Callable[[Watcher], Awaitable[None]]) -> None:
@@ -34,30 +34,30 @@ class ZnodeWatch:
         self._stopped = False
 
     async def start(self) -> None:
-        """Read it for the first time.
+        """Read the data for the first time.
 
-        :raise ZooKeeperError: where it cannot be.
+        :raise ZooKeeperError: the data cannot be read.
         """
         await self._read(self._changed)
 
     def session_renewed(self) -> None:
-        """Watches are gone with the old session, and changes may have been missed."""
-        self._read_soon()
+        """Read again, because watches of the old session are lost and changes may have been missed."""
+        self._schedule_read()
 
     def stop(self) -> None:
-        """Follow no more changes."""
+        """Stop following changes."""
         self._stopped = True
         if self._reading is not None:
             self._reading.cancel()
 
     def _changed(self, event: WatchEvent) -> None:
-        self._read_soon()
+        self._schedule_read()
 
-    def _read_soon(self) -> None:
+    def _schedule_read(self) -> None:
         self._read_again = True
         if self._reading is None and not self._stopped:
             self._reading = Deferred.fromCoroutine(self._follow())
-            self._reading.addErrback(lambda failure: log.failure("reading {what}", failure, what=self._what))
+            self._reading.addErrback(lambda failure: log.failure("cannot read {what}", failure, what=self._what))
 
     async def _follow(self) -> None:
         try:
@@ -66,12 +66,12 @@ class ZnodeWatch:
                 try:
                     await self._read(self._changed)
                 except SessionExpired:
-                    return  # until there is another session
+                    return  # continues with session_renewed
                 except ZooKeeperError as error:
-                    log.warn("{what} could not be read: {error}", what=self._what, error=str(error))
+                    log.warn("cannot read {what}: {error}", what=self._what, error=str(error))
                     self._read_again = True
                     await pause(self._reactor, RETRY_SECONDS)
         except CancelledError:
-            pass  # by stop
+            pass  # cancelled by stop
         finally:
             self._reading = None

@@ -1,4 +1,4 @@
-"""From ZooKeeper's trouble to what a Kafka client is told."""
+"""Maps ZooKeeper errors to Kafka error codes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ T = TypeVar("T")
 
 
 async def translate_errors(answer: Awaitable[T]) -> T:
-    """What ZooKeeper answers; conflicts with other writers are the caller's to understand.
+    """Await a ZooKeeper request; conflicts with other writers are raised unchanged.
 
-    :raise KafkaError: REQUEST_TIMED_OUT where it cannot be reached, so that the client tries again; INVALID_REQUEST
-        where what the client asks does not fit into a znode.
+    :raise KafkaError: REQUEST_TIMED_OUT if ZooKeeper cannot be reached, so that the client retries; INVALID_REQUEST if
+        the data does not fit into a znode.
     """
     try:
         return await answer
     except (NoNode, NodeExists, BadVersion, MultiFailed):
         raise
     except RequestTooLarge as error:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"more than ZooKeeper takes in one piece: {error}") from error
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the data exceeds ZooKeeper's size limit: {error}") from error
     except ZooKeeperError as error:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper: {error}") from error

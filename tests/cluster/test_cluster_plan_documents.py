@@ -92,9 +92,9 @@ def test_a_damaged_header_is_named(data: bytes, said: str) -> None:
 
 def test_damaged_steps_and_outcomes_are_named() -> None:
     """The chunk's znode stands in the error."""
-    with pytest.raises(ZnodeError, match=r"/x/steps/00000001: no step does 'jump', but move"):
+    with pytest.raises(ZnodeError, match=r"/x/steps/00000001: unknown action 'jump'; known are move"):
         documents.decode_steps("/x/steps/00000001", b'{"version":1,"steps":[["jump","t",0,[1],[2],0]]}')
-    with pytest.raises(ZnodeError, match="no state of a step is written 'z'"):
+    with pytest.raises(ZnodeError, match="unknown step state 'z'"):
         documents.decode_outcomes("/x/progress/00000001", b'{"version":1,"steps":"wz"}')
     with pytest.raises(ZnodeError, match="/x/progress: the key 'waiting' is missing"):
         documents.decode_progress("/x/progress", b"{}")

@@ -29,10 +29,10 @@ MOVING = TopicAssignment("orders", ORDERS, {0: (3, 1)}, adding={0: (3,)}, removi
         pytest.param(0, None, ASSIGNMENT, None, id="ours, of an older program"),
         pytest.param(0, ORDERS, TopicAssignment("orders", ZERO_UUID, {0: (1,)}), None, id="a topic without id"),
         pytest.param(0, ORDERS, MOVING, None, id="ours until the reassignment is done"),
-        pytest.param(0, ORDERS, None, "there is no such topic", id="deleted"),
+        pytest.param(0, ORDERS, None, "the topic does not exist", id="deleted"),
         pytest.param(0, PAYMENTS, ASSIGNMENT, "its topic was deleted, and another", id="made again under the name"),
         pytest.param(1, ORDERS, ASSIGNMENT, "it is assigned to brokers 2, 3", id="moved away"),
-        pytest.param(2, ORDERS, ASSIGNMENT, "its topic has no such partition", id="the partition was removed"),
+        pytest.param(2, ORDERS, ASSIGNMENT, "the topic has no such partition", id="the partition was removed"),
     ],
 )
 def test_what_makes_a_stray(

@@ -107,7 +107,7 @@ def test_a_broker_that_was_killed_comes_back(process: StandaloneProcess, tmp_pat
     last = children(process)
     assert process.stop(START_S) == ENDED_IN_ORDER
     assert not any(lives(pid) for pid in last.values())
-    assert re.search(r"^broker-2: .* broker 2 has handed over all that it led$", process.output, re.MULTILINE)
+    assert re.search(r"^broker-2: .* broker 2 has handed over all its leaderships$", process.output, re.MULTILINE)
     assert process.output.splitlines()[-1].endswith(f"coordinator on port {process.coordinator_port} stopped")
     for number in (1, 2):
         marker = process.data_directory / f"broker-{number}" / ".kafka_cleanshutdown"

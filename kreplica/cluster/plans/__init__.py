@@ -1,10 +1,8 @@
-"""Plans: longer work on replicas, kept in ZooKeeper until it is done.  Pure: nothing here talks to anybody.
+"""Plans: long-running changes of replicas, stored in ZooKeeper until they are complete. Pure, no I/O.
 
-* ``plan`` the values: a plan, its steps, and what has become of them
-* ``documents`` those values as znodes, both ways
-* ``requests`` what may be asked for
-* ``making`` from a request and the state of the cluster (``cluster_state``) to a draft: its steps, or why not;
-  ``placing`` where the replicas of each kind of plan go; ``dangers`` what a plan may not do, or only by force
-* ``preview`` what a draft would change, broker by broker
-* ``progress`` how far a plan has come; ``eta`` how long it takes; ``throttle`` how fast it may be copied, as a znode
+* ``plan``: plans, their steps and outcomes; ``documents``: their znodes; ``requests``: requests for plans
+* ``draft``: computes the steps of a requested plan from the ``cluster_state``
+* ``target_replicas``: target replicas for each kind of plan; ``safety_checks``: refusals and warnings
+* ``preview``: effect of a draft on each broker
+* ``progress``: progress and final state; ``eta``: expected duration; ``throttle``: znode of the replication throttle
 """

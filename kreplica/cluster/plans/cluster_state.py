@@ -1,4 +1,4 @@
-"""What a plan is made from: the cluster as it is now."""
+"""State of the cluster from which plans are computed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from kreplica.model import TopicAssignment, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """As whoever makes a plan has read it, from ZooKeeper or from its metadata.
+    """State of the cluster as read from ZooKeeper or from metadata.
 
-    :param topics: by name, without those that are being deleted.
-    :param brokers: those that live, each with its rack.
-    :param cordoned: brokers that get no new replicas, whether they live or not.
-    :param in_sync: by partition; one that is absent has no state yet.
-    :param leaders: by partition; absent where nobody leads.
-    :param sizes: bytes of one replica; absent where nobody could say.
-    :param planned: partitions that a plan that has not ended touches, each with that plan's id.
+    :param topics: by name, without topics that are being deleted.
+    :param brokers: live brokers with their racks.
+    :param cordoned: brokers that get no new replicas, alive or not.
+    :param in_sync: ISR by partition; missing for partitions without state.
+    :param leaders: by partition; missing without a leader.
+    :param sizes: bytes of one replica; missing if unknown.
+    :param planned: partitions in open plans, with the plan's id.
     """
 
     topics: Mapping[str, TopicAssignment]
@@ -31,26 +31,31 @@ class ClusterState:
     planned: Mapping[TopicPartition, str] = field(default_factory=dict)
 
     def topic(self, name: str) -> TopicAssignment:
-        """:raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION."""
+        """Return the assignment of a topic.
+
+        :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
         assignment = self.topics.get(name)
         if assignment is None:
-            text = f"there is no topic {name!r}, or it is being deleted: look at the list of topics"
+            text = f"topic {name!r} does not exist or is being deleted: check the list of topics"
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         return assignment
 
     def replicas(self, partition: TopicPartition) -> tuple[int, ...]:
-        """Where a partition is now.
+        """Return the current replicas of a partition.
 
         :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
         """
         rows = self.topic(partition.topic).partitions
         if partition.partition not in rows:
-            text = f"there is no partition {partition}: {partition.topic} has {len(rows)}, numbered from 0"
+            text = (
+                f"partition {partition} does not exist: {partition.topic} has {len(rows)} partitions, numbered from 0"
+            )
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         return rows[partition.partition]
 
     def assignments(self, topics: Collection[str] | None = None) -> dict[TopicPartition, tuple[int, ...]]:
-        """The replicas of every partition, of these topics (None: of all).
+        """Return the replicas of every partition of these topics (None: of all topics).
 
         :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -62,18 +67,18 @@ class ClusterState:
         }
 
     def is_moving(self, partition: TopicPartition) -> bool:
-        """Whether somebody is moving its replicas; one that only has files to delete has arrived."""
+        """Return True if a reassignment is copying data; one that only deletes files counts as complete."""
         topic = self.topics[partition.topic]
         replicas = topic.partitions.get(partition.partition, ())
         leaving = topic.removing.get(partition.partition, ())
         return bool(topic.adding.get(partition.partition)) or any(replica in replicas for replica in leaving)
 
     @property
-    def takers(self) -> list[int]:
-        """The brokers that may get new replicas."""
+    def receivers(self) -> list[int]:
+        """Brokers that may get new replicas."""
         return [broker for broker in sorted(self.brokers) if broker not in self.cordoned]
 
     def holders(self, assignments: Mapping[TopicPartition, tuple[int, ...]]) -> dict[int, str | None]:
-        """Every broker that lives or is assigned something, with its rack where that is known."""
+        """Return every broker that is alive or has replicas, with its rack if known."""
         assigned = {broker for replicas in assignments.values() for broker in replicas}
         return {broker: self.brokers.get(broker) for broker in sorted(assigned | self.brokers.keys())}

@@ -1,15 +1,15 @@
-"""Plans as znodes, both ways; where they stand is in ``kreplica.cluster.znodes``.
+"""Data of the znodes of plans; their paths are in ``kreplica.cluster.znodes``.
 
 =============================  =========================================================================================
-``/kreplica/plans``            the last number that was given; whoever makes a plan replaces it in the same multi, so
-                               that of two who plan at once one has to look again
-``.../plan-N``                 the header, which whoever patches or cancels the plan replaces, and the controller
-``.../plan-N/steps/C``         a chunk of the steps, written once
-``.../plan-N/progress``        how many steps are where; the controller's
-``.../plan-N/progress/C``      what has become of each step of chunk C; the controller's.  Absent: all are waiting
+``/kreplica/plans``            number of the last plan; replaced in the multi that creates a plan, so that one of two
+                               concurrent creations fails and is repeated
+``.../plan-N``                 header; replaced by the controller, and by requests that change or cancel the plan
+``.../plan-N/steps/C``         one chunk of the steps, written once
+``.../plan-N/progress``        number of steps by state; written by the controller
+``.../plan-N/progress/C``      outcome of each step of chunk C; written by the controller.  Absent: all are waiting
 =============================  =========================================================================================
 
-Of a large plan the header is ``preparing`` until the last chunk is there; nothing is begun before.
+The header of a large plan is ``preparing`` until the last chunk is written; no step is started before.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ PLAN_PREFIX = "plan-"
 
 STEPS_PER_CHUNK_MAX = 500
 CHUNK_BYTES_MAX = 200_000
-"""A chunk is a znode: small enough to be decoded within a few milliseconds."""
+"""Limits of a chunk (one znode), which is decoded within a few milliseconds."""
 
 STEPS_MAX = 100_000
-"""Of one plan: what a controller keeps in memory for it."""
+"""Maximum number of steps of one plan; a controller keeps them in memory."""
 
 BATCH_BYTES_MAX = 500_000
-"""So much goes into one multi."""
+"""Maximum size of one multi."""
 
 REASON_LENGTH_MAX = 150
-"""So much is kept of why a step failed: the reasons of a whole chunk fit into its znode."""
+"""Maximum length of a stored reason, so that the reasons of a chunk fit into its znode."""
 
 REQUEST_BYTES_MAX = 20_000
-"""Members of a request that are larger are not kept in the header: the steps have what they say."""
+"""Larger members of a request are not stored in the header; the steps contain their information."""
 
 _LETTERS = {
     StepState.WAITING: "w",
@@ -62,7 +62,7 @@ _STATES = {letter: state for state, letter in _LETTERS.items()}
 
 
 class PlanZnode(NamedTuple):
-    """A znode to be made."""
+    """A znode to create."""
 
     path: str
     data: bytes
@@ -76,12 +76,12 @@ def plan_id(number: int) -> str:
 
 
 def encode_last_number(number: int) -> bytes:
-    """The document of ``/kreplica/plans``."""
+    """Encode the data of ``/kreplica/plans``."""
     return dump({"version": 1, "last_number": number})
 
 
 def decode_last_number(data: bytes) -> int:
-    """The number of the plan that was made last; 0 where there was none (the znode is empty)."""
+    """Return the number of the last plan; 0 if there was none (empty znode)."""
     if not data:
         return 0
     document = load(znodes.PLANS, data)
@@ -114,7 +114,10 @@ def encode_plan(plan: Plan) -> bytes:
 
 
 def decode_plan(plan_id: str, data: bytes) -> Plan:
-    """:raise ZnodeError: naming the znode and what is wrong with it."""
+    """Parse the header of a plan.
+
+    :raise ZnodeError: with the path and the reason.
+    """
     path = znodes.plan_path(plan_id)
     document = load(path, data)
     with Reader(path):
@@ -140,12 +143,12 @@ def decode_plan(plan_id: str, data: bytes) -> Plan:
 def _positive(document: Mapping[str, Any], name: str) -> int | None:
     value = document.get(name)
     if value is not None and (type(value) is not int or value < 1):
-        raise ValueError(f"{name} is a number above 0 or null, not {value!r}")
+        raise ValueError(f"{name} must be a number above 0 or null, not {value!r}")
     return value
 
 
 def kept_request(request: Mapping[str, Any]) -> dict[str, Any]:
-    """A request as a header keeps it: without members that would make a znode too large."""
+    """Return a request without members that are too large for the header."""
     return {name: value for name, value in request.items() if len(json.dumps(value)) <= REQUEST_BYTES_MAX}
 
 
@@ -153,7 +156,7 @@ def kept_request(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def chunks(steps: Sequence[Step]) -> list[Sequence[Step]]:
-    """The steps in their order, cut into pieces that a znode can hold; never an empty one."""
+    """Split the steps into non-empty chunks that fit into a znode."""
     found: list[Sequence[Step]] = []
     first = size = 0
     for number, step in enumerate(steps):
@@ -166,27 +169,28 @@ def chunks(steps: Sequence[Step]) -> list[Sequence[Step]]:
 
 
 def _row_text(step: Step) -> bytes:
-    """Written out: a plan has tens of thousands."""
+    """Encode a step; formatted directly for speed, because a plan has tens of thousands of steps."""
     before, after = ",".join(map(str, step.before)), ",".join(map(str, step.after))
     topic = json.dumps(step.topic, ensure_ascii=False)
     return f'["{step.action.value}",{topic},{step.partition},[{before}],[{after}],{step.bytes}]'.encode()
 
 
 def encode_steps(steps: Sequence[Step]) -> bytes:
-    """One chunk: each step as ``[action, topic, partition, before, after, bytes]``."""
+    """Encode one chunk: each step as ``[action, topic, partition, before, after, bytes]``."""
     return b'{"version":1,"steps":[' + b",".join(map(_row_text, steps)) + b"]}"
 
 
 def decode_steps(path: str, data: bytes) -> tuple[Step, ...]:
-    """:param path: of the chunk's znode, for errors.
+    """Parse one chunk.
 
-    :raise ZnodeError: naming the znode and what is wrong with it.
+    :param path: of the chunk's znode, for errors.
+    :raise ZnodeError: with the path and the reason.
     """
     document = load(path, data)
     with Reader(path):
         unknown = sorted({str(row[0]) for row in document["steps"]}.difference(_ACTIONS))
         if unknown:
-            raise ValueError(f"no step does {unknown[0]!r}, but {', '.join(_ACTIONS)}")
+            raise ValueError(f"unknown action {unknown[0]!r}; known are {', '.join(_ACTIONS)}")
         return tuple(_decode_step(*row) for row in document["steps"])
 
 
@@ -202,7 +206,7 @@ def _decode_step(
 
 
 def encode_outcomes(outcomes: Sequence[StepOutcome]) -> bytes:
-    """What has become of each step of a chunk: a letter each (its state's, x: failed), and reasons."""
+    """Encode the outcomes of a chunk: a letter for the state of each step, and the reasons."""
     letters = "".join(_LETTERS[outcome.state] for outcome in outcomes)
     reasons = {
         str(index): outcome.reason[:REASON_LENGTH_MAX] for index, outcome in enumerate(outcomes) if outcome.reason
@@ -211,13 +215,16 @@ def encode_outcomes(outcomes: Sequence[StepOutcome]) -> bytes:
 
 
 def decode_outcomes(path: str, data: bytes) -> tuple[StepOutcome, ...]:
-    """:raise ZnodeError: naming the znode and what is wrong with it."""
+    """Parse the outcomes of a chunk.
+
+    :raise ZnodeError: with the path and the reason.
+    """
     document = load(path, data)
     with Reader(path):
         reasons = {int(index): str(reason) for index, reason in (document.get("reasons") or {}).items()}
         unknown = sorted({letter for letter in document["steps"] if letter not in _STATES})
         if unknown:
-            raise ValueError(f"no state of a step is written {unknown[0]!r}")
+            raise ValueError(f"unknown step state {unknown[0]!r}")
         return tuple(StepOutcome(_STATES[letter], reasons.get(index)) for index, letter in enumerate(document["steps"]))
 
 
@@ -238,7 +245,10 @@ def encode_progress(progress: PlanProgress) -> bytes:
 
 
 def decode_progress(path: str, data: bytes) -> PlanProgress:
-    """:raise ZnodeError: naming the znode and what is wrong with it."""
+    """Parse the progress of a plan.
+
+    :raise ZnodeError: with the path and the reason.
+    """
     document = load(path, data)
     with Reader(path):
         started = document.get("started_at_ms")
@@ -258,18 +268,18 @@ def decode_progress(path: str, data: bytes) -> PlanProgress:
 
 
 def encode_chunks(steps: Sequence[Step]) -> tuple[bytes, ...]:
-    """All steps, a piece for each znode; of 10,000 it takes so long that it is done away from a reactor's thread."""
+    """Encode all steps, one item per znode. Call it in a thread: 10,000 steps would block the reactor."""
     return tuple(map(encode_steps, chunks(steps)))
 
 
 def creation(plan: Plan, steps: Sequence[Step], encoded: Sequence[bytes] | None = None) -> Iterator[list[PlanZnode]]:
-    """The znodes of a new plan, in as many batches as the size of a multi asks for; each batch is one multi.
+    """Yield the znodes of a new plan in batches; each batch is written in one multi.
 
-    Whoever makes it puts the new number (``encode_last_number``, at the version that was read) into the first batch.
-    Where there are more batches than one, the header's state is ``preparing`` in the first, and has to be made
-    ``pending`` (``encode_plan(plan)``) after the last.
+    The caller adds the new number (``encode_last_number``, with the version that was read) to the first batch. With
+    more than one batch, the header is ``preparing`` in the first batch and the caller replaces it
+    (``encode_plan(plan)``) after the last.
 
-    :param encoded: the steps as ``encode_chunks`` has them, where they are encoded already.
+    :param encoded: result of ``encode_chunks``, if the steps are encoded already.
     """
     pieces = [
         PlanZnode(znodes.plan_steps_path(plan.plan_id, number), chunk)

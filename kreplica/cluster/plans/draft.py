@@ -1,8 +1,7 @@
-"""From a request and the state of the cluster to a draft: what would be done, what to know of it, or why it cannot be.
+"""Computes a draft of a plan from a request and the state of the cluster.
 
-Placing 100,000 replicas takes seconds: brokers call this away from their reactor's thread (``Runtime.offload``).  The
-order is ``draft`` (dry runs end here: ``preview`` says what it would change), then ``Draft.plan`` for the header, then
-``documents.creation`` for the znodes.
+Placing 100,000 replicas takes seconds, so brokers call this in a thread (``Runtime.offload``). Order of calls:
+``draft`` (a dry run ends here, with ``preview``), ``Draft.plan`` for the header, ``documents.creation`` for the znodes.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from kreplica.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A plan that nobody has written yet.
+    """A plan that is not written yet.
 
-    :param steps: in the order in which they are begun.
-    :param warnings: sentences for whoever asked.
-    :param cordons: brokers that are to be cordoned with the plan (``znodes.cordoned_path``), where they are not yet.
-    :param encoded: the steps as ``documents.creation`` takes them.
+    :param steps: in the order in which they are started.
+    :param warnings: sentences for the operator.
+    :param cordons: brokers to cordon with the plan (``znodes.cordoned_path``), if they are not cordoned yet.
+    :param encoded: encoded steps for ``documents.creation``.
     """
 
     request: PlanRequest
@@ -46,11 +45,11 @@ class Draft:
 
     @property
     def bytes(self) -> int:
-        """To be copied by all steps."""
+        """Bytes copied by all steps."""
         return sum(step.bytes for step in self.steps)
 
     def plan(self, plan_id: str, now_ms: int) -> Plan:
-        """The header to be written, in the state in which the controller takes it up."""
+        """Return the header, in the state in which the controller starts the plan."""
         request, work = self.request, self.request.work
         return Plan(
             plan_id=plan_id,
@@ -69,9 +68,11 @@ class Draft:
 
 
 def draft(request: PlanRequest, cluster: ClusterState) -> Draft:
-    """:raise KafkaError: why it cannot be, and what to do then: UNKNOWN_TOPIC_OR_PARTITION, BROKER_NOT_AVAILABLE,
-    INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS, REASSIGNMENT_IN_PROGRESS, or
-    INVALID_REQUEST where it is in danger of losing records and not forced.
+    """Return a draft for a request.
+
+    :raise KafkaError: with the reason and the remedy: UNKNOWN_TOPIC_OR_PARTITION, BROKER_NOT_AVAILABLE,
+        INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS, REASSIGNMENT_IN_PROGRESS, or
+        INVALID_REQUEST if records may be lost and ``force`` is not set.
     """
     steps = _steps(request, cluster)
     if len(steps) > STEPS_MAX:
@@ -123,7 +124,7 @@ def _moves(assignments: Mapping[TopicPartition, tuple[int, ...]], cluster: Clust
 
 
 def _removals(topic: str, count: int, cluster: ClusterState) -> list[Step]:
-    """Those with the highest numbers, the highest first."""
+    """Return steps that remove the partitions with the highest numbers, highest first."""
     partitions = cluster.topic(topic).partitions
     if count >= len(partitions):
         text = f"{topic} has {len(partitions)} partitions: ask for fewer than that to remove some"
@@ -157,7 +158,7 @@ def _left_alone(request: PlanRequest, cluster: ClusterState) -> list[str]:
 
 
 def _weighed(request: PlanRequest, steps: Collection[Step], cluster: ClusterState) -> list[str]:
-    """How uneven brokers are before and after, by the weights that were given."""
+    """Return a sentence about the imbalance before and after, by the given weights."""
     work = request.work
     if not isinstance(work, Rebalance) or not work.weights:
         return []
@@ -165,7 +166,7 @@ def _weighed(request: PlanRequest, steps: Collection[Step], cluster: ClusterStat
     after = before | {step.key: step.after for step in steps if step.key in before}
     spans = []
     for assignments in (before, after):
-        loads = dict.fromkeys(cluster.takers, 0)
+        loads = dict.fromkeys(cluster.receivers, 0)
         for key, replicas in assignments.items():
             for replica in replicas:
                 if replica in loads:

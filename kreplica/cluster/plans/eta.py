@@ -1,4 +1,4 @@
-"""How long a plan takes: before it begins by its throttle, afterwards by how it has gone so far."""
+"""Expected duration of a plan: before it starts from the throttle, afterwards from its progress."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ MILLISECONDS = 1000
 
 
 def seconds_expected(steps: Sequence[Step], cluster: ClusterState, throttle: int | None) -> int | None:
-    """Of a plan that has not begun: the time that the busiest broker needs at the throttle's rate.
+    """Return the expected duration of a plan that has not started: the time the busiest broker needs at the throttled
+    rate.
 
-    :param throttle: in bytes a second; without one nobody can say, unless nothing is copied at all.
-    :return: whole seconds, or None where it cannot be known.
+    :param throttle: bytes per second; without it the duration is unknown, unless nothing is copied.
+    :return: whole seconds, or None if unknown.
     """
     bytes_in, bytes_out = copied(steps, cluster)
     busiest = max([*bytes_in.values(), *bytes_out.values()], default=0)
@@ -25,11 +26,11 @@ def seconds_expected(steps: Sequence[Step], cluster: ClusterState, throttle: int
 
 
 def seconds_left(progress: PlanProgress, now_ms: int) -> int | None:
-    """Of a plan that runs: what is left, at the rate at which it has gone.
+    """Return the remaining time of a running plan, from its rate so far.
 
-    Bytes are counted where sizes are known, else steps.
+    Counts bytes if sizes are known, otherwise steps.
 
-    :return: whole seconds; 0 where nothing is left; None while nothing is finished.
+    :return: whole seconds; 0 if everything is done; None until the first step is finished.
     """
     if progress.waiting == 0 and progress.moving == 0:
         return 0

@@ -1,4 +1,4 @@
-"""A plan: what was asked for, the steps that lead there, and what has become of each."""
+"""A plan, its steps, and their outcomes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from kreplica.model import TopicPartition
 
 MOVES_AT_ONCE = 5
-"""So many moves of a plan have a broker as one end at a time, where nobody says otherwise."""
+"""Default maximum number of moves at a time that a broker takes part in."""
 
 
 class PlanKind(StrEnum):
-    """What is asked for; each is made into steps by ``making``."""
+    """Kind of a requested change; ``draft`` computes its steps."""
 
     REASSIGN = "reassign"
     REPLICATION_FACTOR = "replication_factor"
@@ -26,7 +26,7 @@ class PlanKind(StrEnum):
 
 
 class PlanState(StrEnum):
-    """``preparing`` until all of its steps are written; ``pending`` until the controller has taken it up."""
+    """``preparing`` until all steps are written; ``pending`` until the controller starts the plan."""
 
     PREPARING = "preparing"
     PENDING = "pending"
@@ -38,12 +38,12 @@ class PlanState(StrEnum):
 
     @property
     def is_ended(self) -> bool:
-        """Whether nothing will be done for it any more."""
+        """True in a final state."""
         return self in (PlanState.COMPLETED, PlanState.CANCELLED, PlanState.FAILED)
 
 
 class Action(StrEnum):
-    """What a step does with its partition."""
+    """Action of a step on its partition."""
 
     MOVE = "move"
     REORDER = "reorder"
@@ -52,33 +52,33 @@ class Action(StrEnum):
 
     @property
     def is_reassignment(self) -> bool:
-        """Whether it changes the replicas of a partition that stays; only that can be taken back."""
+        """True if it changes the replicas of an existing partition; only such steps can be rolled back."""
         return self in (Action.MOVE, Action.REORDER)
 
 
 class StepState(StrEnum):
-    """What has become of a step."""
+    """State of a step."""
 
     WAITING = "waiting"
     MOVING = "moving"
     FINISHED = "finished"
     FAILED = "failed"
     CANCELLED = "cancelled"
-    """Never begun, or back where it was."""
+    """Not started, or rolled back."""
 
     @property
     def is_open(self) -> bool:
-        """Whether something may still be done for it."""
+        """True if the step is not finished."""
         return self in (StepState.WAITING, StepState.MOVING)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One partition's part of a plan.
+    """Change of one partition.
 
-    :param before: the replicas when the plan was made, the preferred leader first; none of a partition to be added.
-    :param after: the replicas that it shall have; none of a partition to be removed.
-    :param bytes: to be copied, to all new replicas together; 0 also where the size is not known.
+    :param before: replicas when the plan was created, preferred leader first; empty for a new partition.
+    :param after: target replicas; empty for a partition to remove.
+    :param bytes: bytes to copy to all new replicas together; 0 if the size is unknown.
     """
 
     action: Action
@@ -94,24 +94,24 @@ class Step:
 
     @property
     def arriving(self) -> tuple[int, ...]:
-        """The brokers that copy the partition, or begin it empty."""
+        """Brokers that get a new replica."""
         return tuple(replica for replica in self.after if replica not in self.before)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The header of a plan: all but its steps.
+    """Header of a plan, without its steps.
 
-    :param plan_id: ``plan-`` and a number of ten digits; numbers are not used again.
-    :param request: what was asked for, without what the steps say better (the list of a reassignment).
-    :param steps_count: of all its steps; ``bytes`` that they copy together.
-    :param throttle_bytes_per_second: what each broker may copy to and from replicas that are being added; None: as
-        much as it can.
-    :param moves_at_once: so many moves may have one broker as an end, as the leader or as one that copies.
-    :param force: whether it may go on where acknowledged records are lost (``dangers``).
-    :param wait_ms: of removed partitions: how long they are read-only first; None leaves it to the broker's setting.
-    :param rollback: where it is being cancelled, whether what is finished goes back too.
-    :param reason: why it ended as it did, where that is not what was asked for.
+    :param plan_id: ``plan-`` and a number of ten digits; numbers are not reused.
+    :param request: the request, without large parts that are contained in the steps.
+    :param steps_count: number of steps.
+    :param bytes: bytes copied by all steps.
+    :param throttle_bytes_per_second: limit for traffic of new replicas, per broker and direction; None for no limit.
+    :param moves_at_once: maximum number of moves at a time that a broker takes part in, as leader or as new replica.
+    :param force: continue if acknowledged records may be lost (``safety_checks``).
+    :param wait_ms: time for which removed partitions are read-only first; None for the broker's setting.
+    :param rollback: if the plan is being cancelled: also undo finished steps.
+    :param reason: explanation of the final state, if the plan did not complete as requested.
     """
 
     plan_id: str
@@ -133,9 +133,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """What has become of one step.
+    """State of one step.
 
-    :param reason: why it failed, or what has to be known of how it was done; None where there is nothing to say.
+    :param reason: reason of a failure, or a remark; None if there is none.
     """
 
     state: StepState = StepState.WAITING
@@ -144,10 +144,10 @@ class StepOutcome:
 
 @dataclass(frozen=True, slots=True)
 class PlanProgress:
-    """How many steps are where.
+    """Number of steps by state.
 
-    :param started_at_ms: when the first step was begun; None before.
-    :param bytes_done: that the finished steps have copied.
+    :param started_at_ms: start of the first step; None before.
+    :param bytes_done: bytes copied by finished steps.
     """
 
     waiting: int = 0
@@ -161,5 +161,5 @@ class PlanProgress:
 
     @property
     def moves(self) -> int:
-        """All steps."""
+        """Number of all steps."""
         return self.waiting + self.moving + self.finished + self.failed + self.cancelled

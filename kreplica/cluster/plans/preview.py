@@ -1,4 +1,4 @@
-"""What a draft would change, broker by broker."""
+"""Effect of a draft on each broker."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from kreplica.cluster.plans.plan import Action, Step
 
 @dataclass(frozen=True, slots=True)
 class BrokerChange:
-    """One broker before and after a plan.
+    """A broker before and after a plan.
 
-    :param leaders_after: of partitions that the plan touches the preferred leader counts, of others the leader.
-    :param bytes_in: that it copies from leaders; ``bytes_out`` that others copy from it as the leader.
+    :param leaders_after: preferred leaders for partitions of the plan, current leaders for others.
+    :param bytes_in: copied to this broker.
+    :param bytes_out: copied from this broker as leader.
     """
 
     broker_id: int
@@ -28,7 +29,7 @@ class BrokerChange:
 
 
 def preview(steps: Sequence[Step], cluster: ClusterState) -> list[BrokerChange]:
-    """Of every broker that lives or holds something, in the order of their ids."""
+    """Return the change of every broker that is alive or has replicas, sorted by id."""
     assignments = cluster.assignments()
     replicas = Counter(broker for row in assignments.values() for broker in row)
     leaders = Counter(leader for key, leader in cluster.leaders.items() if key in assignments)
@@ -54,7 +55,7 @@ def preview(steps: Sequence[Step], cluster: ClusterState) -> list[BrokerChange]:
 
 
 def copied(steps: Sequence[Step], cluster: ClusterState) -> tuple[Counter[int], Counter[int]]:
-    """By broker: the bytes that come to it, and those that go from it, as the leader."""
+    """Return by broker the bytes copied to it, and the bytes copied from it as leader."""
     bytes_in: Counter[int] = Counter()
     bytes_out: Counter[int] = Counter()
     for step in steps:

@@ -1,4 +1,4 @@
-"""How far a plan has come, and how it ends."""
+"""Progress and final state of a plan."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kreplica.cluster.plans.plan import Plan, PlanProgress, PlanState, Step, Ste
 
 
 def progress(steps: Sequence[Step], outcomes: Sequence[StepOutcome], started_at_ms: int | None = None) -> PlanProgress:
-    """How many steps are where.
+    """Count the steps by state.
 
     :param outcomes: one for each step.
     """
@@ -28,10 +28,10 @@ def progress(steps: Sequence[Step], outcomes: Sequence[StepOutcome], started_at_
 
 
 def ending(plan: Plan, steps: Sequence[Step], outcomes: Sequence[StepOutcome]) -> tuple[PlanState, str | None]:
-    """The state in which a plan ends that has nothing left to do, and the reason where it is not what was asked for."""
-    told = [number for number, outcome in enumerate(outcomes) if outcome.reason or outcome.state is StepState.FAILED]
-    failed = [number for number in told if outcomes[number].state is StepState.FAILED]
-    noted = [number for number in told if outcomes[number].state is not StepState.FAILED]
+    """Return the final state of a plan without open steps, and an explanation unless all went as requested."""
+    notable = [number for number, outcome in enumerate(outcomes) if outcome.reason or outcome.state is StepState.FAILED]
+    failed = [number for number in notable if outcomes[number].state is StepState.FAILED]
+    noted = [number for number in notable if outcomes[number].state is not StepState.FAILED]
     sentences = []
     for what, numbers in (("failed", failed), ("ended otherwise than asked for", noted)):
         if numbers:

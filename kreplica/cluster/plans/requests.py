@@ -1,4 +1,4 @@
-"""What may be asked of a plan: one value for each kind, read from the JSON that people and programs send."""
+"""Requests for plans, parsed from JSON."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kreplica.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Reassign:
-    """Replicas chosen by hand, the preferred leader first."""
+    """Assign the given replicas, preferred leader first."""
 
     assignments: Mapping[TopicPartition, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeReplicationFactor:
-    """So many replicas for every partition of these topics; those that stay keep their places."""
+    """Change the number of replicas of every partition of these topics; remaining replicas stay in place."""
 
     topics: tuple[str, ...]
     replication_factor: int
@@ -28,24 +28,24 @@ class ChangeReplicationFactor:
 
 @dataclass(frozen=True, slots=True)
 class AddBrokers:
-    """Even everything out, now that these brokers are there."""
+    """Balance replicas after these brokers were added."""
 
     brokers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Cordon these brokers, and take every replica from them; they may be dead."""
+    """Cordon these brokers and move all their replicas away; they may be dead."""
 
     brokers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """Even out what brokers hold, with the least data moved; of these topics only, where any are named.
+    """Balance replicas with the fewest bytes moved, of all topics or the given ones.
 
-    :param weights: what is evened out: bytes, or bytes a second, of a replica; a partition without one has 0.  None:
-        partitions are counted.
+    :param weights: balanced instead of counts: for example bytes or bytes per second of a replica; 0 if missing. None:
+        balance counts.
     """
 
     topics: tuple[str, ...] | None = None
@@ -54,7 +54,7 @@ class Rebalance:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
-    """So many partitions in all."""
+    """Increase the number of partitions to this total."""
 
     topic: str
     partitions: int
@@ -62,9 +62,9 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True)
 class RemovePartitions:
-    """So many partitions in all: those with the highest numbers go, with their records.
+    """Reduce the number of partitions to this total: those with the highest numbers are removed with their records.
 
-    :param wait_ms: how long they are read-only first; None leaves it to the broker's setting.
+    :param wait_ms: time for which they are read-only first; None for the broker's setting.
     """
 
     topic: str
@@ -77,9 +77,9 @@ Work = Reassign | ChangeReplicationFactor | AddBrokers | Drain | Rebalance | Add
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """One request; the members beside ``work`` are those of ``plan.Plan``.
+    """A request; for members other than ``work`` see ``plan.Plan``.
 
-    :param body: as it came.
+    :param body: the request as received.
     """
 
     kind: PlanKind
@@ -92,9 +92,10 @@ class PlanRequest:
 
 
 def read_request(body: Mapping[str, Any]) -> PlanRequest:
-    """:param body: ``{"kind": ..., ...}``, as the admin API takes it.
+    """Parse a request.
 
-    :raise KafkaError: INVALID_REQUEST, naming the member that is wrong or missing.
+    :param body: ``{"kind": ..., ...}``, as in the admin API.
+    :raise KafkaError: INVALID_REQUEST, with the invalid or missing member.
     """
     kinds = ", ".join(kind.value for kind in PlanKind)
     if body.get("kind") not in list(PlanKind):

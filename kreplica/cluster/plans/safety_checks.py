@@ -1,9 +1,9 @@
-"""What a plan may not do, what it may do only by force, and what whoever asks for it should know.
+"""Refusals and warnings for the steps of a plan.
 
-A move by itself loses nothing: whoever is in sync stays until all of the target is.  What is refused is to begin where
-a partition hangs by its last copies already: of a partition some of whose replicas are out of sync, a plan keeps at
-least one that is in sync; and where nobody in sync lives, nothing can be copied at all.  ``force`` lets both pass; in
-the second case a replica that is not in sync leads then (an unclean election), and acknowledged records may be lost.
+A move alone loses nothing: in-sync replicas stay until all target replicas are in sync. Two cases are refused without
+``force``. First, a partition with out-of-sync replicas must keep at least one in-sync replica. Second, if no in-sync
+replica is alive, nothing can be copied; with ``force`` an out-of-sync replica becomes leader (an unclean election), and
+acknowledged records may be lost.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 
 NAMED_MAX = 3
-"""So many partitions are named in one sentence."""
+"""Maximum number of partitions listed in one sentence."""
 
 PLANS_OPEN_MAX = 20
-"""So many plans may be under way: a controller keeps their steps in memory."""
+"""Maximum number of open plans, because a controller keeps their steps in memory."""
 
 BY_FORCE = "ask with force (true) to do it all the same"
 
 
 def check(steps: Sequence[Step], cluster: ClusterState, *, force: bool) -> list[str]:
-    """:return: warnings, as sentences.
+    """Check the steps of a plan.
 
-    :raise KafkaError: REASSIGNMENT_IN_PROGRESS where others move the same partitions; INVALID_REQUEST where in-sync
-        copies are in danger and it is not forced.
+    :return: warnings, as sentences.
+    :raise KafkaError: REASSIGNMENT_IN_PROGRESS if other changes of the same partitions are in progress; INVALID_REQUEST
+        if in-sync replicas are at risk and ``force`` is not set.
     """
     _check_free(steps, cluster)
     moves = [step for step in steps if step.action is Action.MOVE]
@@ -61,7 +62,7 @@ def _check_free(steps: Sequence[Step], cluster: ClusterState) -> None:
 
 
 def _check_reachable(moves: Iterable[Step], cluster: ClusterState, force: bool) -> list[str]:
-    """Partitions whose copies in sync are all on dead brokers."""
+    """Check for partitions whose in-sync replicas are all dead."""
     lost = [step for step in moves if step.key in cluster.in_sync and not _living(step.key, cluster)]
     if not lost:
         return []
@@ -77,7 +78,7 @@ def _check_reachable(moves: Iterable[Step], cluster: ClusterState, force: bool) 
 
 
 def _check_last_copies(moves: Iterable[Step], cluster: ClusterState, force: bool) -> list[str]:
-    """Partitions that have replicas out of sync, and would keep none of those in sync."""
+    """Check for partitions with out-of-sync replicas that would lose all in-sync ones."""
     dropped = []
     for step in moves:
         in_sync = cluster.in_sync.get(step.key)

@@ -1,7 +1,7 @@
-"""Where the replicas of a plan go: from what is asked for to the replicas that partitions shall have.
+"""Computes the target replicas for each kind of plan.
 
-Brokers that are dead keep what they have, as cordoned ones do: a broker that is away for a while is no reason to copy
-all of its data.  Who is gone for good is drained.
+Dead brokers keep their replicas, as cordoned ones do, because a short outage is no reason to copy all their data. A
+broker that does not come back has to be drained.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 
 NEW_PARTITIONS_MAX = 10_000
-"""So many partitions are added by one plan."""
+"""Maximum number of partitions added by one plan."""
 
 Replicas = tuple[int, ...]
 Assignments = dict[TopicPartition, Replicas]
 
 
 def reassigned(work: Reassign, cluster: ClusterState) -> Assignments:
-    """The replicas that were named.
+    """Return the replicas given in the request.
 
     :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT.
     """
@@ -54,12 +54,12 @@ def _check_replicas(partition: TopicPartition, before: Replicas, replicas: Repli
 
 
 def with_factor(work: ChangeReplicationFactor, cluster: ClusterState) -> Assignments:
-    """More replicas where they stand best, or fewer: those go that are dead or out of sync, before any other.
+    """Return assignments with a new replication factor; dead and out-of-sync replicas are removed first.
 
     :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICATION_FACTOR.
     """
     wanted, factor = cluster.assignments(work.topics), work.replication_factor
-    if factor > len(cluster.takers) and any(len(replicas) < factor for replicas in wanted.values()):
+    if factor > len(cluster.receivers) and any(len(replicas) < factor for replicas in wanted.values()):
         raise _too_few(f"a replication factor of {factor} was asked for", cluster)
     held, keys, assignments = _held(cluster, without=())
     held.pin()
@@ -76,20 +76,21 @@ def with_factor(work: ChangeReplicationFactor, cluster: ClusterState) -> Assignm
 def _droppable(
     partition: TopicPartition, before: Replicas, now: Collection[int], cluster: ClusterState
 ) -> Sequence[int]:
-    """Those of its replicas that are of the least use; the first in order is the last to go."""
+    """Return the least useful replicas of a partition; the preferred leader is removed last."""
     left = [replica for replica in before if replica in now]
     in_sync = cluster.in_sync.get(partition, left)
     dead = [replica for replica in left if replica not in cluster.brokers]
     behind = [replica for replica in left if replica not in in_sync]
     useful = [replica for replica in left if replica in in_sync and replica in cluster.brokers]
-    # A dead one that is the only one in sync is kept: what nobody else has may come back with it.
+    # Keep a dead replica that is the only one in sync: only it may have the latest records.
     return [replica for replica in dead if useful or replica not in in_sync] or behind or left[1:] or left
 
 
 def drained(work: Drain, cluster: ClusterState) -> Assignments:
-    """Each replica of these brokers on another, in the same place of its partition's list; nothing else moves.
+    """Move each replica of these brokers to another broker, at the same position in the replica list; nothing else
+    moves.
 
-    :raise KafkaError: INVALID_REPLICATION_FACTOR where the others have no room.
+    :raise KafkaError: INVALID_REPLICATION_FACTOR if the other brokers cannot hold the replicas.
     """
     held, keys, assignments = _held(cluster, without=work.brokers)
     held.pin()
@@ -105,25 +106,25 @@ def drained(work: Drain, cluster: ClusterState) -> Assignments:
 def balanced(
     topics: Collection[str] | None, cluster: ClusterState, weights: Mapping[TopicPartition, int] | None = None
 ) -> Assignments:
-    """What evens out replicas and preferred leaders with the least data moved.
+    """Return assignments that balance replicas and preferred leaders with the fewest bytes moved.
 
-    :param weights: by which they are evened out; None: by their number.
+    :param weights: balanced instead of counts; None: balance counts.
     :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
     """
     for partition in weights or ():
         cluster.replicas(partition)
     assignments = cluster.assignments(topics)
     racks = cluster.holders(assignments)
-    if not assignments or not cluster.takers:
+    if not assignments or not cluster.receivers:
         return {}
-    staying = [broker for broker in racks if broker not in cluster.takers]
+    staying = [broker for broker in racks if broker not in cluster.receivers]
     places = [BrokerPlace(broker, rack) for broker, rack in racks.items()]
     made = rebalance(assignments, places, cordoned=staying, sizes=cluster.sizes or None, weights=weights)
     return made.changed(assignments)
 
 
 def added(work: AddPartitions, cluster: ClusterState) -> Assignments:
-    """The replicas of the partitions that are new.
+    """Return the replicas of new partitions.
 
     :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
     """
@@ -140,7 +141,7 @@ def added(work: AddPartitions, cluster: ClusterState) -> Assignments:
                 f"partition {number} of {work.topic} was removed, and brokers {list(gone.replicas)} may still have its "
                 "files: wait until they have deleted them (start those that are down)"
             )
-    places = [BrokerPlace(broker, cluster.brokers[broker]) for broker in cluster.takers]
+    places = [BrokerPlace(broker, cluster.brokers[broker]) for broker in cluster.receivers]
     factor = len([r for r in topic.partitions[0] if r not in topic.removing.get(0, ())])
     if factor > len(places):
         raise _too_few(f"the partitions of {work.topic} have {factor} replicas", cluster)
@@ -152,23 +153,23 @@ def added(work: AddPartitions, cluster: ClusterState) -> Assignments:
 def _held(
     cluster: ClusterState, without: Collection[int]
 ) -> tuple[HeldReplicas, list[TopicPartition], Mapping[TopicPartition, Replicas]]:
-    """All that brokers hold: what is placed is placed where there is least."""
+    """Return the replicas of all topics, so that new ones are placed on the least loaded brokers."""
     assignments = cluster.assignments()
     racks = {broker: rack for broker, rack in cluster.holders(assignments).items() if broker not in without}
     keys = list(assignments)
-    staying = [broker for broker in racks if broker not in cluster.takers]
+    staying = [broker for broker in racks if broker not in cluster.receivers]
     held = HeldReplicas(racks, [assignments[key] for key in keys], [1] * len(keys), cordoned=staying)
     return held, keys, assignments
 
 
 def _even_out_placed(held: HeldReplicas, keys: Sequence[TopicPartition]) -> None:
-    """What was placed one by one may be more even together; what was there before stays."""
+    """Balance the newly placed replicas; existing ones stay."""
     held.spread_over_racks()
     balance_counts(held, 1 + sum(len(held.replicas(item)) for item in range(len(keys))))
 
 
 def _in_place(before: Replicas, now: Collection[int]) -> Replicas:
-    """Survivors where they stood, those that come in the places of those that go, what is more at the end."""
+    """Return remaining replicas at their positions, new ones at the positions of replaced ones, the rest at the end."""
     new = [replica for replica in sorted(now) if replica not in before]
     row = []
     for replica in before:
@@ -180,7 +181,7 @@ def _in_place(before: Replicas, now: Collection[int]) -> Replicas:
 
 
 def _no_room(partition: TopicPartition, factor: int, drained: Collection[int], cluster: ClusterState) -> KafkaError:
-    left = [broker for broker in cluster.takers if broker not in drained]
+    left = [broker for broker in cluster.receivers if broker not in drained]
     return KafkaError(
         ErrorCode.INVALID_REPLICATION_FACTOR,
         f"{partition} has {factor} replicas, and without brokers {list(drained)} only {len(left)} live and may take "
@@ -193,7 +194,7 @@ def _too_few(wanted: str, cluster: ClusterState) -> KafkaError:
     also = f" (broker {', '.join(map(str, cordoned))} cordoned)" if cordoned else ""
     return KafkaError(
         ErrorCode.INVALID_REPLICATION_FACTOR,
-        f"{wanted}, and {len(cluster.takers)} brokers live and may take replicas: {cluster.takers}{also}; "
+        f"{wanted}, and {len(cluster.receivers)} brokers live and may take replicas: {cluster.receivers}{also}; "
         "start or uncordon more, or ask for fewer",
     )
 

@@ -1,4 +1,4 @@
-"""What stands in ``/kreplica/plan_throttle``: how fast replicas that are being added are copied while plans run."""
+"""Data of ``/kreplica/plan_throttle``: replication throttle for new replicas while plans run."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from kreplica.cluster.json_documents import Reader, dump, load
 
 
 def encode_throttle(bytes_per_second: int | None) -> bytes:
-    """:param bytes_per_second: of each broker, as the leader and as a follower; None for no throttle."""
+    """Encode the throttle.
+
+    :param bytes_per_second: per broker and direction; None for no throttle.
+    """
     return dump({"version": 1, "bytes_per_second": bytes_per_second})
 
 
 def decode_throttle(data: bytes) -> int | None:
-    """An empty znode, as it is made, throttles nothing.
+    """Parse the throttle; an empty znode means no throttle.
 
-    :raise ZnodeError: naming the znode and what is wrong with it.
+    :raise ZnodeError: with the path and the reason.
     """
     if not data:
         return None
@@ -22,5 +25,5 @@ def decode_throttle(data: bytes) -> int | None:
     with Reader(znodes.PLAN_THROTTLE):
         rate = document["bytes_per_second"]
         if rate is not None and (type(rate) is not int or rate < 1):
-            raise ValueError(f"bytes_per_second is a number above 0 or null, not {rate!r}")
+            raise ValueError(f"bytes_per_second must be a number above 0 or null, not {rate!r}")
         return rate
