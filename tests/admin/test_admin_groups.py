@@ -230,7 +230,7 @@ def test_a_broker_that_stands_still_is_named(cluster: StandaloneProcess) -> None
         found = asked(cluster, "/v1/groups")
         assert not found["is_complete"]
         assert len(found["problems"]) == 1
-        assert found["problems"][0].startswith("broker 2 does not tell of its groups: ")
+        assert found["problems"][0].startswith("broker 2 does not list its groups: ")
         assert {row["coordinator"] for row in found["groups"]} <= {1, 3}
     finally:
         asked(cluster, "/v1/standalone/brokers/2/resume", "POST")

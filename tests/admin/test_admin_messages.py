@@ -205,7 +205,7 @@ def test_a_transaction_that_is_open(cluster: StandaloneProcess) -> None:
 BAD = [
     ("nothing", {}, 404, "there is no topic 'nothing'"),
     (ORDERS, {"partition": 3}, 404, "there is no partition 3 of orders: 3"),
-    (ORDERS, {"after": "zz"}, 400, "the query parameter 'after': it is no `next` of an answer for this topic"),
+    (ORDERS, {"after": "zz"}, 400, "the query parameter 'after' is not a `next` of a response for this topic"),
     (ORDERS, {"search": "/(/"}, 400, "the query parameter 'search': a group without its end, at character 1 of '('"),
 ]
 

@@ -82,7 +82,7 @@ def test_topics(kreplica: Kreplica, read: Read) -> None:
     kreplica("topic", "config", "remove", "orders", "retention.ms")
     assert kreplica("topic", "config", "get", "orders") == "All settings are by default (--all).\n"
     assert len(read("partition", "list", "--topic", "orders")["partitions"]) == 4
-    assert kreplica("partition", "list", "--offline") == "There is no such partition.\n"
+    assert kreplica("partition", "list", "--offline") == "The partition does not exist.\n"
     assert read("partition", "show", "orders:3")["replicas"] == read("partition", "list")["partitions"][3]["replicas"]
     assert kreplica("topic", "delete", "orders", answer="y\n").startswith("Topic orders ")
     assert read("topic", "list")["topics"] == []
@@ -115,7 +115,7 @@ def test_plans(kreplica: Kreplica, read: Read) -> None:
     moves = read("plan", "show", plan["id"], "--moves")["moves"]
     assert len(moves) == plan["progress"]["moves"] > 0
     assert json.loads(kreplica("plan", "watch", plan["id"], "--json"))["state"] == "completed"
-    assert "cannot be changed any more" in kreplica("plan", "set", plan["id"], "--throttle", "1MB", status=1)
+    assert "can no longer be changed" in kreplica("plan", "set", plan["id"], "--throttle", "1MB", status=1)
     read("broker", "uncordon", 3)
     assert "is completed" in kreplica("plan", "make", "rebalance", answer="y\n")
     assert read("broker", "show", 3)["replicas"] > 0

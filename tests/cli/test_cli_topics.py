@@ -32,7 +32,7 @@ def test_topics_are_listed(admin, kreplica):
 def test_no_topics(admin, kreplica):
     """An empty list is a sentence."""
     admin.answers["GET /v1/topics"] = {"topics": [], "next": None}
-    assert kreplica("topic", "list").stdout == "There is no such topic.\n"
+    assert kreplica("topic", "list").stdout == "The topic does not exist.\n"
 
 
 def test_a_topic_is_shown_with_its_partitions(admin, kreplica):

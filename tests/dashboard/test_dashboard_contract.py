@@ -233,20 +233,20 @@ def test_a_token_is_asked_for_once_and_sent_each_time(page):
     """The field comes when the API wants a token; a wrong one is said to be wrong; streams carry it too."""
     with ContractServer(World(topics=2, partitions=1), token="sesame") as server:
         page.driver.get(f"{server.url}/#/timeline")
-        page.until_text("wants a token", "dialog")
+        page.until_text("requires a token", "dialog")
         page.fill("Token", "wrong")
         page.press("Use it")
         page.until_text("was not accepted", "dialog")
         page.fill("Token", "sesame")
         page.press("Use it")
-        page.until_text("new entries come by themselves")
+        page.until_text("new entries appear automatically")
         assert page.driver.execute_script("return Object.values(sessionStorage)") == ["sesame"]
         assert page.driver.execute_script("return Object.values(localStorage)") == []
         page.driver.execute_script("sessionStorage.clear(); location.reload()")
         page.press("Go on without")
         page.until_text("a token is needed")
         page.press("Log in")
-        page.until_text("wants a token", "dialog")
+        page.until_text("requires a token", "dialog")
         assert page.complaints(["401"]) == []
 
 
@@ -285,7 +285,7 @@ def test_health_does_not_wait_for_figures(page):
         page.open("")
         page.until_text("All is well: 3 brokers")
         world.live = [1, 2]
-        page.until_text("2 partitions lack copies in sync")
+        page.until_text("2 partitions lack in-sync replicas")
         page.complaints()
 
 

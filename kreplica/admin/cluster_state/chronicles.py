@@ -56,12 +56,12 @@ def entry_schema(kinds: Mapping[str, str]) -> Mapping[str, Any]:
     listed = "; ".join(f"`{kind}`: {text}" for kind, text in kinds.items())
     return record(
         {
-            "id": {**STRING, "pattern": ID_PATTERN, "description": "In the order of time, over all brokers."},
+            "id": {**STRING, "pattern": ID_PATTERN, "description": "Sorts by time over all brokers."},
             "at_ms": TIME_MS,
-            "broker_id": {**BROKER_ID, "description": "Who saw it, by whose clock."},
-            "controller_epoch": {**nullable(COUNT), "description": "Of the controller that saw it; null: none did."},
+            "broker_id": {**BROKER_ID, "description": "The broker that recorded it, by its clock."},
+            "controller_epoch": {**nullable(COUNT), "description": "Epoch of the recording controller, or null."},
             "kind": {**one_of(*kinds), "description": f"{listed}."},
-            "subject": {**STRING, "description": "`broker 3`, `topic orders`, ...; empty where it is about many."},
+            "subject": {**STRING, "description": "`broker 3`, `topic orders`, ...; empty if it concerns several."},
             "text": STRING,
             "details": {"type": "object"},
         },

@@ -108,8 +108,8 @@ def all_of(published: Published) -> Published:
         raise Problem(
             503,
             "COORDINATION_UNAVAILABLE",
-            "no controller has told this broker what the cluster holds yet",
-            what_to_do="Wait until /health/ready says that it is ready, or ask another broker.",
+            "this broker has not received the cluster metadata yet",
+            what_to_do="Wait until /health/ready reports ready, or send the request to another broker.",
         )
     return published
 

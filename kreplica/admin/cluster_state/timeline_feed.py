@@ -88,7 +88,7 @@ class TimelineFeed:
             except CancelledError:
                 raise
             except Exception as error:
-                log.warn("events: what happened cannot be read, and is asked for again: {error}", error=str(error))
+                log.warn("events: reading the timeline failed, retrying: {error}", error=str(error))
                 continue
             news = [document for document in reversed(merged(found)) if document["id"] not in self._seen]
             self._note(reversed(news))

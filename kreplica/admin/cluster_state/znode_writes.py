@@ -106,10 +106,10 @@ def _conflict(failed: MultiFailed, changed: int) -> Problem:
     path = failed.error.path
     if isinstance(failed.error, BadVersion):
         title = "CONFLICT" if changed == 409 else "PRECONDITION_FAILED"
-        detail = f"{path} was changed by somebody else meanwhile; nothing was written"
-        return Problem(changed, title, detail, what_to_do="Read it again, and decide anew.")
+        detail = f"{path} was changed concurrently; nothing was written"
+        return Problem(changed, title, detail, what_to_do="Read it again and repeat the change.")
     for kind, (status, state) in _CONFLICTS.items():
         if isinstance(failed.error, kind):
             detail = f"{path} is {state}; nothing was written"
-            return Problem(status, "CONFLICT", detail, what_to_do="Look at how things are now, and decide anew.")
+            return Problem(status, "CONFLICT", detail, what_to_do="Read the current state and repeat the change.")
     return Problem(500, "UNKNOWN_SERVER_ERROR", f"ZooKeeper refused it, and nothing was written: {failed}")

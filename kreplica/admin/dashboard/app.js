@@ -51,7 +51,7 @@ function route() {
     module.open(page);
   } else {
     page.title("No such page");
-    page.add(element("p", null, "This address leads nowhere. ", element("a", { href: "#/" }, "Overview")));
+    page.add(element("p", null, "This page does not exist. ", element("a", { href: "#/" }, "Overview")));
   }
   if (shown !== null) {
     scrollTo(0, 0);

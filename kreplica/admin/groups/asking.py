@@ -104,6 +104,6 @@ class GroupCoordinators:
         body = {"key": group, "key_type": GROUP, "coordinator_keys": [group]}
         while not self.who.has_any or self.who.coordinator_of(group) is None:
             if self._reactor.seconds() >= until_s:
-                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody coordinates {group!r} yet")
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no coordinator of {group!r} yet")
             await self._connections.request(self._broker_id, FIND_COORDINATOR, body, timeout_s=ASKED_SECONDS_MAX)
             await pause(self._reactor, TRY_AGAIN_S)

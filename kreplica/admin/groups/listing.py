@@ -49,11 +49,11 @@ class GroupLists:
         try:
             answer = await self._connections.request(broker_id, LIST_GROUPS, body, timeout_s=ASKED_SECONDS_MAX)
         except ClientError as error:
-            problems.append(f"broker {broker_id} does not tell of its groups: {error}")
+            problems.append(f"broker {broker_id} does not list its groups: {error}")
             return []
         if answer["error_code"]:
             code = ErrorCode.of(answer["error_code"])
-            problems.append(f"broker {broker_id} does not tell of all of its groups: {code.name}")
+            problems.append(f"broker {broker_id} does not list all of its groups: {code.name}")
         return [
             Listed(
                 row["group_id"],

@@ -199,7 +199,7 @@ def _has_members(group: str, why: str) -> Problem:
         409,
         "NON_EMPTY_GROUP",
         f"the group {group!r} is in use: {why}",
-        what_to_do="Stop its members, and try again; members that were killed are gone after their session time-out.",
+        what_to_do="Stop its members and try again; killed members are removed after their session timeout.",
     )
 
 

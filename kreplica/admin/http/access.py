@@ -90,7 +90,7 @@ class Access:
             401,
             "UNAUTHORIZED",
             "the token is missing" if not given else "the token is another",
-            what_to_do="Send Authorization: Bearer TOKEN, with what the file of kreplica.admin.token.file holds.",
+            what_to_do="Send Authorization: Bearer TOKEN with the content of the file in kreplica.admin.token.file.",
         )
 
 

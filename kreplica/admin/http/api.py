@@ -168,7 +168,7 @@ def page_of(names: Sequence[str], call: Call) -> tuple[Sequence[str], str | None
     return shown, shown[-1] if first + limit < len(names) else None
 
 
-LIMIT = Parameter("limit", {"type": "integer", "minimum": 1, "maximum": 10_000}, "So many at most.", default=1000)
+LIMIT = Parameter("limit", {"type": "integer", "minimum": 1, "maximum": 10_000}, "Maximum count.", default=1000)
 AFTER = Parameter(
-    "after", {"type": "string", "maxLength": 1000}, "Only what comes after this one: `next` of the answer before."
+    "after", {"type": "string", "maxLength": 1000}, "Only entries after this one: `next` of the previous response."
 )

@@ -33,7 +33,7 @@ ERRORS_MAX = 10
 SHOWN_MAX = 200
 
 FORWARDED = b"x-kreplica-forwarded"
-DRY_RUN = Parameter("dry_run", {"type": "boolean"}, "Whether nothing is to be written.", default=False)
+DRY_RUN = Parameter("dry_run", {"type": "boolean"}, "True to validate the request without writing.", default=False)
 
 _PATH_NAMES = re.compile(r"\{(\w+)(?::path)?\}")
 _ETAG = re.compile(r'"([\x21\x23-\x7e]*)"')
@@ -100,16 +100,16 @@ class CallReader:
         if text is None or text.strip() == "*":
             return None
         if 412 not in self._route.problems:
-            raise _invalid("If-Match: what is written here has no ETag", "Leave that header out.")
+            raise _invalid("If-Match: this resource has no ETag", "Leave that header out.")
         found = _ETAG.fullmatch(text.strip())
         if found is None:
-            raise _invalid(f"If-Match: {_shown(text)} is not one strong ETag", 'Send what ETag was: "...", or *.')
+            raise _invalid(f"If-Match: {_shown(text)} is not one strong ETag", 'Send the value of ETag: "...", or *.')
         return found.group(1)
 
     # --- body --------------------------------------------------------------------------------------------------------
 
     async def _read_body(self, request: Request) -> Any:
-        assert request.content is not None, "a request is served when its body is there"
+        assert request.content is not None, "the request has a body that is not complete"
         content = request.content.read(BODY_BYTES_MAX + 1)
         if len(content) > BODY_BYTES_MAX:
             raise Problem(
@@ -126,7 +126,7 @@ class CallReader:
             raise Problem(
                 415,
                 "UNSUPPORTED_MEDIA_TYPE",
-                f"the body is of type {_shown(media_type)}" if media_type else "the body's type is not said",
+                f"the body is of type {_shown(media_type)}" if media_type else "the request has no Content-Type",
                 what_to_do="Send JSON, with the header Content-Type: application/json.",
             )
         if len(content) <= SMALL_BODY_BYTES:
@@ -202,13 +202,13 @@ def _parsed(content: bytes) -> Any:
 def _number(text: str) -> int | float:
     number = float(text)
     if math.isinf(number):
-        raise ValueError(f"{text[:40]} is beyond what a number can be")
+        raise ValueError(f"{text[:40]} is out of range")
     # JSON Schema has 1.0 be an integer: then it is one for handlers, too.
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
 def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _message(error: ValidationError) -> str:

@@ -68,7 +68,7 @@ _WHAT_TO_DO = {
     ErrorCode.NON_EMPTY_GROUP: "Stop the group's members, and try again.",
     ErrorCode.NOT_COORDINATOR: "Ask the broker that coordinates the group.",
     ErrorCode.REASSIGNMENT_IN_PROGRESS: "Wait until the replicas have moved, or cancel the plan that moves them.",
-    ErrorCode.TOPIC_ALREADY_EXISTS: "Choose another name, or change the topic that is there.",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "Choose another name, or change the existing topic.",
     ErrorCode.TOPIC_DELETION_DISABLED: "Set delete.topic.enable=true in the brokers' files, and restart them.",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "GET /v1/topics lists the topics that there are.",
     ErrorCode.GROUP_ID_NOT_FOUND: "GET /v1/groups lists the groups that there are.",
@@ -92,7 +92,7 @@ def problem_of(error: BaseException) -> Problem | None:
     if isinstance(error, ClientError):
         return Problem(503, "BROKER_NOT_AVAILABLE", f"a broker that has to be asked: {error}", what_to_do=_AGAIN)
     if isinstance(error, ZnodeError):
-        return Problem(500, "UNKNOWN_SERVER_ERROR", str(error), what_to_do="Look at what that znode holds.")
+        return Problem(500, "UNKNOWN_SERVER_ERROR", str(error), what_to_do="Check the content of that znode.")
     return None
 
 
@@ -125,6 +125,6 @@ def _of_zookeeper(error: ZooKeeperError) -> Problem:
             503,
             "COORDINATION_UNAVAILABLE",
             f"ZooKeeper is out of this broker's reach: {error}",
-            what_to_do="Nothing was written. See whether ZooKeeper serves (/health/ready says when), and try again.",
+            what_to_do="Nothing was written. Check that ZooKeeper is reachable (see /health/ready), and try again.",
         )
     return Problem(503, "COORDINATION_UNAVAILABLE", f"ZooKeeper: {error}", what_to_do=_AGAIN)

@@ -27,9 +27,9 @@ DESCRIPTION = (
 
 PROBLEM = record(
     {
-        "title": {**STRING, "description": "What kind of problem: an error's name of Kafka's where there is one."},
+        "title": {**STRING, "description": "The kind of the problem; the name of a Kafka error if there is one."},
         "status": {"type": "integer", "minimum": 400, "maximum": 599},
-        "detail": {**STRING, "description": "What is wrong just now, and where."},
+        "detail": {**STRING, "description": "The error and its subject in this case."},
         "what_to_do": {**STRING, "description": "The next step."},
         "instance": {**STRING, "description": "The path that was asked for."},
         "errors": listing(record({"where": STRING, "what": STRING}), maxItems=10),
@@ -41,24 +41,24 @@ PROBLEM = record(
 )
 
 _ALWAYS = {
-    400: "The request is not what this document says.",
+    400: "The request does not match this document.",
     401: "The token is missing, or is another.",
     414: "The path with its parameters is too long.",
     421: "It was asked for under a name that is not this listener's.",
     431: "A header is too long.",
-    500: "An error that nobody expected, or a znode that holds what it should not.",
+    500: "An unexpected error, or a malformed znode.",
     503: "ZooKeeper, the controller or a broker is out of reach, or too much is under way.",
 }
 _OF_WRITES = {403: "A page of another site may not write."}
 _OF_BODIES = {413: "The body is too long.", 415: "The body is not JSON."}
-_OF_PATHS = {404: "Nothing is there."}
+_OF_PATHS = {404: "The path does not exist."}
 
 IF_MATCH: Row = {
     "name": "If-Match",
     "in": "header",
     "required": False,
     "schema": {"type": "string", "pattern": r'^(\*|"[\x21\x23-\x7e]*")$'},
-    "description": "Write only where this ETag still holds.",
+    "description": "Write only if this ETag is current.",
 }
 
 
@@ -77,7 +77,7 @@ class OpenApi:
     def routes(self) -> Sequence[Route]:
         """Return the route of the document."""
         answer = {"type": "object", "required": ["openapi", "info", "paths"]}
-        return (Route("GET", PATH, self.read, "This document: what can be asked here.", answer=answer),)
+        return (Route("GET", PATH, self.read, "This document.", answer=answer),)
 
     async def read(self, call: Call) -> Answer:
         """``GET /openapi.json``."""
@@ -116,7 +116,7 @@ def document_of(routes: Sequence[Route], *, needs_token: bool = False) -> Row:
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "What the file of kreplica.admin.token.file holds, where that is set.",
+                    "description": "The content of the file in kreplica.admin.token.file, if set.",
                 }
             },
         },
@@ -174,7 +174,7 @@ def _parameter(parameter: Parameter, place: str) -> Row:
 
 
 def _responses(route: Route, components: _Components, problem: Row) -> Row:
-    rows: dict[int, Row] = {route.status: {"description": "Done." if route.writes else "What was asked for."}}
+    rows: dict[int, Row] = {route.status: {"description": "Done." if route.writes else "The requested document."}}
     content = _content(route, components)
     if content:
         rows[route.status]["content"] = content
@@ -182,7 +182,7 @@ def _responses(route: Route, components: _Components, problem: Row) -> Row:
         json = {"application/json": {"schema": components.reference(schema)}}
         rows[status] = {"description": when, "content": json}
     if route.method == "GET" and not route.streams:
-        rows[304] = {"description": "It is what If-None-Match says."}
+        rows[304] = {"description": "The ETag matches If-None-Match."}
     for status, when in _problems(route).items():
         if status in rows:
             rows[status]["content"] = {**rows[status].get("content", {}), PROBLEM_JSON: {"schema": problem}}

@@ -164,7 +164,7 @@ def _finished(served: Deferred[None]) -> Deferred[None]:
         if not told.called:
             told.callback(result) if not isinstance(result, Failure) else told.errback(result)
         elif isinstance(result, Failure):
-            log.failure("a write whose caller is gone", result)
+            log.failure("a write whose caller has disconnected", result)
 
     served.addBoth(tell)
     return told
@@ -240,13 +240,13 @@ def _nothing_there(request: Request, failure: Failure) -> None:
         )
     else:
         problem = Problem(
-            404, "NOT_FOUND", f"nothing is at {path}", what_to_do="GET /openapi.json tells what there is."
+            404, "NOT_FOUND", f"nothing is at {path}", what_to_do="GET /openapi.json lists all paths."
         )
     write_problem(request, problem)
 
 
 def _too_many(what: str, count: int) -> Problem:
-    return Problem(503, "OVERLOADED", f"{count} {what} are under way, and there may be no more", what_to_do="Wait.")
+    return Problem(503, "OVERLOADED", f"{count} {what} are in progress, which is the limit", what_to_do="Wait.")
 
 
 def _unexpected(request: Request) -> Problem:
@@ -254,6 +254,6 @@ def _unexpected(request: Request) -> Problem:
     return Problem(
         500,
         "UNKNOWN_SERVER_ERROR",
-        "the broker met an error that nobody expected; its log has it",
-        what_to_do="Please report it, with what the log says.",
+        "an unexpected error; see the broker's log",
+        what_to_do="Please report it with the log entry.",
     )

@@ -69,7 +69,7 @@ def record(
 
 def page(name: str, row: Schema) -> Schema:
     """A part of a long list: ``{name: [...], "next": ...}``."""
-    after = {**nullable(STRING), "description": "`after` of the call for what follows; null: that was all."}
+    after = {**nullable(STRING), "description": "`after` of the next page; null on the last page."}
     return record({name: listing(row), "next": after})
 
 
@@ -77,12 +77,12 @@ ZNODE_WRITE = record(
     {
         "operation": one_of("create", "set", "delete"),
         "path": STRING,
-        "data": {"description": "The JSON that is written, or the text where it is none; absent where it is deleted."},
-        "version": {**INTEGER, "description": "That the znode must have; absent where any may be."},
+        "data": {"description": "The written JSON, or text if it is not JSON; absent for a deletion."},
+        "version": {**INTEGER, "description": "The required version of the znode; absent to accept any."},
     },
     title="ZnodeWrite",
     optional=("data", "version"),
-    description="One operation on one znode; all of an answer are one transaction.",
+    description="One operation on one znode; all operations of a response are one transaction.",
 )
 
 
@@ -90,6 +90,6 @@ def written(
     members: Mapping[str, Schema], *, title: str | None = None, optional: Sequence[str] = (), **more: Any
 ) -> Schema:
     """Return the schema of a write's response: its own members, the dry-run flag and the znodes."""
-    dry_run = {**BOOLEAN, "description": "Whether nothing was written."}
+    dry_run = {**BOOLEAN, "description": "True if nothing was written."}
     shown = {"dry_run": dry_run, "znodes": listing(ZNODE_WRITE)}
     return record({**members, **shown}, title=title, optional=optional, **more)

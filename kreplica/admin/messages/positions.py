@@ -60,7 +60,7 @@ def decode_spans(topic_id: UUID, text: str) -> dict[int, Span]:
     raise Problem(
         400,
         "INVALID_REQUEST",
-        "the query parameter 'after': it is no `next` of an answer for this topic",
+        "the query parameter 'after' is not a `next` of a response for this topic",
         what_to_do="Begin again, without it.",
     )
 

@@ -235,7 +235,7 @@ def _nobody_says(problems: Mapping[TopicPartition, str]) -> Problem:
     return Problem(
         503,
         "LEADER_NOT_AVAILABLE",
-        said[0] if said else "no leader of the partitions says anything",
+        said[0] if said else "no leader of the partitions answers",
         what_to_do="Try again when the partitions have leaders: GET /v1/partitions?state=offline",
         members={"problems": said},
     )

@@ -47,7 +47,7 @@ def _refused(detail: str, what_to_do: str | None = None) -> Problem:
         BAD_GATEWAY,
         "untrusted admin listener",
         detail,
-        what_to_do=what_to_do or "See who wrote its registration in ZooKeeper.",
+        what_to_do=what_to_do or "Check the origin of its registration in ZooKeeper.",
     )
 
 

@@ -212,7 +212,7 @@ class Forwarding:
                 503,
                 "no admin listener",
                 f"broker {broker_id} has no admin listener",
-                what_to_do="Set kreplica.admin.listener on each broker; what needs no other broker is answered here.",
+                what_to_do="Set kreplica.admin.listener on each broker; other requests are answered here.",
             )
         return peer_url(registration, registration.admin_url, with_token=with_token)
 

@@ -130,6 +130,6 @@ def _concerned(request: PlanRequest, cluster: ClusterState) -> list[TopicPartiti
 
 
 def _being_written(plan_id: str) -> Problem:
-    text = f"{plan_id} is being written just now, and may touch the same partitions"
-    what_to_do = "Try again in a moment; where whoever wrote it has died, delete it."
+    text = f"{plan_id} is being written and may affect the same partitions"
+    what_to_do = "Try again in a moment; delete the plan if its writer has failed."
     return Problem(409, "REASSIGNMENT_IN_PROGRESS", text, what_to_do=what_to_do)

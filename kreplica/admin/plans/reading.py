@@ -74,7 +74,7 @@ class PlansRead:
         found = await self.plans([plan_id]) if plan_id.startswith(PLAN_PREFIX) and "/" not in plan_id else []
         if not found:
             raise Problem(
-                404, "PLAN_NOT_FOUND", f"there is no plan {plan_id!r}", what_to_do="GET /v1/plans lists what there is."
+                404, "PLAN_NOT_FOUND", f"there is no plan {plan_id!r}", what_to_do="GET /v1/plans lists all plans."
             )
         return found[0]
 

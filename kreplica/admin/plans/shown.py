@@ -37,8 +37,8 @@ PROGRESS = record(
         "finished": COUNT,
         "failed": COUNT,
         "bytes": {**COUNT, "description": "To be copied in all."},
-        "bytes_done": {**COUNT, "description": "Copied by what is finished and, where it can be had, by what moves."},
-        "eta_seconds": {**nullable(COUNT), "description": "What is left, as it has gone so far; null: unknown."},
+        "bytes_done": {**COUNT, "description": "Bytes copied by completed moves and, if known, by ongoing moves."},
+        "eta_seconds": {**nullable(COUNT), "description": "Estimated remaining time; null if unknown."},
     },
     title="PlanProgress",
 )
@@ -51,10 +51,10 @@ PLAN = record(
         "created_at_ms": TIME_MS,
         "ended_at_ms": nullable(TIME_MS),
         "comment": STRING,
-        "request": {"type": "object", "description": "What was asked for, but for long lists, which the moves say."},
+        "request": {"type": "object", "description": "The request, without long lists, which the moves contain."},
         "throttle_bytes_per_second": {**nullable(COUNT), "description": "Null: as fast as it goes."},
-        "moves_at_once": {**COUNT, "description": "That a broker takes part in at a time."},
-        "reason": {**nullable(STRING), "description": "Why it ended as it did, where that was not asked for."},
+        "moves_at_once": {**COUNT, "description": "Maximum number of concurrent moves per broker."},
+        "reason": {**nullable(STRING), "description": "Reason of an unrequested end."},
         "progress": PROGRESS,
     },
     title="Plan",
@@ -69,7 +69,7 @@ MOVE = record(
         "from": IDS,
         "to": IDS,
         "bytes": COUNT,
-        "bytes_done": {**nullable(COUNT), "description": "Null where the brokers that copy it do not say."},
+        "bytes_done": {**nullable(COUNT), "description": "Null if the copying brokers do not answer."},
         "state": one_of(*(state.value for state in StepState)),
         "reason": nullable(STRING),
     },
@@ -94,7 +94,7 @@ PREVIEW = {
     "moves": {**listing(MOVE), "description": "The first of them; `GET /v1/plans/{id}/moves` has all of a plan."},
     "moves_count": COUNT,
     "bytes": COUNT,
-    "eta_seconds": {**nullable(COUNT), "description": "By the throttle; null where there is none."},
+    "eta_seconds": {**nullable(COUNT), "description": "Estimated from the throttle; null without a throttle."},
     "brokers": listing(BROKER_CHANGE),
     "warnings": listing(STRING),
 }
@@ -127,10 +127,10 @@ REQUEST = record(
         "brokers": listing(BROKER_ID, minItems=1),
         "replication_factor": {"type": "integer", "minimum": 1, "maximum": 1000},
         "partitions": {"type": "integer", "minimum": 1, "maximum": 100_000, "description": "In all."},
-        "wait_ms": {**COUNT, "maximum": INT64_MAX, "description": "How long what is removed is read-only first."},
+        "wait_ms": {**COUNT, "maximum": INT64_MAX, "description": "Read-only time before the removal."},
         "throttle_bytes_per_second": THROTTLE,
         "moves_at_once": {**AT_ONCE, "default": MOVES_AT_ONCE},
-        "force": {**BOOLEAN, "description": "Also where records that were acknowledged may be lost."},
+        "force": {**BOOLEAN, "description": "Continue even if acknowledged records may be lost."},
         "comment": TEXT,
     },
     title="PlanRequest",
@@ -157,7 +157,7 @@ PATCH = record(
 )
 
 CANCEL = record(
-    {"rollback": {**BOOLEAN, "description": "Whether what is finished goes back, too.", "default": False}},
+    {"rollback": {**BOOLEAN, "description": "True to revert completed moves too.", "default": False}},
     optional=("rollback",),
 )
 

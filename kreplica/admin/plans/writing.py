@@ -76,7 +76,7 @@ class PlanWrites:
 
         def changed(plan: Plan) -> Plan:
             if plan.state.is_ended:
-                raise _ended(plan, "cannot be changed any more")
+                raise _ended(plan, "can no longer be changed")
             return replace(plan, **body)
 
         return await self._rewrite(plan_id, changed, if_match, dry_run=dry_run)
@@ -88,10 +88,10 @@ class PlanWrites:
 
         def cancelled(plan: Plan) -> Plan:
             if plan.state.is_ended:
-                raise _ended(plan, "cannot be cancelled any more")
+                raise _ended(plan, "can no longer be cancelled")
             if plan.state is PlanState.PREPARING:
                 detail = f"{plan.plan_id} is not all written yet"
-                raise Problem(409, "PLAN_PREPARING", detail, what_to_do="Delete it, if nobody is writing it any more.")
+                raise Problem(409, "PLAN_PREPARING", detail, what_to_do="Delete it if its writer has failed.")
             return replace(plan, state=PlanState.CANCELLING, rollback=rollback)
 
         return await self._rewrite(plan_id, cancelled, if_match, dry_run=dry_run)
@@ -102,8 +102,8 @@ class PlanWrites:
         for tries in range(TRIES_MAX):
             read = await self._plans.plan(plan_id)
             if if_match is not None and header_version(if_match) != read.version:
-                text = f"{plan_id} was changed by somebody else meanwhile; nothing was written"
-                raise Problem(412, "PRECONDITION_FAILED", text, what_to_do="Read it again, and decide anew.")
+                text = f"{plan_id} was changed concurrently; nothing was written"
+                raise Problem(412, "PRECONDITION_FAILED", text, what_to_do="Read it again and repeat the change.")
             plan = change(read.plan)
             operation = SetData(znodes.plan_path(plan_id), encode_plan(plan), read.version)
             try:

@@ -37,7 +37,7 @@ from kreplica.zookeeper import Create, Delete, Operation, SetData, ZooKeeperClie
 ASKED_SECONDS_MAX = 5.0
 REASON_LENGTH_MAX = 1000
 
-_DEAD = "Null where it does not live."
+_DEAD = "Null if it is not alive."
 
 MEMBERS = {
     "broker_id": BROKER_ID,
@@ -46,9 +46,9 @@ MEMBERS = {
     "endpoints": {**listing(STRING), "description": "Where clients and brokers reach it: LISTENER://HOST:PORT."},
     "broker_epoch": {**nullable(COUNT), "description": f"Another after each start. {_DEAD}"},
     "registered_at_ms": {**nullable(TIME_MS), "description": f"Since 1970. {_DEAD}"},
-    "admin_url": {**nullable(STRING), "description": "Of its own admin API, where it has one."},
+    "admin_url": {**nullable(STRING), "description": "URL of its admin API, if enabled."},
     "is_controller": BOOLEAN,
-    "cordoned": {**BOOLEAN, "description": "Whether it gets no new replicas; what it has stays."},
+    "cordoned": {**BOOLEAN, "description": "True if it gets no new replicas; existing ones stay."},
     "leaders": {**COUNT, "description": "Partitions that it leads."},
     "replicas": {**COUNT, "description": "Replicas that it holds, leaders among them."},
     "under_replicated_leaders": {**COUNT, "description": "Partitions that it leads of which a replica lags."},
@@ -57,10 +57,10 @@ MEMBERS = {
 LOG_DIR = record(
     {
         "path": STRING,
-        "error": {**nullable(STRING), "description": "Why it is offline, by Kafka's name; null where it serves."},
-        "total_bytes": {**nullable(INTEGER), "description": "Of its file system."},
-        "usable_bytes": {**nullable(INTEGER), "description": "That are free there."},
-        "size_bytes": {**COUNT, "description": "Of all logs in it."},
+        "error": {**nullable(STRING), "description": "Name of the Kafka error if it is offline; null if it is online."},
+        "total_bytes": {**nullable(INTEGER), "description": "Size of its file system in bytes."},
+        "usable_bytes": {**nullable(INTEGER), "description": "Free bytes of its file system."},
+        "size_bytes": {**COUNT, "description": "Size of all its logs in bytes."},
         "partitions": {**COUNT, "description": "Replicas in it."},
     },
     title="LogDirectory",
@@ -95,10 +95,10 @@ class Brokers:
 
     def routes(self) -> Sequence[Route]:
         """The list, one, and its cordon."""
-        directories = {**nullable(listing(LOG_DIR)), "description": "Null where it does not answer."}
+        directories = {**nullable(listing(LOG_DIR)), "description": "Null if it does not answer."}
         one = record({**MEMBERS, "log_dirs": directories}, title="BrokerWithDirectories")
         body = record({"reason": {"type": "string", "maxLength": REASON_LENGTH_MAX}}, optional=("reason",))
-        unknown = {404: "There is no such broker."}
+        unknown = {404: "The broker does not exist."}
         path, znode = "/v1/brokers/{broker_id}/cordon", f"{znodes.CORDONED}/{{broker_id}}"
         return (
             Route(

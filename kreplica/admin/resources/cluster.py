@@ -21,18 +21,18 @@ CLUSTER = record(
         "broker_id": {**BROKER_ID, "description": "The broker that answers."},
         "controller": record(
             {
-                "broker_id": {**nullable(BROKER_ID), "description": "Null while no controller has told this broker."},
+                "broker_id": {**nullable(BROKER_ID), "description": "Null until a controller is known."},
                 "epoch": {**nullable(COUNT), "description": "Null while ZooKeeper is out of this broker's reach."},
             }
         ),
         "live_brokers": listing(BROKER_ID),
         "topics": COUNT,
         "partitions": COUNT,
-        "offline_partitions": {**COUNT, "description": "That nobody leads."},
-        "under_replicated_partitions": {**COUNT, "description": "Of which a replica is not in sync."},
+        "offline_partitions": {**COUNT, "description": "Number of partitions without a leader."},
+        "under_replicated_partitions": {**COUNT, "description": "Number of partitions with a replica out of sync."},
         "under_min_isr_partitions": {**COUNT, "description": "Which take no records of producers with acks=all."},
         "zookeeper": record({"connect": STRING, "session": STRING}),
-        "standalone": {**BOOLEAN, "description": "Whether all brokers live in one process, of `standalone`."},
+        "standalone": {**BOOLEAN, "description": "True if all brokers run in one `standalone` process."},
     },
     title="Cluster",
 )

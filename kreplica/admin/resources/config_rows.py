@@ -19,14 +19,14 @@ UNKNOWN = "unknown"
 CONFIG = record(
     {
         "name": STRING,
-        "value": {**nullable(STRING), "description": "Null for a secret, and where nothing is set."},
-        "default_value": {**nullable(STRING), "description": "What it is where the value is removed here."},
-        "is_default": {**BOOLEAN, "description": "Whether nobody has set it anywhere."},
+        "value": {**nullable(STRING), "description": "Null for a secret, and if no value is set."},
+        "default_value": {**nullable(STRING), "description": "The effective value after this one is removed."},
+        "is_default": {**BOOLEAN, "description": "True if no value is set anywhere."},
         "source": one_of(*(source.name.lower() for source in Source)),
         "type": one_of(*(kind.name.lower() for kind in Type), UNKNOWN),
         "documentation": nullable(STRING),
-        "read_only": {**BOOLEAN, "description": "Whether it cannot change while the broker runs."},
-        "sensitive": {**BOOLEAN, "description": "Whether it is a secret, which is never shown."},
+        "read_only": {**BOOLEAN, "description": "True if a change requires a restart."},
+        "sensitive": {**BOOLEAN, "description": "True if it is a secret, which is never shown."},
     },
     title="Config",
 )

@@ -58,7 +58,7 @@ CHANGE = record(
 CONFIGS = record({"configs": listing(CONFIG)}, title="Configs")
 
 CHANGED = written(
-    {"configs": {**listing(CONFIG), "description": "Those that were named, as they are then."}},
+    {"configs": {**listing(CONFIG), "description": "The named settings after the change."}},
     title="ConfigsChanged",
 )
 
@@ -110,8 +110,8 @@ class Configs:
         """Return the routes of topics and brokers."""
         topic, broker = znodes.TOPIC_CONFIGS + "/{topic}", "/config/brokers/{broker}"
         return (
-            *self._pair("/v1/configs/topics/{topic}", "topic", IN_TOPIC, topic, "There is no such topic."),
-            *self._pair("/v1/configs/brokers/{broker}", "broker", IN_BROKERS, broker, "There is no such broker."),
+            *self._pair("/v1/configs/topics/{topic}", "topic", IN_TOPIC, topic, "The topic does not exist."),
+            *self._pair("/v1/configs/brokers/{broker}", "broker", IN_BROKERS, broker, "The broker does not exist."),
         )
 
     def _pair(self, path: str, what: str, parameter: Parameter, znode: str, unknown: str) -> Sequence[Route]:
@@ -137,7 +137,7 @@ class Configs:
                 problems={
                     404: unknown,
                     409: "Others change the same settings all the time.",
-                    412: "They are not any more what If-Match says.",
+                    412: "They no longer match If-Match.",
                 },
             ),
         )
@@ -185,7 +185,7 @@ class Configs:
             raise Problem(
                 404,
                 "BROKER_ID_NOT_REGISTERED",
-                f"broker {broker_id} does not live, and only it knows what its file says",
+                f"broker {broker_id} is not alive, and only it can read its settings file",
                 what_to_do="Start it; GET /v1/brokers lists the brokers that there are.",
             )
         resource = {"resource_type": BROKER_RESOURCE, "resource_name": str(broker_id), "configuration_keys": None}
@@ -221,8 +221,8 @@ class Configs:
             raise Problem(
                 412,
                 "PRECONDITION_FAILED",
-                "the settings are not any more what If-Match says",
-                what_to_do="Read them again, and decide anew.",
+                "the settings no longer match If-Match",
+                what_to_do="Read them again and repeat the change.",
             )
         secrets = [name for name in alteration.settings if is_secret(name)]
         writes = ZnodeWrites(alteration.operations, secrets)
@@ -239,7 +239,7 @@ class Configs:
 def _operations(body: Mapping[str, Any]) -> list[AlterOperation]:
     values, names = body.get("set", {}), body.get("remove", [])
     if not values and not names:
-        raise Problem(400, "INVALID_REQUEST", "nothing is to be changed", what_to_do="Say what to set or to remove.")
+        raise Problem(400, "INVALID_REQUEST", "there is no change", what_to_do="Name settings to set or to remove.")
     return [
         *(AlterOperation(name, OperationType.SET, text_of(value)) for name, value in values.items()),
         *(AlterOperation(name, OperationType.DELETE, None) for name in names),

@@ -45,7 +45,7 @@ COULD_BE = record(
     {
         **ONE,
         "type": one_of(PREFERRED, UNCLEAN),
-        "leader": {**nullable(BROKER_ID), "description": "Null where nobody leads it."},
+        "leader": {**nullable(BROKER_ID), "description": "Null without a leader."},
         "replicas": {**listing(BROKER_ID), "description": "The preferred leader first."},
     },
     title="ElectionNeeded",
@@ -59,7 +59,7 @@ ELECTIONS = record(
         },
         "needed": {
             **listing(COULD_BE),
-            "description": "Led by another than the preferred leader, which could; or by nobody (an unclean election).",
+            "description": "`preferred`: the preferred leader could lead; `unclean`: no in-sync replica could.",
         },
     },
     title="Elections",
@@ -81,8 +81,8 @@ BODY = record(
 OUTCOME = record(
     {
         **ONE,
-        "leader": {**nullable(BROKER_ID), "description": "Who leads it now, as far as this broker was told."},
-        "error": {**nullable(STRING), "description": "Why nothing came of it, by Kafka's name; null: all is well."},
+        "leader": {**nullable(BROKER_ID), "description": "Current leader in this broker's metadata."},
+        "error": {**nullable(STRING), "description": "Name of the Kafka error; null after a success."},
     },
     title="ElectionOutcome",
 )
@@ -110,7 +110,7 @@ class Elections:
                 "GET",
                 "/v1/elections",
                 self.listed,
-                "Elections that are asked for, and those that would change something.",
+                "Pending elections, and possible elections that would change a leader.",
                 answer=ELECTIONS,
                 query=(LIMIT,),
             ),
@@ -118,12 +118,12 @@ class Elections:
                 "POST",
                 "/v1/elections",
                 self.ask,
-                "Have leaders elected: preferred ones; or, where records may be lost, any.",
+                "Elect leaders: preferred, or unclean, which may lose records.",
                 answer=ANSWER,
                 body=BODY,
                 znodes=(znodes.PREFERRED_REPLICA_ELECTION,),
                 problems={
-                    404: "There is no such partition.",
+                    404: "The partition does not exist.",
                     409: "Another such election is asked for, and not done yet.",
                     413: "The partitions do not fit into a znode.",
                 },
@@ -249,7 +249,7 @@ class Elections:
         timeout_s = ELECTED_SECONDS_MAX * 2
         answer = await self._connections.request(controller, ELECT_LEADERS, body, timeout_s=timeout_s)
         if answer["error_code"]:
-            raise KafkaError(ErrorCode.of(answer["error_code"]), "the controller does not elect anybody")
+            raise KafkaError(ErrorCode.of(answer["error_code"]), "the controller did not elect a leader")
         return {
             TopicPartition(topic["topic"], row["partition_id"]): ErrorCode.of(row["error_code"])
             for topic in answer["replica_election_results"]

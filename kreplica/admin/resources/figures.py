@@ -17,17 +17,17 @@ _NUMBER = {"type": "number", "minimum": 0}
 REQUESTS = record(
     {
         "requests": COUNT,
-        "time_ms": {**_NUMBER, "description": "From request to answer, all together."},
+        "time_ms": {**_NUMBER, "description": "Sum of the request durations."},
     },
     title="RequestFigures",
 )
 
 FIGURES = {
-    "bytes_in": (COUNT, "Of produce requests."),
-    "bytes_out": (COUNT, "Of fetch answers, to consumers and followers."),
-    "messages_in": (COUNT, "Offsets that were given in partitions led here, since somebody asked first."),
-    "produce": (REQUESTS, "Of producers."),
-    "fetch": (REQUESTS, "Of consumers and followers."),
+    "bytes_in": (COUNT, "Bytes of produce requests."),
+    "bytes_out": (COUNT, "Bytes of fetch responses to consumers and followers."),
+    "messages_in": (COUNT, "Records appended to partitions led here since the first request."),
+    "produce": (REQUESTS, "Produce requests."),
+    "fetch": (REQUESTS, "Fetch requests of consumers and followers."),
     "leaders": (COUNT, "Partitions led here."),
     "replicas": (COUNT, "Partitions held here."),
     "under_replicated": (COUNT, "Led here, not all in sync."),
@@ -35,11 +35,11 @@ FIGURES = {
     "offline": (COUNT, "Held in a directory that failed."),
     "isr_shrinks": (COUNT, "Replicas that fell out of sync."),
     "isr_expands": (COUNT, "Replicas that came into sync."),
-    "connections": (COUNT, "That are open."),
-    "is_controller": (BOOLEAN, "Whether it holds the office."),
-    "controller_events": (COUNT, "That it handled as the controller."),
+    "connections": (COUNT, "Open connections."),
+    "is_controller": (BOOLEAN, "True if it is the controller."),
+    "controller_events": (COUNT, "Events handled as the controller."),
     "controller_queue": (COUNT, "Events that wait for it."),
-    "reactor_delay_p99_ms": (_NUMBER, "Of the delays of timers so far, 99 in 100 were below."),
+    "reactor_delay_p99_ms": (_NUMBER, "99th percentile of recent reactor timer delays."),
 }
 """Schema and description of each figure by name."""
 
@@ -48,7 +48,7 @@ MEMBERS = {name: {**nullable(schema), "description": text} for name, (schema, te
 ROW = record(
     {
         "broker_id": BROKER_ID,
-        "live": {**BOOLEAN, "description": "Whether it answered; else its figures are null."},
+        "live": {**BOOLEAN, "description": "True if it answered; otherwise its figures are null."},
         **MEMBERS,
     },
     title="BrokerFigures",

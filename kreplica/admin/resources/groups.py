@@ -47,16 +47,16 @@ GROUP = record(
         "protocol_type": STRING,
         "state": STRING,
         "coordinator": BROKER_ID,
-        "members": {**nullable(COUNT), "description": "Null where its coordinator does not say."},
+        "members": {**nullable(COUNT), "description": "Null if its coordinator does not answer."},
     },
     title="Group",
 )
 GROUPS = record(
     {
         "groups": listing(GROUP),
-        "next": {**nullable(STRING), "description": "`after` of the call for what follows; null: that was all."},
-        "is_complete": {**BOOLEAN, "description": "Whether every broker has told of its groups."},
-        "problems": {**listing(STRING), "description": "Who has not, each in a sentence."},
+        "next": {**nullable(STRING), "description": "`after` of the next page; null on the last page."},
+        "is_complete": {**BOOLEAN, "description": "True if every broker listed its groups."},
+        "problems": {**listing(STRING), "description": "A sentence for each broker that did not."},
     },
     title="Groups",
 )
@@ -67,8 +67,8 @@ MEMBER = record(
         "client_id": STRING,
         "client_host": STRING,
         "rack": nullable(STRING),
-        "topics": {**listing(STRING), "description": "That it subscribes to."},
-        "topic_expression": {**nullable(STRING), "description": "By which it subscribes to topics."},
+        "topics": {**listing(STRING), "description": "Subscribed topics."},
+        "topic_expression": {**nullable(STRING), "description": "Regular expression of its subscription."},
         "assignment": listing(PARTITIONS),
     },
     title="GroupMember",
@@ -90,7 +90,7 @@ DESCRIPTION = record(
         "protocol_type": STRING,
         "state": STRING,
         "coordinator": nullable(BROKER_ID),
-        "protocol": {**STRING, "description": "What the members agreed on, or the assignor."},
+        "protocol": {**STRING, "description": "The assignment protocol of the members, or the assignor."},
         "epoch": {**nullable(COUNT), "description": "Null for a classic group."},
         "members": listing(MEMBER),
         "offsets": listing(OFFSET),
@@ -103,7 +103,7 @@ LAG = record(
         "group": STRING,
         "state": STRING,
         "status": STATUS,
-        "lag": {**nullable(COUNT), "description": "Records to be read, of all partitions of which it is known."},
+        "lag": {**nullable(COUNT), "description": "Sum of the known lag of all partitions."},
         "partitions": listing(
             record(
                 {
@@ -157,7 +157,7 @@ WAS_RESET = written(
 WERE_DELETED = written({"group": STRING, "offsets": listing(record(CHANGED))}, title="OffsetsDeleted")
 
 IN_GROUP = Parameter("group", {"type": "string", "minLength": 1}, "Its id, percent-encoded.")
-_ABSENT = {404: "There is no such group."}
+_ABSENT = {404: "The group does not exist."}
 _IN_USE = {**_ABSENT, 409: "The group has members."}
 
 LagOf = Callable[[str], Awaitable[Mapping[str, Any]]]
@@ -182,14 +182,14 @@ class Groups:
     def routes(self) -> Sequence[Route]:
         """Return the routes of the list, a group, its lag and its offsets."""
         search = Parameter("search", {"type": "string", "maxLength": 1000}, "Whose id has this, in any case.")
-        topic = Parameter("topic", TOPIC, "Of this topic; it has to be named.")
+        topic = Parameter("topic", TOPIC, "The topic; required.")
         return (
             Route("GET", PATH, self.listed, "All groups.", answer=GROUPS, query=(LIMIT, AFTER, search)),
             Route(
                 "GET",
                 f"{ONE}/lag",
                 self.lag,
-                "How far a group is behind, and how it gets on.",
+                "The lag and status of a group.",
                 answer=LAG,
                 query=(IN_GROUP,),
                 problems={**_ABSENT, 421: "Its coordinator has just moved."},
@@ -198,7 +198,7 @@ class Groups:
                 "POST",
                 f"{ONE}/offsets",
                 self.reset,
-                "Have a group without members go on elsewhere.",
+                "Reset the offsets of a group without members.",
                 answer=WAS_RESET,
                 body=RESET,
                 query=(IN_GROUP,),
@@ -208,7 +208,7 @@ class Groups:
                 "DELETE",
                 f"{ONE}/offsets",
                 self.forget,
-                "Forget what a group has committed of a topic that its members do not read.",
+                "Delete the offsets of a topic that the group's members do not read.",
                 answer=WERE_DELETED,
                 query=(IN_GROUP, topic),
                 problems={**_ABSENT, 409: "Members of the group read the topic."},
@@ -217,7 +217,7 @@ class Groups:
                 "GET",
                 ONE,
                 self.described,
-                "One group: its members, and what it has committed.",
+                "One group: its members and committed offsets.",
                 answer=DESCRIPTION,
                 query=(IN_GROUP,),
                 problems=_ABSENT,

@@ -29,12 +29,12 @@ class Health:
         """Return both routes."""
         ready = record({"status": STRING, "reasons": listing(STRING)}, optional=("reasons",))
         return (
-            Route("GET", LIVE, self.live, "Whether the process lives.", answer=record({"status": STRING})),
+            Route("GET", LIVE, self.live, "Liveness of the process.", answer=record({"status": STRING})),
             Route(
                 "GET",
                 READY,
                 self.ready,
-                "Whether clients are served.",
+                "Readiness to serve clients.",
                 answer=ready,
                 other_answers={503: ("Clients are not served yet; the reasons say why.", ready)},
             ),

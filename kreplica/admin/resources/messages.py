@@ -48,24 +48,24 @@ MESSAGE = record(
     {
         "partition": PARTITION,
         "offset": COUNT,
-        "timestamp_ms": {**nullable(TIME_MS), "description": "Null where its producer said nothing."},
+        "timestamp_ms": {**nullable(TIME_MS), "description": "Null if the producer set none."},
         "timestamp_type": one_of("create_time", "log_append_time"),
         "key": nullable(STRING),
         "value": nullable(STRING),
-        "key_encoding": {**nullable(ENCODING), "description": "base64 where the bytes are no UTF-8; null: no key."},
-        "value_encoding": {**nullable(ENCODING), "description": "base64 where the bytes are no UTF-8; null: no value."},
+        "key_encoding": {**nullable(ENCODING), "description": "base64 if the bytes are not UTF-8; null: no key."},
+        "value_encoding": {**nullable(ENCODING), "description": "base64 if the bytes are not UTF-8; null: no value."},
         "headers": listing(HEADER),
-        "size_bytes": {**COUNT, "description": "Of key, value and headers."},
+        "size_bytes": {**COUNT, "description": "Size of key, value and headers in bytes."},
     },
     title="Message",
 )
 
 MESSAGES = record(
     {
-        "messages": {**listing(MESSAGE), "description": "By time; those of one partition in its order."},
-        "next": {**nullable(STRING), "description": "`after` of the call for what follows; null: that was all."},
+        "messages": {**listing(MESSAGE), "description": "Ordered by time; records of one partition keep their order."},
+        "next": {**nullable(STRING), "description": "`after` of the next page; null on the last page."},
         "scanned": {**COUNT, "description": "Records that were looked at."},
-        "problems": {**listing(STRING), "description": "What could not be read now, each in a sentence."},
+        "problems": {**listing(STRING), "description": "A sentence for each partition that could not be read."},
     },
     title="Messages",
 )
@@ -90,13 +90,13 @@ BODY = record(
 WRITTEN = written(
     {
         "partition": PARTITION,
-        "offset": {**nullable(COUNT), "description": "Null where nothing was written."},
+        "offset": {**nullable(COUNT), "description": "Null if nothing was written."},
         "timestamp_ms": nullable(TIME_MS),
     },
     title="MessageWritten",
 )
 
-ONE_PARTITION = Parameter("partition", PARTITION, "Of this partition only.")
+ONE_PARTITION = Parameter("partition", PARTITION, "Only this partition.")
 SEARCH = Parameter(
     "search",
     {"type": "string", "maxLength": SEARCH_LENGTH_MAX},
@@ -104,7 +104,7 @@ SEARCH = Parameter(
     "`/expression/` is one in RE2's syntax. Of each only the first 64 KiB are looked at.",
 )
 ISOLATION = Parameter(
-    "isolation", one_of(*ISOLATIONS), "Whether transactions that are open or aborted count.", default=READ_UNCOMMITTED
+    "isolation", one_of(*ISOLATIONS), "Whether uncommitted records are included.", default=READ_UNCOMMITTED
 )
 READ = (
     IN_TOPIC,
@@ -116,17 +116,17 @@ READ = (
         default="earliest",
     ),
     Parameter("after", {"type": "string"}, "`next` of the answer before: `from` does not count."),
-    Parameter("limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}, "So many at most.", default=100),
+    Parameter("limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}, "Maximum count.", default=100),
     SEARCH,
     Parameter(
         "scan_limit",
         {"type": "integer", "minimum": 1, "maximum": SCANNED_MAX},
-        "So many are looked at, at most, and for three seconds at most; `next` goes on.",
+        "Maximum number of records scanned, for at most three seconds; continue with `next`.",
         default=20_000,
     ),
     ISOLATION,
 )
-_ABSENT = "There is no such topic or partition."
+_ABSENT = "The topic or partition does not exist."
 
 
 class Messages:

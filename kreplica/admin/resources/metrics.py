@@ -37,7 +37,7 @@ class Metrics:
     def routes(self) -> Sequence[Route]:
         """Return the route of the metrics."""
         media_type = CONTENT_TYPE_LATEST.partition(";")[0]
-        return (Route("GET", "/metrics", self.read, "What the broker counts, for Prometheus.", media_type=media_type),)
+        return (Route("GET", "/metrics", self.read, "Metrics in Prometheus format.", media_type=media_type),)
 
     async def read(self, call: Call) -> Page:
         """``GET /metrics``."""

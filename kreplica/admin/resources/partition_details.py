@@ -20,7 +20,7 @@ EARLIEST, LATEST = -2, -1
 CONSUMER = -1
 
 _ZOOKEEPER = "Null while ZooKeeper is out of this broker's reach."
-_LEADER = "Null where its leader does not say."
+_LEADER = "Null if its leader does not answer."
 
 DETAILS = {
     "controller_epoch": {**nullable(COUNT), "description": f"Of the controller that decided it last. {_ZOOKEEPER}"},

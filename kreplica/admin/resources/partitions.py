@@ -46,20 +46,20 @@ KNOWN_BY_ZOOKEEPER = "Null while ZooKeeper is out of this broker's reach."
 MEMBERS = {
     "topic": STRING,
     "partition": PARTITION,
-    "leader": {**nullable(BROKER_ID), "description": "Null where nobody leads it."},
+    "leader": {**nullable(BROKER_ID), "description": "Null without a leader."},
     "leader_epoch": COUNT,
     "replicas": {**IDS, "description": "The preferred leader first."},
     "isr": {**IDS, "description": "The replicas that are in sync."},
     "offline_replicas": {**IDS, "description": "On brokers that do not live, or in directories that failed."},
     "adding": {**nullable(IDS), "description": f"Replicas that are on their way here. {KNOWN_BY_ZOOKEEPER}"},
-    "removing": {**nullable(IDS), "description": f"Replicas that go when the others are in sync. {KNOWN_BY_ZOOKEEPER}"},
-    "read_only": {**nullable(BOOLEAN), "description": f"Whether it is being removed. {KNOWN_BY_ZOOKEEPER}"},
+    "removing": {**nullable(IDS), "description": f"Replicas to remove after the move. {KNOWN_BY_ZOOKEEPER}"},
+    "read_only": {**nullable(BOOLEAN), "description": f"True if it is being removed. {KNOWN_BY_ZOOKEEPER}"},
 }
 
 OFFLINE, UNDER_REPLICATED = "offline", "under_replicated"
 STATES = ("all", OFFLINE, UNDER_REPLICATED, "moving")
 
-AFTER_NUMBER = Parameter("after", PARTITION, "Only what comes after this one: `next` of the answer before.")
+AFTER_NUMBER = Parameter("after", PARTITION, "Only entries after this one: `next` of the previous response.")
 
 Row = dict[str, Any]
 Key = tuple[str, int]
@@ -86,7 +86,7 @@ class Partitions:
         """Return the routes for all topics, one topic and one partition."""
         rows = page("partitions", record(MEMBERS, title="Partition"))
         state = Parameter("state", one_of(*STATES), "Which of them.", default="all")
-        topic_problems = {404: "There is no such topic."}
+        topic_problems = {404: "The topic does not exist."}
         return (
             Route(
                 "GET",
@@ -95,7 +95,7 @@ class Partitions:
                 "The partitions of all topics.",
                 answer=rows,
                 query=(state, LIMIT, AFTER),
-                problems={503: "ZooKeeper is out of reach, and only it knows what moves."},
+                problems={503: "ZooKeeper, which has the ongoing reassignments, is unreachable."},
             ),
             Route(
                 "GET",
@@ -110,10 +110,10 @@ class Partitions:
                 "GET",
                 "/v1/topics/{topic}/partitions/{partition}",
                 self.one,
-                "One partition, with what only its leader and ZooKeeper know.",
+                "One partition, with details from its leader and ZooKeeper.",
                 answer=record({**MEMBERS, **DETAILS}, title="PartitionWithDetails"),
                 query=(IN_TOPIC, IN_PARTITION),
-                problems={404: "There is no such topic, or no such partition of it."},
+                problems={404: "The topic or the partition does not exist."},
             ),
         )
 
@@ -163,7 +163,7 @@ class Partitions:
             raise Problem(
                 503,
                 "COORDINATION_UNAVAILABLE",
-                "ZooKeeper is out of this broker's reach, and only it knows what moves",
+                "this broker cannot reach ZooKeeper, which has the ongoing reassignments",
                 what_to_do="Try again when it serves.",
             )
         return changes

@@ -48,14 +48,14 @@ MOVING_MEASURED_MAX = 200
 STEPS_SEARCHED_MAX = 5000
 """Maximum number of steps searched for ongoing moves; the controller starts steps in order."""
 
-_NOT_FOUND = {404: "There is no such plan."}
+_NOT_FOUND = {404: "The plan does not exist."}
 _CHANGED = {412: "It was changed since the ETag in If-Match was read."}
 LIMIT_MOVES = Parameter(
-    "limit", {"type": "integer", "minimum": 1, "maximum": MOVES_PAGE_MAX}, "So many at most.", default=MOVES_PAGE_MAX
+    "limit", {"type": "integer", "minimum": 1, "maximum": MOVES_PAGE_MAX}, "Maximum count.", default=MOVES_PAGE_MAX
 )
 AFTER_MOVE = Parameter("after", {"type": "string", "pattern": "^[0-9]{1,9}$"}, "Only moves with higher numbers.")
 LIMIT_PLANS = Parameter(
-    "limit", {"type": "integer", "minimum": 1, "maximum": LISTED_MAX}, "So many at most.", default=100
+    "limit", {"type": "integer", "minimum": 1, "maximum": LISTED_MAX}, "Maximum count.", default=100
 )
 AFTER_PLAN = Parameter("after", STRING, "Only plans that were made before this one: `next` of the answer before.")
 
@@ -112,7 +112,7 @@ class Plans:
                 "POST",
                 "/v1/plans",
                 self.make,
-                "Make a plan; with dry_run, see what it would do.",
+                "Create a plan; with dry_run, preview it.",
                 answer=written(PREVIEW, title="PlanPreview"),
                 status=201,
                 body=REQUEST,
@@ -125,8 +125,8 @@ class Plans:
                     "/kreplica/cordoned/{broker_id}",
                 ),
                 problems={
-                    404: "There is no such topic or partition.",
-                    409: "Replicas of these partitions move already, or somebody made a plan at the same moment.",
+                    404: "The topic or partition does not exist.",
+                    409: "These partitions are already being reassigned, or a plan was created concurrently.",
                 },
             ),
             Route(
@@ -152,7 +152,7 @@ class Plans:
                 "POST",
                 f"{one}/cancel",
                 self.cancel,
-                "Give a plan up: what is under way goes back.",
+                "Cancel a plan and revert its ongoing moves.",
                 answer=written(PLAN["properties"], title="PlanCancelled"),
                 body=CANCEL,
                 znodes=(header,),

@@ -16,12 +16,12 @@ PREFIX = "/v1/standalone"
 RUNNING, PAUSED, CUT, DEAD = "running", "paused", "cut", "dead"
 
 ACTIONS = {
-    "kill": "Kill a broker, as kill -9 does: nothing is flushed, and the others notice when its session times out.",
+    "kill": "Kill a broker as kill -9 does: nothing is flushed, and its session times out.",
     "start": "Start a broker that is dead, from its directory; answered when it serves.",
-    "pause": "Let a broker stand still, as SIGSTOP does.",
-    "resume": "Let a broker that stands still go on.",
-    "cut": "Cut a broker off from everybody: other brokers, the coordinator, clients.",
-    "mend": "Undo a cut: what was sent meanwhile arrives.",
+    "pause": "Pause a broker, as SIGSTOP does.",
+    "resume": "Resume a paused broker.",
+    "cut": "Isolate a broker from other brokers, the coordinator and clients.",
+    "mend": "End the isolation; delayed data arrives.",
 }
 _ENDS_OF_DEAD = ("pause", "cut")
 
@@ -62,7 +62,7 @@ class StandaloneResource:
 
     def routes(self) -> Sequence[Route]:
         """Return the routes of the states and of each action."""
-        absent = "This process is no standalone of several brokers."
+        absent = "This process is not a standalone with several brokers."
         list_route = Route(
             "GET",
             PREFIX,
@@ -79,7 +79,7 @@ class StandaloneResource:
                 summary,
                 answer=written({"brokers": listing(STATE)}),
                 query=(IN_BROKER,),
-                problems={404: f"{absent}  Or it has no such broker.", 409: "The broker is dead, or starts just now."},
+                problems={404: f"{absent}  Or it has no such broker.", 409: "The broker is dead or starting."},
             )
             for action, summary in ACTIONS.items()
         ]
@@ -110,7 +110,7 @@ class StandaloneResource:
             raise Problem(
                 404,
                 "NOT_FOUND",
-                "this process is no standalone of several brokers",
+                "this process is not a standalone with several brokers",
                 what_to_do="Start one that is: twistd -n kreplica standalone --brokers 3",
             )
         return self._brokers
@@ -120,7 +120,7 @@ STATE = record(
     {
         "broker_id": BROKER_ID,
         "state": one_of(RUNNING, PAUSED, CUT, DEAD),
-        "starting": {**BOOLEAN, "description": "Whether it is on its way from dead to running."},
+        "starting": {**BOOLEAN, "description": "True while a dead broker starts."},
     },
     title="StandaloneBroker",
 )

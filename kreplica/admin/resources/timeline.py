@@ -17,10 +17,10 @@ PATH = "/v1/timeline"
 LIMIT_MAX = 1000
 
 _ID = {"type": "string", "pattern": ID_PATTERN}
-LIMIT = Parameter("limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}, "So many at most.", default=100)
-BEFORE = Parameter("before", _ID, "Only what is older than the entry with this id.")
+LIMIT = Parameter("limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}, "Maximum count.", default=100)
+BEFORE = Parameter("before", _ID, "Only entries older than the one with this ID.")
 SUBJECT = Parameter("subject", {"type": "string", "maxLength": 300}, "Only entries about it: `broker 3`.")
-SINCE = Parameter("since", _ID, "Only what is newer than the entry with this id.")
+SINCE = Parameter("since", _ID, "Only entries newer than the one with this ID.")
 
 
 _PROBLEMS = {**listing(STRING), "description": "A sentence for each broker that did not answer."}
@@ -67,11 +67,11 @@ class Timeline:
                 "GET",
                 PATH,
                 self.read,
-                "What happened in the cluster, the newest first.",
+                "Events of the cluster, newest first.",
                 answer=answer_schema(self._kinds),
                 query=(LIMIT, BEFORE, SINCE, kind, SUBJECT),
             ),
-            Route("GET", "/v1/events", self.events, "What happens, as events named `timeline`.", streams=True),
+            Route("GET", "/v1/events", self.events, "New events, as stream events `timeline`.", streams=True),
         )
 
     async def read(self, call: Call) -> Answer:

@@ -53,10 +53,10 @@ MEMBERS = {
     "name": STRING,
     "topic_id": {**STRING, "description": "As Kafka's tools show it."},
     "partitions": COUNT,
-    "replication_factor": {**COUNT, "description": "Of the partition that has most."},
+    "replication_factor": {**COUNT, "description": "Maximum number of replicas of a partition."},
     "is_internal": BOOLEAN,
-    "offline_partitions": {**COUNT, "description": "That nobody leads."},
-    "under_replicated_partitions": {**COUNT, "description": "Of which a replica is not in sync."},
+    "offline_partitions": {**COUNT, "description": "Number of partitions without a leader."},
+    "under_replicated_partitions": {**COUNT, "description": "Number of partitions with a replica out of sync."},
     "deleting": {**nullable(BOOLEAN), "description": "Null while ZooKeeper is out of this broker's reach."},
 }
 
@@ -73,12 +73,12 @@ ASSIGNMENT = {
 NEW_TOPIC = record(
     {
         "name": TOPIC,
-        "partitions": {**NEW_PARTITIONS, "description": "num.partitions of the broker where it is absent."},
+        "partitions": {**NEW_PARTITIONS, "description": "The broker's num.partitions if absent."},
         "replication_factor": {
             "type": "integer",
             "minimum": 1,
             "maximum": 1000,
-            "description": "default.replication.factor of the broker where it is absent.",
+            "description": "The broker's default.replication.factor if absent.",
         },
         "assignment": ASSIGNMENT,
         "configs": {
@@ -100,7 +100,7 @@ MADE = written(
         "partitions": COUNT,
         "replication_factor": COUNT,
         "assignment": ASSIGNMENT,
-        "led": {**BOOLEAN, "description": "Whether every partition has a leader already, so that clients can begin."},
+        "led": {**BOOLEAN, "description": "True if every partition has a leader, so that clients can use it."},
     },
     title="TopicMade",
 )
@@ -114,12 +114,12 @@ GROWN = written(
 DELETED = written(
     {
         "name": STRING,
-        "deleted": {**BOOLEAN, "description": "Whether it is gone already; false: the controller is at it."},
+        "deleted": {**BOOLEAN, "description": "True if it is deleted; false while the controller deletes it."},
     },
     title="TopicDeleted",
 )
 
-UNKNOWN = {404: "There is no such topic."}
+UNKNOWN = {404: "The topic does not exist."}
 
 Row = dict[str, Any]
 
@@ -182,7 +182,7 @@ class Topics:
 
     def _reads(self) -> Sequence[Route]:
         search = Parameter("search", STRING, "Only names that have this in them, in any case.")
-        internal = Parameter("internal", BOOLEAN, "Whether Kafka's own topics are listed, too.", default=True)
+        internal = Parameter("internal", BOOLEAN, "Include internal topics.", default=True)
         return (
             Route(
                 "GET",
@@ -223,10 +223,10 @@ class Topics:
                 self.grow,
                 "Give a topic more partitions.",
                 answer=GROWN,
-                body=record({"partitions": {**NEW_PARTITIONS, "description": "How many it is to have."}}),
+                body=record({"partitions": {**NEW_PARTITIONS, "description": "The new number of partitions."}}),
                 query=(IN_TOPIC,),
                 znodes=(znodes.topic_path("{topic}"),),
-                problems={**UNKNOWN, 409: "Replicas of it move, or somebody else changed it meanwhile."},
+                problems={**UNKNOWN, 409: "It is being reassigned, or it was changed concurrently."},
             ),
             Route(
                 "DELETE",
@@ -359,7 +359,7 @@ def _new_topic(body: Mapping[str, Any]) -> NewTopic:
             400,
             "INVALID_REQUEST",
             "the body has an assignment, and numbers of partitions or replicas beside it",
-            what_to_do="Leave the numbers out: the assignment says them.",
+            what_to_do="Omit the numbers; the assignment contains them.",
         )
     return NewTopic(
         body["name"],

@@ -55,7 +55,7 @@ REMEMBERED = record(
 PEER_REMEMBERED = PeerAnswer(REMEMBERED)
 PEER_WHY = PeerAnswer(WHY)
 
-_UNKNOWN_PARTITION = {404: "There is no such partition."}
+_UNKNOWN_PARTITION = {404: "The partition does not exist."}
 
 
 class GroupsSeen(Protocol):
@@ -129,7 +129,7 @@ class Why:
                 self.group,
                 "Why a group is as it is.",
                 answer=WHY,
-                problems={404: "There is no such group."},
+                problems={404: "The group does not exist."},
             ),
             Route(
                 "GET",
@@ -137,7 +137,7 @@ class Why:
                 self.plan,
                 "Why a plan is as it is.",
                 answer=WHY,
-                problems={404: "There is no such plan."},
+                problems={404: "The plan does not exist."},
             ),
             Route(
                 "GET",
@@ -151,7 +151,7 @@ class Why:
                 "GET",
                 "/v1/decisions/{topic}/{partition}",
                 self.remembered,
-                "What the broker that is asked has decided of a partition.",
+                "Decisions of this broker about a partition.",
                 answer=REMEMBERED,
                 query=(IN_TOPIC, IN_PARTITION),
             ),
@@ -320,7 +320,7 @@ def _without_coordinator(group: str, home: TopicPartition) -> Explanation:
     return Explanation(
         subject=f"group {group}",
         state="no_coordinator",
-        summary=f"Nobody coordinates group {group}: {home}, where its state is kept, has no leader.",
+        summary=f"Nobody coordinates group {group}: {home}, which holds its state, has no leader.",
         waits_for=[f"A leader of {home}."],
         you_can=[
             Advice(f"See why {home} has none.", ("GET", f"/v1/why/partitions/{home.topic}/{home.partition}")),

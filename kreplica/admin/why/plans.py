@@ -115,11 +115,11 @@ def _advice(plan: Plan, moving: Sequence[NumberedStep], live: Sequence[int]) -> 
             yield Advice("See which moves failed, and why.", ("GET", f"{path}/moves"))
             again: dict[str, Any] = dict(plan.request)
             if again.get("kind") in ("rebalance", "drain", "add_brokers", "replication_factor"):
-                yield Advice("Ask again for what is left to do.", ("POST", "/v1/plans", again))
+                yield Advice("Create a new plan for the remaining moves.", ("POST", "/v1/plans", again))
         yield Advice("Forget it.", ("DELETE", path))
         return
     if plan.state is PlanState.PREPARING:
-        yield Advice("Delete it, where whoever was writing it has died.", ("DELETE", path))
+        yield Advice("Delete it if its writer has failed.", ("DELETE", path))
         return
     for broker in sorted({broker for row in moving for broker in row.step.after if broker not in live}):
         yield Advice(f"Start broker {broker}.")
@@ -127,5 +127,5 @@ def _advice(plan: Plan, moving: Sequence[NumberedStep], live: Sequence[int]) -> 
         body = {"throttle_bytes_per_second": 2 * plan.throttle_bytes_per_second}
         yield Advice("Let it copy twice as fast.", ("PATCH", path, body))
     if plan.state is not PlanState.CANCELLING:
-        yield Advice("Give it up: what is under way goes back.", ("POST", f"{path}/cancel", {"rollback": False}))
-        yield Advice("Give it up, and take back what it moved.", ("POST", f"{path}/cancel", {"rollback": True}))
+        yield Advice("Cancel it and revert its ongoing moves.", ("POST", f"{path}/cancel", {"rollback": False}))
+        yield Advice("Cancel it and revert all its moves.", ("POST", f"{path}/cancel", {"rollback": True}))

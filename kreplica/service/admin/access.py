@@ -69,7 +69,7 @@ def admin_tls(disk: Disk, settings: BrokerSettings) -> CertificateOptions | None
     except (ValueError, SslError, VerifyError) as error:
         raise SettingsError(
             f"{CERTIFICATE}, {KEY}: {settings[CERTIFICATE]} and {settings[KEY]} are no certificate and its key in "
-            f"PEM: {error or 'no certificate is there'}"
+            f"PEM: {error or 'it has no certificate'}"
         ) from None
     return options
 

@@ -51,7 +51,7 @@ class GroupDocuments:
 
     def _who_coordinates(self, group_id: str) -> str:
         leader = self.coordinator_of(group_id)
-        return f"broker {leader} coordinates it" if leader is not None else "nobody is known to coordinate it"
+        return f"broker {leader} coordinates it" if leader is not None else "its coordinator is unknown"
 
 
 def _partition(row: PartitionLag) -> Document:

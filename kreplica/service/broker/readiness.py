@@ -64,7 +64,7 @@ def not_ready(broker: ReadinessParts) -> list[str]:
     elif not broker.membership.registered:
         reasons.append("the broker is not registered in ZooKeeper")
     if not _is_served(broker):
-        reasons.append("no controller has told this broker of itself yet")
+        reasons.append("no controller has sent metadata to this broker yet")
     directories = broker.directories.directories
     if all(directory.offline is not None for directory in directories):
         reasons.append(f"all log directories are offline: {', '.join(d.path for d in directories)}")
@@ -80,17 +80,17 @@ async def wait_until_served(broker: ReadinessParts, timeout_s: float) -> None:
     """
     metadata = broker.metadata
     if not await metadata.wait_until(lambda: _is_served(broker), timeout_s):
-        log.warn("no controller has told this broker of itself yet: clients have to wait for one")
+        log.warn("no controller has sent metadata to this broker yet: clients must wait")
     topics = await _topics_that_stay(broker)
     if not await metadata.wait_until(lambda: topics <= metadata.topics.keys(), ROLES_SECONDS_MAX):
         log.warn(
-            "the controller has not told of all topics yet; missing: {topics}",
+            "the controller has not sent all topics yet; missing: {topics}",
             topics=", ".join(sorted(topics - metadata.topics.keys())[:NAMED_MAX]),
         )
     if not await metadata.wait_until(lambda: not _without_role(broker), ROLES_SECONDS_MAX):
         waiting = _without_role(broker)
         log.warn(
-            "the controller has not said yet who leads {count} of the partitions that are here: {partitions}",
+            "{count} partitions with a log on this broker have no role yet: {partitions}",
             count=len(waiting),
             partitions=", ".join(map(str, waiting[:NAMED_MAX])),
         )

@@ -51,12 +51,12 @@ LED: Sequence[Row] = (
     ),
     (
         "kafka_topic_partition_under_replicated_partition",
-        "1 where replicas of a partition led here are not in sync.",
+        "1 if replicas of a partition led here are not in sync.",
         lambda p: float(_is_under_replicated(p)),
     ),
     (
         "kreplica_partition_open_transactions",
-        "Transactions that are open in a partition led here.",
+        "Open transactions in a partition led here.",
         lambda p: len(p.log.producers.ongoing_transactions),
     ),
 )
@@ -126,7 +126,7 @@ class BrokerFigures:
             yield family
         yield histogram(
             "kreplica_reactor_delay_seconds",
-            "How late timers of the reactor were.",
+            "Delay of reactor timers.",
             [((), BOUNDS_S, self._stalls.counts, self._stalls.sum_s)],
         )
         for each in self._stall_families():
@@ -141,7 +141,7 @@ class BrokerFigures:
 
     def _cluster(self) -> Iterator[Family]:
         metadata = self._broker.metadata
-        yield gauge("kafka_brokers", "Brokers that live, as far as this one was told.", len(metadata.brokers))
+        yield gauge("kafka_brokers", "Live brokers in this broker's metadata.", len(metadata.brokers))
         topics = [Sample((name,), len(topic.partitions)) for name, topic in sorted(metadata.topics.items())]
         yield Family("kafka_topic_partitions", Kind.GAUGE, "Partitions of a topic.", ("topic",), topics)
 
@@ -158,7 +158,7 @@ class BrokerFigures:
         yield by_api("totaltimems", "Milliseconds from request to answer, all together.", times)
         yield histogram(
             "kreplica_request_seconds",
-            "From request to answer, waiting included, of requests that carry records.",
+            "Duration of Produce and Fetch requests, including waits.",
             [
                 ((name,), counters.times.bounds, counters.times.counts, counters.times.sum)
                 for name, counters in apis
@@ -206,7 +206,7 @@ class BrokerFigures:
         errors = [Sample((name,), float(count)) for name, count in plugins.errors().items()]
         yield Family("kreplica_plugin_errors", Kind.COUNTER, "Times that a plugin failed.", ("plugin",), errors)
         refusals = plugins.gate.refusals if plugins.gate is not None else 0
-        yield counter("kreplica_authorization_refusals", "Things that somebody might not do.", refusals)
+        yield counter("kreplica_authorization_refusals", "Operations that the authorizer refused.", refusals)
 
 
 def _is_under_replicated(partition: Partition) -> bool:

@@ -23,16 +23,16 @@ def controller_families(controller: Controller, metadata: MetadataCache) -> Iter
     yield counter("kreplica_controller_commands", "Commands sent to brokers.", counters.commands)
     yield counter("kreplica_controller_commands_unanswered", "Commands not answered in time.", counters.unanswered)
     round_trips = counters.cost.zookeeper_round_trips
-    yield counter("kreplica_controller_zookeeper_round_trips", "Times ZooKeeper was waited for.", round_trips)
+    yield counter("kreplica_controller_zookeeper_round_trips", "ZooKeeper round trips.", round_trips)
     last = controller.queue.last_event
     if last is not None:
         yield gauge("kreplica_controller_last_event_wait_seconds", "Last event, queued.", last.waited_s)
         yield gauge("kreplica_controller_last_event_seconds", "Handling the last event.", last.handled_s)
     totals = controller.queue.totals
     for title, help_, spread in (
-        ("event_wait_seconds", "How long events waited for their turn.", totals.waited),
-        ("event_seconds", "How long events were handled.", totals.handled),
-        ("event_zookeeper_round_trips", "How often ZooKeeper was waited for, by event.", totals.round_trips),
+        ("event_wait_seconds", "Time that events waited in the queue.", totals.waited),
+        ("event_seconds", "Time to handle events.", totals.handled),
+        ("event_zookeeper_round_trips", "ZooKeeper round trips per event.", totals.round_trips),
     ):
         yield histogram(f"kreplica_controller_{title}", help_, [((), spread.bounds, spread.counts, spread.sum)])
     if context is None:
@@ -42,10 +42,10 @@ def controller_families(controller: Controller, metadata: MetadataCache) -> Iter
     yield gauge(f"{name}_activebrokercount", "Brokers that live.", len(context.brokers))
     yield gauge(f"{name}_globaltopiccount", "Topics.", len(context.topics))
     yield gauge(f"{name}_globalpartitioncount", "Partitions.", len(published))
-    yield gauge(f"{name}_offlinepartitionscount", "Led by nobody.", sum(map(_is_offline, published)))
+    yield gauge(f"{name}_offlinepartitionscount", "Partitions without a leader.", sum(map(_is_offline, published)))
     yield gauge(
         f"{name}_preferredreplicaimbalancecount",
-        "Partitions that another than their first replica leads.",
+        "Partitions not led by their preferred replica.",
         sum(map(_is_led_by_another, published)),
     )
 

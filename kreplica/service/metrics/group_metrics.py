@@ -32,4 +32,4 @@ async def group_families(reactor: Reactor, tracker: LagTracker) -> AsyncIterator
     )
     yield Family("kafka_consumergroup_lag", Kind.GAUGE, "Records that a group has not read yet.", LABELS, lags)
     total = [Sample((group_id,), float(lag)) for group_id, lag in sums.items()]
-    yield Family("kafka_consumergroup_lag_sum", Kind.GAUGE, "The same of all partitions.", LABELS[:1], total)
+    yield Family("kafka_consumergroup_lag_sum", Kind.GAUGE, "Sum of the lag of all partitions.", LABELS[:1], total)

@@ -35,7 +35,7 @@ class Containment:
     def wrong(self, what: str) -> None:
         """Record an invalid result."""
         if self._count():
-            log.error("the plugin {plugin} gave a wrong answer: {what}", plugin=self.name, what=what)
+            log.error("the plugin {plugin} returned an invalid result: {what}", plugin=self.name, what=what)
 
     def _count(self) -> bool:
         self.errors += 1

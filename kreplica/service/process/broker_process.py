@@ -76,7 +76,7 @@ def broker_from_options(reactor: Any, options: dict[str, Any], failed: Callable[
     warn_of_readable_secrets(options["config"], settings)
     if not {"log.dir", "log.dirs"} & set(settings.given):
         log.warn(
-            "the data is kept in {directories}, where systems remove files and others may make files: set log.dirs",
+            "the data is kept in {directories}, where files may be deleted or made by others: set log.dirs",
             directories=", ".join(settings.log_dirs),
         )
     check_owners(settings.log_dirs)

@@ -92,7 +92,7 @@ def coordinator_from_options(
     check_owners([options["data-dir"]])
     if options["interface"] not in LOOPBACK:
         log.warn(
-            "the coordinator listens on {interface}, and authenticates no client: all who reach it rule the cluster",
+            "the coordinator listens on {interface} without authentication: any client can control the cluster",
             interface=options["interface"],
         )
     return CoordinatorProcess(

@@ -48,7 +48,7 @@ def _check(directory: str, path: Path, trusted: tuple[int, int]) -> None:
     if stat.S_ISLNK(info.st_mode):
         fault = f"{path} is a symbolic link of the user with ID {info.st_uid}"
     elif path.parent.stat().st_mode & stat.S_IWOTH:
-        fault = f"{path} belongs to the user with ID {info.st_uid}, in a directory that everybody may write to"
+        fault = f"{path} belongs to the user with ID {info.st_uid}, in a world-writable directory"
     else:
         return
     raise SettingsError(

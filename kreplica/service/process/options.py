@@ -92,11 +92,11 @@ class StandaloneOptions(_Options):
 
     optParameters: ClassVar[list[list[Any]]] = [
         ["brokers", "n", 1, "how many brokers; broker i listens on port + i - 1", _count],
-        ["data-dir", "d", "data", "where everything is kept; made where it is absent"],
+        ["data-dir", "d", "data", "data directory; created if it does not exist"],
         ["port", "p", 9092, "the first broker's port", _port],
         ["admin-port", None, 8080, "the admin API's port", _port],
         ["coordinator-port", None, 2181, "the embedded coordinator's port (ZooKeeper protocol)", _port],
-        ["first-broker-id", None, 1, "the first broker's id; the others have the next ones", _broker_id],
+        ["first-broker-id", None, 1, "ID of the first broker; the others get the following IDs", _broker_id],
         ["advertised-host", None, "127.0.0.1", "the host clients are sent to; all listen on loopback", _host],
     ]
 
@@ -119,7 +119,7 @@ class CoordinatorOptions(_Options):
     """The embedded coordinator alone: a ZooKeeper-protocol server for one machine."""
 
     optParameters: ClassVar[list[list[Any]]] = [
-        ["data-dir", "d", "coordinator-data", "where the znodes are kept; made where it is absent"],
+        ["data-dir", "d", "coordinator-data", "directory of the znodes; created if it does not exist"],
         ["port", "p", 2181, "the port", _port],
         ["interface", "i", "127.0.0.1", "the address to listen on"],
         ["znodes-max", None, ZNODES_MAX, "how many znodes there may be", _positive],
@@ -139,4 +139,4 @@ class Options(usage.Options):
 
     def postOptions(self) -> None:
         if self.subCommand is None:
-            raise usage.UsageError("which one?  standalone, broker or coordinator (--help tells more)")
+            raise usage.UsageError("name a command: standalone, broker or coordinator (see --help)")

@@ -77,7 +77,7 @@ class ServiceManager:
         try:
             self._send(message)
         except OSError as error:
-            log.warn("systemd could not be told {message!r}: {error}", message=message, error=str(error))
+            log.warn("cannot notify systemd of {message!r}: {error}", message=message, error=str(error))
 
 
 def service_manager(reactor: Reactor, environment: Mapping[str, str], process_id: int) -> ServiceManager:

@@ -18,7 +18,7 @@ _PROGRAM = "import os; os.setpgid(0, 0); from twisted.scripts.twistd import run;
 """Program of the child processes. Each has its own process group, so that Ctrl-C reaches only the parent, which
 stops the children in order."""
 
-_HEAD = "# Written by each start of `standalone --processes`: what is changed here is lost.\n"
+_HEAD = "# Written by each start of `standalone --processes`: changes in this file are lost.\n"
 
 
 class ProcessesStandalone(Standalone):

@@ -126,7 +126,7 @@ class HostedBrokers:
     async def _start(self, broker_id: int, machine: Machine[Broker]) -> None:
         if machine.starting:
             raise Problem(
-                409, "REQUEST_IN_PROGRESS", f"broker {broker_id} starts just now", what_to_do="Wait until it serves."
+                409, "REQUEST_IN_PROGRESS", f"broker {broker_id} is starting", what_to_do="Wait until it serves."
             )
         if machine.running:
             return

@@ -160,7 +160,7 @@ class Standalone:
             if meta is not None:
                 raise SettingsError(
                     f"{path} is of cluster {meta.cluster_id}, but {self._coordinator_directory}, which holds that "
-                    "cluster's topics, is gone: put it back, or start with another --data-dir"
+                    "cluster's topics, does not exist: restore it, or start with another --data-dir"
                 )
 
     @property

@@ -28,7 +28,7 @@ export function open(page) {
   const directories = table({
     caption: `Log directories of broker ${id}`,
     keyOf: ({ path }) => path,
-    empty: "What is on its disks cannot be had now.",
+    empty: "Its log directories cannot be read now.",
     columns: [
       { header: "Directory", names: true, className: "mono", text: ({ path }) => path },
       { header: "Problem", text: ({ error }) => error },

@@ -11,7 +11,7 @@ import { href } from "../shell/routes.js";
 import { cordon, uncordon } from "./cordon.js";
 
 const PERIOD_MS = 2000;
-/** So many partitions are drawn; of more, those of one topic, or counts alone. */
+/** Maximum number of partitions drawn; beyond it only one topic, or counts. */
 const MAP_PARTITIONS_MAX = 400;
 
 /** @param {import("../shell/page.js").Page} page */

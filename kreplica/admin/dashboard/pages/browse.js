@@ -8,7 +8,7 @@ import { partitionChoices } from "../parts/partition_choices.js";
 import { get, pathOf } from "../shell/api.js";
 
 const LIMIT = 50;
-/** So many messages are looked at for a word before the answer says how far it came. */
+/** Maximum number of messages scanned per request. */
 const SCAN_LIMIT = 10_000;
 /** Rows that a page of messages holds at most; the oldest shown go. */
 const ROWS_MAX = 1000;
@@ -21,7 +21,7 @@ export function browse(page, topic, partitions) {
     [["latest", "The latest"], ["earliest", "The beginning"], ["offset", "An offset"], ["timestamp", "A time"]], kind);
   const offset = field({ label: "Offset", name: "offset", type: "number", min: 0, value: kind === "offset" ? value : "0" });
   const time = field({ label: "Time", name: "time", type: "datetime-local", step: 1, value: localTime(kind === "timestamp" ? Number(value) : Date.now() - 3_600_000) });
-  const search = field({ label: "Holding", name: "search", type: "search", value: page.query.search ?? "", autocomplete: "off", placeholder: "text or /expression/" });
+  const search = field({ label: "Contains", name: "search", type: "search", value: page.query.search ?? "", autocomplete: "off", placeholder: "text or /expression/" });
   const isolation = choice({ label: "Isolation", name: "isolation" },
     [["read_uncommitted", "All"], ["read_committed", "Committed only"]], page.query.isolation ?? "read_uncommitted");
   const adapt = () => {

@@ -7,7 +7,7 @@ import { confirmWrite } from "../parts/writes.js";
 export function cordon(id) {
   return confirmWrite({
     title: `Cordon broker ${id}?`,
-    explain: "No new replica is placed there. What is there stays, and goes on being served.",
+    explain: "It gets no new replicas. Existing replicas stay and are served.",
     method: "PUT",
     path: pathOf("brokers", id, "cordon"),
     body: { reason: "from the dashboard" },

@@ -1,4 +1,4 @@
-/** One group: who is in it, and how far it is behind. */
+/** One group: its members and its lag. */
 
 import { barPart, chip, chipPart, element, linkPart, termList } from "../parts/elements.js";
 import { count, instant, listed, ranges } from "../parts/format.js";
@@ -30,7 +30,7 @@ export function open(page) {
     Members: ({ group }) => count(group.members?.length ?? group.members),
     Coordinator: ({ group }) => (group.coordinator === null || group.coordinator === undefined ? "–" : `Broker ${group.coordinator}`),
     "Messages behind": ({ lag }) => count(lag.lag),
-    "Gets on": ({ lag }) => chip(...statusOf(lag)),
+    Status: ({ lag }) => chip(...statusOf(lag)),
   });
   const members = memberTable(name);
   const lags = lagTable(name);
@@ -64,11 +64,11 @@ function lagTable(name) {
     empty: "The group has committed no offsets.",
     columns: [
       { header: "Partition", names: true, part: linkPart(({ topic }) => href(["topic", topic]), ({ topic, partition }) => `${topic}-${partition}`) },
-      { header: "Gets on", part: chipPart(statusOf) },
+      { header: "Status", part: chipPart(statusOf) },
       { header: "Lag", part: barPart(({ lag, most }) => [(lag ?? 0) / most, count(lag)]) },
       { header: "Committed", numeric: true, text: ({ committed_offset: offset }) => count(offset) },
       { header: "Log end", numeric: true, text: ({ log_end_offset: offset }) => count(offset) },
-      { header: "At", className: "nowrap", text: ({ committed_at_ms: at }) => instant(at) },
+      { header: "Last commit", className: "nowrap", text: ({ committed_at_ms: at }) => instant(at) },
     ],
   });
 }

@@ -16,7 +16,7 @@ const TARGETS = {
   earliest: ["The beginning"],
   latest: ["The end"],
   timestamp: ["A time", { label: "Time", type: "datetime-local", step: 1 }, (text) => new Date(text).getTime()],
-  duration: ["Some time ago", { label: "Minutes ago", type: "number", min: 0, value: "60" }, (text) => Number(text) * 60_000],
+  duration: ["A duration ago", { label: "Minutes ago", type: "number", min: 0, value: "60" }, (text) => Number(text) * 60_000],
   shift: ["Shift by a number of messages", { label: "Messages (negative: back)", type: "number", step: 1 }, Number],
   offset: ["An offset", { label: "Offset", type: "number", min: 0, step: 1 }, Number],
 };
@@ -25,7 +25,7 @@ const TARGETS = {
 export async function resetOffsets(group) {
   const body = await askWhere(group);
   return body === null ? null : confirmWrite({
-    title: `Reset the offsets of ${group}?`,
+    title: `Reset offsets of ${group}?`,
     method: "POST",
     path: pathOf("groups", group, "offsets"),
     body,
@@ -58,7 +58,7 @@ function askWhere(group) {
     const kind = choice({ label: "Reset to", name: "kind" }, Object.entries(TARGETS).map(([name, [text]]) => [name, text]), "earliest");
     const values = Object.entries(TARGETS).filter(([, [, options]]) => options)
       .map(([name, [, options]]) => ({ name, made: field({ ...options, name }) }));
-    const topics = topicField({ label: "Topics", name: "topics", hint: "Names with commas between. Empty: all that the group has read." });
+    const topics = topicField({ label: "Topics", name: "topics", hint: "Separated by commas. Empty: all topics of the group." });
     const adapt = () => values.forEach(({ name, made }) => {
       show(made.node, kind.input.value === name);
       made.input.required = kind.input.value === name;
@@ -91,7 +91,7 @@ function bodyOf(kind, text, topics) {
 export function deleteGroup(group) {
   return confirmWrite({
     title: `Delete ${group}?`,
-    explain: "Its committed offsets are lost: whoever uses this name next begins where its own settings say.",
+    explain: "Its committed offsets are lost: a new group of this name starts at its auto.offset.reset.",
     method: "DELETE",
     path: pathOf("groups", group),
     confirm: "Delete",

@@ -43,7 +43,7 @@ function groupTable() {
   return table({
     caption: "Groups",
     keyOf: ({ group }) => group,
-    empty: "There is no group like this.",
+    empty: "No group matches.",
     columns: [
       { header: "Group", names: true, part: linkPart(({ group }) => href(["group", group]), ({ group }) => group || "(no name)") },
       { header: "State", part: chipPart(groupState) },

@@ -78,7 +78,7 @@ function kindChoice(chosen, choose) {
 function generalFields() {
   const throttle = field({ label: "Throttle, MB/s a broker", name: "throttle", type: "number", min: 0.001, step: "any", hint: "Empty: as fast as it goes." });
   const atOnce = field({ label: "Moves at once, a broker", name: "moves_at_once", type: "number", min: 1, hint: "Empty: 5." });
-  const comment = field({ label: "Comment", name: "comment", autocomplete: "off", hint: "For whoever looks at the plan later." });
+  const comment = field({ label: "Comment", name: "comment", autocomplete: "off", hint: "A note that is shown with the plan." });
   const force = checkbox({ label: "Go on even where the last copy in sync would be lost", name: "force" });
   const summary = element("summary");
   setText(summary, "Speed, comment");

@@ -16,9 +16,9 @@ export function open(page) {
   const name = field({ label: "Name", name: "name", required: true, autocomplete: "off", spellcheck: "false", maxlength: 249,
     hint: "Letters, digits, dots, underscores and hyphens." });
   const partitions = field({ label: "Partitions", name: "partitions", type: "number", min: 1, hint: "Empty: the broker's default." });
-  const copies = field({ label: "Copies", name: "copies", type: "number", min: 1, hint: "The replication factor. Empty: the default." });
+  const copies = field({ label: "Replication factor", name: "copies", type: "number", min: 1, hint: "Empty: the broker's default." });
   const configs = field({ label: "Settings", name: "configs", tag: "textarea", rows: 4, spellcheck: "false",
-    placeholder: "retention.ms=86400000\ncleanup.policy=compact", hint: "One a line: name=value. What is not named has the broker's value." });
+    placeholder: "retention.ms=86400000\ncleanup.policy=compact", hint: "One per line: name=value. Other settings have the broker's values." });
   const form = element("form", {
     class: "form card",
     onsubmit: async (event) => {
@@ -46,11 +46,11 @@ function created(name, partitions, copies, configs) {
     confirm: "Create",
     done: `${name} is created.`,
     preview: (document) => (document.partitions
-      ? element("p", null, `${counted(document.partitions, "partition")} with ${counted(document.replication_factor, "copy", "copies")} each.`) : null),
+      ? element("p", null, `${counted(document.partitions, "partition")} with ${counted(document.replication_factor, "replica")} each.`) : null),
   });
 }
 
-/** A topic is in ZooKeeper before the controller has told all brokers of it: wait for the one that is asked. */
+/** A new topic reaches this broker slightly after ZooKeeper, so wait for it. */
 async function published(name, signal) {
   for (let tries = 0; tries < TRIES_MAX && !signal.aborted; tries += 1) {
     const { topics } = await get(pathOf("topics"), { search: name }, signal);

@@ -13,7 +13,7 @@ import { healthOf } from "./health.js";
 
 const PERIOD_MS = 1000;
 const ENTRIES = 8;
-/** A map of more would be no picture any more. */
+/** Maximum number of partitions of the map; a larger map is unreadable. */
 const MAP_PARTITIONS_MAX = 150;
 
 /** @param {import("../shell/page.js").Page} page */
@@ -69,7 +69,7 @@ function chartRow(page) {
 
 function mapSection(page) {
   const map = brokerMap(page);
-  const node = page.section("Who leads", map.node);
+  const node = page.section("Partition leaders", map.node);
   node.hidden = true;
   return {
     async update(brokers) {
@@ -86,7 +86,7 @@ function mapSection(page) {
 
 function latestEntries(page) {
   const list = entryList(ENTRIES, false);
-  page.section("What has just happened", list.node, element("p", null, element("a", { href: "#/timeline" }, "The whole timeline")));
+  page.section("Recent events", list.node, element("p", null, element("a", { href: "#/timeline" }, "The whole timeline")));
   return async () => {
     list.begin((await get(pathOf("timeline"), { limit: ENTRIES }, page.signal)).entries);
     page.follow(pathOf("events"), {}, (event) => list.add(event.data));

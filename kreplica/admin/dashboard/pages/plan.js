@@ -63,7 +63,7 @@ async function changeThrottle(id, plan) {
   const megabytes = await openDialog("Throttle of the plan", (close) => {
     const now = plan?.throttle_bytes_per_second;
     const speed = field({ label: "MB/s that each broker moves at most", type: "number", min: 0.001, step: "any", value: now ? String(now / 1e6) : "",
-      hint: "Empty: as fast as it goes. Only what moves is throttled; it ends with the plan." });
+      hint: "Empty: no limit. Only moving replicas are throttled, until the plan ends." });
     return {
       content: [speed.node, element("div", { class: "buttons" }, leaveButton(close), element("button", { class: "primary" }, "Preview"))],
       submit: () => speed.input.reportValidity() && close(speed.input.value.trim()),
@@ -76,7 +76,7 @@ async function changeThrottle(id, plan) {
   return confirmWrite({
     title: bytes === null ? "Move without a throttle?" : `Move at most ${rate(bytes)}?`,
     method: "PATCH", path: pathOf("plans", id), body: { throttle_bytes_per_second: bytes }, confirm: "Change",
-    done: bytes === null ? "The plan has no throttle any more." : `The plan moves at most ${rate(bytes)} a broker.`,
+    done: bytes === null ? "The plan is no longer throttled." : `The plan moves at most ${rate(bytes)} a broker.`,
   });
 }
 

@@ -1,5 +1,5 @@
 /**
- * What a plan of each kind has to be told.
+ * Form fields for each kind of plan.
  *
  * @typedef {{nodes: HTMLElement[], read: () => Record<string, any>}} PlanFields
  */
@@ -14,20 +14,20 @@ const LOADED_MAX = 1000;
 /** @type {Record<string, (brokers: any[], query: Record<string, string>) => PlanFields>} */
 const KINDS = {
   rebalance(_, query) {
-    const topics = topicField({ label: "Topics", name: "topics", value: query.topic ?? "", hint: "Names with commas between. Empty: all topics." });
+    const topics = topicField({ label: "Topics", name: "topics", value: query.topic ?? "", hint: "Separated by commas. Empty: all topics." });
     return { nodes: [topics.node], read: () => (names(topics.input.value).length ? { topics: names(topics.input.value) } : {}) };
   },
   add_brokers: brokerFields("Brokers to fill"),
   drain: brokerFields("Brokers to drain"),
   replication_factor(_, query) {
-    const topics = topicField({ label: "Topics", name: "topics", value: query.topic ?? "", required: true, hint: "Names with commas between." });
-    const copies = field({ label: "Copies", name: "copies", type: "number", min: 1, value: "3", required: true });
+    const topics = topicField({ label: "Topics", name: "topics", value: query.topic ?? "", required: true, hint: "Separated by commas." });
+    const copies = field({ label: "Replication factor", name: "copies", type: "number", min: 1, value: "3", required: true });
     return { nodes: [topics.node, copies.node], read: () => ({ topics: names(topics.input.value), replication_factor: Number(copies.input.value) }) };
   },
   reassign: byHand,
   add_partitions: partitionTotal(() => null),
   remove_partitions: partitionTotal(() => field({ label: "Wait for readers, minutes", name: "wait", type: "number", min: 0, step: "any",
-    hint: "So long may known groups read what is left. Empty: the cluster's default." })),
+    hint: "Time for known groups to read the remaining records. Empty: the cluster's default." })),
 };
 
 /** @param {string} kind @param {any[]} brokers @param {Record<string, string>} query  of the page's address */
@@ -54,7 +54,7 @@ function brokerFields(legend) {
 function partitionTotal(extra) {
   return (_, query) => {
     const topic = topicField({ label: "Topic", name: "topic", value: query.topic ?? "", required: true });
-    const total = field({ label: "Partitions in all, afterwards", name: "partitions", type: "number", min: 1, required: true });
+    const total = field({ label: "New number of partitions", name: "partitions", type: "number", min: 1, required: true });
     const wait = extra();
     return {
       nodes: [topic.node, total.node, ...(wait ? [wait.node] : [])],
@@ -68,8 +68,8 @@ function partitionTotal(extra) {
 
 function byHand(_, query) {
   const lines = field({ label: "Partitions and their replicas", name: "assignments", tag: "textarea", rows: 8, required: true, spellcheck: "false",
-    placeholder: "orders 0 1,2,3", hint: "One a line: topic, partition, brokers. The first broker is the preferred leader." });
-  const topic = topicField({ label: "Begin with what a topic has now", name: "topic", value: query.topic ?? "" });
+    placeholder: "orders 0 1,2,3", hint: "One per line: topic, partition, brokers. The first broker is the preferred leader." });
+  const topic = topicField({ label: "Start with the current assignment of a topic", name: "topic", value: query.topic ?? "" });
   const fill = async () => {
     const { partitions } = await get(pathOf("topics", topic.input.value.trim(), "partitions"), { limit: LOADED_MAX });
     lines.input.value = partitions.map(({ topic: name, partition, replicas }) => `${name} ${partition} ${replicas.join(",")}`).join("\n");

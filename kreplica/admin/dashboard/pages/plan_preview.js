@@ -45,7 +45,7 @@ function brokerTable(brokers) {
   const list = table({
     caption: "What each broker has, before and after",
     keyOf: ({ broker_id: id }) => id,
-    empty: "No broker gets more or less.",
+    empty: "No broker gains or loses replicas.",
     columns: [
       { header: "Broker", names: true, text: ({ broker_id: id }) => `Broker ${id}` },
       { header: "Replicas before", part: barPart(({ replicas_before: replicas }) => [replicas / most, count(replicas)]) },

@@ -19,7 +19,7 @@ export function produce(page, topic, partitions) {
   const value = field({ label: "Value", name: "value", tag: "textarea", rows: 8, spellcheck: "false" });
   const tombstone = checkbox({ label: "No value (null, a tombstone)" });
   const valueEncoding = choice({ label: "Value is", name: "value_encoding" }, ENCODINGS);
-  const headers = field({ label: "Headers", name: "headers", tag: "textarea", rows: 2, spellcheck: "false", placeholder: "trace-id: 42", hint: "One a line: name: value." });
+  const headers = field({ label: "Headers", name: "headers", tag: "textarea", rows: 2, spellcheck: "false", placeholder: "trace-id: 42", hint: "One per line: name: value." });
   const problem = problemPlace();
   const outcome = element("p", { hidden: true });
   key.input.addEventListener("input", () => {

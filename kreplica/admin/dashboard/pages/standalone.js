@@ -113,7 +113,7 @@ function card(act) {
 
 function doing({ seen }) {
   if (!seen || seen.live === false) {
-    return "Not in the cluster now: it leads nothing.";
+    return "Not in the cluster now: it leads no partitions.";
   }
-  return `${seen.is_controller ? "Controller. " : ""}Leads ${counted(seen.leaders, "partition")}, has ${counted(seen.replicas, "copy", "copies")}.`;
+  return `${seen.is_controller ? "Controller. " : ""}Leads ${counted(seen.leaders, "partition")}, has ${counted(seen.replicas, "replica")}.`;
 }

@@ -14,7 +14,7 @@ const DRAW_MS = 250;
 
 /** @param {import("../shell/page.js").Page} page @param {string} topic @param {number} partitions */
 export function tail(page, topic, partitions) {
-  const list = messageTable(`Messages of ${topic} as they come`, "Nothing has come since this page was opened.");
+  const list = messageTable(`Messages of ${topic} as they come`, "No messages since this page was opened.");
   const told = element("span", { class: "muted small" });
   const pausing = element("button", { type: "button", "aria-pressed": "false", onclick: () => toggle() }, "Pause");
   const clear = element("button", { type: "button", onclick: () => empty() }, "Clear");

@@ -47,6 +47,6 @@ export function open(page) {
       if (!chosen || data.kind === chosen) {
         list.add(data);
       }
-    }, (problem) => setText(state, problem ? "The stream has broken off; it is taken up again." : "Live: new entries come by themselves."));
+    }, (problem) => setText(state, problem ? "The stream was interrupted; reconnecting." : "Live: new entries appear automatically."));
   });
 }

@@ -40,7 +40,7 @@ export function open(page) {
 function partitionsOf(page, name, state) {
   const numbers = termList("numbers", {
     Partitions: ({ partitions }) => count(partitions),
-    Copies: ({ replication_factor: copies }) => count(copies),
+    "Replication factor": ({ replication_factor: copies }) => count(copies),
     "Under-replicated": ({ under_replicated_partitions: behind }) => ({ text: count(behind), worry: behind > 0 }),
     Offline: ({ offline_partitions: offline }) => ({ text: count(offline), worry: offline > 0 }),
   });

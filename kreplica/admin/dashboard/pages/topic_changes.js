@@ -10,7 +10,7 @@ import { get, pathOf } from "../shell/api.js";
 /** @param {string} name @param {number} partitions  that it has */
 export async function growTopic(name, partitions) {
   const total = await openDialog(`More partitions for ${name}`, (close) => {
-    const number = field({ label: "Partitions in all", type: "number", min: partitions + 1, value: String(partitions + 1), required: true,
+    const number = field({ label: "New number of partitions", type: "number", min: partitions + 1, value: String(partitions + 1), required: true,
       hint: `It has ${partitions}. Keys go to other partitions afterwards: their order across the change is lost.` });
     return {
       content: [number.node, element("div", { class: "buttons" }, leaveButton(close), element("button", { class: "primary" }, "Preview"))],
@@ -31,7 +31,7 @@ export async function growTopic(name, partitions) {
 export function deleteTopic(name) {
   return confirmWrite({
     title: `Delete ${name}?`,
-    explain: "All its messages are lost, on all brokers, for good.",
+    explain: "All its messages are deleted on all brokers. This cannot be undone.",
     method: "DELETE",
     path: pathOf("topics", name),
     confirm: "Delete",
@@ -46,7 +46,7 @@ export async function electPreferred(name) {
   const { partitions } = await get(pathOf("topics", name, "partitions"), { limit: 1000 });
   return confirmWrite({
     title: `Let the preferred replicas of ${name} lead?`,
-    explain: "The first replica of each partition leads again where it is in sync.",
+    explain: "The first replica of each partition becomes leader if it is in sync.",
     method: "POST",
     path: pathOf("elections"),
     body: { type: "preferred", partitions: partitions.map(({ topic, partition }) => ({ topic, partition })) },

@@ -37,12 +37,12 @@ function topicTable() {
   return table({
     caption: "Topics",
     keyOf: ({ name }) => name,
-    empty: "No topic is like this.",
+    empty: "No topic matches.",
     columns: [
       { header: "Topic", names: true, part: linkPart(({ name }) => href(["topic", name]), ({ name }) => name) },
       { header: "State", part: chipPart(topicState) },
       { header: "Partitions", numeric: true, text: ({ partitions }) => count(partitions) },
-      { header: "Copies", numeric: true, text: ({ replication_factor: copies }) => count(copies) },
+      { header: "Replication factor", numeric: true, text: ({ replication_factor: copies }) => count(copies) },
       { header: "(Actions)", className: "cell-actions", part: linkPart(({ name }) => href(["messages", name]), () => "Messages") },
     ],
   });

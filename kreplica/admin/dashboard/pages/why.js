@@ -1,4 +1,4 @@
-/** Why something is as it is: who decided it, what it waits for, what can be done. */
+/** Explanations: decisions, blockers and possible actions. */
 
 import { chip, element, setText } from "../parts/elements.js";
 import { inline, instant } from "../parts/format.js";
@@ -57,7 +57,7 @@ function asking(page) {
   kind.input.addEventListener("change", adapt);
   adapt();
   page.add(
-    element("p", { class: "muted" }, "Who decided what, on which event, and what a partition, a group or a plan waits for now."),
+    element("p", { class: "muted" }, "The decisions about a partition, group or plan, their causes, and its current blockers."),
     element("form", {
       class: "form card section",
       onsubmit: (event) => {
@@ -77,7 +77,7 @@ function explained(answer, changed) {
     element("div", { class: "card stack" }, element("p", null, chip(SHAPES[answer.state] ?? "busy", worded(answer.state))), element("p", { class: "why-summary" }, answer.summary)),
     section("What it waits for", answer.waits_for.map((sentence) => element("li", null, sentence)), "Nothing."),
     section("What you can do", answer.you_can.map((option) => offer(option, changed)), "Nothing needs to be done."),
-    section("Who decided it", answer.decided.map(decision), "No decision about it is remembered."),
+    section("Decisions", answer.decided.map(decision), "No decision is recorded."),
     facts(answer.facts ?? {}),
   ];
 }

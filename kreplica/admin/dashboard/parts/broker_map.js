@@ -20,7 +20,7 @@ const ROLES = {
 /** @param {import("../shell/page.js").Page} page */
 export function brokerMap(page) {
   const rows = element("div", { class: "map", role: "grid", "aria-label": "Replicas by broker" });
-  const told = element("p", { class: "map-told small", "aria-live": "off" }, "Move over a cell, or go in with the keyboard.");
+  const told = element("p", { class: "map-told small", "aria-live": "off" }, "Point to a cell, or enter with the keyboard.");
   const plain = table({
     caption: "Replicas by partition",
     keyOf: ({ topic, partition }) => `${topic}-${partition}`,

@@ -1,5 +1,5 @@
 /**
- * Line charts in SVG.  Lines differ by stroke as well as by colour, and what they say stands beside them as text.
+ * Line charts in SVG.  Lines differ by stroke as well as by colour, and their values are also shown as text.
  *
  * @typedef {{at_ms: number, values: (number|null)[]}} Sample
  */

@@ -58,7 +58,7 @@ function configTable(owner, edit, reset) {
   return table({
     caption: `Settings of ${owner}`,
     keyOf: ({ name }) => name,
-    empty: "No setting is like this, or was changed.",
+    empty: "No setting matches.",
     columns: [
       { header: "Setting", names: true, part: namePart },
       { header: "Value", className: "mono", text: ({ value, sensitive }) => (sensitive ? "(hidden)" : value) },
@@ -109,7 +109,7 @@ function askForValue(config) {
         made.node,
         element("div", { class: "buttons" }, leaveButton(close), element("button", { class: "primary" }, "Preview")),
       ],
-      submit: () => (made.input.value === config.value ? announce("That is its value already.") : close(made.input.value)),
+      submit: () => (made.input.value === config.value ? announce("This is the current value.") : close(made.input.value)),
     };
   });
 }

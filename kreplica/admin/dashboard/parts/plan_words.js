@@ -7,10 +7,10 @@ export const KINDS = {
   rebalance: ["Rebalance", "Spreads replicas and leaders evenly, with the least movement."],
   add_brokers: ["Fill new brokers", "Moves a fair share of replicas to brokers that have few."],
   drain: ["Drain brokers", "Moves everything away from brokers, and keeps new replicas away."],
-  replication_factor: ["Change copies", "More or fewer copies of topics, in one step."],
-  reassign: ["Move by hand", "Puts replicas of partitions exactly where you say."],
+  replication_factor: ["Change replication factor", "More or fewer replicas of topics, in one step."],
+  reassign: ["Move by hand", "Assigns replicas to the brokers that you name."],
   add_partitions: ["Add partitions", "More partitions for a topic."],
-  remove_partitions: ["Remove partitions", "Fewer partitions: the last ones become read-only, are read out, and go."],
+  remove_partitions: ["Remove partitions", "Fewer partitions: the last ones become read-only, are consumed and then deleted."],
 };
 
 /** @type {Record<string, [string, string]>} */

@@ -28,7 +28,7 @@ export function problemBox(error) {
   if (!(error instanceof Problem)) {
     console.error(error);
   }
-  const title = error instanceof Problem ? worded(error.title) : "The page made a mistake";
+  const title = error instanceof Problem ? worded(error.title) : "Error in this page";
   return element("div", { class: "problem" },
     element("p", null, element("strong", null, title), ": ", error.message),
     ...faultsOf(error).map((fault) => element("p", { class: "small mono" }, fault)),

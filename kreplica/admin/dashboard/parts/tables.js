@@ -4,7 +4,7 @@
  * @typedef {import("./elements.js").Part} Part
  * @typedef {object} Column
  * @property {string} header
- * @property {(row: any) => string|number|null} [text]  what stands in its cells, where that is text
+ * @property {(row: any) => string|number|null} [text]  text of its cells
  * @property {(row: any) => Part} [part]  what does, otherwise
  * @property {boolean} [numeric]
  * @property {boolean} [names]  whether it names the row
@@ -16,10 +16,10 @@ import { href } from "../shell/routes.js";
 
 /**
  * @param {object} options
- * @param {string} options.caption  what the table holds, for those who do not see what stands above it
+ * @param {string} options.caption  description of the table for screen readers
  * @param {Column[]} options.columns
  * @param {(row: any) => string|number} options.keyOf
- * @param {string} [options.empty]  what stands there where there is no row
+ * @param {string} [options.empty]  text of an empty table
  * @returns {{node: HTMLElement, update: (rows: any[]) => void}}
  */
 export function table({ caption, columns, keyOf, empty = "Nothing here." }) {
@@ -83,7 +83,7 @@ function rowPart(columns, first) {
 }
 
 /**
- * The way on through a long list.  Where one stands is in the address: the browser's own way back leads back.
+ * Pages of a long list. The position is part of the address, so the browser's back button works.
  *
  * @param {string[]} path  of the page
  * @param {string} [parameter]  of the address
@@ -97,7 +97,7 @@ export function pager(path, parameter = "after") {
     node,
     /**
      * @param {Record<string, any>} query  of the address, as it is
-     * @param {string|null} after  where the next page goes on
+     * @param {string|null} after  position of the next page
      * @param {string} text  what is shown
      */
     update(query, after, text) {

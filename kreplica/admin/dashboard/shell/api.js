@@ -6,7 +6,7 @@
 
 const TOKEN = "kreplica.token";
 
-/** What went wrong: the API's own problem document, or that nobody answered (status 0). */
+/** An error: the API's problem document, or no answer (status 0). */
 export class Problem extends Error {
   /** @param {number} status @param {Record<string, any>} document */
   constructor(status, document) {
@@ -79,7 +79,7 @@ export async function ask(method, path, { query = {}, body, ifMatch = null, dryR
   return { document: await documentOf(answer), etag: answer.headers.get("etag"), status: answer.status };
 }
 
-/** The body of an answer that goes on and on. @param {string} path @param {Record<string, any>} query */
+/** The body of a streamed answer. @param {string} path @param {Record<string, any>} query */
 export async function openStream(path, query, lastEventId, signal) {
   const headers = { accept: "text/event-stream", ...(lastEventId ? { "last-event-id": lastEventId } : {}) };
   return fetched(withQuery(path, query), { headers, signal });
@@ -114,7 +114,7 @@ async function sent(address, options) {
     throw new Problem(0, {
       title: "No answer",
       detail: "The broker that serves this page does not answer.",
-      what_to_do: "It is asked again by itself; the page goes on when the broker is back.",
+      what_to_do: "The page retries and continues when the broker is back.",
     });
   }
   reached(true);

@@ -36,7 +36,7 @@ export function hurryFigures() {
   hurry();
 }
 
-/** Whether the cluster is well is told of before its figures: those come from all brokers, which may take a while. */
+/** The cluster's health is published before its figures, which come from all brokers and may take longer. */
 async function take(signal) {
   cluster = await get(pathOf("cluster"), {}, signal);
   listeners.forEach((told) => told());
@@ -49,7 +49,7 @@ async function take(signal) {
   listeners.forEach((told) => told());
 }
 
-/** @param {AbortSignal} signal @param {() => void} told  of each answer, and of the last one now */
+/** @param {AbortSignal} signal @param {() => void} told  called for each answer, and now with the last one */
 export function onFigures(signal, told) {
   listeners.add(told);
   signal.addEventListener("abort", () => listeners.delete(told), { once: true });
@@ -83,7 +83,7 @@ function ratesOf(before, now, whole) {
   };
 }
 
-/** A counter that is smaller than before began anew with its broker; one that was not there tells nothing yet. */
+/** A counter that decreased was reset by a restart; a new one has no rate yet. */
 function grown(now, before) {
   if (typeof now !== "number" || typeof before !== "number") {
     return 0;

@@ -8,7 +8,7 @@ import { keepToken, token } from "./api.js";
 /** One question, however many requests wait for its answer. @type {Promise<string|null>|null} */
 let asking = null;
 
-/** Whether the visitor has gone on without a token: nobody is asked each second. */
+/** True if the user continued without a token, so that the dialog does not return every second. */
 let declined = false;
 
 /** @returns {Promise<string|null>} */
@@ -22,7 +22,7 @@ export function askForToken() {
   return asking;
 }
 
-/** A way back for whoever went on without. */
+/** Opens the login dialog again. */
 function offerLater() {
   const button = element("button", { class: "quiet tight", type: "button", onclick: () => location.reload() }, "Log in");
   document.getElementById("tools").prepend(button);
@@ -31,7 +31,7 @@ function offerLater() {
 function asked() {
   const wrong = token() !== null;
   keepToken(null);
-  return openDialog("This cluster wants a token", (close) => {
+  return openDialog("This cluster requires a token", (close) => {
     const entry = field({
       label: "Token", name: "token", type: "password", autocomplete: "current-password", required: true,
       hint: "The content of kreplica.admin.token.file. It is kept in this tab and forgotten with it.",

@@ -1,4 +1,4 @@
-/** What is shown while the broker that serves the page does not answer: where the others are. */
+/** Shows the addresses of other brokers while the broker that serves the page does not answer. */
 
 import { element } from "../parts/elements.js";
 import { announce } from "./news.js";

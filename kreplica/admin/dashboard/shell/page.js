@@ -58,7 +58,7 @@ export class Page {
   }
 
   /**
-   * Do a task again and again while the page is open and seen; the problem of the last time stands at the top.
+   * Repeat a task while the page is open and visible; show the last problem at the top.
    *
    * @param {number} period_ms
    * @param {() => Promise<void>} task

@@ -1,4 +1,4 @@
-/** Asking again and again, while somebody looks. */
+/** Polling while the page is visible. */
 
 import { pause } from "./streams.js";
 

@@ -1,4 +1,4 @@
-/** Addresses: what stands behind the `#`, both ways. */
+/** Parses and formats the part of the address after `#`. */
 
 /**
  * @param {(string|number)[]} path

@@ -32,7 +32,7 @@ class _Alter:
         async def one(row: Row) -> Row:
             if counts[row["resource_type"], row["resource_name"]] > 1:
                 raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, f"{row['resource_name']!r} stands in the request more than once"
+                    ErrorCode.INVALID_REQUEST, f"{row['resource_name']!r} appears in the request more than once"
                 )
             await self._change(row, validate_only=body["validate_only"])
             return _row(row, ErrorCode.NONE, None)

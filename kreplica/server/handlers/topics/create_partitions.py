@@ -35,7 +35,7 @@ class CreatePartitions:
             if not self._is_controller():
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
             if counts[row["name"]] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{row['name']!r} stands in the request more than once")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{row['name']!r} appears in the request more than once")
             await self._grow(row, body["validate_only"], body["timeout_ms"] / 1000)
             return {"name": row["name"], "error_code": 0, "error_message": None}
 

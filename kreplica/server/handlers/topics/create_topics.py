@@ -54,7 +54,7 @@ class CreateTopics:
             if not self._is_controller():
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
             if counts[row["name"]] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{row['name']!r} stands in the request more than once")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{row['name']!r} appears in the request more than once")
             if partitions > NEW_PARTITIONS_MAX:
                 raise KafkaError(
                     ErrorCode.INVALID_PARTITIONS, f"one request may ask for {NEW_PARTITIONS_MAX} new partitions at most"
@@ -123,7 +123,7 @@ def _new_topic(row: Row) -> NewTopic:
     if partitions != UNSET or factor != UNSET:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            "where an assignment is given, the numbers of partitions and of replicas must both be -1",
+            "with an assignment, the numbers of partitions and of replicas must both be -1",
         )
     assignment = {a["partition_index"]: tuple(a["broker_ids"]) for a in row["assignments"]}
     if len(assignment) != len(row["assignments"]):

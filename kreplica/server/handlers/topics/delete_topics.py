@@ -54,7 +54,7 @@ class DeleteTopics:
 
         async def one(row: Row) -> Row:
             if counts[row["name"], row["topic_id"]] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "the topic stands in the request more than once")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the topic appears in the request more than once")
             return await self._delete(row, timeout_s)
 
         return {"responses": await gather_by_topic(request, asked, one, self._error_row)}
@@ -79,7 +79,7 @@ class DeleteTopics:
             return known is None or known.topic_id != topic_id
 
         if not deleted or not await self._metadata.wait_until(unlisted, timeout_s):
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the deletion is asked for, and goes on")
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the deletion was requested and is in progress")
         return {"name": name, "topic_id": topic_id, "error_code": 0, "error_message": None}
 
     @staticmethod

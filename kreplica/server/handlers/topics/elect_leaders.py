@@ -28,9 +28,9 @@ TEXTS = {
     ErrorCode.ELECTION_NOT_NEEDED: "The partition is led as it should be already.",
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred replica does not live or is not in sync.",
     ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "No replica lives that could lead.",
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "There is no such partition.",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "The partition does not exist.",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "The topic is being deleted.",
-    ErrorCode.REQUEST_TIMED_OUT: "The leader is chosen, but this broker has not heard of it in time.",
+    ErrorCode.REQUEST_TIMED_OUT: "The leader is chosen, but this broker did not receive it in time.",
 }
 
 
