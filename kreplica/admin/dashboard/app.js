@@ -1,4 +1,4 @@
-/** Starts the dashboard: which address opens which page, and what is around all pages. */
+/** Starts the dashboard: maps addresses to pages, and builds the parts around all pages. */
 
 import { element, set, setText } from "./parts/elements.js";
 import { listen } from "./shell/api.js";
@@ -25,7 +25,7 @@ import * as topic from "./pages/topic.js";
 import * as topics from "./pages/topics.js";
 import * as why from "./pages/why.js";
 
-/** By the first part of the address; `topics/new` is an address of its own, a topic's is `topic/NAME`. */
+/** Pages by the first part of the address, such as `topics` or `topic` (of `topic/NAME`). */
 const PAGES = {
   "": overview, brokers, broker, topics, topic, messages, groups, group, plans, plan, why, timeline,
   "topics/new": newTopic, "plans/new": newPlan,

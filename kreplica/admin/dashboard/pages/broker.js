@@ -1,4 +1,4 @@
-/** One broker: where it is, its log directories, its settings. */
+/** One broker: its addresses, log directories and settings. */
 
 import { configEditor } from "../parts/config_editor.js";
 import { chip, element, termList } from "../parts/elements.js";

@@ -1,4 +1,4 @@
-/** Brokers: what each has to do, the map of replicas, and cordons. */
+/** Brokers: their load, the map of replicas, and cordons. */
 
 import { brokerMap } from "../parts/broker_map.js";
 import { barPart, chipPart, element, linkPart, set, setText, show } from "../parts/elements.js";

@@ -1,4 +1,4 @@
-/** Keeping new replicas away from a broker, and letting them come again. */
+/** Cordons and uncordons a broker. */
 
 import { pathOf } from "../shell/api.js";
 import { confirmWrite } from "../parts/writes.js";

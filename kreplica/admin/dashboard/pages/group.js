@@ -9,10 +9,10 @@ import { groupState } from "./groups.js";
 import { deleteGroup, resetOffsets } from "./group_changes.js";
 
 const PERIOD_MS = 2000;
-/** Of a group that reads more, the partitions with the most lag are shown. */
+/** Maximum number of partitions; those with the most lag are shown. */
 const ROWS_MAX = 300;
 
-/** How a partition gets on. @type {Record<string, [string, string]>} */
+/** Label of each partition status. @type {Record<string, [string, string]>} */
 const STATUS = {
   OK: ["good", "Keeps up"], WARN: ["warn", "Falls behind"], STALLED: ["bad", "Stalled"], STOPPED: ["bad", "Stopped"],
 };

@@ -1,4 +1,4 @@
-/** Messages of a topic: browsed, followed as they come, produced. */
+/** Messages of a topic: browse, tail and produce. */
 
 import { element } from "../parts/elements.js";
 import { topicField } from "../parts/forms.js";

@@ -1,4 +1,4 @@
-/** A form that makes a plan of any kind, and shows what it would do before it does anything. */
+/** A form that creates a plan, with a preview. */
 
 import { element, setText } from "../parts/elements.js";
 import { bytes, counted } from "../parts/format.js";

@@ -1,4 +1,4 @@
-/** Overview: whether all is well, how much there is to do, and what has just happened. */
+/** Overview: health, load and recent events. */
 
 import { brokerMap } from "../parts/broker_map.js";
 import { lineChart } from "../parts/charts.js";

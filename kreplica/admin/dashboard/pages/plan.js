@@ -1,4 +1,4 @@
-/** One plan: how far it is, and what can be changed of it while it runs. */
+/** One plan: its progress, and changes while it runs. */
 
 import { leaveButton, openDialog } from "../parts/dialogs.js";
 import { chip, element, set, setText, show, termList } from "../parts/elements.js";

@@ -1,4 +1,4 @@
-/** What a plan would do: moves, bytes, time, and what each broker has before and after. */
+/** Preview of a plan: moves, bytes, duration, and each broker's replicas before and after. */
 
 import { barPart, element, termList } from "../parts/elements.js";
 import { bytes, count, counted, duration } from "../parts/format.js";
@@ -6,7 +6,7 @@ import { moveTable } from "../parts/move_table.js";
 import { table } from "../parts/tables.js";
 import { znodesOf } from "../parts/writes.js";
 
-/** Of the moves that come with a preview, so many are listed. */
+/** Maximum number of listed moves. */
 const ROWS_MAX = 200;
 
 /**

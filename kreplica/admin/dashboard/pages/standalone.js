@@ -12,7 +12,7 @@ const STATES = {
   running: ["good", "Running"], paused: ["warn", "Paused"], cut: ["warn", "Cut off"], dead: ["bad", "Dead"],
 };
 
-/** What each button does by state: its word, the action, and what is said when it is done. */
+/** Buttons by state: label, action, and message after success. */
 const BUTTONS = [
   (state) => (state === "dead" ? ["Start", "start", "is started"] : ["Kill", "kill", "was killed"]),
   (state) => (state === "paused" ? ["Resume", "resume", "goes on"] : ["Pause", "pause", "is paused"]),
@@ -59,7 +59,7 @@ export function breakIt(page) {
   };
 }
 
-/** None where it is the only broker of its process: there is nothing that could take over. */
+/** No buttons if the process has only one broker, since no other could take over. */
 async function statesNow(signal) {
   try {
     return (await get(pathOf("standalone"), {}, signal)).brokers;

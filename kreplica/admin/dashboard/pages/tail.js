@@ -1,4 +1,4 @@
-/** Messages as they come: so many rows, and a pause in which they wait. */
+/** Live messages with a limited number of rows, and a pause that queues them. */
 
 import { element, set, setText } from "../parts/elements.js";
 import { counted } from "../parts/format.js";
@@ -8,7 +8,7 @@ import { partitionChoices } from "../parts/partition_choices.js";
 import { pathOf } from "../shell/api.js";
 
 const ROWS_MAX = 200;
-/** Of what comes in a pause, so much waits; then the oldest go. */
+/** Maximum number of queued messages; the oldest are dropped. */
 const WAITING_MAX = 1000;
 const DRAW_MS = 250;
 

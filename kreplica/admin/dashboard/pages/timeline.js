@@ -1,4 +1,4 @@
-/** The timeline: what brokers and the controller have decided, as it happens. */
+/** The timeline: decisions of brokers and the controller, updated live. */
 
 import { element, setText } from "../parts/elements.js";
 import { choice, setChoices } from "../parts/forms.js";

@@ -1,4 +1,4 @@
-/** One topic: its partitions, its settings, and what can be done with it. */
+/** One topic: its partitions, settings and actions. */
 
 import { configEditor } from "../parts/config_editor.js";
 import { chipPart, element, linkPart, termList } from "../parts/elements.js";

@@ -10,7 +10,7 @@ import { href } from "../shell/routes.js";
 
 const PERIOD_MS = 4000;
 
-/** How states look; others are on their way somewhere. @type {Record<string, "good"|"warn"|"bad"|"">} */
+/** Style of each state; other states are transitions. @type {Record<string, "good"|"warn"|"bad"|"">} */
 const SHAPES = {
   healthy: "good", stable: "good", completed: "good", empty: "", cancelled: "",
   under_replicated: "warn", not_preferred: "warn", open_transaction: "warn", silent: "warn", no_coordinator: "warn",

@@ -1,5 +1,5 @@
 /**
- * The map of replicas: a row a broker, a cell a partition's replica.  Shape and letter say what a cell is, colour too.
+ * The map of replicas: one row per broker, one cell per replica. Shape, letter and colour show a replica's state.
  * It is one stop of the keyboard: arrows move in it, Enter asks why.
  */
 

@@ -13,7 +13,7 @@ const HEIGHT = 100;
 
 /**
  * @param {{title: string, series: string[], format: (value: number|null) => string, least: number}} options
- *     `least`: what the axis reaches at least
+ *     `least`: the minimum of the axis maximum
  * @returns {{node: HTMLElement, update: (samples: Sample[]) => void}}
  */
 export function lineChart({ title, series, format, least }) {

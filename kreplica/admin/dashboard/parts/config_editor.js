@@ -10,7 +10,7 @@ import { confirmWrite } from "./writes.js";
 
 const BOOLEANS = ["true", "false"];
 
-/** Sources of values that were set while brokers run: what a reset takes away. */
+/** Sources of dynamic values, which a reset removes. */
 const OWN = /^(dynamic|topic)/i;
 
 /**

@@ -1,4 +1,4 @@
-/** A question with two answers, for what has no preview. */
+/** A confirmation dialog for actions without a preview. */
 
 import { element } from "./elements.js";
 import { leaveButton, openDialog } from "./dialogs.js";

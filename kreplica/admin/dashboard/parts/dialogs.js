@@ -1,4 +1,4 @@
-/** Dialogs: one at a time, closed with Escape, focus back to where it was. */
+/** Dialogs: one at a time, closed with Escape; the focus returns to its previous element. */
 
 import { element } from "./elements.js";
 

@@ -8,7 +8,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Set as properties: their attributes say only how an element began. */
+/** Set as properties, because their attributes only give the initial state. */
 const PROPERTIES = new Set(["value", "checked", "disabled", "hidden", "selected", "open"]);
 
 /**
@@ -58,7 +58,7 @@ export function set(node, name, value) {
   }
 }
 
-/** Change a text only where it is another: a selection in it stays, and nothing is spoken again. */
+/** Change a text only if it differs, to keep selections and avoid repeated announcements. */
 export function setText(node, text) {
   const wanted = String(text ?? "");
   if (node.textContent !== wanted) {
@@ -188,7 +188,7 @@ export function barPart(valueOf) {
 }
 
 /**
- * A list of terms and what they are, updated in place.
+ * A list of terms and their values, updated in place.
  *
  * @param {string} className
  * @param {Record<string, (item: any) => Child|{text: Child, worry?: boolean}>} terms

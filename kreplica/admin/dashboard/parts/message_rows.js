@@ -7,7 +7,7 @@ import { choice } from "./forms.js";
 import { table } from "./tables.js";
 import { announce } from "../shell/news.js";
 
-/** Of a key or a value, so much is put into a row. */
+/** Maximum length of a key or a value in a row. */
 const SHOWN_CHARACTERS = 200;
 
 /** @param {string} caption @param {string} empty */

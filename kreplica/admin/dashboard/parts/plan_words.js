@@ -2,7 +2,7 @@
 
 import { bytes, counted, duration } from "./format.js";
 
-/** What kinds there are: title, and what one does. @type {Record<string, [string, string]>} */
+/** Title and description of each kind of plan. @type {Record<string, [string, string]>} */
 export const KINDS = {
   rebalance: ["Rebalance", "Spreads replicas and leaders evenly, with the least movement."],
   add_brokers: ["Fill new brokers", "Moves a fair share of replicas to brokers that have few."],

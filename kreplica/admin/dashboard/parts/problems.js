@@ -1,10 +1,10 @@
-/** What went wrong, and what to do next. */
+/** Shows a problem and its advice. */
 
 import { Problem } from "../shell/api.js";
 import { element } from "./elements.js";
 
 /**
- * A place where a problem is shown, and spoken, while there is one.
+ * An area that shows the current problem and announces it to screen readers.
  *
  * @returns {{node: HTMLElement, show: (error: Error|null) => void}}
  */

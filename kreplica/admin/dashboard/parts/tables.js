@@ -1,5 +1,5 @@
 /**
- * Tables that are refreshed in place, and lists that go on page by page.
+ * Tables that are refreshed in place, and lists with pages.
  *
  * @typedef {import("./elements.js").Part} Part
  * @typedef {object} Column

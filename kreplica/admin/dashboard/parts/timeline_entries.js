@@ -64,7 +64,7 @@ function rowOf(entry, whole) {
         element("dl", { class: "facts" }, details.flatMap(([name, value]) => [element("dt", null, worded(name)), element("dd", { class: "mono" }, inline(value))]))) : null));
 }
 
-/** What it is about, where its text does not begin with that. */
+/** The subject, unless the text starts with it. */
 function subjectOf({ subject, text }) {
   const words = subject === null || subject === undefined ? "" : inline(subject);
   return text.startsWith(words) ? "" : words;

@@ -86,7 +86,7 @@ function asked({ method, path, query, body, ifMatch }, dryRun) {
 }
 
 /**
- * What an answer says that is written to ZooKeeper.
+ * The ZooKeeper writes in an answer.
  *
  * @param {{znodes?: {operation: string, path: string, data?: any}[]}} document
  */

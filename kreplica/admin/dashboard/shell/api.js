@@ -22,7 +22,7 @@ export class Problem extends Error {
 /** Told of each answer (true) and of each time that none came (false). @type {(answered: boolean) => void} */
 let reached = () => {};
 
-/** Asks the visitor for a token; null where there is none. @type {() => Promise<string|null>} */
+/** Asks the user for a token; null if none is given. @type {() => Promise<string|null>} */
 let askForToken = async () => null;
 
 /** @param {{reached: (answered: boolean) => void, askForToken: () => Promise<string|null>}} listeners */

@@ -31,7 +31,7 @@ export function startFigures(signal) {
   hurry = poll(signal, PERIOD_MS, () => take(signal), () => {});
 }
 
-/** Ask at once: something was done. */
+/** Poll at once after a change. */
 export function hurryFigures() {
   hurry();
 }

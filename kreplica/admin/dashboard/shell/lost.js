@@ -7,7 +7,7 @@ const PATIENCE = 2;
 
 let misses = 0;
 
-/** Admin listeners of the cluster, as they were last known. @type {Map<number, string>} */
+/** Last known admin URLs of the cluster. @type {Map<number, string>} */
 const addresses = new Map();
 
 /** @param {{broker_id: number, admin_url: string|null}[]} brokers */

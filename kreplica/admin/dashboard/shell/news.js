@@ -1,4 +1,4 @@
-/** What has happened, said once: seen for a while, and read aloud. */
+/** Shows a message for a while and announces it to screen readers. */
 
 import { element } from "../parts/elements.js";
 

@@ -2,7 +2,7 @@
 
 import { pause } from "./streams.js";
 
-/** After what went wrong a task is tried again so soon, where its period is longer. */
+/** Maximum delay of a retry after an error. */
 const RETRY_MS = 1000;
 
 /**

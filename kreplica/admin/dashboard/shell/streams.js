@@ -9,7 +9,7 @@ import { Problem, openStream } from "./api.js";
 const RETRY_MS = 2000;
 
 /**
- * Follow a stream until the signal; a broken one is taken up again where it broke.
+ * Follow a stream until the signal; reconnect after an interruption, from the last event on.
  *
  * @param {string} path
  * @param {Record<string, any>} query
