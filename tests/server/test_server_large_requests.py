@@ -288,7 +288,7 @@ def test_the_roles_of_many_partitions_are_read_and_answered_in_turns(monkeypatch
         async def learn(self, topics: list[str]) -> None:
             assert topics == []
 
-        def look_again(self) -> None:
+        def recheck(self) -> None:
             """A start that waits for roles would look."""
 
         async def lead_and_follow(self, leaderships: dict[TopicPartition, Any]) -> dict[TopicPartition, ErrorCode]:

@@ -13,7 +13,7 @@ Document = dict[str, Any]
 ID_PATTERN = "^[0-9]{1,15}-[0-9]{1,10}-[0-9]{1,10}$"
 
 
-class ToldEntry(Protocol):
+class TimelineEntry(Protocol):
     """An event of the cluster; see ``kreplica.controller.history.audit_events.Entry``."""
 
     @property
@@ -44,7 +44,7 @@ class ToldEntry(Protocol):
 class Chronicle(Protocol):
     """The events that one broker keeps."""
 
-    def newest(self) -> Iterator[ToldEntry]:
+    def newest(self) -> Iterator[TimelineEntry]:
         """The entries, the newest first."""
 
 
@@ -108,7 +108,7 @@ def merged(documents: Iterable[Document]) -> list[Document]:
     return sorted(by_id.values(), key=lambda document: key_of(document["id"]), reverse=True)
 
 
-def _document(entry: ToldEntry) -> Document:
+def _document(entry: TimelineEntry) -> Document:
     return {
         "id": entry.entry_id,
         "at_ms": entry.at_ms,

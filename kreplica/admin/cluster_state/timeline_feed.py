@@ -93,7 +93,7 @@ class TimelineFeed:
             news = [document for document in reversed(merged(found)) if document["id"] not in self._seen]
             self._note(reversed(news))
             for listener in list(self._listeners):
-                listener.hear(news)
+                listener.deliver(news)
 
     def _note(self, newest_first: Iterable[Document]) -> None:
         for document in reversed(list(newest_first)):
@@ -119,7 +119,7 @@ class _Listener:
         """Mark these entries as known; later ones are delivered."""
         self._known = known
 
-    def hear(self, documents: Iterable[Document]) -> None:
+    def deliver(self, documents: Iterable[Document]) -> None:
         """Queue new entries."""
         if self._known is None:
             return  # the listener reads all entries itself at the moment

@@ -26,7 +26,7 @@ _ELSEWHERE = (
 )
 
 
-class WhoCoordinates(Protocol):
+class CoordinatorLookup(Protocol):
     """A broker's knowledge of group coordinators."""
 
     @property
@@ -43,11 +43,11 @@ class GroupCoordinators:
     :param broker_id: this broker, which creates the offsets topic if necessary.
     """
 
-    def __init__(self, reactor: Reactor, broker_id: int, who: WhoCoordinates, connections: BrokerConnections) -> None:
+    def __init__(self, reactor: Reactor, broker_id: int, lookup: CoordinatorLookup, connections: BrokerConnections) -> None:
         self._reactor = reactor
         self._broker_id = broker_id
         self._connections = connections
-        self.who = who
+        self.who = lookup
 
     def of(self, group: str) -> int:
         """Return the coordinator of a group.

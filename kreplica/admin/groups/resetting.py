@@ -60,7 +60,7 @@ class OffsetResets:
         if description is not None:
             refuse_with_members(description)
         committed = await self._committed(group) if description is not None else {}
-        keys = self._still_there(committed) if asked is None else self._keys(asked)
+        keys = self._existing(committed) if asked is None else self._keys(asked)
         after = await self._after(target, keys, committed)
         if not dry_run and keys:
             await self._coordinators.make_room(group)
@@ -82,7 +82,7 @@ class OffsetResets:
         rows = await self._descriptions.offsets(group)
         return {TopicPartition(row["topic"], row["partition"]): row["offset"] for row in rows}
 
-    def _still_there(self, committed: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+    def _existing(self, committed: Mapping[TopicPartition, int]) -> list[TopicPartition]:
         """Remove deleted topics, whose offsets expire with them."""
         known = self._leaders.published.topics
         return [key for key in sorted(committed) if key.topic in known and key.partition in known[key.topic].partitions]

@@ -51,7 +51,7 @@ class Router:
             methods = [route.method, "HEAD"] if route.method == "GET" else [route.method]
             endpoint = f"{route.method} {route.path}"
             self.app.route(_rule(route.path), methods=methods, endpoint=endpoint)(self._endpoint(route))
-        self.app.handle_errors(HTTPException)(_nothing_there)
+        self.app.handle_errors(HTTPException)(_not_found)
 
     def stop(self) -> None:
         """Close all streams."""
@@ -158,16 +158,16 @@ def _rule(path: str) -> str:
 
 def _finished(served: Deferred[None]) -> Deferred[None]:
     """Return a Deferred with the same result whose cancellation does not cancel the original."""
-    told: Deferred[None] = Deferred()
+    outcome: Deferred[None] = Deferred()
 
     def tell(result: Failure | None) -> None:
-        if not told.called:
-            told.callback(result) if not isinstance(result, Failure) else told.errback(result)
+        if not outcome.called:
+            outcome.callback(result) if not isinstance(result, Failure) else outcome.errback(result)
         elif isinstance(result, Failure):
             log.failure("a write whose caller has disconnected", result)
 
     served.addBoth(tell)
-    return told
+    return outcome
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def _is_known(request: Request, etag: str) -> bool:
 # --- problems --------------------------------------------------------------------------------------------------------
 
 
-def _nothing_there(request: Request, failure: Failure) -> None:
+def _not_found(request: Request, failure: Failure) -> None:
     """Return the problem for an unknown path or method."""
     error = failure.value
     path = request.path.decode(errors="replace")

@@ -36,7 +36,7 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
-class PageWanted:
+class PageRequest:
     """The options of a request.
 
     :param partition: None for all.
@@ -77,7 +77,7 @@ class MessageReader:
         self._leaders = leaders
         self.fetcher = ChunkFetcher(leaders, runtime.offload)
 
-    async def page(self, wanted: PageWanted) -> Document:
+    async def page(self, wanted: PageRequest) -> Document:
         """Return records merged by time; records of one partition keep their order.
 
         :raise Problem: 400 for a malformed ``after``; 404 for an unknown partition; 503 if no leader answers.
@@ -85,15 +85,15 @@ class MessageReader:
         page = _Page(await self._spans(wanted))
         until_s = self._reactor.seconds() + SECONDS_MAX
         rounds = 0
-        while self._is_wanting(page, wanted) and self._reactor.seconds() < until_s and rounds < FETCHED_ROUNDS_MAX:
+        while self._needs_more(page, wanted) and self._reactor.seconds() < until_s and rounds < FETCHED_ROUNDS_MAX:
             rounds += 1
             if not await self._go_on(page, wanted, rounds, until_s) and page.left():
                 await pause(self._reactor, TRY_AGAIN_S)
         if page.problems and not page.scanned:
-            raise _nobody_says(page.problems)
+            raise _no_leader_answers(page.problems)
         return self._document(page, wanted)
 
-    def _is_wanting(self, page: _Page, wanted: PageWanted) -> bool:
+    def _needs_more(self, page: _Page, wanted: PageRequest) -> bool:
         return bool(
             page.found_count < wanted.limit
             and page.scanned < wanted.scan_limit
@@ -101,7 +101,7 @@ class MessageReader:
             and page.left()
         )
 
-    async def _go_on(self, page: _Page, wanted: PageWanted, rounds: int, until_s: float) -> bool:
+    async def _go_on(self, page: _Page, wanted: PageRequest, rounds: int, until_s: float) -> bool:
         """Fetch once from every leader.
 
         :param rounds: the number of previous rounds.
@@ -119,7 +119,7 @@ class MessageReader:
         _take(page, came)
         return bool(came.scanned or came.jumped)
 
-    def _document(self, page: _Page, wanted: PageWanted) -> Document:
+    def _document(self, page: _Page, wanted: PageRequest) -> Document:
         messages = _chosen(page, wanted.limit)
         return {
             "messages": messages,
@@ -130,7 +130,7 @@ class MessageReader:
 
     # --- where it begins ---------------------------------------------------------------------------------------------
 
-    async def _spans(self, wanted: PageWanted) -> dict[int, Span]:
+    async def _spans(self, wanted: PageRequest) -> dict[int, Span]:
         topic = wanted.topic
         if wanted.after is not None:
             known = self._leaders.published.topics[topic.name].partitions
@@ -144,7 +144,7 @@ class MessageReader:
             timed = (await self._leaders.offsets(dict.fromkeys(keys, wanted.begin.value), topic.isolation)).found
         both = [key for key in keys if key in ends.found and key in starts.found]
         if not both and keys:
-            raise _nobody_says({**ends.problems, **starts.problems})
+            raise _no_leader_answers({**ends.problems, **starts.problems})
         each = _share(wanted.scan_limit if topic.search is not None else wanted.limit, len(both))
         return {
             key.partition: Span(
@@ -153,7 +153,7 @@ class MessageReader:
             for key in both
         }
 
-    def _numbers(self, wanted: PageWanted) -> Sequence[int]:
+    def _numbers(self, wanted: PageRequest) -> Sequence[int]:
         name, known = wanted.topic.name, self._leaders.published.topics[wanted.topic.name].partitions
         if wanted.partition is None:
             if len(known) > PARTITIONS_MAX:
@@ -230,7 +230,7 @@ def _time(document: Mapping[str, Any]) -> int:
     return -1 if timestamp_ms is None else timestamp_ms
 
 
-def _nobody_says(problems: Mapping[TopicPartition, str]) -> Problem:
+def _no_leader_answers(problems: Mapping[TopicPartition, str]) -> Problem:
     said = sentences(problems)
     return Problem(
         503,

@@ -45,10 +45,10 @@ class MessageTail:
             await self._begin(topic, [number for number in partitions if number not in spans], spans)
             came = await self._fetcher.round(topic, rotated(spans, rounds), AT_ONCE) if spans else Round()
             rounds += 1
-            told = sentences(came.problems)
-            if told != problems:
-                problems = told
-                yield ServerEvent("problems", {"problems": told})
+            current = sentences(came.problems)
+            if current != problems:
+                problems = current
+                yield ServerEvent("problems", {"problems": current})
             for event in _events(spans, came):
                 yield event
             if not came.scanned:

@@ -51,7 +51,7 @@ ROW = record(
         "live": {**BOOLEAN, "description": "True if it answered; otherwise its figures are null."},
         **MEMBERS,
     },
-    title="BrokerFigures",
+    title="BrokerMetrics",
 )
 
 

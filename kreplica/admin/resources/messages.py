@@ -23,7 +23,7 @@ from kreplica.admin.http.schemas import (
     written,
 )
 from kreplica.admin.messages.fetching import Topic
-from kreplica.admin.messages.reading import Begin, MessageReader, PageWanted
+from kreplica.admin.messages.reading import Begin, MessageReader, PageRequest
 from kreplica.admin.messages.searching import search_for
 from kreplica.admin.messages.tailing import MessageTail
 from kreplica.admin.messages.writing import MessageWriter
@@ -181,7 +181,7 @@ class Messages:
         """``GET /v1/topics/{topic}/messages``."""
         query = call.query
         topic = self._topic(call)
-        page = PageWanted(
+        page = PageRequest(
             topic, query["partition"], _begin(query["from"]), query["after"], query["limit"], query["scan_limit"]
         )
         return Answer(await self._reader.page(page))

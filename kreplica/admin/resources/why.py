@@ -58,7 +58,7 @@ PEER_WHY = PeerAnswer(WHY)
 _UNKNOWN_PARTITION = {404: "The partition does not exist."}
 
 
-class GroupsSeen(Protocol):
+class GroupFactsSource(Protocol):
     """A broker's knowledge of groups."""
 
     def home_of(self, group: str) -> tuple[TopicPartition, int | None]:
@@ -86,7 +86,7 @@ class Known:
     broker_id: int
     memory: Memory
     chronicle: Chronicle
-    groups: GroupsSeen
+    groups: GroupFactsSource
     stalls: StallWatch
 
 

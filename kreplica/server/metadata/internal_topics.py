@@ -36,7 +36,7 @@ class InternalTopics:
         self._metadata = metadata
         self._shapes = shapes
         self._making: dict[str, Deferred[None]] = {}
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
 
     def ensure(self, name: str) -> None:
         """Start to create an internal topic unless it exists; callers retry later."""
@@ -67,8 +67,8 @@ class InternalTopics:
             log.failure("{name} cannot be made", failure, name=name)
             return
         reason = failure.getErrorMessage()
-        if self._told.get(name) != reason:
-            self._told[name] = reason
+        if self._logged.get(name) != reason:
+            self._logged[name] = reason
             log.warn("{name} cannot be made, and clients wait for it: {reason}", name=name, reason=reason)
 
     def stop(self) -> None:

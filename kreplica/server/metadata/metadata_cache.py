@@ -169,7 +169,7 @@ class MetadataCache:
         gone = [name for name in names if name not in self.topics]
         if body.get("type") == WHOLE:
             gone += self._drop_unnamed(body["part"], body["parts"], names)
-        self.look_again()
+        self.recheck()
         for observer in self._observers:
             observer()
         removed, self._removed = self._removed, []
@@ -253,7 +253,7 @@ class MetadataCache:
         if self._waiting.pop(done, None) is not None:
             done.callback(False)
 
-    def look_again(self) -> None:
+    def recheck(self) -> None:
         """Check the conditions of all waiters after a change outside the metadata."""
         for done, condition in list(self._waiting.items()):
             if condition() and self._waiting.pop(done, None) is not None:

@@ -24,7 +24,7 @@ from kreplica.server.handlers.topics.topic_admin import TopicAdmin
 from kreplica.service.admin.access import admin_access, admin_tls, admin_trust
 from kreplica.service.admin.data_resources import DataParts, data_resources
 from kreplica.service.admin.operations_resources import OperationsParts, operating_resources
-from kreplica.service.metrics.broker_metrics import BrokerFigures, MetricsParts
+from kreplica.service.metrics.broker_metrics import BrokerMetrics, MetricsParts
 from kreplica.settings.broker_settings import BrokerSettings
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def admin_site(broker: AdminParts, stalls: StallWatch, listener: tuple[str, int]
     :param listener: the host and port to listen on.
     :raise SettingsError: the token, certificate or key cannot be read.
     """
-    metrics = Metrics(BrokerFigures(broker, stalls), broker.runtime.reactor)
+    metrics = Metrics(BrokerMetrics(broker, stalls), broker.runtime.reactor)
     host, port = listener
     access = admin_access(broker.runtime.disk, broker.settings, host)
     tls = admin_tls(broker.runtime.disk, broker.settings)

@@ -39,7 +39,7 @@ class GroupDocuments:
             found = await self._coordinators.lag.lag_of(group_id)
         except KafkaError as error:
             if error.code is ErrorCode.NOT_COORDINATOR:
-                raise KafkaError(error.code, self._who_coordinates(group_id)) from None
+                raise KafkaError(error.code, self._coordinator_text(group_id)) from None
             raise
         return {
             "group": found.group_id,
@@ -49,7 +49,7 @@ class GroupDocuments:
             "partitions": [_partition(row) for row in found.partitions],
         }
 
-    def _who_coordinates(self, group_id: str) -> str:
+    def _coordinator_text(self, group_id: str) -> str:
         leader = self.coordinator_of(group_id)
         return f"broker {leader} coordinates it" if leader is not None else "its coordinator is unknown"
 

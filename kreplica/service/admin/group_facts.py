@@ -18,7 +18,7 @@ from kreplica.service.broker.coordinators import Coordinators
 
 
 class LocalGroupFacts:
-    """Implements ``admin.resources.why.GroupsSeen``."""
+    """Implements ``admin.resources.why.GroupFactsSource``."""
 
     def __init__(self, broker_id: int, coordinators: Coordinators, wall_clock_ms: Callable[[], int]) -> None:
         self._broker_id = broker_id

@@ -20,7 +20,7 @@ from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.service.admin.group_facts import LocalGroupFacts
 from kreplica.service.broker.coordinators import Coordinators
-from kreplica.service.metrics.live_metrics import LiveFigures, LiveMetricsParts
+from kreplica.service.metrics.live_metrics import LiveMetrics, LiveMetricsParts
 from kreplica.zookeeper import ZooKeeperClient
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def operating_resources(
         Plans(runtime, broker.client, broker.metadata, registrations, connections),
         Timeline(runtime.reactor, broker_id, broker.controller.history.audit_events, KINDS, others),
         _why(broker, stalls, registrations, others),
-        FiguresResource(broker_id, runtime.wall_clock_ms, LiveFigures(broker, stalls), registrations, others),
+        FiguresResource(broker_id, runtime.wall_clock_ms, LiveMetrics(broker, stalls), registrations, others),
     )
 
 

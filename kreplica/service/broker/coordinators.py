@@ -22,7 +22,7 @@ from kreplica.server.metadata.internal_topics import InternalTopic, InternalTopi
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.transport.flush_scope import Turn
 from kreplica.service.broker.cluster_view import PublishedCluster
-from kreplica.service.broker.peers import Neighbours
+from kreplica.service.broker.peers import Peers
 from kreplica.service.broker.settings_maps import admin_listener, groups_config, transactions_config
 from kreplica.service.plugins import Plugins
 from kreplica.settings.broker_settings import BrokerSettings
@@ -54,7 +54,7 @@ class CoordinatorParts(Protocol):
     def metadata(self) -> MetadataCache: ...
 
     @property
-    def neighbours(self) -> Neighbours: ...
+    def peers(self) -> Peers: ...
 
     @property
     def partitions(self) -> Partitions: ...
@@ -86,7 +86,7 @@ class Coordinators:
     def __init__(self, broker: CoordinatorParts) -> None:
         self._broker = broker
         self.view = PublishedCluster(broker.metadata)
-        runtime, endpoint_of = broker.runtime, broker.neighbours.endpoint_of
+        runtime, endpoint_of = broker.runtime, broker.peers.endpoint_of
         self.connections = BrokerConnections(runtime, endpoint_of, f"broker-{broker.broker_id}-coordinator")
         self.data_connections = BrokerConnections(runtime, endpoint_of, f"broker-{broker.broker_id}-admin")
         self._internal_topics: InternalTopics | None = None

@@ -10,7 +10,7 @@ from kreplica.model import Endpoint, TopicPartition
 from kreplica.server.metadata.metadata_cache import MetadataCache
 
 
-class Neighbours:
+class Peers:
     """View of the metadata cache for packages that must not import it.
 
     :param listener: the name of the inter-broker listener.
@@ -36,9 +36,9 @@ class Neighbours:
 
     def may_take_over(self, partitions: Iterable[TopicPartition]) -> bool:
         """Return True if one of these partitions has another live replica."""
-        return any(self._lives_elsewhere(partition) for partition in partitions)
+        return any(self._has_other_live_replica(partition) for partition in partitions)
 
-    def _lives_elsewhere(self, key: TopicPartition) -> bool:
+    def _has_other_live_replica(self, key: TopicPartition) -> bool:
         topic = self._metadata.topic(key.topic)
         partition = topic.partitions.get(key.partition) if topic is not None else None
         if partition is None:

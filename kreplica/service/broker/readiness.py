@@ -81,7 +81,7 @@ async def wait_until_served(broker: ReadinessParts, timeout_s: float) -> None:
     metadata = broker.metadata
     if not await metadata.wait_until(lambda: _is_served(broker), timeout_s):
         log.warn("no controller has sent metadata to this broker yet: clients must wait")
-    topics = await _topics_that_stay(broker)
+    topics = await _remaining_topics(broker)
     if not await metadata.wait_until(lambda: topics <= metadata.topics.keys(), ROLES_SECONDS_MAX):
         log.warn(
             "the controller has not sent all topics yet; missing: {topics}",
@@ -96,7 +96,7 @@ async def wait_until_served(broker: ReadinessParts, timeout_s: float) -> None:
         )
 
 
-async def _topics_that_stay(broker: ReadinessParts) -> set[str]:
+async def _remaining_topics(broker: ReadinessParts) -> set[str]:
     """Return the topics in ZooKeeper that are not being deleted."""
     while True:
         try:

@@ -15,7 +15,7 @@ from kreplica.replication.leader.isr_writes import IsrWrites
 from kreplica.replication.leader.lag_watch import LagWatch
 from kreplica.runtime import Runtime
 from kreplica.server.metadata.metadata_cache import MetadataCache
-from kreplica.service.broker.peers import Neighbours
+from kreplica.service.broker.peers import Peers
 from kreplica.service.broker.settings_maps import fetcher_config, replication_throttle
 from kreplica.service.broker.watches import Watches
 from kreplica.settings.broker_settings import BrokerSettings
@@ -51,7 +51,7 @@ class ReplicationParts(Protocol):
     def metadata(self) -> MetadataCache: ...
 
     @property
-    def neighbours(self) -> Neighbours: ...
+    def peers(self) -> Peers: ...
 
     @property
     def watches(self) -> Watches: ...
@@ -72,7 +72,7 @@ class Replication:
             broker.runtime,
             broker.broker_id,
             lambda: broker.fence.broker_epoch,
-            broker.neighbours.endpoint_of,
+            broker.peers.endpoint_of,
             fetcher_config(settings),
             self.throttle,
         )

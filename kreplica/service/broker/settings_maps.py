@@ -205,10 +205,10 @@ def admin_listener(settings: BrokerSettings) -> tuple[str, int] | None:
     return host.strip("[]"), int(port)
 
 
-def advertised(told: Endpoint, listening: Endpoint, bound_port: int, host_name: str) -> Endpoint:
+def advertised(endpoint: Endpoint, listening: Endpoint, bound_port: int, host_name: str) -> Endpoint:
     """Return the endpoint to advertise, with missing parts filled in.
 
     :param listening: the configured listener of that name.
     :param host_name: the machine's name, used for a listener on all interfaces.
     """
-    return told._replace(host=told.host or listening.host or host_name, port=told.port or bound_port)
+    return endpoint._replace(host=endpoint.host or listening.host or host_name, port=endpoint.port or bound_port)

@@ -41,7 +41,7 @@ from kreplica.server.transport.flush_scope import Turn
 from kreplica.server.transport.listeners import Server
 from kreplica.service.broker.api_table import handler_table
 from kreplica.service.broker.coordinators import Coordinators
-from kreplica.service.broker.peers import Neighbours
+from kreplica.service.broker.peers import Peers
 from kreplica.service.broker.readiness import not_ready, wait_until_served
 from kreplica.service.broker.replication import Replication
 from kreplica.service.broker.settings_maps import (
@@ -56,7 +56,7 @@ from kreplica.service.broker.settings_maps import (
 from kreplica.service.broker.watches import Watches
 from kreplica.service.composition.start_timings import StartTimings
 from kreplica.service.composition.stopping import stop_all
-from kreplica.service.metrics.broker_metrics import BrokerFigures
+from kreplica.service.metrics.broker_metrics import BrokerMetrics
 from kreplica.service.plugins import Plugins
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.storage.directories.log_directories import LogDirectories
@@ -114,7 +114,7 @@ class Broker:
         self.turn = Turn(runtime.reactor)
         self.metadata = MetadataCache(runtime.reactor)
         self.topic_admin = self._make_topic_admin()
-        self.neighbours = Neighbours(self.broker_id, self.metadata, settings.inter_broker_listener)
+        self.peers = Peers(self.broker_id, self.metadata, settings.inter_broker_listener)
         self.replication = Replication(self, Wakeups(self.turn.at_end))
         self.partitions = self.replication.partitions
         self.plugins.roles.observe(self.partitions)
@@ -227,7 +227,7 @@ class Broker:
         await self.membership.join(registration)
 
     async def _start_plugins(self) -> None:
-        await self.plugins.start(lambda: BrokerFigures(self, self.stalls))
+        await self.plugins.start(lambda: BrokerMetrics(self, self.stalls))
 
     def _build_server(self) -> Server:
         table = handler_table(self, self.topic_admin)
@@ -362,7 +362,7 @@ class Broker:
         if config is not None and self.membership.registered:
             epoch = self.fence.broker_epoch
             reactor = self.runtime.reactor
-            await ControlledShutdown(reactor, self.broker_id, epoch, self.neighbours, config).hand_over()
+            await ControlledShutdown(reactor, self.broker_id, epoch, self.peers, config).hand_over()
 
     async def _stop_serving(self) -> None:
         if self.server is not None:

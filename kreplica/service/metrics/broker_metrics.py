@@ -91,7 +91,7 @@ class MetricsParts(MemoryParts, Protocol):
     def directories(self) -> LogDirectories: ...
 
 
-class BrokerFigures:
+class BrokerMetrics:
     """Collects metrics from the counters and states of the broker's parts."""
 
     def __init__(self, broker: MetricsParts, stalls: StallWatch) -> None:

@@ -40,7 +40,7 @@ class LiveMetricsParts(Protocol):
     def server(self) -> Server | None: ...
 
 
-class LiveFigures:
+class LiveMetrics:
     """Implements ``admin.resources.figures.LocalFigures``."""
 
     def __init__(self, broker: LiveMetricsParts, stalls: StallWatch) -> None:

@@ -35,7 +35,7 @@ class ChosenPlacement:
         live = [PlacementBroker(broker.broker_id, broker.rack) for broker in brokers]
         try:
             placed = self._plugin.place(topic, numbers, replication_factor, live)
-            wrong = _what_is_wrong(placed, numbers, replication_factor, {broker.broker_id for broker in live})
+            wrong = _invalid_reason(placed, numbers, replication_factor, {broker.broker_id for broker in live})
             if wrong is None:
                 return {number: tuple(placed[number]) for number in numbers}
             self._containment.wrong(f"{topic}: {wrong}")
@@ -54,7 +54,7 @@ class ChosenPlacement:
         )
 
 
-def _what_is_wrong(
+def _invalid_reason(
     placed: Mapping[int, Sequence[int]], numbers: range, replication_factor: int, live: set[int]
 ) -> str | None:
     if set(placed) != set(numbers):

@@ -12,7 +12,7 @@ from kreplica.service.composition.stopping import stop_all
 from kreplica.service.process.broker_process import Serving
 from kreplica.service.process.log_output import relay
 from kreplica.service.standalone.standalone import Standalone, StandaloneConfig
-from kreplica.service.standalone.supervised_broker import KeptBroker
+from kreplica.service.standalone.supervised_broker import SupervisedBroker
 
 _PROGRAM = "import os; os.setpgid(0, 0); from twisted.scripts.twistd import run; run()"
 """Program of the child processes. Each has its own process group, so that Ctrl-C reaches only the parent, which
@@ -39,7 +39,7 @@ class ProcessesStandalone(Standalone):
     ) -> None:
         super().__init__(runtime, config, failed=failed)
         self._log_format = log_format
-        self._kept: list[KeptBroker] = []
+        self._kept: list[SupervisedBroker] = []
         self._serving: list[Serving] = []
 
     @property
@@ -57,7 +57,7 @@ class ProcessesStandalone(Standalone):
         self._serving = [await first.start()]
         self._serving += await together(kept.start() for kept in others)
 
-    def _child(self, broker_id: int) -> KeptBroker:
+    def _child(self, broker_id: int) -> SupervisedBroker:
         text = self._config.settings_text(broker_id, self.coordinator.port, self._admin_port(broker_id))
         name = f"broker-{broker_id}"
         path = os.path.join(self._config.data_directory, f"{name}.properties")
@@ -65,7 +65,7 @@ class ProcessesStandalone(Standalone):
         options = ["--config", path, "--log-format", self._log_format, "--child-of", str(os.getpid())]
         options += [word for override in self._config.overrides for word in ("--override", override)]
         command = [sys.executable, "-c", _PROGRAM, "-n", "--pidfile=", "kreplica", "broker", *options]
-        return KeptBroker(self._runtime.reactor, broker_id, command, relay(self._log_format, name))
+        return SupervisedBroker(self._runtime.reactor, broker_id, command, relay(self._log_format, name))
 
     async def _stop_brokers(self) -> None:
         for kept in self._kept:

@@ -49,7 +49,7 @@ class ProcessRoot(Resource):
                 return NOT_DONE_YET
         if path == b"/" or path.startswith(DASHBOARD):
             return self._own.render(request)
-        self._tell_that_none_runs(request)
+        self._write_no_broker_problem(request)
         return NOT_DONE_YET
 
     def stop(self) -> None:
@@ -77,7 +77,7 @@ class ProcessRoot(Resource):
                 channel: Any = request.channel
                 channel.forceAbortClient()
 
-    def _tell_that_none_runs(self, request: Request) -> None:
+    def _write_no_broker_problem(self, request: Request) -> None:
         try:
             self._access.check(request)
         except Problem as problem:

@@ -34,7 +34,7 @@ class BrokerEnded(KreplicaError):
     """The process exited before the broker served clients; the message gives the reason."""
 
 
-class KeptBroker:
+class SupervisedBroker:
     """Supervises one broker process; the owner must stop it, even after a failed start.
 
     :param reactor: spawns processes.

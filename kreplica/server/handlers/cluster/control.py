@@ -64,7 +64,7 @@ class LeaderAndIsr:
         if refused is not ErrorCode.NONE:
             return _leader_and_isr_answer(refused)
         errors = await self._partitions.lead_and_follow(leaderships)
-        self._metadata.look_again()  # a start waits until every log has a role
+        self._metadata.recheck()  # a start waits until every log has a role
         flat: list[Row] = []
         topics = []
         turns = Turns(self._reactor)
@@ -163,7 +163,7 @@ class StopReplica:
                 rows.append({"topic_name": key.topic, "partition_index": key.partition, "error_code": int(error)})
                 if turns.is_over:
                     await turns.next()
-        self._metadata.look_again()  # a start waits until each log has a role or was deleted
+        self._metadata.recheck()  # a start waits until each log has a role or was deleted
         return {"error_code": 0, "partition_errors": rows}
 
 

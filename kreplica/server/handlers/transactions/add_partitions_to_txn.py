@@ -123,14 +123,14 @@ def _single(codes: Codes, version: int) -> Steps[Row]:
 def _topics(codes: Codes, version: int) -> Steps[list[Row]]:
     rows: dict[str, list[Row]] = {}
     for number, (key, code) in enumerate(codes.items(), 1):
-        row = {"partition_index": key.partition, "partition_error_code": _told(code, version)}
+        row = {"partition_index": key.partition, "partition_error_code": _code_for_version(code, version)}
         rows.setdefault(key.topic, []).append(row)
         if number % STEP_ROWS == 0:
             yield
     return [{"name": topic, "results_by_partition": partitions} for topic, partitions in rows.items()]
 
 
-def _told(code: ErrorCode, version: int) -> int:
+def _code_for_version(code: ErrorCode, version: int) -> int:
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_FROM:
         return int(ErrorCode.INVALID_TXN_STATE)
     return fenced_code(code, is_known=version >= FENCED_FROM)

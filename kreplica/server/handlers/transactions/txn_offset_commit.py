@@ -68,7 +68,7 @@ class TxnOffsetCommit:
 
         def answer(code: ErrorCode) -> None:
             if code is not ErrorCode.NONE:
-                rows.fail(_told(code, request.version))
+                rows.fail(_code_for_version(code, request.version))
             request.answer({"throttle_time_ms": 0, "topics": rows.topics})
 
         if not rows.values:
@@ -120,7 +120,7 @@ class TxnOffsetCommit:
             answer(error.code)
 
 
-def _told(code: ErrorCode, version: int) -> ErrorCode:
+def _code_for_version(code: ErrorCode, version: int) -> ErrorCode:
     """Return the error code that makes a client of that version react correctly."""
     if code is ErrorCode.NETWORK_EXCEPTION or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_FROM):
         code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # the verification failed: the client retries

@@ -115,10 +115,10 @@ class WriteTxnMarkers:
             for topic in marker["topics"]:
                 if topic["name"] == CONSUMER_OFFSETS:
                     for row in topic["partitions"]:
-                        self._tell_group(row, marker["producer_id"], committed=asked["transaction_result"])
+                        self._notify_group(row, marker["producer_id"], committed=asked["transaction_result"])
         request.answer(answer)
 
-    def _tell_group(self, row: Row, producer_id: int, *, committed: bool) -> None:
+    def _notify_group(self, row: Row, producer_id: int, *, committed: bool) -> None:
         """Notify the group coordinator of committed markers; the coordinator retries all others."""
         if row["error_code"] == ErrorCode.NONE:
             self._groups.marker_written(row["partition_index"], producer_id, committed=committed)

@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 
 from kreplica.service.process.broker_process import Serving
 from kreplica.service.process.log_output import relay
-from kreplica.service.standalone.supervised_broker import CALM_S, PAUSE_S_MAX, STOP_S_MAX, BrokerEnded, KeptBroker
+from kreplica.service.standalone.supervised_broker import CALM_S, PAUSE_S_MAX, STOP_S_MAX, BrokerEnded, SupervisedBroker
 
 SERVING = Serving(9092, None)
 
@@ -72,7 +72,7 @@ class Scene:
     def __init__(self) -> None:
         self.reactor = Processes()
         self.lines: list[str] = []
-        self.kept = KeptBroker(self.reactor, 2, ["python", "broker"], self.lines.append)
+        self.kept = SupervisedBroker(self.reactor, 2, ["python", "broker"], self.lines.append)
 
     @property
     def child(self) -> Child:
