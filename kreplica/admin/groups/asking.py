@@ -43,20 +43,22 @@ class GroupCoordinators:
     :param broker_id: this broker, which creates the offsets topic if necessary.
     """
 
-    def __init__(self, reactor: Reactor, broker_id: int, lookup: CoordinatorLookup, connections: BrokerConnections) -> None:
+    def __init__(
+        self, reactor: Reactor, broker_id: int, lookup: CoordinatorLookup, connections: BrokerConnections
+    ) -> None:
         self._reactor = reactor
         self._broker_id = broker_id
         self._connections = connections
-        self.who = lookup
+        self.lookup = lookup
 
     def of(self, group: str) -> int:
         """Return the coordinator of a group.
 
         :raise KafkaError: GROUP_ID_NOT_FOUND if the offsets topic does not exist; COORDINATOR_NOT_AVAILABLE.
         """
-        if not self.who.has_any:
+        if not self.lookup.has_any:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group!r}")
-        coordinator = self.who.coordinator_of(group)
+        coordinator = self.lookup.coordinator_of(group)
         if coordinator is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no broker that lives coordinates {group!r}")
         return coordinator
@@ -102,7 +104,7 @@ class GroupCoordinators:
         """
         until_s = self._reactor.seconds() + AGAIN_SECONDS_MAX
         body = {"key": group, "key_type": GROUP, "coordinator_keys": [group]}
-        while not self.who.has_any or self.who.coordinator_of(group) is None:
+        while not self.lookup.has_any or self.lookup.coordinator_of(group) is None:
             if self._reactor.seconds() >= until_s:
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no coordinator of {group!r} yet")
             await self._connections.request(self._broker_id, FIND_COORDINATOR, body, timeout_s=ASKED_SECONDS_MAX)
