@@ -52,7 +52,7 @@ class GroupDescriptions:
         code = ErrorCode.of(row["error_code"])
         if code is not ErrorCode.NONE:
             raise KafkaError(code, f"there is no group {group!r}" if code is ErrorCode.GROUP_ID_NOT_FOUND else group)
-        coordinator = self._coordinators.who.coordinator_of(group)
+        coordinator = self._coordinators.lookup.coordinator_of(group)
         if row is described:
             members = [_consumer_member(member) for member in row["members"]]
             state, assignor, epoch = row["group_state"], row["assignor_name"], row["group_epoch"]
