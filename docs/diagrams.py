@@ -106,7 +106,7 @@ def line_of(thing: Callable[..., object] | type) -> int:
 RULES: Mapping[str, tuple[str, str]] = {
     "required in sync": (
         "kreplica.cluster.eligible_leaders:required",
-        "tests/replication/test_replication_led.py::test_a_topic_of_fewer_replicas_than_asked_for",
+        "tests/replication/test_replication_leader_state.py::test_a_topic_of_fewer_replicas_than_asked_for",
     ),
     "commit rule": (
         "kreplica.replication.leader.high_watermark:held_by_all",
@@ -150,7 +150,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     ),
     "follower state per epoch": (
         "kreplica.replication.leader.followers:is_of_epoch",
-        "tests/replication/test_replication_led.py::test_a_new_epoch_forgets_what_followers_had",
+        "tests/replication/test_replication_leader_state.py::test_a_new_epoch_forgets_what_followers_had",
     ),
     "roles": (
         "kreplica.replication.fencing:is_new_epoch",
@@ -161,8 +161,8 @@ RULES: Mapping[str, tuple[str, str]] = {
         "tests/replication/test_replication_fencing.py::test_command_to_another_incarnation_is_refused",
     ),
     "lease": (
-        "kreplica.replication.leader.leader_state:Led.has_lease",
-        "tests/replication/test_replication_led.py::test_when_somebody_else_leads_by_then",
+        "kreplica.replication.leader.leader_state:LeaderState.has_lease",
+        "tests/replication/test_replication_leader_state.py::test_when_somebody_else_leads_by_then",
     ),
     "lost sessions": (
         "kreplica.replication.partitions:Partitions.session_lost",

@@ -118,7 +118,7 @@ class Shards(Generic[S]):
         :raise KafkaError: as ``shard_of``; NOT_COORDINATOR without a connection to ZooKeeper.
         """
         shard = self.shard_of(name)
-        led = self._led_of(name).partition.led
+        led = self._led_of(name).partition.leader_state
         if led is None or not led.has_lease:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "another broker may be coordinator: no connection to ZooKeeper")
         return shard
@@ -221,7 +221,7 @@ class _Commitment:
         self._partition = partition
         self._offset = offset
         self.reached: Deferred[None] = Deferred(lambda _: self._leave())
-        partition.waiting[self] = None
+        partition.watchers[self] = None
         self.changed(())
 
     def changed(self, partitions: object) -> None:
@@ -231,7 +231,7 @@ class _Commitment:
                 self.reached.callback(None)
 
     def _leave(self) -> None:
-        self._partition.waiting.pop(self, None)
+        self._partition.watchers.pop(self, None)
 
 
 def _loading_ended(failure: Failure) -> None:

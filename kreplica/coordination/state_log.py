@@ -85,7 +85,7 @@ class StateLog:
     ) -> None:
         self.partition = partition.topic_partition.partition
         self._partition = partition
-        self._tenures_over = partition.tenures_over
+        self._leadership_generation = partition.leadership_generation
         self._runtime = runtime
         self._at_end_of_turn = at_end_of_turn
         self._config = config
@@ -181,7 +181,7 @@ class StateLog:
             return False
         deadline_s = self._runtime.reactor.seconds() + self._config.timeout_s
         self._written.append(_Written(appends, result.last_offset + 1, deadline_s))
-        self._partition.waiting[self] = None
+        self._partition.watchers[self] = None
         return True
 
     def _refuse(self, appends: list[Appended], code: ErrorCode) -> None:
@@ -208,21 +208,22 @@ class StateLog:
                 if not batch.is_overdue:
                     _call(append.answer, ErrorCode.NONE)
         if not written:
-            self._partition.waiting.pop(self, None)
+            self._partition.watchers.pop(self, None)
         elif self._timer is None:
             self._start_timer()
 
     @property
     def is_lost(self) -> bool:
         """True if this broker has lost leadership since, so that written records may be lost."""
-        return self._partition.led is None or self._partition.tenures_over != self._tenures_over
+        partition = self._partition
+        return partition.leader_state is None or partition.leadership_generation != self._leadership_generation
 
     def close(self) -> None:
         """Answer all pending appends with NOT_COORDINATOR and refuse later ones."""
         if self.is_closed:
             return
         self.is_closed = True
-        self._partition.waiting.pop(self, None)
+        self._partition.watchers.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,7 +1,7 @@
-"""What a replica with damaged bytes may do.  Pure.
+"""Rules for a replica whose stored bytes are damaged. Pure functions.
 
-It is taken out only where the records are elsewhere; it sets its copy aside only once nobody relies on that; and where
-there is no other, it goes on with what it has.
+A damaged replica goes offline only if another replica holds its records. Its files are discarded only when no broker
+counts them any longer. The last copy stays in use.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from kreplica.replication.leadership import Leadership
 
 
 def others_have_it(leadership: Leadership, broker_id: int) -> bool:
-    """Whether another replica has every committed record, as far as this broker knows."""
+    """True if another replica has every committed record, as far as this broker knows."""
     if leadership.leader == broker_id:
         return any(replica != broker_id for replica in leadership.isr)
     return leadership.leader != NO_LEADER
 
 
 def may_begin_anew(leadership: Leadership, broker_id: int, known_epoch: int) -> bool:
-    """Whether nobody counts on what this replica has: another leads, and it could not lead after that one.
+    """True if no broker relies on this replica: another broker leads, and this one is not eligible to lead after it.
 
-    Within one leader epoch the controller may not know yet that the leader has let this replica in; in the next one
-    no leader does that before the replica has fetched.
+    Within one leader epoch the controller may not know yet that the leader added this replica to the ISR. In the next
+    epoch no leader adds it before it has fetched.
 
-    :param known_epoch: the last leader epoch in which it may have fetched.
+    :param known_epoch: the last leader epoch in which this replica may have fetched.
     """
     if leadership.leader in (NO_LEADER, broker_id) or not fencing.is_new_epoch(leadership.leader_epoch, known_epoch):
         return False
@@ -32,6 +32,6 @@ def may_begin_anew(leadership: Leadership, broker_id: int, known_epoch: int) -> 
 
 
 def is_last_copy(leadership: Leadership, broker_id: int) -> bool:
-    """Whether the partition is not there at all unless with this replica."""
+    """True if no other replica of the partition can become leader."""
     others = [replica for replica in (*leadership.isr, *leadership.eligible) if replica != broker_id]
     return leadership.leader in (NO_LEADER, broker_id) and broker_id in leadership.isr and not others

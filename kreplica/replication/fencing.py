@@ -1,7 +1,7 @@
-"""Refuses commands that come too late, or from a broker that is not the controller.
+"""Rejects stale commands and commands from a broker that is not the controller.
 
-Late are commands of a controller that was replaced, those that a later command of the same controller has overtaken,
-and those meant for an earlier incarnation of this broker.
+A command is stale if its controller was replaced, if the same controller sent a later command already, or if it was
+meant for an earlier registration of this broker.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ T = TypeVar("T")
 
 UNKNOWN_BROKER_EPOCH = -1
 UNNUMBERED = -1
-"""The number of a command of a controller that does not number them."""
+"""Number of a command whose controller does not number its commands."""
 
 
 class ControlFence:
-    """What a broker remembers about those who command it.
+    """State by which a broker accepts or rejects the controller's commands.
 
-    :param broker_epoch: the czxid of this broker's registration; set again when it registers anew.
+    :param broker_epoch: czxid of this broker's registration; updated when it registers again.
     """
 
     def __init__(self, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
@@ -40,7 +40,7 @@ class ControlFence:
         return controller_epoch <= self.controller_epoch
 
     def learn(self, elected: ElectedController) -> None:
-        """Take over the controller that ZooKeeper names; commands of earlier ones are refused from now on."""
+        """Store the controller read from ZooKeeper; commands of earlier controllers are rejected from now on."""
         if elected.epoch > self.controller_epoch:
             self.controller_epoch = elected.epoch
             self.controller_id = elected.broker_id
@@ -49,15 +49,15 @@ class ControlFence:
     def check(
         self, controller_id: int, controller_epoch: int, broker_epoch: int, number: int = UNNUMBERED
     ) -> ErrorCode:
-        """Return NONE if a command may be obeyed, or the error to answer it with.
+        """Return NONE if a command may be obeyed, otherwise the error code for the response.
 
-        Commands that a controller sent on a connection it has closed since may arrive after those it sent on the next
-        one.  Obeying one would bring back a replica that was deleted in between.
+        A command from a connection that the controller has closed may arrive after commands from its next connection.
+        Obeying it could restore a replica that was deleted in between.
 
-        :param controller_epoch: known (``is_known``): the controller of a higher one has to be learnt first, so that no
-            client can fence the real controller by naming a high epoch.
+        :param controller_epoch: an epoch for which ``is_known`` is true. A higher epoch is first looked up in
+            ZooKeeper, so that a client cannot fence the real controller by sending a high epoch.
         :param broker_epoch: this broker's epoch as the controller knows it (KIP-380).
-        :param number: the number of the command, counted by its controller; the same one may come twice.
+        :param number: sequence number assigned by the controller; a repeated number is accepted.
         """
         refused = self.refusal(controller_epoch, broker_epoch)
         if refused is not ErrorCode.NONE:
@@ -72,7 +72,10 @@ class ControlFence:
         return ErrorCode.NONE
 
     def refusal(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
-        """Why a command is not obeyed, or is not any more though it passed ``check`` when it came; else NONE."""
+        """Return the error if a command must not be obeyed now, otherwise NONE.
+
+        Called again after ``check`` for a command that was queued.
+        """
         oldest = max(self.broker_epoch, self._ended_epoch + 1)
         if is_stale_broker_epoch(broker_epoch, oldest) or self._is_future(broker_epoch):
             return ErrorCode.STALE_BROKER_EPOCH
@@ -85,24 +88,25 @@ class ControlFence:
         return self._ended_epoch < self.broker_epoch < broker_epoch
 
     def starts_after(self, zxid: int) -> None:
-        """Before this process takes commands, and before it knows its own epoch: who registered up to then was another.
+        """Reject commands for registrations created up to this transaction id.
 
-        A controller that has not noticed yet that that one is gone would have this one lead with what is left of its
-        log.
+        Called before this process accepts commands. A controller that has not yet noticed the end of the previous
+        process could otherwise make this one the leader of a log that lost its tail.
         """
         self._ended_epoch = zxid
 
     def session_ended(self) -> None:
-        """The registration is gone with its session: what was meant for it is refused, also before there is another.
+        """Reject all commands until the broker registers again.
 
-        Else a command that was on its way would give back a leadership that somebody else may have by now.
+        A delayed command could otherwise restore a leadership that another broker holds by now.
         """
         self._ended_epoch = self.broker_epoch
 
     async def in_order(self, command: Callable[[], Coroutine[Deferred[Any], Any, T]]) -> T:
-        """Carry a command out after those that came before it.
+        """Run commands one at a time, in order of arrival.
 
-        Some take several turns of the reactor: else a deletion could come before what makes the partition.
+        A command may take several reactor iterations; without the lock a deletion could overtake the creation of its
+        partition.
         """
         await self._order.acquire()
         try:
@@ -112,15 +116,15 @@ class ControlFence:
 
 
 def is_stale_broker_epoch(asked: int, own: int) -> bool:
-    """True if a command is meant for an earlier incarnation of this broker, or does not say for which.
+    """True if a command is meant for an earlier registration of this broker, or names none.
 
-    Every version of the commands that is served carries the epoch.
+    Every supported version of the commands carries the broker epoch.
     """
     return asked < own
 
 
 def is_stale_controller_epoch(asked: int, known: int) -> bool:
-    """Whether a command comes from a controller that was replaced."""
+    """True if the controller that sent the command was replaced."""
     return asked < known
 
 
@@ -130,20 +134,21 @@ def is_impostor(controller_id: int, controller_epoch: int, elected_id: int | Non
 
 
 def is_overtaken(number: int, latest: int) -> bool:
-    """Whether a command comes after one that its controller sent later."""
+    """True if the same controller sent a later command that was already received."""
     return number != UNNUMBERED and number < latest
 
 
 def is_current_epoch(leader_epoch: int, known_epoch: int) -> bool:
-    """Whether a command about a partition is not of a leader epoch that is over."""
+    """True if the command's leader epoch is the current one or a later one."""
     return leader_epoch >= known_epoch
 
 
 def is_new_epoch(leader_epoch: int, known_epoch: int) -> bool:
-    """Whether a command begins another leader epoch: only then a follower starts anew, and a leader knows nobody."""
+    """True if a command starts a new leader epoch, in which followers restart and a leader's follower state is empty.
+    """
     return leader_epoch > known_epoch
 
 
 def is_of_leader_epoch(asked: int, own: int) -> bool:
-    """Whether who asks is in the leader epoch in which this broker leads or follows (KIP-320)."""
+    """True if the request names the leader epoch of this replica (KIP-320)."""
     return asked == own

@@ -1,4 +1,4 @@
-"""Appending what a produce interceptor made of a client's batch."""
+"""Appends batches that a produce interceptor changed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from kreplica.wire.notes import Note, build_notes
 
 
 class Intercepted(NamedTuple):
-    """What was appended.
+    """Result of appending an intercepted batch.
 
-    :param result: of the batch.
-    :param note_offset: where its first note is; -1 where none was appended now.
+    :param result: result for the batch.
+    :param note_offset: offset of its first note; -1 if no note was appended.
     """
 
     result: AppendResult
@@ -29,18 +29,18 @@ class Intercepted(NamedTuple):
 def append_intercepted(
     partition: Partition, records: Buffer, notes: Sequence[Note], now_ms: int, *, all_in_sync: bool
 ) -> Intercepted:
-    """Append what is left of a batch, its notes before it.
+    """Append the rest of a batch after its notes.
 
-    Both are one to every reader: where the notes are in the log and the batch could not be appended, they name a batch
-    that does not follow, and mean nothing.
+    Readers treat both as one unit: if the batch could not be appended, the notes name a batch that does not follow and
+    are ignored.
 
-    :param records: one batch that was checked as a client's before it was changed.
-    :raise KafkaError: as ``Partition.append``; INVALID_RECORD, notes have no place here.
+    :param records: one batch that was validated as a client's batch before the interceptor changed it.
+    :raise KafkaError: as for ``Partition.append``; INVALID_RECORD if notes are not allowed in this batch or topic.
     """
     if not notes:
         return Intercepted(partition.append(records, now_ms, all_in_sync=all_in_sync, origin=Origin.INTERCEPTED))
     log = partition.log
-    # The rules of the topic may change the batch, and its checksum: that comes first, to have the one that is stored.
+    # Topic settings may change the batch and its checksum; the notes must name the checksum that is stored.
     data, header, _ = check_as_leader(records, log.config, Origin.INTERCEPTED, now_ms)
     _check_notes_have_a_place(partition, header)
     if header.producer_id >= 0 and log.producers.check(header, None, Origin.INTERCEPTED) is not None:

@@ -1,4 +1,4 @@
-"""What a broker is told of one partition's state."""
+"""Leadership of one partition as received from the controller."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from kreplica.model import NO_EPOCH, NO_LEADER, ZERO_UUID
 
 
 class Leadership(NamedTuple):
-    """What LeaderAndIsr says of one partition, or what its leader has written since.
+    """State of one partition from LeaderAndIsr, or as written by its leader since.
 
-    :param isr: the committed in-sync set: the one in the partition's state znode.
-    :param partition_epoch: that znode's version.
-    :param adding: replicas that a reassignment adds, and ``removing`` those that it takes away; all in ``replicas``.
-    :param eligible: replicas outside the in-sync set that may still lead (KIP-966): while there are any, nothing more
-        is committed.
-    :param read_only: the partition is being removed: it takes no more records.
-    :param is_new: this replica cannot have a log yet, wherever.
+    :param isr: the committed ISR, as stored in the partition's state znode.
+    :param partition_epoch: version of that znode.
+    :param adding: members of ``replicas`` that a reassignment adds.
+    :param removing: members of ``replicas`` that a reassignment removes.
+    :param eligible: replicas outside the ISR that are eligible to lead (KIP-966); while there are any, the high
+        watermark does not advance.
+    :param read_only: the partition is being removed and accepts no records.
+    :param is_new: this replica cannot have a log in any log directory yet.
     """
 
     leader: int

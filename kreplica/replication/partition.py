@@ -1,4 +1,4 @@
-"""One partition as this broker holds it: its role, its log, and what is committed."""
+"""One partition on this broker: role, leadership and log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kreplica.model import NO_EPOCH, LeaderAndIsr, TopicPartition
 from kreplica.replication import fencing
 from kreplica.replication.leader.followers import UNKNOWN_OFFSET
 from kreplica.replication.leader.isr_proposal import Proposal
-from kreplica.replication.leader.leader_state import Led, Surroundings
+from kreplica.replication.leader.leader_state import LeaderContext, LeaderState
 from kreplica.replication.leadership import NOT_LED, Leadership
 from kreplica.replication.purgatory import Watcher
 from kreplica.replication.writable_replica import Role, WritableReplica
@@ -23,20 +23,23 @@ _log = Logger()
 
 
 class Partition(WritableReplica):
-    """Owned by ``Partitions``.  Every method is a plain call: what must wait, waits in ``waiting``.
+    """A partition on this broker, owned by ``Partitions``.
 
-    :param min_insync_replicas: of the topic; set again when its settings change.
-    :param role_changed: told when this broker leads, in a new epoch perhaps, or ceases to.
-    :ivar led: what belongs to leading it; None where this broker does not.
-    :ivar tenures_over: how often it ceased to lead; while that stays, nothing that it appended was taken back.
+    No method blocks; operations that must wait register in ``watchers``.
+
+    :param min_insync_replicas: topic setting; updated when it changes.
+    :param role_changed: called when this broker becomes leader, also in a new epoch, or stops leading.
+    :ivar leader_state: state of the leader role; None if this broker does not lead.
+    :ivar leadership_generation: number of times this broker stopped leading; while it is unchanged, no appended record
+        was truncated.
     """
 
     __slots__ = (
+        "_context",
         "_last_proposed",
-        "_surroundings",
+        "leadership_generation",
         "role_changed",
-        "tenures_over",
-        "waiting",
+        "watchers",
     )
 
     def __init__(
@@ -44,7 +47,7 @@ class Partition(WritableReplica):
         topic_partition: TopicPartition,
         topic_id: UUID,
         log: Log,
-        surroundings: Surroundings,
+        context: LeaderContext,
         *,
         high_watermark: int,
         min_insync_replicas: int,
@@ -54,12 +57,12 @@ class Partition(WritableReplica):
         self.role = Role.STOPPED
         self.role_changed = role_changed
         self.leadership = NOT_LED
-        self.waiting: dict[Watcher, None] = {}
+        self.watchers: dict[Watcher, None] = {}
         self.min_insync_replicas = min_insync_replicas
-        self.led: Led | None = None
-        self.tenures_over = 0
+        self.leader_state: LeaderState | None = None
+        self.leadership_generation = 0
         self._last_proposed: Proposal | None = None
-        self._surroundings = surroundings
+        self._context = context
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic_partition} {self.role.value} epoch {self.leadership.leader_epoch}>"
@@ -67,71 +70,71 @@ class Partition(WritableReplica):
     # --- roles -------------------------------------------------------------------------------------------------------
 
     def lead(self, leadership: Leadership) -> None:
-        """Become the leader in a new epoch: its start is the log's end, and nothing is known of any follower.
+        """Become leader in a new epoch, with the current log end as its start and no follower progress.
 
-        The high watermark goes on from where it was here: what more was committed is known when followers have fetched.
+        The high watermark keeps its local value until followers have fetched.
         """
-        known = self.led.followers if self.led is not None else {}
+        known = self.leader_state.followers if self.leader_state is not None else {}
         unresolved = self._unresolved_in(leadership)
         self.leadership = leadership
         self.role = Role.LEADER
-        self.led = Led(self, self._surroundings, known, unresolved)
+        self.leader_state = LeaderState(self, self._context, known, unresolved)
         self.log.begin_leader_epoch(leadership.leader_epoch)
-        self.led.go_on()
-        self._tell_role()
+        self.leader_state.reevaluate()
+        self._notify_role_changed()
 
     def _unresolved_in(self, leadership: Leadership) -> Proposal | None:
-        """A write of its last tenure that may be in the state znode, or get there, for all that is told now."""
+        """Return an ISR write of an earlier term in this epoch that may still take effect."""
         last = self._last_proposed
         if last is None or last.base.leader_epoch != leadership.leader_epoch:
             return None
         return last if last.base.partition_epoch >= leadership.partition_epoch else None
 
     def follow(self, leadership: Leadership) -> None:
-        """Stop leading; whoever waits is told that the leader is another."""
+        """Stop leading and follow another broker; watchers are notified."""
         self.leadership = leadership
-        self._lead_no_more(Role.FOLLOWER)
+        self._relinquish_leadership(Role.FOLLOWER)
 
     def stop(self) -> None:
-        """Serve nothing any more; whoever waits is told."""
-        self._lead_no_more(Role.STOPPED)
+        """Stop serving the partition; watchers are notified."""
+        self._relinquish_leadership(Role.STOPPED)
 
     def go_offline(self) -> None:
-        """The log directory failed: nothing can be read or written here."""
-        self._lead_no_more(Role.OFFLINE)
+        """Mark the partition offline after its log directory failed."""
+        self._relinquish_leadership(Role.OFFLINE)
 
-    def _lead_no_more(self, role: Role) -> None:
+    def _relinquish_leadership(self, role: Role) -> None:
         self.role = role
-        if self.led is not None:
-            self._last_proposed = self.led.proposed
-            self.led = None
+        if self.leader_state is not None:
+            self._last_proposed = self.leader_state.proposed
+            self.leader_state = None
             self.log.producers.verifications.clear()
-            self.tenures_over += 1
-        self._surroundings.wakeups.mark(self)
-        self._tell_role()
+            self.leadership_generation += 1
+        self._context.purgatory.mark(self)
+        self._notify_role_changed()
 
-    def _tell_role(self) -> None:
+    def _notify_role_changed(self) -> None:
         if self.role_changed is not None:
             self.role_changed(self)
 
     def step_down(self, state: LeaderAndIsr) -> None:
-        """The state znode says that this leader's epoch is over; the controller is about to say who leads."""
+        """Stop leading after the state znode showed a later leader epoch, before the controller's command arrives."""
         leader_epoch = max(state.leader_epoch, self.leadership.leader_epoch)
         self.leadership = self.leadership._replace(leader=state.leader, leader_epoch=leader_epoch)
         self.stop()
 
-    def told_again(self, leadership: Leadership) -> None:
-        """What the controller says within the leader epoch that this broker is in already.
+    def update_within_epoch(self, leadership: Leadership) -> None:
+        """Apply a LeaderAndIsr request for the current leader epoch.
 
-        What it says of the in-sync set counts only where it is newer than what the leader has written itself.
+        The ISR in the request counts only if it is newer than the leader's own last write.
         """
-        known, led = self.leadership, self.led
+        known, led = self.leadership, self.leader_state
         if leadership.partition_epoch <= known.partition_epoch:
             leadership = leadership._replace(
                 isr=known.isr, eligible=known.eligible, partition_epoch=known.partition_epoch
             )
         elif led is not None:
-            # The state znode has moved on: whatever was being written is written in there, or never will be.
+            # The state znode has a newer version: a pending write is included in it or will never take effect.
             led.proposed = None
         if leadership != known:
             self.leadership = leadership
@@ -143,10 +146,10 @@ class Partition(WritableReplica):
         return self.role is Role.LEADER
 
     def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
-        """Whether this broker may answer as the leader (KIP-320).
+        """Raise unless this broker leads the partition (KIP-320).
 
-        :param current_leader_epoch: the epoch the client knows; -1 is not checked.
-        :raise KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+        :param current_leader_epoch: epoch known to the client; -1 is not checked.
+        :raise KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
         """
         if self.role is not Role.LEADER:
             raise self._not_here()
@@ -154,7 +157,7 @@ class Partition(WritableReplica):
             self._check_epoch(current_leader_epoch)
 
     def check_replica(self, current_leader_epoch: int = NO_EPOCH) -> None:
-        """Whether a consumer may read here, from the leader or a follower (KIP-392).
+        """Raise unless consumers may read from this replica, as leader or follower (KIP-392).
 
         :raise KafkaError: as ``check_leader``.
         """
@@ -173,14 +176,13 @@ class Partition(WritableReplica):
     def append_as_follower(
         self, records: Buffer, *, leader_high_watermark: int, leader_log_start_offset: int, now_ms: int
     ) -> None:
-        """Take over what the leader answered to a fetch from this log's end.
+        """Append records that the leader returned for this log's end.
 
-        :param records: whole batches; a last one that is cut short is left out; may be empty.
-        :param leader_high_watermark: this one's follows it, as far as the log goes, and never goes back: what was
-            committed stays so.
-        :param leader_log_start_offset: this log starts no earlier.
-        :raise KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (a batch starts below the log's end),
-            KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER (this broker does not follow); nothing has changed.
+        :param records: whole batches, possibly none; an incomplete last batch is ignored.
+        :param leader_high_watermark: the local high watermark follows it up to the log end and never decreases.
+        :param leader_log_start_offset: lower bound for the local log start offset.
+        :raise KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (a batch starts below the log end), KAFKA_STORAGE_ERROR
+            or NOT_LEADER_OR_FOLLOWER; the log is unchanged.
         """
         if self.role is not Role.FOLLOWER:
             raise self._not_here()
@@ -188,7 +190,7 @@ class Partition(WritableReplica):
         if len(records):
             taken = log.append_as_follower(records, now_ms=now_ms, leader_epoch=self.leadership.leader_epoch)
             if not taken.size:
-                # Asked again at once, the leader would send it again at once.
+                # An error causes a backoff; an immediate fetch would return the same bytes.
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no whole batch at offset {log.log_end_offset}")
         end_offset = log.log_end_offset
         if leader_log_start_offset > log.log_start_offset:
@@ -196,14 +198,14 @@ class Partition(WritableReplica):
         new = min(max(leader_high_watermark, log.log_start_offset), end_offset)
         if new > self.high_watermark:
             self.high_watermark = new
-            if self.waiting:
-                self._surroundings.wakeups.mark(self)
+            if self.watchers:
+                self._context.purgatory.mark(self)
 
     def delete_records(self, offset: int) -> int:
-        """Move the log's start; -1 is the high watermark.
+        """Advance the log start offset; -1 means the high watermark.
 
-        :return: the offset below which everything is to go.
-        :raise KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark.
+        :return: the offset below which all records are deleted.
+        :raise KafkaError: OFFSET_OUT_OF_RANGE if the offset is above the high watermark.
         """
         self.check_leader()
         if offset == -1:
@@ -214,8 +216,8 @@ class Partition(WritableReplica):
                 f"{offset} is not between 0 and the high watermark {self.high_watermark} of {self.topic_partition}",
             )
         self.log.advance_log_start_offset(offset)
-        if self.waiting:
-            self._surroundings.wakeups.mark(self)  # the followers' logs are to start there too
+        if self.watchers:
+            self._context.purgatory.mark(self)  # followers learn the new start from their next fetch
         return offset
 
     # --- followers ---------------------------------------------------------------------------------------------------
@@ -228,24 +230,24 @@ class Partition(WritableReplica):
         now_s: float,
         log_start_offset: int = UNKNOWN_OFFSET,
     ) -> None:
-        """A follower has asked for an offset within this log: it has everything before it, as safely as the topic asks.
+        """Record a follower's fetch offset, which acknowledges all records below it.
 
-        The caller has seen that it is in this leader epoch, and that its history agrees.
+        The caller has checked the leader epoch and that the follower's history matches this log.
 
-        :param broker_epoch: of its registration, as its fetch says; -1 where it does not.
-        :raise KafkaError: UNKNOWN_LEADER_EPOCH, it is not among the replicas that this leader knows;
-            NOT_LEADER_OR_FOLLOWER, a later incarnation of that broker has fetched already (KIP-903).
+        :param broker_epoch: broker epoch named in the fetch; -1 if absent.
+        :raise KafkaError: UNKNOWN_LEADER_EPOCH if the broker is not a replica known to this leader;
+            NOT_LEADER_OR_FOLLOWER if a later registration of that broker has fetched already (KIP-903).
         """
-        if self.led is None:
+        if self.leader_state is None:
             raise self._not_here()
-        self.led.record_fetch(replica_id, broker_epoch, fetch_offset, log_start_offset, now_s)
+        self.leader_state.record_fetch(replica_id, broker_epoch, fetch_offset, log_start_offset, now_s)
 
     def was_sent(self, replica_id: int, offset: int) -> bool:
-        """Note that a follower is sent records from an offset on; whether it was before.
+        """Record that records from an offset are sent to a follower, and return True if they were sent before.
 
-        Then it may not have been able to take them.
+        A repeated request may mean that the follower could not append them.
         """
-        progress = self.led.followers.get(replica_id) if self.led is not None else None
+        progress = self.leader_state.followers.get(replica_id) if self.leader_state is not None else None
         if progress is None:
             return False
         again = progress.sent_offset == offset
@@ -253,30 +255,30 @@ class Partition(WritableReplica):
         return again
 
     def known_end_offset(self, replica_id: int) -> int | None:
-        """Up to where a follower has everything; None where it has not fetched in this leader epoch."""
-        return self.led.known_end_offset(replica_id) if self.led is not None else None
+        """Return a follower's log end offset, or None if it has not fetched in this leader epoch."""
+        return self.leader_state.known_end_offset(replica_id) if self.leader_state is not None else None
 
     @property
     def epoch_start_offset(self) -> int:
-        """Where the log ended when this broker began to lead; where it ends, while another leads."""
-        return self.led.epoch_start_offset if self.led is not None else self.log.log_end_offset
+        """Log end offset at which this leader's epoch started; the current log end if another broker leads."""
+        return self.leader_state.epoch_start_offset if self.leader_state is not None else self.log.log_end_offset
 
     @property
     def low_watermark(self) -> int:
-        """The lowest start of the logs of all in-sync replicas: below it nothing is left anywhere (KIP-107)."""
-        return self.led.low_watermark if self.led is not None else self.log.log_start_offset
+        """The smallest log start offset of the in-sync replicas (KIP-107)."""
+        return self.leader_state.low_watermark if self.leader_state is not None else self.log.log_start_offset
 
-    # --- what changed ------------------------------------------------------------------------------------------------
+    # --- changes -----------------------------------------------------------------------------------------------------
 
     def end_moved(self) -> None:
-        """More of the log counts now, by a sync or by the topic's settings."""
-        if self.led is not None:
-            self.led.advance()
-        self._surroundings.wakeups.mark(self)
+        """Re-evaluate the high watermark after a sync or a change of settings."""
+        if self.leader_state is not None:
+            self.leader_state.advance()
+        self._context.purgatory.mark(self)
 
     def settings_changed(self, min_insync_replicas: int) -> None:
-        """The topic's settings are others now; the log has them already."""
+        """Apply changed topic settings; the log has them already."""
         self.min_insync_replicas = min_insync_replicas
-        if self.led is not None:
-            self.led.state_changed()
-        self._surroundings.wakeups.mark(self)
+        if self.leader_state is not None:
+            self.leader_state.state_changed()
+        self._context.purgatory.mark(self)

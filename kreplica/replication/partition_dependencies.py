@@ -1,4 +1,4 @@
-"""What partitions need from others: the settings of their topics, and who fetches for those that follow."""
+"""Interfaces that partitions need: topic settings and follower fetchers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kreplica.storage.log_config import LogConfig
 
 
 class PartitionSettings(Protocol):
-    """What a topic's settings say to its partitions."""
+    """Topic settings that apply to its partitions."""
 
     @property
     def log(self) -> LogConfig: ...
@@ -19,17 +19,17 @@ class PartitionSettings(Protocol):
 
 
 class Fetching(Protocol):
-    """What makes this broker a follower: its fetchers."""
+    """Fetchers that replicate the partitions that this broker follows."""
 
     def start(self, partition: Partition) -> None:
-        """Fetch a partition from the leader that its ``leadership`` names; -1 is nobody."""
+        """Fetch a partition from the leader in its ``leadership``; -1 means that there is no leader."""
 
     def stop(self, partition: Partition) -> None:
-        """Change nothing of it any more; one that is not fetched is fine."""
+        """Stop changing a partition; does nothing if it is not fetched."""
 
 
 class _NotFetching:
-    """For a broker that is alone."""
+    """Fetching for a broker without peers."""
 
     def start(self, partition: Partition) -> None:
         pass

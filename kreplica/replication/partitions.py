@@ -1,4 +1,4 @@
-"""All partitions that this broker holds, and how the controller's commands change them."""
+"""All partitions of this broker, and the controller commands that change them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from twisted.logger import Logger
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import NO_EPOCH, ZERO_UUID, TopicPartition
 from kreplica.replication import damaged_replicas, fencing
-from kreplica.replication.leader.leader_state import Led, Surroundings
+from kreplica.replication.leader.leader_state import LeaderContext, LeaderState
 from kreplica.replication.leader.lease import Lease
 from kreplica.replication.leadership import Leadership
 from kreplica.replication.partition import Partition
 from kreplica.replication.partition_dependencies import NOT_FETCHING, Fetching, PartitionSettings
-from kreplica.replication.purgatory import Wakeups
+from kreplica.replication.purgatory import Purgatory
 from kreplica.replication.writable_replica import Role
 from kreplica.runtime import Reactor
 from kreplica.runtime.disk import Buffer, is_passing
@@ -34,15 +34,16 @@ DELETE_WHATEVER_EPOCH = -2
 
 
 class Partitions:
-    """Owned by the broker; the only place that makes, stops and deletes partitions.
+    """Creates, stops and deletes the partitions of a broker; owned by the broker.
 
-    :param settings_of: a topic's settings as they are now.
-    :param is_known: whether the cluster has that partition, as far as this broker has been told; decides between
-        "not mine" and "no such partition".
-    :param fetching: starts when a partition follows in a new leader epoch, stops before it does anything else.
-    :param propose: see ``Surroundings``; ``IsrWrites.propose``.
-    :param may_acknowledge: whether no other broker can have been told yet to lead what this one leads.
-    :param lag_s_max: ``replica.lag.time.max.ms``.
+    :param settings_of: returns a topic's current settings.
+    :param is_known: True if the partition exists in the cluster, as far as this broker knows; chooses between
+        NOT_LEADER_OR_FOLLOWER and UNKNOWN_TOPIC_OR_PARTITION.
+    :param fetching: fetchers, started when a partition follows in a new leader epoch and stopped before any other
+        change.
+    :param propose: see ``LeaderContext``; ``IsrWrites.propose``.
+    :param may_acknowledge: True while no other broker can have become leader of this broker's partitions.
+    :param lag_s_max: ``replica.lag.time.max.ms`` in seconds.
     """
 
     def __init__(
@@ -52,10 +53,10 @@ class Partitions:
         directories: LogDirectories,
         settings_of: Callable[[str], PartitionSettings],
         is_known: Callable[[TopicPartition], bool],
-        wakeups: Wakeups,
+        purgatory: Purgatory,
         *,
         fetching: Fetching = NOT_FETCHING,
-        propose: Callable[[Led], None] = lambda _: None,
+        propose: Callable[[LeaderState], None] = lambda _: None,
         may_acknowledge: Callable[[], bool] = lambda: True,
         lag_s_max: float = 30.0,
     ) -> None:
@@ -63,32 +64,29 @@ class Partitions:
         self._broker_id = broker_id
         self._fetching = fetching
         self._lease = Lease(reactor, may_acknowledge)
-        self._surroundings = Surroundings(broker_id, wakeups, self._lease, reactor.seconds, propose, lag_s_max)
+        self._context = LeaderContext(broker_id, purgatory, self._lease, reactor.seconds, propose, lag_s_max)
         self._settings_of = settings_of
         self._is_known = is_known
         self._partitions: dict[TopicPartition, Partition] = {}
         self._of_topic: dict[str, dict[int, Partition]] = defaultdict(dict)
         self._names: dict[UUID, str] = {}
         self._without_room: dict[TopicPartition, Leadership] = {}
-        """Roles that could not be taken for want of room or descriptors; tried again when somebody asks for it."""
+        """Roles not taken for lack of disk space or descriptors; retried when a client requests the partition."""
         self._refused_without_log = RefusalsWithoutLog()
         self._damaged_since: dict[TopicPartition, int] = {}
-        """By partition whose log could not be opened at all: the first leader epoch that this process heard of."""
+        """By partition whose log cannot be opened: the first leader epoch received by this process."""
         self._sessions_lost = 0
         self._observers: dict[str, Callable[[Partition], None]] = {}
         self._topics_changed: dict[str, None] = {}
         self._taking_over = False
         self.directories = directories
-        self.wakeups = wakeups
+        self.purgatory = purgatory
         directories.on_offline(self._directory_failed)
         directories.on_synced(self._synced)
         directories.on_damage(self._damaged)
 
     def observe(self, topic: str, role_changed: Callable[[Partition], None]) -> None:
-        """Be told when a partition of a topic is led here, in a new epoch perhaps, or ceases to be.
-
-        Asked for before any partition is opened.
-        """
+        """Register a callback for role changes of a topic's partitions; call it before any partition is opened."""
         self._observers[topic] = role_changed
 
     def __iter__(self) -> Iterator[Partition]:
@@ -98,11 +96,11 @@ class Partitions:
         return self._partitions.get(key)
 
     def name_of(self, topic_id: UUID) -> str | None:
-        """The name of a topic of which this broker has a partition; None for other ids."""
+        """Return the name of a topic with a partition on this broker, or None."""
         return self._names.get(topic_id)
 
     def led(self, key: TopicPartition, current_leader_epoch: int = NO_EPOCH) -> Partition:
-        """The partition, where this broker leads it.
+        """Return the partition if this broker leads it.
 
         :raise KafkaError: as ``unknown`` and ``Partition.check_leader``.
         """
@@ -113,18 +111,20 @@ class Partitions:
         return partition
 
     def unknown(self, key: TopicPartition) -> KafkaError:
-        """What to tell a client that asks for a partition that is not here."""
+        """Return the error for a request for a partition that this broker does not have."""
         if self.directories.failure(key) is not None:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {key} is damaged")
         if key in self._without_room:
             self._try_again(key)
-            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"there was no room, or no descriptor, for {key}")
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no disk space or file descriptor for {key}")
         if self._is_known(key):
             return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def refuse(self, key: TopicPartition, records: Buffer | None, now_ms: int) -> KafkaError:
-        """``unknown`` for a batch: what its producer sends behind it has to wait until it comes again."""
+        """Return the error of ``unknown`` for a batch; later batches of its producer are rejected until it is sent
+        again.
+        """
         error = self.unknown(key)
         log_ = self.directories.logs.get(key)
         if records is not None and log_ is not None:
@@ -136,13 +136,13 @@ class Partitions:
     # --- the controller's commands -----------------------------------------------------------------------------------
 
     async def lead_and_follow(self, wanted: Mapping[TopicPartition, Leadership]) -> dict[TopicPartition, ErrorCode]:
-        """Take the roles that LeaderAndIsr gives; one partition's failure leaves the others alone.
+        """Apply the roles of a LeaderAndIsr request; a failed partition does not affect the others.
 
-        Where the session ends meanwhile the rest is refused (STALE_BROKER_EPOCH): it was meant for that session.
+        If the ZooKeeper session ends meanwhile, the remaining partitions get STALE_BROKER_EPOCH.
         """
         errors = {}
         sessions_lost = self._sessions_lost
-        await self._bring_back(wanted)
+        await self._restore_damaged(wanted)
         new = [
             (key, leadership.topic_id)
             for key, leadership in wanted.items()
@@ -163,15 +163,16 @@ class Partitions:
                 if turns.is_over:
                     await turns.next()
         finally:
-            # Also where the command is given up, its connection lost: sent again it changes nothing of what it gave.
+            # Also if the command is cancelled because its connection was lost: a repeated command changes nothing for
+            # these.
             fetching = Deferred.fromCoroutine(self._fetch(following))
-            fetching.addErrback(lambda failure: log.failure("replicas are not fetched", failure))
+            fetching.addErrback(lambda failure: log.failure("starting the fetchers failed", failure))
         return errors
 
-    async def _bring_back(self, wanted: Mapping[TopicPartition, Leadership]) -> None:
-        """Begin damaged replicas anew that nobody counts on, and use those as they are that are the last.
+    async def _restore_damaged(self, wanted: Mapping[TopicPartition, Leadership]) -> None:
+        """Recreate damaged replicas that no broker relies on, and use damaged last copies as they are.
 
-        The controller, told that one cannot be used, begins another leader epoch without it.
+        For the other damaged replicas the controller starts a leader epoch without this broker.
         """
         for key in self.directories.failed_logs():
             leadership, partition = wanted.get(key), self._partitions.get(key)
@@ -191,7 +192,7 @@ class Partitions:
                 self._forget(key)
 
     def _known_epoch(self, key: TopicPartition, leadership: Leadership) -> int:
-        """The leader epoch in which a replica that cannot be used was last, or of which it heard first."""
+        """Return the last leader epoch of a replica that cannot be used, or the first one received."""
         partition = self._partitions.get(key)
         if partition is not None:
             return partition.leadership.leader_epoch
@@ -211,9 +212,9 @@ class Partitions:
         return ErrorCode.NONE
 
     async def _fetch(self, following: Iterable[Partition]) -> None:
-        """Begin to fetch once all roles are taken.
+        """Start to fetch after all roles are applied.
 
-        Fetches between the turns of a long command would find leaders that are in the middle of the same command.
+        Earlier fetches could reach leaders that are still processing the same command.
         """
         turns = Turns(self._reactor)
         for partition in following:
@@ -221,12 +222,12 @@ class Partitions:
                 try:
                     self._fetching.start(partition)
                 except Exception:
-                    log.failure("{partition} is not fetched", partition=str(partition.topic_partition))
+                    log.failure("starting to fetch {partition} failed", partition=str(partition.topic_partition))
             if turns.is_over:
                 await turns.next()
 
     async def stop_replica(self, key: TopicPartition, *, leader_epoch: int, delete: bool) -> ErrorCode:
-        """Stop a partition, and delete its files where asked; one that is not here is deleted already."""
+        """Stop a partition and optionally delete its files; an absent partition counts as deleted."""
         self._without_room.pop(key, None)
         self._damaged_since.pop(key, None)
         partition = self._partitions.get(key)
@@ -245,7 +246,7 @@ class Partitions:
         try:
             await self.directories.delete(key)
         except OSError as error:
-            log.error("{partition} cannot be deleted: {error}", partition=str(key), error=str(error))
+            log.error("deleting {partition} failed: {error}", partition=str(key), error=str(error))
             return ErrorCode.KAFKA_STORAGE_ERROR
         if key in self._partitions:
             self._forget(key)
@@ -265,7 +266,10 @@ class Partitions:
                 log.error("{partition} cannot be opened: {error}", partition=str(key), error=str(error))
 
     def _take_role(self, key: TopicPartition, leadership: Leadership, following: list[Partition]) -> None:
-        """:param following: what is to be fetched from now on is put there."""
+        """Apply one partition's role.
+
+        :param following: receives the partition if it must be fetched.
+        """
         if self._broker_id not in leadership.replicas:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{key} is not assigned to this broker")
         partition = self._partitions.get(key)
@@ -277,9 +281,9 @@ class Partitions:
             _check_topic_id(key, partition, leadership.topic_id)
         known_epoch = partition.leadership.leader_epoch
         if not fencing.is_current_epoch(leadership.leader_epoch, known_epoch):
-            raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH, f"{key} is in epoch {known_epoch} already")
+            raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH, f"{key} is already in epoch {known_epoch}")
         if partition.role is not Role.STOPPED and not fencing.is_new_epoch(leadership.leader_epoch, known_epoch):
-            partition.told_again(leadership)
+            partition.update_within_epoch(leadership)
             return
         self._fetching.stop(partition)
         if leadership.leader == self._broker_id:
@@ -287,14 +291,14 @@ class Partitions:
         else:
             partition.follow(leadership)
             following.append(partition)
-        self._see_that_it_counts(partition)
+        self._sync_if_required(partition)
 
     def _open(self, key: TopicPartition, leadership: Leadership) -> Partition:
         settings = self._settings_of(key.topic)
         opened = self.directories.logs.get(key)
         if opened is None:
             if self._may_be_offline(leadership):
-                raise StorageError(f"{key} may be in a log directory that is offline since the start of the broker")
+                raise StorageError(f"{key} may be in a log directory that has been offline since startup")
             opened = self.directories.create(key, leadership.topic_id, settings.log)
         opened.config = settings.log
         self._refused_without_log.move_to(opened.producers.refusals, key)
@@ -302,7 +306,7 @@ class Partitions:
             key,
             self.directories.topic_id(key) or leadership.topic_id,
             opened,
-            self._surroundings,
+            self._context,
             high_watermark=self.directories.high_watermark(key),
             min_insync_replicas=settings.min_insync_replicas,
             role_changed=self._observers.get(key.topic),
@@ -313,9 +317,9 @@ class Partitions:
         return partition
 
     def _may_be_offline(self, leadership: Leadership) -> bool:
-        """Whether a replica that is not found may be in a directory that nobody could read at the start (KIP-112).
+        """True if a missing log may be in a directory that could not be read at startup (KIP-112).
 
-        Made anew in another, it would be in two of them once that one is back.
+        A new log in another directory would be a duplicate once that directory is available again.
         """
         return self.directories.may_hold_more and not leadership.is_new
 
@@ -328,15 +332,15 @@ class Partitions:
             self._names.pop(topic_id, None)
 
     def settings_changed(self, topic: str) -> None:
-        """The topic's settings are others now: its partitions and logs take them over, many of them in turns."""
+        """Apply changed topic settings to its partitions, in several reactor iterations."""
         self._topics_changed[topic] = None
         if not self._taking_over:
             self._taking_over = True
             taken_over = Deferred.fromCoroutine(self._take_over_settings())
-            taken_over.addErrback(lambda failure: log.failure("taking over changed settings", failure))
+            taken_over.addErrback(lambda failure: log.failure("applying changed topic settings failed", failure))
 
     async def _take_over_settings(self) -> None:
-        # A change of the broker's settings is one of all topics.
+        # Changing a broker default changes all topics.
         turns = Turns(self._reactor)
         await turns.next()
         try:
@@ -344,23 +348,23 @@ class Partitions:
                 topic = next(iter(self._topics_changed))
                 del self._topics_changed[topic]
                 for partition in list(self._of_topic.get(topic, {}).values()):
-                    settings = self._settings_of(topic)  # those of now, where they have changed again meanwhile
+                    settings = self._settings_of(topic)  # read now, as they may have changed again
                     partition.log.config = settings.log
                     partition.settings_changed(settings.min_insync_replicas)
-                    self._see_that_it_counts(partition)
+                    self._sync_if_required(partition)
                     if turns.is_over:
                         await turns.next()
         finally:
             self._taking_over = False
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """What the checkpoint of high watermarks has to hold."""
+        """Return the high watermarks to checkpoint."""
         return {key: partition.high_watermark for key, partition in self._partitions.items()}
 
     def session_lost(self) -> None:
-        """The session with ZooKeeper has ended: another may lead what this broker led, whatever the next session says.
+        """Stop leading partitions that have other replicas after the ZooKeeper session ended.
 
-        Until the controller has spoken again only partitions without other replicas are led on.
+        Another broker may lead them by now. The controller restores leaderships in the next session.
         """
         self._sessions_lost += 1
         self._without_room.clear()
@@ -369,15 +373,15 @@ class Partitions:
                 partition.stop()
 
     def stop(self) -> None:
-        """Serve nothing any more; whoever waits is told."""
+        """Stop all partitions; watchers are notified."""
         self._lease.stop()
         for partition in self._partitions.values():
             self._fetching.stop(partition)
             partition.stop()
 
-    def _see_that_it_counts(self, partition: Partition) -> None:
-        """Have synced what only counts once it is: what a killed broker left, or what older settings let pass."""
-        if not partition.is_kept(partition.log.log_end_offset):
+    def _sync_if_required(self, partition: Partition) -> None:
+        """Request a sync if records count only after it, such as those left by a killed process."""
+        if not partition.is_durable(partition.log.log_end_offset):
             self.directories.flush(partition.topic_partition)
 
     def _synced(self, keys: list[TopicPartition]) -> None:
@@ -406,5 +410,5 @@ def _check_topic_id(key: TopicPartition, partition: Partition, topic_id: UUID) -
         return
     raise KafkaError(
         ErrorCode.INCONSISTENT_TOPIC_ID,
-        f"{key} on disk belongs to the topic id {partition.topic_id}, the controller means {topic_id}",
+        f"{key} on disk belongs to the topic id {partition.topic_id}, the controller sent {topic_id}",
     )

@@ -1,7 +1,7 @@
-"""Requests that wait: fetches for enough bytes, produces for their replicas.  Both wait on partitions, with a limit.
+"""Purgatory: delayed fetches and produces wait here for partitions to change, up to a timeout.
 
-A partition that changed is marked; once per turn of the loop everything that waits on marked partitions is looked at,
-however many batches were appended in that turn.
+Changed partitions are marked. Once per reactor iteration the operations that watch marked partitions are checked, no
+matter how many batches were appended in that iteration.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ class Watched(Protocol):
     def topic_partition(self) -> TopicPartition: ...
 
     @property
-    def waiting(self) -> dict[Watcher, None]: ...
+    def watchers(self) -> dict[Watcher, None]: ...
 
 
 class Watcher(Protocol):
-    """Whoever stands in a partition's ``waiting``."""
+    """An object registered in a partition's ``watchers``."""
 
     def changed(self, partitions: set[Any]) -> None:
-        """Some partitions changed, perhaps others than its own; it may leave their ``waiting``."""
+        """Handle changed partitions, including some it does not watch; may remove itself from their ``watchers``."""
 
 
-class Waiting:
-    """One request that waits on some partitions until it is satisfied, its time is up, or it is abandoned.
+class DelayedOperation:
+    """A request that waits for partitions until it is complete, times out or is abandoned.
 
-    :param look: called with the partitions that changed; answers whether the wait is over (it has answered then).
-    :param expire: called when the time is up.
+    :param look: called with the changed partitions; returns True if the operation is complete and was answered.
+    :param expire: called after the timeout.
     """
 
     __slots__ = ("_expire", "_look", "_partitions", "_timer")
@@ -60,21 +60,21 @@ class Waiting:
         self._expire = expire
         self._timer: IDelayedCall | None = reactor.callLater(max(timeout_s, 0), self._expired)
         for partition in self._partitions:
-            partition.waiting[self] = None
+            partition.watchers[self] = None
 
     def changed(self, partitions: set[Any]) -> None:
         if self._timer is not None and self._look(partitions):
             self.abandon()
 
     def abandon(self) -> None:
-        """Stop waiting, without an answer; again does nothing."""
+        """Stop waiting without a response; may be called again."""
         timer, self._timer = self._timer, None
         if timer is None:
             return
         if timer.active():
             timer.cancel()
         for partition in self._partitions:
-            partition.waiting.pop(self, None)
+            partition.watchers.pop(self, None)
 
     def _expired(self) -> None:
         self.abandon()
@@ -82,11 +82,11 @@ class Waiting:
 
 
 AtEndOfTurn = Callable[[Callable[[], object]], None]
-"""Calls something back when all requests that have arrived are handled, and before their answers leave."""
+"""Schedules a call after all received requests were handled and before their responses are sent."""
 
 
-class Wakeups:
-    """Marks partitions that changed, and wakes what waits on them once per turn of the loop.  One for a broker."""
+class Purgatory:
+    """Collects changed partitions of one broker and notifies their watchers once per reactor iteration."""
 
     def __init__(self, at_end_of_turn: AtEndOfTurn) -> None:
         self._at_end_of_turn = at_end_of_turn
@@ -94,8 +94,8 @@ class Wakeups:
         self._scheduled = False
 
     def mark(self, partition: Watched) -> None:
-        """Something about it changed that a waiting request may have waited for."""
-        if partition.waiting:
+        """Mark a partition that changed."""
+        if partition.watchers:
             self._marked.add(partition)
             if not self._scheduled:
                 self._scheduled = True
@@ -104,13 +104,13 @@ class Wakeups:
     def _wake(self) -> None:
         self._scheduled = False
         marked, self._marked = self._marked, set()
-        # A dict, in the order of the partitions' arrival: sets of objects iterate differently from run to run.
+        # Ordered by partition, because iteration over sets of objects differs between runs.
         waiting: dict[Watcher, None] = {}
         for partition in sorted(marked, key=_in_order):
-            waiting.update(partition.waiting)
+            waiting.update(partition.watchers)
         for request in waiting:
             try:
                 request.changed(marked)
             except Exception:
-                # The others of this turn are told all the same: they would wait until their time is up.
-                log.failure("a request that waited for {count} partitions failed", count=len(marked))
+                # Notify the other operations even so; they would otherwise wait until their timeout.
+                log.failure("a delayed operation failed after {count} partitions changed", count=len(marked))

@@ -1,4 +1,4 @@
-"""What any replica knows and does with its log, whatever its role: read it, cut it, say how far it goes."""
+"""Operations of a replica in any role: reads, offsets and truncation."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ READ_COMMITTED = 1
 
 
 class Replica:
-    """A log, and how much of it is committed.
+    """A log with its high watermark.
 
-    :ivar high_watermark: below it every record is committed, as far as is known here.
+    :ivar high_watermark: all records below it are committed, as far as this broker knows.
     """
 
     __slots__ = ("high_watermark", "log", "topic_id", "topic_partition")
@@ -35,72 +35,73 @@ class Replica:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, size_max: int, *, isolation: int, at_least_one: bool) -> LogSlice:
-        """Whole batches from the one that holds ``offset``, as far as a consumer may see.
+        """Return whole batches, starting with the one that contains ``offset``, up to the last offset visible to a
+        consumer.
 
-        :raise KafkaError: OFFSET_OUT_OF_RANGE below the log's start or beyond its end; between the high watermark and
-            the end the answer is empty (the high watermark may be on its way).
+        :raise KafkaError: OFFSET_OUT_OF_RANGE below the log start or beyond the log end. Between the high watermark and
+            the log end the result is empty, because the high watermark may still advance.
         """
         return self.log.read(
             offset, size_max=size_max, offset_max=self.visible_end(isolation), at_least_one=at_least_one
         )
 
     def cannot_be_read(self, offset: int, error: OSError | StorageError) -> KafkaError:
-        """What to answer to whoever read from an offset on; damage is dealt with."""
+        """Handle a failed read and return the error for the response."""
         if isinstance(error, OSError):
             error = self.log.unreadable(offset, error)
         if isinstance(error, Damage):
             self.log.found_damage(error)
         else:
-            _log.error("{partition} cannot be read: {error}", partition=str(self.topic_partition), error=str(error))
+            _log.error("reading {partition} failed: {error}", partition=str(self.topic_partition), error=str(error))
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def visible_end(self, isolation: int) -> int:
-        """The first offset that a consumer may not see yet."""
+        """Return the first offset that a consumer may not read yet."""
         if isolation == READ_COMMITTED:
             return self.log.last_stable_offset(self.high_watermark)
         return self.high_watermark
 
-    # --- how far it goes ---------------------------------------------------------------------------------------------
+    # --- offsets -----------------------------------------------------------------------------------------------------
 
     @property
-    def end_offset_that_counts(self) -> int:
-        """The end of what this replica may say that it has: with ``flush.messages=1`` only what is synced."""
+    def acknowledgeable_end_offset(self) -> int:
+        """The end offset that this replica may acknowledge; with ``flush.messages=1`` the end of the synced records."""
         log = self.log
         return log.recovery_point if log.config.flush_messages <= 1 else log.log_end_offset
 
-    def is_kept(self, offset: int) -> bool:
-        """Whether this replica has all records below ``offset`` as safely as the topic asks for."""
-        return self.end_offset_that_counts >= offset
+    def is_durable(self, offset: int) -> bool:
+        """True if this replica has all records below ``offset`` with the durability that the topic requires."""
+        return self.acknowledgeable_end_offset >= offset
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Where a leader epoch ended here (KIP-101, KIP-279): the largest known epoch up to it, and its end.
+        """Return the largest known epoch up to ``epoch``, and its end offset (KIP-101, KIP-279).
 
-        The running epoch ends at the log's end; (-1, -1) where the epoch lies above all.
+        The current epoch ends at the log end; (-1, -1) if ``epoch`` is above all known epochs.
         """
         return self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset)
 
     def is_committed(self, offset: int) -> bool:
-        """Whether all records below ``offset`` are committed."""
+        """True if all records below ``offset`` are committed."""
         return self.high_watermark >= offset
 
-    # --- cutting it --------------------------------------------------------------------------------------------------
+    # --- truncation --------------------------------------------------------------------------------------------------
 
     def fetch_position(self) -> tuple[int, int]:
-        """Where a follower goes on: its log's end, and the leader epoch of its last record (-1 where none is known)."""
+        """Return the follower's fetch offset (its log end) and the leader epoch of its last record, -1 if unknown."""
         end_offset = self.log.log_end_offset
         return end_offset, self.log.leader_epochs.epoch_of(end_offset - 1)
 
     def truncate_to(self, offset: int) -> None:
-        """Cut what the leader does not have, with the batch that holds ``offset``.
+        """Remove the batch that contains ``offset`` and all later ones.
 
-        :raise OSError: the device fails.
+        :raise OSError: the device failed.
         """
         self.high_watermark = min(self.high_watermark, self.log.truncate_to(offset))
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forget everything: the leader has nothing below ``offset`` any more.
+        """Remove all records and start the log at ``offset``, because the leader's log starts there.
 
-        :raise OSError: the device fails.
+        :raise OSError: the device failed.
         """
         self.log.truncate_fully_and_start_at(offset)
         self.high_watermark = offset

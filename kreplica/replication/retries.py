@@ -1,4 +1,4 @@
-"""What is to be done again later, each thing at its own time, with one timer for all."""
+"""Delayed retries that share one timer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ T = TypeVar("T")
 
 
 class Retries(Generic[T]):
-    """:param due: called with what is due, in the order of its times."""
+    """Schedules items for a later time.
+
+    :param due: called with the items that are due, ordered by time.
+    """
 
     def __init__(self, reactor: Reactor, due: Callable[[list[T]], None]) -> None:
         self._reactor = reactor
@@ -24,7 +27,7 @@ class Retries(Generic[T]):
         self._call: IDelayedCall | None = None
 
     def add(self, what: T, delay_s: float) -> None:
-        """Have it done after so many seconds; adding it again does not take back what was added before."""
+        """Schedule an item after a delay in seconds; an item may be scheduled several times."""
         self._count += 1  # things of the same time keep their order, and need none of their own
         due_s = self._reactor.seconds() + delay_s
         heappush(self._heap, (due_s, self._count, what))
@@ -34,7 +37,6 @@ class Retries(Generic[T]):
             self._call.reset(delay_s)
 
     def clear(self) -> None:
-        """Forget everything."""
         self._heap.clear()
         if self._call is not None:
             self._call.cancel()

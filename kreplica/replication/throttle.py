@@ -1,8 +1,8 @@
-"""How fast replicas that move may be copied: a rate for what a broker sends as leader, one for what it takes.
+"""Replication throttles: byte rates for a broker's traffic as leader and as follower.
 
-There are two throttles, and a replica may be under both: that of the settings (KIP-73), for replicas that the topic's
-settings name, and that of plans, for replicas that are being added by a reassignment.  Neither is for replicas that are
-in sync: a throttle must never push a replica out of the in-sync set.
+Two throttles exist and may both apply to a replica: the configured one (KIP-73), for replicas listed in the topic's
+settings, and the one for plans, for replicas that a reassignment adds. Neither applies to in-sync replicas, because a
+throttle must not push a replica out of the ISR.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from kreplica.model import TopicPartition
 
 UNLIMITED = 2**63 - 1
 BURST_SECONDS = 1.0
-"""What was not used of the rate may be used later, but no more than for so long."""
+"""Maximum time for which unused tokens accumulate."""
 
 EVERY_REPLICA = "*"
 
 
 class ThrottledTopic(Protocol):
-    """What a topic's settings say of throttled replicas: ``*``, or ``partition:broker`` each."""
+    """Throttled replicas in a topic's settings: ``*``, or a list of ``partition:broker``."""
 
     @property
     def leader_throttled_replicas(self) -> frozenset[str]: ...
@@ -30,10 +30,10 @@ class ThrottledTopic(Protocol):
 
 
 class TokenBucket:
-    """Bytes that may pass, so many a second on average.
+    """Token bucket that limits bytes per second.
 
-    :param seconds: a clock that never goes back.
-    :param rate: bytes a second as it is now; ``UNLIMITED`` for none.
+    :param seconds: monotonic clock.
+    :param rate: returns the current limit in bytes per second; ``UNLIMITED`` for none.
     """
 
     def __init__(self, seconds: Callable[[], float], rate: Callable[[], int]) -> None:
@@ -44,14 +44,14 @@ class TokenBucket:
 
     @property
     def limited(self) -> bool:
-        """Whether there is any limit."""
         return self._rate() < UNLIMITED
 
     @property
     def used_up(self) -> bool:
-        """Whether nothing may pass now.
+        """True if no bytes may be sent now.
 
-        An answer may take more than there is, since its size is not known before; the debt is waited for.
+        A response may exceed the available tokens, because its size is not known in advance; the balance is then
+        negative.
         """
         if not self.limited:
             return False
@@ -60,14 +60,14 @@ class TokenBucket:
 
     @property
     def seconds_until_free(self) -> float:
-        """How long until something may pass; 0 where it may now."""
+        """Seconds until bytes may be sent; 0 if they may be sent now."""
         if not self.used_up:
             return 0.0
         rate = self._rate()
         return (1 - self._tokens) / rate if rate > 0 else BURST_SECONDS
 
     def use(self, size: int) -> None:
-        """So many bytes have passed."""
+        """Record bytes sent or received."""
         if self.limited:
             self._fill()
             self._tokens -= size
@@ -79,12 +79,12 @@ class TokenBucket:
 
 
 class ReplicationThrottle:
-    """The throttles of one broker.
+    """Throttles of one broker.
 
-    :param leader_rate: ``leader.replication.throttled.rate`` as it is now, in bytes a second.
-    :param follower_rate: ``follower.replication.throttled.rate`` as it is now.
-    :param topic: a topic's settings as they are now.
-    :param plan_rate: that of plans as it is now; it holds for each direction by itself.
+    :param leader_rate: returns ``leader.replication.throttled.rate`` in bytes per second.
+    :param follower_rate: returns ``follower.replication.throttled.rate`` in bytes per second.
+    :param topic: returns the current settings of a topic.
+    :param plan_rate: returns the rate for plans, applied to each direction separately.
     """
 
     def __init__(
@@ -104,10 +104,10 @@ class ReplicationThrottle:
         self._topic = topic
 
     def leading(self, key: TopicPartition, follower: int, adding: Collection[int]) -> Sequence[TokenBucket]:
-        """What this broker, as the leader, sends a follower under.
+        """Return the throttles for data that this leader sends to a follower.
 
-        :param follower: one that is not in sync.
-        :param adding: the partition's replicas that are being added.
+        :param follower: id of a follower that is not in sync.
+        :param adding: ids of the replicas that a reassignment adds.
         """
         found = [self.leader] if self.leads_throttled(key) else []
         if may_throttle_for_plans(follower, adding) and self.plan_leader.limited:
@@ -115,27 +115,27 @@ class ReplicationThrottle:
         return found
 
     def following(self, key: TopicPartition, adding: Collection[int]) -> Sequence[TokenBucket]:
-        """What this broker, as a follower that is not in sync, copies under."""
+        """Return the throttles for data that this broker copies as an out-of-sync follower."""
         found = [self.follower] if self.follows_throttled(key) else []
         if may_throttle_for_plans(self._broker_id, adding) and self.plan_follower.limited:
             found.append(self.plan_follower)
         return found
 
     def leads_throttled(self, key: TopicPartition) -> bool:
-        """Whether this broker, as the leader, throttles those who copy the partition."""
+        """True if this leader throttles the followers of the partition."""
         return self.leader.limited and _names(
             self._topic(key.topic).leader_throttled_replicas, key.partition, self._broker_id
         )
 
     def follows_throttled(self, key: TopicPartition) -> bool:
-        """Whether this broker, as a follower, throttles its copying of the partition."""
+        """True if this follower throttles its fetches of the partition."""
         return self.follower.limited and _names(
             self._topic(key.topic).follower_throttled_replicas, key.partition, self._broker_id
         )
 
 
 def may_throttle_for_plans(replica: int, adding: Collection[int]) -> bool:
-    """Whether the throttle of plans is for a replica that is not in sync: only for those that are being added."""
+    """True if a reassignment adds this replica."""
     return replica in adding
 
 

@@ -1,4 +1,4 @@
-"""A replica that is written to, as long as it leads: by clients and by the coordinators of this broker."""
+"""Appends to a partition that this broker leads, by clients and by its own coordinators."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 from kreplica.cluster import eligible_leaders
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.replication.leader.leader_state import Led
+from kreplica.replication.leader.leader_state import LeaderState
 from kreplica.replication.leadership import Leadership
 from kreplica.replication.replica import Replica
 from kreplica.runtime.disk import Buffer
@@ -19,7 +19,7 @@ from kreplica.wire.control_records import EndMarker, build_end_marker
 
 
 class Role(Enum):
-    """STOPPED: the broker was told nothing yet, or to stop.  OFFLINE: its log directory failed."""
+    """Role of a replica. STOPPED: no command received yet, or stopped by one. OFFLINE: its log directory failed."""
 
     STOPPED = "stopped"
     LEADER = "leader"
@@ -28,34 +28,34 @@ class Role(Enum):
 
 
 class WritableReplica(Replica):
-    """What a partition is as long as it is written to; who leads and who follows is ``Partition``'s business.
+    """Append operations of a partition; role changes are in ``Partition``.
 
-    :ivar led: what belongs to leading it; None where this broker does not.
-    :ivar min_insync_replicas: of the topic.
+    :ivar leader_state: state of the leader role; None if this broker does not lead.
+    :ivar min_insync_replicas: topic setting.
     """
 
-    __slots__ = ("leadership", "led", "min_insync_replicas", "role")
+    __slots__ = ("leader_state", "leadership", "min_insync_replicas", "role")
 
     leadership: Leadership
-    led: Led | None
+    leader_state: LeaderState | None
     min_insync_replicas: int
     role: Role
 
     @property
     def in_sync_required(self) -> int:
-        """How many replicas must be in sync for ``acks=all`` to be taken and for anything to be committed."""
+        """Minimum ISR size for ``acks=all`` and for the high watermark to advance."""
         return eligible_leaders.required(self.min_insync_replicas, len(self.leadership.replicas))
 
     def append(
         self, records: Buffer, now_ms: int, *, all_in_sync: bool, origin: Origin = Origin.CLIENT
     ) -> AppendResult:
-        """Append one batch of a client as the leader.
+        """Append one batch from a client as leader.
 
-        :param all_in_sync: whether the client wants all in-sync replicas to have it (``acks=all``).
-        :raise KafkaError: whatever is wrong with the batch or with the role; nothing was appended.
+        :param all_in_sync: True for ``acks=all``.
+        :raise KafkaError: the batch is invalid, or this broker may not append; the log is unchanged.
         """
         try:
-            led = self._to_append(all_in_sync=all_in_sync)
+            led = self._check_appendable(all_in_sync=all_in_sync)
         except KafkaError as error:
             self.log.producers.note_refusal(records, error, now_ms)
             raise
@@ -72,12 +72,12 @@ class WritableReplica(Replica):
         all_in_sync: bool,
         origin: Origin = Origin.CLIENT,
     ) -> AppendResult:
-        """Append one batch of a client's transaction: of one that is open here, or that was verified (KIP-890).
+        """Append one batch of a transaction that is open in this partition or was verified (KIP-890).
 
-        :param header: the batch's.
-        :raise KafkaError: as ``append``; INVALID_TXN_STATE, the transaction may not begin here.
+        :param header: header of the batch.
+        :raise KafkaError: as ``append``; INVALID_TXN_STATE if the transaction may not start here.
         """
-        if self.led is not None:
+        if self.leader_state is not None:
             try:
                 self.log.producers.check_transaction(header)
             except KafkaError as error:
@@ -88,40 +88,42 @@ class WritableReplica(Replica):
     def append_marker(
         self, producer_id: int, producer_epoch: int, marker: EndMarker, now_ms: int, *, epoch_grows: bool
     ) -> AppendResult:
-        """Append the end of a producer's transaction, for all in-sync replicas; of one that is not open here too.
+        """Append an end-transaction marker with ``acks=all``, also if the transaction is not open here.
 
-        :param epoch_grows: with each transaction, and the marker has the next one's (KIP-890).
-        :raise KafkaError: as ``append``; INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED, the marker is late.
+        :param epoch_grows: the producer epoch increases with each transaction, and the marker has the next one
+            (KIP-890).
+        :raise KafkaError: as ``append``; INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the marker is
+            stale.
         """
         producers = self.log.producers
-        if self.led is not None:
+        if self.leader_state is not None:
             producers.check_end(producer_id, producer_epoch, epoch_grows=epoch_grows)
         result = self.append_own(build_end_marker(marker, producer_id, producer_epoch, now_ms), now_ms)
         producers.verifications.marker_written(producer_id, producer_epoch, epoch_grows=epoch_grows)
         return result
 
     def append_own(self, records: Buffer, now_ms: int, *, in_transaction: bool = False) -> AppendResult:
-        """Append one batch of a coordinator on this broker, for all in-sync replicas; else as ``append``.
+        """Append one batch of a coordinator on this broker with ``acks=all``; otherwise as ``append``.
 
-        It may be a transaction's end marker, or have a producer id without a sequence.
+        It may be an end-transaction marker, or have a producer id without a sequence number.
 
-        :param in_transaction: the batch belongs to a client's transaction, which is open here or was verified: else
-            INVALID_TXN_STATE (KIP-890).
+        :param in_transaction: the batch belongs to a client's transaction, which must be open here or verified;
+            otherwise INVALID_TXN_STATE is raised (KIP-890).
         """
         header = header_at(records, 0) if in_transaction else None
-        if header is not None and self.led is not None:
+        if header is not None and self.leader_state is not None:
             self.log.producers.check_transaction(header)
         return self.append(records, now_ms, all_in_sync=True, origin=Origin.COORDINATOR)
 
     def append_all(
         self, batches: Sequence[Buffer], now_ms: int, *, all_in_sync: bool
     ) -> Sequence[AppendResult | KafkaError]:
-        """As ``append`` one after the other, with fewer system calls.
+        """Append several batches with fewer system calls than repeated calls of ``append``.
 
-        :return: of each, in their order, where it is, or why it is not there.
+        :return: result or error of each batch, in order.
         """
         try:
-            led = self._to_append(all_in_sync=all_in_sync)
+            led = self._check_appendable(all_in_sync=all_in_sync)
         except KafkaError as error:
             for records in batches:
                 self.log.producers.note_refusal(records, error, now_ms)
@@ -130,20 +132,21 @@ class WritableReplica(Replica):
         led.appended()
         return outcomes
 
-    def _to_append(self, *, all_in_sync: bool) -> Led:
+    def _check_appendable(self, *, all_in_sync: bool) -> LeaderState:
         """:raise KafkaError: nothing may be appended here now."""
-        led = self.led
+        led = self.leader_state
         if led is None:
             raise self._not_here()
         leadership = self.leadership
         if leadership.read_only:
-            # Every client (librdkafka, Java, kafka-python, aiokafka) sends this again after a while, and asks for no
-            # metadata because of it, as it would where it is told that the leader is another: the partition is still
-            # in there.  Soon it is not, and then they are told that there is no such partition.
+            # All known clients (librdkafka, Java, kafka-python, aiokafka) retry this error after a delay without a
+            # metadata refresh, which would still list the partition. Once it is removed they receive
+            # UNKNOWN_TOPIC_OR_PARTITION.
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self.topic_partition} is being removed")
         if not led.has_lease:
             raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"another may lead {self.topic_partition}: ZooKeeper is out of reach"
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"another broker may lead {self.topic_partition}: ZooKeeper is unreachable",
             )
         if all_in_sync and len(leadership.isr) < self.in_sync_required:
             raise KafkaError(

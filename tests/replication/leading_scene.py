@@ -8,11 +8,11 @@ from typing import Any
 from twisted.internet.task import Clock
 
 from kreplica.model import TopicPartition
-from kreplica.replication.leader.leader_state import Led, Surroundings
+from kreplica.replication.leader.leader_state import LeaderContext, LeaderState
 from kreplica.replication.leader.lease import Lease
 from kreplica.replication.leadership import Leadership
 from kreplica.replication.partition import Partition
-from kreplica.replication.purgatory import Wakeups
+from kreplica.replication.purgatory import Purgatory
 from kreplica.storage.log.log import Log
 from kreplica.storage.log_config import LogConfig
 from kreplica.testing.simulator.disk import MemoryDisk
@@ -47,16 +47,16 @@ class Leading:
     :ivar proposed: what asked for its in-sync set to be written, in order.
     """
 
-    def __init__(self, propose: Callable[[Led], None] | None = None) -> None:
+    def __init__(self, propose: Callable[[LeaderState], None] | None = None) -> None:
         self.clock = Clock()
         self.has_lease = True
-        self.proposed: list[Led] = []
+        self.proposed: list[LeaderState] = []
         self.disk = MemoryDisk(lambda: 0, directories=["/data"])
         self._turns: list[Callable[[], object]] = []
         clock: Any = self.clock
-        self.surroundings = Surroundings(
+        self.context = LeaderContext(
             LEADER,
-            Wakeups(self._turns.append),
+            Purgatory(self._turns.append),
             Lease(clock, lambda: self.has_lease),
             self.clock.seconds,
             propose or self.proposed.append,
@@ -76,7 +76,7 @@ class Leading:
             key,
             first.topic_id,
             log,
-            self.surroundings,
+            self.context,
             high_watermark=0,
             min_insync_replicas=min_insync_replicas,
         )

@@ -16,8 +16,8 @@ from kreplica.replication.follower.fetcher_config import FetcherConfig
 from kreplica.replication.follower.fetchers import Fetchers
 from kreplica.replication.leader.lease import Lease
 from kreplica.replication.leadership import Leadership
-from kreplica.replication.partition import Partition, Surroundings
-from kreplica.replication.purgatory import Wakeups
+from kreplica.replication.partition import LeaderContext, Partition
+from kreplica.replication.purgatory import Purgatory
 from kreplica.replication.throttle import ReplicationThrottle
 from kreplica.runtime import Runtime
 from kreplica.runtime.offload import Offload
@@ -141,9 +141,9 @@ class World:
         self._turns: list[Callable[[], object]] = []
         reactor: Any = self.reactor
         runtime = Runtime(reactor, self.disk, Offload, random.Random(1), lambda: 1000)  # type: ignore[arg-type]
-        self._surroundings = Surroundings(
+        self._context = LeaderContext(
             FOLLOWER,
-            Wakeups(self._turns.append),
+            Purgatory(self._turns.append),
             Lease(reactor, lambda: True),
             self.reactor.seconds,
             lambda _: None,
@@ -169,7 +169,7 @@ class World:
         if records:
             log.append_as_follower(batches(0, records, epoch=epoch), now_ms=1000)
         partition = Partition(
-            key, topic_id(topic), log, self._surroundings, high_watermark=high_watermark, min_insync_replicas=1
+            key, topic_id(topic), log, self._context, high_watermark=high_watermark, min_insync_replicas=1
         )
         self.follow(partition, leader_epoch=epoch + 1)
         return partition

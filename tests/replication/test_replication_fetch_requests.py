@@ -13,14 +13,14 @@ from kreplica.model import TopicPartition
 from kreplica.replication.follower.fetch_requests import TEMPLATES_MAX, FetchRequests
 from kreplica.replication.follower.fetch_session import BY_ID_FROM, NextRequest
 from kreplica.replication.follower.fetcher_config import FetcherConfig
-from kreplica.replication.follower.follower_state import Followed
+from kreplica.replication.follower.follower_state import FollowerState
 from kreplica.wire.messages import FETCH
 
 CONFIG = FetcherConfig()
 VERSIONS = range(12, FETCH.versions[1] + 1)
 
 
-def followed(topic: str, partition: int, leader_epoch: int = 3) -> Followed:
+def followed(topic: str, partition: int, leader_epoch: int = 3) -> FollowerState:
     """One whose position is moved by hand: ``end``, ``epoch`` and ``start``."""
     log: Any = SimpleNamespace(log_start_offset=0)
     held: Any = SimpleNamespace(
@@ -31,16 +31,16 @@ def followed(topic: str, partition: int, leader_epoch: int = 3) -> Followed:
         position=(0, -1),
     )
     held.fetch_position = lambda: held.position
-    return Followed(held, 1000)
+    return FollowerState(held, 1000)
 
 
-def move(one: Followed, chance: random.Random) -> None:
+def move(one: FollowerState, chance: random.Random) -> None:
     held: Any = one.partition
     held.position = (chance.choice([0, 1, 2**40, 2**63 - 1]), chance.choice([-1, 0, 7]))
     held.log.log_start_offset = chance.choice([0, 5, 2**40])
 
 
-def expected(version: int, broker_epoch: int, request: NextRequest[Followed]) -> bytes:
+def expected(version: int, broker_epoch: int, request: NextRequest[FollowerState]) -> bytes:
     return FETCH.request.build(
         version,
         {

@@ -432,7 +432,7 @@ def test_what_is_not_synced_is_not_acknowledged() -> None:
     world.advance()
     link.answer(row(fast))
     assert named(link.fetch()) == [(0, 2)], "it is synced, and says so without waiting for the others"
-    assert not safe.waiting
+    assert not safe.watchers
 
 
 @dataclass

@@ -106,7 +106,7 @@ class World:
                 self.run(self.onlooker.create(path))
         state = LeaderAndIsr(LEADER, 5, isr, 1)
         stat = self.run(self.onlooker.set_data(path, documents.encode_partition_state(state)))
-        partition.told_again(first._replace(partition_epoch=stat.version))
+        partition.update_within_epoch(first._replace(partition_epoch=stat.version))
         return partition
 
     def fetch(self, partition: Partition, replica: int, offset: int, **more: int) -> None:
@@ -149,8 +149,8 @@ class World:
     def agree(self, partition: Partition) -> bool:
         """Whether the leader knows what ZooKeeper holds, and waits for nothing."""
         state, known = self.state(partition.topic_partition.partition), partition.leadership
-        assert partition.led is not None
-        return (state.isr, state.partition_epoch, state.eligible_leader_replicas, partition.led.proposed) == (
+        assert partition.leader_state is not None
+        return (state.isr, state.partition_epoch, state.eligible_leader_replicas, partition.leader_state.proposed) == (
             known.isr,
             known.partition_epoch,
             known.eligible,
@@ -193,8 +193,8 @@ def test_who_lags_leaves(world: World) -> None:
     append(partition)
     world.leading.clock.advance(LAG_S + 1)
     world.fetch(partition, SECOND, 1)
-    assert partition.led is not None
-    partition.led.look_for_lag()
+    assert partition.leader_state is not None
+    partition.leader_state.look_for_lag()
     world.simulation.run(1)
     assert world.state().isr == (LEADER, SECOND)
     assert partition.high_watermark == 1
@@ -386,8 +386,8 @@ def test_an_error_that_nobody_expects(world: World, caplog_events: list[dict[str
     world.broker.stumble = 1
     world.fetch(partition, SECOND, 0)
     world.simulation.run(RETRY_SECONDS / 2)
-    assert partition.led is not None
-    assert partition.led.proposed is not None, "it may be written, or not"
+    assert partition.leader_state is not None
+    assert partition.leader_state.proposed is not None, "it may be written, or not"
     assert [event for event in caplog_events if "could not be written" in str(event["log_format"])]
     world.simulation.run(RETRY_SECONDS)
     assert world.agree(partition)
@@ -398,9 +398,9 @@ def test_a_state_that_the_leader_stumbles_over(world: World, monkeypatch: pytest
     """The other partitions go on without it, and it comes after them."""
     first, second = world.lead(0, isr=(LEADER, THIRD)), world.lead(1)
     world.overwrite(0, controller_epoch=2)  # so that it has to be read
-    assert first.led is not None
+    assert first.leader_state is not None
     with monkeypatch.context() as patched:
-        patched.setattr(type(first.led), "was_read", lambda *_: {}["a bug"])
+        patched.setattr(type(first.leader_state), "was_read", lambda *_: {}["a bug"])
         for partition in (first, second):
             world.fetch(partition, SECOND, 0)
         world.simulation.run(3 * RETRY_SECONDS)
@@ -429,7 +429,7 @@ def test_leadership_lost_while_it_is_written(world: World) -> None:
     """The answer changes nothing for whoever is something else by then."""
     partition = world.lead()
     world.fetch(partition, SECOND, 0)
-    world.run(lambda: partition.led is None or partition.led.proposed is not None)
+    world.run(lambda: partition.leader_state is None or partition.leader_state.proposed is not None)
     following = Leadership(SECOND, 6, (SECOND,), EVERYBODY, 9, 2)
     partition.follow(following)
     world.simulation.run(2)
@@ -477,8 +477,8 @@ def test_a_broker_that_stops(world: World) -> None:
     world.writes.stop()
     world.notifications.stop()
     world.notifications.add(second.topic_partition)
-    assert second.led is not None
-    world.writes.propose(second.led)
+    assert second.leader_state is not None
+    world.writes.propose(second.leader_state)
     assert not world.timers()
     world.simulation.network.heal("broker", "coordinator")
     world.simulation.run(10)

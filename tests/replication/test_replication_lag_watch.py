@@ -34,8 +34,8 @@ def test_a_follower_that_is_silent_is_noticed_in_time() -> None:
     assert leading.proposed == [], "nothing was asked of it for long, and it is not late for that"
     pass_time(leading, LAG_S + 0.5)
     assert leading.proposed != []
-    assert partition.led is not None
-    proposal = partition.led.proposal()
+    assert partition.leader_state is not None
+    proposal = partition.leader_state.proposal()
     assert proposal is not None
     assert proposal.isr == (1,)
     watch.stop()

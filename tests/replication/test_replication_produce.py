@@ -87,7 +87,7 @@ def test_all_in_sync_replicas() -> None:
     producing.all_fetch()
     assert sent.row is not None
     assert (sent.error, sent.row["base_offset"]) == (ErrorCode.NONE, 0)
-    assert not producing.led.waiting
+    assert not producing.led.watchers
     assert not producing.clock.getDelayedCalls()
 
 
@@ -140,7 +140,7 @@ def test_too_few_in_sync_meanwhile() -> None:
     """It waits for others to come back, and says at the end that they did not."""
     producing = Producing(min_insync_replicas=2)
     sent = producing.send()
-    producing.led.told_again(leadership(isr=(LEADER,), partition_epoch=1, eligible=(SECOND, THIRD)))
+    producing.led.update_within_epoch(leadership(isr=(LEADER,), partition_epoch=1, eligible=(SECOND, THIRD)))
     producing.end_turn()
     assert sent.row is None
     producing.clock.advance(TIMEOUT_S)
@@ -161,7 +161,7 @@ def test_a_client_that_goes_away() -> None:
     sent = producing.send()
     assert sent.abandoned is not None
     sent.abandoned()
-    assert not producing.led.waiting
+    assert not producing.led.watchers
     assert not producing.clock.getDelayedCalls()
     producing.all_fetch()
     assert sent.row is None
@@ -196,7 +196,7 @@ def test_another_request_that_fails() -> None:
             raise RuntimeError("a mistake in a handler")
 
     failing = Failing()
-    producing.led.waiting[failing] = None
+    producing.led.watchers[failing] = None
     with capturedLogs() as logged:
         sent = producing.send()
         producing.all_fetch()

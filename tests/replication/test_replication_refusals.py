@@ -50,10 +50,10 @@ class TooFewInSync:
     code = ErrorCode.NOT_ENOUGH_REPLICAS
 
     def begin(self, leading: Leading, partition: Partition) -> None:
-        partition.told_again(leadership(isr=(LEADER,), partition_epoch=1))
+        partition.update_within_epoch(leadership(isr=(LEADER,), partition_epoch=1))
 
     def end(self, leading: Leading, partition: Partition) -> None:
-        partition.told_again(leadership(isr=EVERYBODY, partition_epoch=2))
+        partition.update_within_epoch(leadership(isr=EVERYBODY, partition_epoch=2))
 
 
 class NoLease:

@@ -12,7 +12,7 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
-from kreplica.replication import Leadership, Partition, Partitions, Role, Wakeups
+from kreplica.replication import Leadership, Partition, Partitions, Purgatory, Role
 from kreplica.runtime import turns
 from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.storage.log_config import LogConfig
@@ -64,7 +64,7 @@ class Broker:
             self.directories,
             lambda _: Settings,
             lambda _: True,
-            Wakeups(turns.append),
+            Purgatory(turns.append),
             fetching=self.fetching,
         )
 
@@ -128,7 +128,7 @@ def test_a_partition_that_becomes_read_only(broker: Broker) -> None:
     broker.told(leading(1))
     broker.told(leading(1, read_only=True))
     assert broker.partition.leadership.read_only
-    assert broker.partition.tenures_over == 0
+    assert broker.partition.leadership_generation == 0
 
 
 @pytest.mark.parametrize("log_exists", [False, True], ids=["new topic", "broker restarted"])
@@ -189,7 +189,7 @@ def test_a_session_that_ended(broker: Broker) -> None:
     assert [(p.topic_partition, p.role) for p in broker.partitions] == [(KEY, Role.STOPPED), (alone, Role.LEADER)]
     broker.told(leading(1, partition_epoch=4))
     assert broker.partition.is_leader
-    assert broker.partition.tenures_over == 1
+    assert broker.partition.leadership_generation == 1
 
 
 def test_a_directory_that_fails(broker: Broker) -> None:

@@ -93,7 +93,7 @@ class Run:
     # --- the leader's writes: one goes out, takes effect or not, is answered or not ---
 
     def write(self) -> None:
-        led = self.partition.led
+        led = self.partition.leader_state
         proposal = led.proposal() if led is not None and self.under_way is None else None
         if led is not None and proposal is not None:
             led.write_begins(proposal)
@@ -111,7 +111,7 @@ class Run:
 
     def answer(self) -> None:
         """With the outcome; or with what the znode holds, where the write failed or nobody knows."""
-        proposal, version, led = self.under_way, self.version_written, self.partition.led
+        proposal, version, led = self.under_way, self.version_written, self.partition.leader_state
         if proposal is None or version is None:
             return
         self.under_way = self.version_written = None
@@ -147,7 +147,7 @@ class Run:
         if true.leader_epoch > self.partition.leadership.leader_epoch or not self.partition.is_leader:
             self.partition.lead(told)
         else:
-            self.partition.told_again(told)
+            self.partition.update_within_epoch(told)
 
     def another_leads_for_a_while(self) -> None:
         """It commits while it is alone; then broker 1, in sync again, leads with a high watermark that lags."""

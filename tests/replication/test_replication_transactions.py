@@ -88,7 +88,7 @@ class TestLeading:
         partition = Leading().partition(leadership(isr=(1,)), min_insync_replicas=2)
         verify(partition)
         assert code_of(lambda: write(partition, 0)) is ErrorCode.NOT_ENOUGH_REPLICAS
-        partition.told_again(leadership(partition_epoch=1))
+        partition.update_within_epoch(leadership(partition_epoch=1))
         assert code_of(lambda: write(partition, 1)) is ErrorCode.NOT_ENOUGH_REPLICAS
         assert write(partition, 0) == 0
 
@@ -267,4 +267,4 @@ class TestMarkers:
         ending.all_fetch()
         assert (asked.code, ending.told) == (None, [])
         assert ending.clock.getDelayedCalls() == []
-        assert ending.led.waiting == {}
+        assert ending.led.watchers == {}

@@ -84,12 +84,12 @@ def test_a_waiting_fetch_is_answered_as_soon_as_something_is_produced(tmp_path: 
         started = scene.reactor.seconds()
         waiting = other.request(FETCH, 12, fetch_body("t", 6, wait_ms=60_000))
         (partition,) = scene.broker.partitions
-        await scene.until(lambda: bool(partition.waiting), "the fetch waits")
+        await scene.until(lambda: bool(partition.watchers), "the fetch waits")
         await scene.produce("t", batch(b"new"))
         row = (await waiting)["responses"][0]["partitions"][0]
         assert (offsets(row), row["high_watermark"]) == ([6], 7)
         assert scene.reactor.seconds() - started < PROMPT_S
-        assert not partition.waiting
+        assert not partition.watchers
 
     on_broker(tmp_path, story)
 
@@ -103,9 +103,9 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(tmp_path: Path) -> None:
         size = len(batch(b"v"))
         waiting = other.request(FETCH, 12, fetch_body("t", 0, wait_ms=60_000, min_bytes=2 * size))
         partition = next(p for p in scene.broker.partitions if p.topic_partition == ("t", 0))
-        await scene.until(lambda: bool(partition.waiting), "the fetch waits")
+        await scene.until(lambda: bool(partition.watchers), "the fetch waits")
         await scene.produce("t", batch(b"v"))  # what waits has been looked at before this is answered
-        assert partition.waiting, "one batch is not enough"
+        assert partition.watchers, "one batch is not enough"
         await scene.produce("t", batch(b"v"))
         assert len((await waiting)["responses"][0]["partitions"][0]["records"]) == 2 * size
 
@@ -134,7 +134,7 @@ def test_a_fetch_waiting_for_a_topic_that_is_deleted_is_answered(tmp_path: Path)
         other = await scene.connect()
         waiting = other.request(FETCH, 12, fetch_body("t", 6, wait_ms=60_000))
         (partition,) = scene.broker.partitions
-        await scene.until(lambda: bool(partition.waiting), "the fetch waits")
+        await scene.until(lambda: bool(partition.watchers), "the fetch waits")
         answer = await scene.ask(DELETE_TOPICS, {"topic_names": ["t"], "timeout_ms": 5000}, 5)
         assert answer["responses"][0]["error_code"] == 0
         assert (await waiting)["responses"][0]["partitions"][0]["error_code"] in (3, 6)

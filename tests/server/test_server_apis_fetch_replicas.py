@@ -68,7 +68,7 @@ def test_a_fetch_in_the_name_of_a_follower_moves_nothing(tmp_path: Path) -> None
         body["topics"][0]["assignments"] = [{"partition_index": 0, "broker_ids": [1, 2]}]
         await scene.ask(CREATE_TOPICS, body)
         await scene.produce("t", batch(b"x"))
-        led = next(iter(scene.broker.partitions)).led
+        led = next(iter(scene.broker.partitions)).leader_state
         assert led is not None
         assert led.known_end_offset(2) == 1
         epoch = scene.standalone.brokers[1].fence.broker_epoch
@@ -180,7 +180,7 @@ def test_a_client_that_goes_away_while_it_waits_leaves_nothing(tmp_path: Path) -
         lost = other.request(FETCH, 17, many({}, topic_id, session_id=number, session_epoch=1, wait_ms=60_000))
         lost.addErrback(lambda _: None)
         partitions = list(scene.broker.partitions)
-        await scene.until(lambda: all(p.waiting for p in partitions), "the fetch waits")
+        await scene.until(lambda: all(p.watchers for p in partitions), "the fetch waits")
         connections = scene.broker.server.resources.connections
         before = len(connections)
         await other.close()

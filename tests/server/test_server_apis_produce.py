@@ -334,10 +334,10 @@ def test_a_client_that_hangs_up_while_it_waits_leaves_nothing_behind(tmp_path: P
         }
         waiting = other.request(FETCH, 4, body)
         (partition,) = scene.broker.partitions
-        await scene.until(lambda: bool(partition.waiting), "the fetch waits")
+        await scene.until(lambda: bool(partition.watchers), "the fetch waits")
         await other.close()
         with pytest.raises(ConnectionLost):
             await waiting
-        await scene.until(lambda: not partition.waiting, "the fetch is forgotten")
+        await scene.until(lambda: not partition.watchers, "the fetch is forgotten")
 
     on_broker(tmp_path, story)

@@ -20,10 +20,10 @@ class Partition:
 
     def __init__(self, number: int) -> None:
         self.topic_partition = TopicPartition("t", number)
-        self.waiting: dict[Any, None] = {}
+        self.watchers: dict[Any, None] = {}
 
     def change(self) -> None:
-        for watcher in list(self.waiting):
+        for watcher in list(self.watchers):
             watcher.changed({self})
 
 
@@ -123,7 +123,7 @@ def test_what_had_nothing_is_read_again_when_it_changes_or_its_client_moves() ->
     assert begin(sessions, session_id, 1).to_read == []
     partitions[1].change()
     partitions[1].change()
-    assert not partitions[1].waiting, "what is to be read is not told again"
+    assert not partitions[1].watchers, "what is to be read is not told again"
     assert [w.partition for w in begin(sessions, session_id, 2, topics(a=[(2, 7)])).to_read] == [1, 2]
     settled(first.session, partitions[1], partitions[2])
     assert begin(sessions, session_id, 3).to_read == []
@@ -144,7 +144,7 @@ def test_while_a_fetch_waits_it_is_told_of_what_it_waits_for() -> None:
     for partition in partitions:
         partition.change()
     assert told == [1]
-    assert [bool(partition.waiting) for partition in partitions] == [True, False]
+    assert [bool(partition.watchers) for partition in partitions] == [True, False]
     session.on_change = session.watch.is_awaited = None
     partitions[0].change()
     assert told == [1]
@@ -158,11 +158,11 @@ def test_a_session_that_ends_watches_nothing() -> None:
     first = begin(sessions, 0, 0, topics(a=[(0, 0), (1, 0)]))
     session_id, _ = finish(first, row(), row())
     settled(first.session, *partitions)
-    assert [bool(partition.waiting) for partition in partitions] == [True, True]
+    assert [bool(partition.watchers) for partition in partitions] == [True, True]
     begin(sessions, session_id, 1, (), [{"topic": "a", "partitions": [0]}])
-    assert [bool(partition.waiting) for partition in partitions] == [False, True]
+    assert [bool(partition.watchers) for partition in partitions] == [False, True]
     begin(sessions, session_id, -1, topics(a=[(0, 3)]))
-    assert not partitions[1].waiting
+    assert not partitions[1].watchers
     assert len(sessions) == 0
 
 

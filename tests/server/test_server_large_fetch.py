@@ -154,7 +154,7 @@ def test_a_large_fetch_waits(broker: Many, always_large: None) -> None:
     broker.read(produce(1, batch(), topic="many", index=7), connection=broker.connect())
     _, rows = answer_of(broker)
     assert [index for index, row in rows.items() if row["records"]] == [7]
-    assert not any(partition.waiting for partition in broker.program.partitions)
+    assert not any(partition.watchers for partition in broker.program.partitions)
 
 
 def test_a_client_that_leaves_while_its_session_changes(broker: Many, always_large: None) -> None:
@@ -167,7 +167,7 @@ def test_a_client_that_leaves_while_its_session_changes(broker: Many, always_lar
     broker.connection.lost()
     assert sessions.partition_count == 0
     assert len(sessions) == 0
-    assert not any(partition.waiting for partition in broker.program.partitions)
+    assert not any(partition.watchers for partition in broker.program.partitions)
 
 
 def test_the_next_fetch_of_a_session_on_another_connection(broker: Many, always_large: None) -> None:

@@ -356,8 +356,8 @@ class TestAtAStart:
         assert world.wait(world.directories.put_back(KEY)) is True
         assert world.directories.logs[KEY].log_end_offset == 30
 
-    @pytest.mark.parametrize(("position", "is_kept"), [(70, True), (17, True), (8, False), (26, False)])
-    def test_a_damaged_log_without_a_better_copy(self, world: World, position: int, is_kept: bool) -> None:
+    @pytest.mark.parametrize(("position", "is_durable"), [(70, True), (17, True), (8, False), (26, False)])
+    def test_a_damaged_log_without_a_better_copy(self, world: World, position: int, is_durable: bool) -> None:
         """Below the recovery point: it is used but for the damaged batch, where that batch's place is certain."""
         log = world.log()
         log.flush()
@@ -369,8 +369,8 @@ class TestAtAStart:
         world.host.kill()
         world.start()
         assert dict(world.directories.logs) == {}
-        assert world.wait(world.directories.put_back(KEY)) is is_kept
-        if is_kept:
+        assert world.wait(world.directories.put_back(KEY)) is is_durable
+        if is_durable:
             again = world.directories.logs[KEY]
             assert again.log_end_offset == 30
             base_offset = again.segments.active.base_offset

@@ -19,7 +19,7 @@ SEEDS_MAX = 10
 @pytest.mark.parametrize(
     ("where", "guard", "without", "run"),
     [
-        (Partition, "end_offset_that_counts", property(lambda self: self.log.log_end_offset), power_losses),
+        (Partition, "acknowledgeable_end_offset", property(lambda self: self.log.log_end_offset), power_losses),
         (Unsynced, "sync", lambda self: None, power_losses),
         (Unsynced, "_sync_names", lambda self: None, power_losses),
         (ProducerStates, "check", lambda self, header, origin: None, kills),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kreplica.model import NO_BROKER_EPOCH, TopicPartition
 from kreplica.replication.follower.fetch_session import BY_ID_FROM, NextRequest, Row
 from kreplica.replication.follower.fetcher_config import FetcherConfig
-from kreplica.replication.follower.follower_state import Followed
+from kreplica.replication.follower.follower_state import FollowerState
 from kreplica.wire.messages import FETCH
 from kreplica.wire.template_cache import MARK, Template
 
@@ -28,13 +28,13 @@ class FetchRequests:
         self._config = config
         self._broker_epoch = NO_BROKER_EPOCH
         self._fields: Row = {}
-        self._templates: dict[TopicPartition, tuple[Followed, int, Template]] = {}
+        self._templates: dict[TopicPartition, tuple[FollowerState, int, Template]] = {}
 
     def forget(self, key: TopicPartition) -> None:
         """Drop the template of a partition that is no longer followed."""
         self._templates.pop(key, None)
 
-    def build(self, version: int, broker_epoch: int, request: NextRequest[Followed]) -> bytes:
+    def build(self, version: int, broker_epoch: int, request: NextRequest[FollowerState]) -> bytes:
         """Return the body of a request.
 
         :param broker_epoch: epoch of the follower's registration, which the leader checks (KIP-903).
@@ -64,7 +64,7 @@ class FetchRequests:
             "rack_id": "",
         }
 
-    def _make_template(self, version: int, followed: Followed) -> tuple[Followed, int, Template]:
+    def _make_template(self, version: int, followed: FollowerState) -> tuple[FollowerState, int, Template]:
         fields = NextRequest(MARK, MARK + 1, [followed], []).fields(by_id=version >= BY_ID_FROM)
         ((row,),) = (topic["partitions"] for topic in fields["topics"])
         row.update({name: MARK + number for number, name in enumerate(_POSITION, len(_SESSION))})

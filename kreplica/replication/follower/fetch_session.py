@@ -1,7 +1,7 @@
-"""The follower's side of an incremental fetch session (KIP-227): each request names only what changed.  Pure.
+"""Follower's side of an incremental fetch session (KIP-227). Performs no I/O.
 
-The leader keeps what a follower asks for; a request without a change is a few bytes for any number of partitions.  A
-leader that keeps no session is asked for everything each time.
+The leader remembers the requested partitions, so each request names only changed ones. If the leader keeps no session,
+every request names all partitions.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ INITIAL_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
 
 BY_ID_FROM = 13
-"""From this version of Fetch on topics are named by id."""
+"""First version of Fetch that names topics by id."""
 
 Row = dict[str, Any]
 
 
 class Asked(Protocol):
-    """A partition as a request names it.
+    """A partition in a fetch request.
 
-    :ivar asked_in: the number of the last request that named it; set here.
+    :ivar asked_in: number of the last request that named it; set by the session.
     """
 
     key: TopicPartition
@@ -33,17 +33,17 @@ class Asked(Protocol):
     asked_in: int
 
     def request_row(self) -> Row:
-        """Its position now, as a row of Fetch."""
+        """Return the current position as a Fetch row."""
 
 
 AskedT = TypeVar("AskedT", bound=Asked)
 
 
 class NextRequest(NamedTuple, Generic[AskedT]):
-    """What a request says of its session.
+    """Session fields of the next request.
 
-    :ivar named: whose positions the leader is to be told.
-    :ivar forgotten: what it is to forget, by the topic ids that it knows.
+    :ivar named: partitions whose positions are sent.
+    :ivar forgotten: partitions to remove from the session, with the topic ids known to the leader.
     """
 
     session_id: int
@@ -52,7 +52,7 @@ class NextRequest(NamedTuple, Generic[AskedT]):
     forgotten: list[tuple[TopicPartition, UUID]]
 
     def fields(self, *, by_id: bool) -> Row:
-        """The fields of Fetch."""
+        """Return the fields of the Fetch request."""
         rows = [(asked.key.topic, asked.topic_id, asked.request_row()) for asked in self.named]
         forgotten = [(key.topic, topic_id, key.partition) for key, topic_id in self.forgotten]
         return {
@@ -64,10 +64,10 @@ class NextRequest(NamedTuple, Generic[AskedT]):
 
 
 class FetchSession(Generic[AskedT]):
-    """What one leader is asked for, and what it knows of that already.
+    """State of the session with one leader.
 
-    :ivar number: of the last request, counted over all sessions.
-    :ivar generation: grows whenever the leader has to be told everything again.
+    :ivar number: number of the last request, across all sessions.
+    :ivar generation: grows each time the session is reset.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class FetchSession(Generic[AskedT]):
         self._wanted: dict[TopicPartition, AskedT] = {}
         self._changed: dict[TopicPartition, None] = {}
         self._known: dict[TopicPartition, UUID] = {}
-        """What the leader's session holds, with the topic id that each was named by."""
+        """Partitions in the leader's session, with the topic ids by which they were named."""
         self._without_id = 0
 
     def __len__(self) -> int:
@@ -87,16 +87,16 @@ class FetchSession(Generic[AskedT]):
 
     @property
     def has_news(self) -> bool:
-        """Whether the leader has not been told everything yet."""
+        """True if some positions have not been sent to the leader yet."""
         return bool(self._changed)
 
     @property
     def established(self) -> bool:
-        """Whether the leader keeps a session, so that a request costs no more than what changed."""
+        """True if the leader keeps a session, so that a request names only changes."""
         return self._epoch != INITIAL_EPOCH
 
     def ask(self, asked: AskedT) -> None:
-        """Ask for this partition from its present position; again where it moved."""
+        """Request this partition from its current position."""
         old = self._wanted.get(asked.key)
         if old is not asked:
             if old is not None:
@@ -106,27 +106,27 @@ class FetchSession(Generic[AskedT]):
         self._changed[asked.key] = None
 
     def leave_out(self, key: TopicPartition) -> None:
-        """Ask for this partition no more."""
+        """Stop requesting this partition."""
         asked = self._wanted.pop(key, None)
         if asked is not None:
             self._without_id -= asked.topic_id == ZERO_UUID
             self._changed[key] = None
 
     def version(self, highest: int) -> int:
-        """The version of Fetch for the next request.
+        """Return the version of Fetch for the next request.
 
-        :param highest: that both sides speak.
+        :param highest: highest version that both brokers support.
         """
         return min(highest, BY_ID_FROM - 1) if self._without_id else highest
 
     def next_request(self, version: int) -> NextRequest[AskedT]:
-        """What the next request says.
+        """Return the next request and mark its changes as sent.
 
-        :param version: the one it is sent in.
+        :param version: version of Fetch in which it is sent.
         """
         by_id = version >= BY_ID_FROM
         if by_id != self._by_id:
-            self.reset()  # a session keeps to names or to ids
+            self.reset()  # a session uses either names or ids
             self._by_id = by_id
         self.number += 1
         session_id, epoch = self._session_id, self._epoch
@@ -142,7 +142,7 @@ class FetchSession(Generic[AskedT]):
         for key in changed:
             asked, known_id = self._wanted.get(key), known.pop(key, None)
             if known_id is not None and (asked is None or asked.topic_id != known_id):
-                forgotten.append((key, known_id))  # or that topic was deleted, and this is another of its name
+                forgotten.append((key, known_id))  # also if the topic was deleted and created again
             if asked is not None:
                 known[key] = asked.topic_id
                 asked.asked_in = self.number
@@ -151,9 +151,9 @@ class FetchSession(Generic[AskedT]):
         return NextRequest(session_id, epoch, named, forgotten)
 
     def answered(self, session_id: int) -> None:
-        """The leader took the request that named everything.
+        """Handle a successful response to a full request.
 
-        :param session_id: of the session that it keeps from now on; 0 where it keeps none.
+        :param session_id: the session that the leader keeps from now on; 0 for none.
         """
         if self._epoch != INITIAL_EPOCH:
             return
@@ -162,9 +162,9 @@ class FetchSession(Generic[AskedT]):
             self._epoch = 1
 
     def reset(self, *, gone: bool = False) -> None:
-        """The next request names everything, and ends the session that the leader may still keep.
+        """Send all partitions in the next request and end the leader's session.
 
-        :param gone: the leader does not know the session.
+        :param gone: the leader does not know the session any longer.
         """
         self.generation += 1
         self._epoch = INITIAL_EPOCH
@@ -173,7 +173,7 @@ class FetchSession(Generic[AskedT]):
 
 
 def _by_topic(rows: list[tuple[str, UUID, Any]], *, by_id: bool) -> list[Row]:
-    """Rows grouped as requests have them: every topic once."""
+    """Group rows by topic, as requests require."""
     topics: dict[str | UUID, Row] = {}
     for topic, topic_id, row in rows:
         name = topic_id if by_id else topic

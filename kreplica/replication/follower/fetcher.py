@@ -1,7 +1,7 @@
-"""Follows one leader: one connection, one fetch under way for all partitions, and what the answers say taken in.
+"""Replicates partitions from one leader over one connection.
 
-Nothing that happens to one partition holds up another: what fails is left out of the fetches for a while, what may not
-be acknowledged yet is left out until it may.
+Partitions do not delay each other: a failed partition is left out of the fetches during its backoff, and one that may
+not be acknowledged yet is left out until it may be.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kreplica.model import NO_BROKER_EPOCH, ZERO_UUID, Endpoint, TopicPartition
 from kreplica.replication.follower.fetch_requests import FetchRequests
 from kreplica.replication.follower.fetch_session import FetchSession
 from kreplica.replication.follower.fetcher_config import FetcherConfig
-from kreplica.replication.follower.follower_state import Followed, Next
+from kreplica.replication.follower.follower_state import FollowerState, Next
 from kreplica.replication.follower.leader_range import Ranges, find_ranges
 from kreplica.replication.partition import Partition
 from kreplica.replication.retries import Retries
@@ -36,13 +36,13 @@ from kreplica.wire.messages import FETCH
 log = Logger()
 
 DIVERGENCE_FROM = 12
-"""The first version of Fetch in which a leader says where a follower's history leaves its own (KIP-595)."""
+"""First version of Fetch whose response contains the diverging epoch (KIP-595)."""
 
 UNDER_WAY_MAX = 2
-"""One fetch, and one more where there is news for a leader that holds the first until it has data."""
+"""Maximum number of pending fetches: the long-polling one, and one with changed positions."""
 
 REFUSED_SESSIONS_MAX = 3
-"""A leader that refuses its own sessions so often in a row is left alone for a while."""
+"""Consecutive session errors before the fetcher disconnects and backs off."""
 
 _SESSION_ERRORS = frozenset(
     {
@@ -59,7 +59,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """What all fetchers of one broker have in common; see ``Fetchers``."""
+    """Dependencies shared by all fetchers of one broker; see ``Fetchers``."""
 
     runtime: Runtime
     broker_id: int
@@ -70,7 +70,7 @@ class Follower:
 
 
 class _Sent(NamedTuple):
-    """A fetch under way."""
+    """A pending fetch."""
 
     answer: Deferred[Row]
     number: int
@@ -78,13 +78,13 @@ class _Sent(NamedTuple):
 
 
 THROTTLE_LOOK_SECONDS = 1.0
-"""So long a throttled partition waits before the rate is looked at again, however much there is to wait for."""
+"""Maximum delay before a throttled partition is checked against the rate again."""
 
 
 class Fetcher:
-    """Begins with its first partition; connects, and connects again, for as long as it has any.
+    """Fetcher for one leader; stays connected while it has partitions.
 
-    :param leader_id: the broker that is followed, wherever it listens.
+    :param leader_id: id of the leader; its address may change.
     """
 
     def __init__(self, follower: Follower, leader_id: int) -> None:
@@ -93,10 +93,10 @@ class Fetcher:
         self._config = follower.config
         self._timeout_s = follower.config.timeout_s + follower.config.wait_ms_max / 1000
         self._reactor = follower.runtime.reactor
-        self._session: FetchSession[Followed] = FetchSession()
+        self._session: FetchSession[FollowerState] = FetchSession()
         self._requests = FetchRequests(follower.broker_id, follower.config)
-        self._followed: dict[TopicPartition, Followed] = {}
-        self._by_id: dict[tuple[UUID, int], Followed] = {}
+        self._followed: dict[TopicPartition, FollowerState] = {}
+        self._by_id: dict[tuple[UUID, int], FollowerState] = {}
         self._later = Retries(self._reactor, self._ask_those_due)
         self._news_call: IDelayedCall | None = None
         self._connection: Connection | None = None
@@ -116,36 +116,38 @@ class Fetcher:
     # --- partitions --------------------------------------------------------------------------------------------------
 
     def add(self, partition: Partition) -> None:
-        """Fetch a partition from now on; one that was fetched in an earlier epoch is another now."""
+        """Start to fetch a partition, replacing its state of an earlier epoch."""
         self.remove(partition.topic_partition)
-        followed = Followed(partition, self._config.partition_bytes_max)
+        followed = FollowerState(partition, self._config.partition_bytes_max)
         self._followed[followed.key] = followed
         if followed.topic_id != ZERO_UUID:
             self._by_id[followed.topic_id, followed.key.partition] = followed
-        self._go_on(followed, Next.ASK if followed.begin() else Next.LATER)
+        self._proceed(followed, Next.ASK if followed.begin() else Next.LATER)
         if self._running is None and not self._closed:
             self._running = Deferred.fromCoroutine(self._run())
-            self._running.addErrback(lambda failure: log.failure("following broker {b}", failure, b=self.leader_id))
+            self._running.addErrback(
+                lambda failure: log.failure("fetching from {b} stopped", failure, b=self.leader_id)
+            )
 
     def remove(self, key: TopicPartition) -> None:
-        """Fetch a partition no more: what is under way for it is thrown away."""
+        """Stop fetching a partition and discard its pending responses."""
         followed = self._followed.pop(key, None)
         if followed is not None:
             self._by_id.pop((followed.topic_id, key.partition), None)
             self._session.leave_out(key)
             self._requests.forget(key)
-            followed.partition.waiting.pop(self, None)
+            followed.partition.watchers.pop(self, None)
 
     def changed(self, partitions: set[Partition]) -> None:
-        """Partitions were synced: what they have may be acknowledged now, by fetching what follows."""
+        """Resume partitions whose records were synced; the next fetch acknowledges them."""
         for partition in sorted(partitions, key=lambda p: p.topic_partition):
             followed = self._followed.get(partition.topic_partition)
-            if self in partition.waiting and followed is not None and followed.may_acknowledge:
-                del partition.waiting[self]
+            if self in partition.watchers and followed is not None and followed.may_acknowledge:
+                del partition.watchers[self]
                 self._ask(followed)
 
     def close(self) -> Deferred[None]:
-        """Take in nothing more, and close the connection; fires when it is gone."""
+        """Stop and close the connection; fires when it is closed."""
         self._closed = True
         for key in list(self._followed):
             self.remove(key)
@@ -158,44 +160,44 @@ class Fetcher:
         connection, self._connection = self._connection, None
         return connection.close() if connection is not None else succeed(None)
 
-    # --- what is asked for -------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------
 
-    def _go_on(self, followed: Followed, what: Next) -> None:
-        """Do what one partition needs next."""
+    def _proceed(self, followed: FollowerState, what: Next) -> None:
+        """Carry out the next step of a partition."""
         if what is Next.ASK:
             if followed.may_acknowledge:
                 self._ask(followed)
             else:
-                # The next fetch says that all before it is safe here.
+                # The next fetch acknowledges all records before its offset.
                 self._session.leave_out(followed.key)
-                followed.partition.waiting[self] = None
+                followed.partition.watchers[self] = None
         elif what is Next.LATER:
             self._ask_later(followed, self._config.backoff_s(followed.failures))
 
-    def _ask(self, followed: Followed) -> None:
+    def _ask(self, followed: FollowerState) -> None:
         throttles = self._throttles_of(followed)
         if throttles and (wait_s := max(bucket.seconds_until_free for bucket in throttles)) > 0:
-            # The rate may be raised meanwhile, or be gone with the plan that asked for it.
+            # The rate may be raised meanwhile, or the plan with this throttle may end.
             self._ask_later(followed, min(wait_s, THROTTLE_LOOK_SECONDS))
             return
         self._session.ask(followed)
-        # Where no fetch is under way, and nobody is idle, the next one is about to leave with the news.
+        # If no fetch is pending and the loop is not idle, the next fetch is about to be sent.
         if self._news_call is None and (self._sent or self._idle is not None):
-            self._news_call = self._reactor.callLater(0, self._tell_news)
+            self._news_call = self._reactor.callLater(0, self._send_changes)
 
-    def _ask_later(self, followed: Followed, delay_s: float) -> None:
+    def _ask_later(self, followed: FollowerState, delay_s: float) -> None:
         self._session.leave_out(followed.key)
         self._later.add(followed, delay_s)
 
-    def _ask_those_due(self, due: list[Followed]) -> None:
+    def _ask_those_due(self, due: list[FollowerState]) -> None:
         for followed in due:
             if self._followed.get(followed.key) is followed:
-                self._go_on(followed, Next.ASK)
+                self._proceed(followed, Next.ASK)
 
-    def _tell_news(self) -> None:
-        """Something is to be asked for that the leader does not know of: it must not wait for the fetch under way.
+    def _send_changes(self) -> None:
+        """Send a fetch with changed positions without waiting for the pending one.
 
-        A leader of ours answers the fetch that it holds when the next one of the session comes in.
+        The leader answers the fetch that it holds when the next one of the session arrives.
         """
         self._news_call = None
         if self._idle is not None:
@@ -204,7 +206,7 @@ class Fetcher:
         elif self._session.has_news and self._session.established and 0 < len(self._sent) < UNDER_WAY_MAX:
             self._send()
 
-    # --- the conversation --------------------------------------------------------------------------------------------
+    # --- connection --------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         try:
@@ -217,8 +219,8 @@ class Fetcher:
                     raise
                 except Exception as error:
                     if not isinstance(error, ClientError | KafkaError | ProtocolError):
-                        # Whatever it is, those that are followed must not be forgotten.
-                        log.failure("following broker {leader} failed", leader=self.leader_id)
+                        # Keep following after an unexpected error.
+                        log.failure("the fetcher for broker {leader} failed", leader=self.leader_id)
                     await self._back_off(error)
         except CancelledError:
             if not self._closed:
@@ -228,7 +230,7 @@ class Fetcher:
             self._running = None
 
     async def _wait(self, deferred: Deferred[Any]) -> Any:
-        """Await something that ``close`` has to end."""
+        """Await a deferred that ``close`` can cancel."""
         if self._closed:
             deferred.addErrback(lambda _: None)
             deferred.cancel()
@@ -258,14 +260,14 @@ class Fetcher:
         try:
             await connection.negotiate()
             if connection.version(FETCH) < DIVERGENCE_FROM:
-                raise UnsupportedVersion(f"broker {self.leader_id} speaks no Fetch of version {DIVERGENCE_FROM}")
+                raise UnsupportedVersion(f"broker {self.leader_id} does not support Fetch version {DIVERGENCE_FROM}")
         except Exception:
             connection.close()
             raise
         return connection
 
     async def _converse(self, connection: Connection) -> None:
-        """Fetch, answer after answer, until the connection ends."""
+        """Send fetches and process responses until the connection ends."""
         while not self._closed:
             if not self._sent:
                 if not len(self._session):
@@ -285,14 +287,14 @@ class Fetcher:
         broker_epoch = self._follower.broker_epoch()
         if broker_epoch != self._broker_epoch:
             self._broker_epoch = broker_epoch
-            self._session.reset()  # the leader knows each partition's follower by it
+            self._session.reset()  # the leader identifies the follower by its broker epoch
         version = self._session.version(self._version)
         body = self._requests.build(version, broker_epoch, self._session.next_request(version))
         answer = connection.request(FETCH, version, body, timeout_s=self._timeout_s)
         self._sent.append(_Sent(answer, self._session.number, self._session.generation))
 
     async def _back_off(self, error: Exception) -> None:
-        """The leader cannot be reached, or refuses: everything begins anew, in a while."""
+        """Disconnect, reset the session and wait before the next attempt."""
         self._failures += 1
         if not self._closed:
             tell = log.warn if self._failures == 1 else log.debug
@@ -316,7 +318,7 @@ class Fetcher:
 
     async def _take_in(self, connection: Connection, sent: _Sent, answer: Row) -> None:
         if sent.generation != self._session.generation:
-            return  # of a session that was given up meanwhile
+            return  # the session was reset meanwhile
         if answer["error_code"]:
             self._refused(ErrorCode.of(answer["error_code"]))
             return
@@ -324,7 +326,7 @@ class Fetcher:
             log.info("fetching from broker {leader} works again", leader=self.leader_id)
         self._failures = self._refused_sessions = 0
         self._session.answered(answer["session_id"])
-        out_of_range: list[Followed] = []
+        out_of_range: list[FollowerState] = []
         rows = self._rows(answer)
         turns = Turns(self._reactor) if len(rows) > 1 else None
         for followed, row in rows:
@@ -334,14 +336,14 @@ class Fetcher:
             if what is Next.FIND_RANGE:
                 out_of_range.append(followed)
             elif self._followed.get(followed.key) is followed:
-                self._go_on(followed, what)
+                self._proceed(followed, what)
             if turns is not None and turns.is_over:
                 await self._wait(turns.next())
         if out_of_range:
             await self._find_ranges(connection, out_of_range)
 
-    def _rows(self, answer: Row) -> list[tuple[Followed, Row]]:
-        """The rows of an answer with the partitions that they are about, as far as those are followed."""
+    def _rows(self, answer: Row) -> list[tuple[FollowerState, Row]]:
+        """Return the rows of followed partitions with their states."""
         found = []
         for topic in answer["responses"]:
             name = topic.get("topic")
@@ -354,13 +356,13 @@ class Fetcher:
                     found.append((followed, row))
         return found
 
-    def _throttles_of(self, followed: Followed) -> Sequence[TokenBucket]:
+    def _throttles_of(self, followed: FollowerState) -> Sequence[TokenBucket]:
         throttle = self._follower.throttle
         if throttle is None or followed.in_sync:
             return ()
         return throttle.following(followed.key, followed.partition.leadership.adding)
 
-    def _take_in_row(self, followed: Followed, row: Row) -> Next:
+    def _take_in_row(self, followed: FollowerState, row: Row) -> Next:
         if row["records"]:
             for bucket in self._throttles_of(followed):
                 bucket.use(len(row["records"]))
@@ -369,16 +371,16 @@ class Fetcher:
     def _refused(self, code: ErrorCode) -> None:
         if code not in _SESSION_ERRORS or self._refused_sessions >= REFUSED_SESSIONS_MAX:
             self._refused_sessions = 0
-            raise KafkaError(code, "the leader refuses the fetch")
+            raise KafkaError(code, "the leader rejected the fetch")
         self._refused_sessions += 1
         self._session.reset(gone=code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
-    async def _find_ranges(self, connection: Connection, followed: list[Followed]) -> None:
-        """Those whose position the leader does not have go on where it has something."""
+    async def _find_ranges(self, connection: Connection, followed: list[FollowerState]) -> None:
+        """Restart partitions whose position is outside the leader's log."""
         asking = find_ranges(
             connection, followed, broker_id=self._follower.broker_id, timeout_s=self._config.timeout_s
         )
         ranges: Ranges = await self._wait(Deferred.fromCoroutine(asking))
         for one in followed:
             if self._followed.get(one.key) is one:
-                self._go_on(one, one.restart(*ranges.get(one.key, (None, None))))
+                self._proceed(one, one.restart(*ranges.get(one.key, (None, None))))

@@ -1,4 +1,4 @@
-"""How a broker fetches from the leaders that it follows."""
+"""Settings for fetching from leaders."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ LEFT_TO_THE_SYSTEM = -1
 
 @dataclass(frozen=True, slots=True)
 class FetcherConfig:
-    """Kafka's settings of the same names, read when the broker starts.
+    """Kafka's replica fetcher settings, read when the broker starts.
 
     :param wait_ms_max: ``replica.fetch.wait.max.ms``.
     :param bytes_min: ``replica.fetch.min.bytes``.
     :param partition_bytes_max: ``replica.fetch.max.bytes``.
     :param answer_bytes_max: ``replica.fetch.response.max.bytes``.
-    :param frame_bytes_max: the longest answer that is taken at all: one batch may be longer than was asked for.
-    :param backoff_s_max: ``replica.fetch.backoff.ms``: what repeated failures come to; the first is tried again soon.
-    :param timeout_s: ``replica.socket.timeout.ms``: how long an answer may take, and a connection to come about.
-    :param receive_buffer_bytes: ``replica.socket.receive.buffer.bytes``, or -1 to leave it to the operating system.
+    :param frame_bytes_max: maximum size of a response; a single batch may exceed the requested size.
+    :param backoff_s_max: ``replica.fetch.backoff.ms`` in seconds: upper limit of the exponential backoff.
+    :param timeout_s: ``replica.socket.timeout.ms`` in seconds: timeout of a response and of connecting.
+    :param receive_buffer_bytes: ``replica.socket.receive.buffer.bytes``; -1 for the operating system's default.
     """
 
     wait_ms_max: int = 500
@@ -33,10 +33,10 @@ class FetcherConfig:
     receive_buffer_bytes: int = LEFT_TO_THE_SYSTEM
 
     def backoff_s(self, failures: int) -> float:
-        """How long to wait after so many failures one after the other.
+        """Return the delay after a number of consecutive failures.
 
-        A partition that is led anew is asked for before its leader knows that it leads: a first failure is most often
-        over within milliseconds, and whoever produces with ``acks=all`` waits for it.
+        The first delay is short: a follower often fetches a new leader's partition before that broker knows that it
+        leads, and producers with ``acks=all`` wait meanwhile.
         """
         return min(BACKOFF_SECONDS_MIN * 2.0 ** min(failures - 1, 30), self.backoff_s_max)
 

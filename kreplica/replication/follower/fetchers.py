@@ -1,4 +1,4 @@
-"""Whom this broker follows: one fetcher for each leader, and every partition with the fetcher of its leader."""
+"""Assigns each followed partition to the fetcher of its leader."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from kreplica.runtime import Runtime
 
 
 class Fetchers:
-    """Owned by the broker; what ``Partitions`` starts and stops following through.
+    """Fetchers of one broker, one per leader; ``Partitions`` starts and stops following through them.
 
-    :param broker_id: this broker.
-    :param broker_epoch: its epoch as it is now, which leaders check before they let it into an in-sync set.
-    :param endpoint_of: where a broker listens for other brokers; None where that is not known yet.
-    :param throttle: None where nothing is throttled.
+    :param broker_epoch: returns this broker's current epoch, which leaders check before they add it to an ISR.
+    :param endpoint_of: returns the address of a broker's inter-broker listener, or None if it is not known yet.
+    :param throttle: None for no throttling.
     """
 
     def __init__(
@@ -40,11 +39,11 @@ class Fetchers:
         self._closed = False
 
     def __len__(self) -> int:
-        """How many leaders are fetched from."""
+        """Return the number of leaders."""
         return len(self._by_leader)
 
     def start(self, partition: Partition) -> None:
-        """Fetch a partition from the leader that it has now; again, with a new epoch, begins anew."""
+        """Start to fetch a partition from its current leader; a repeated call restarts it in the new epoch."""
         self.stop(partition)
         leader = partition.leadership.leader
         if leader == NO_LEADER or self._closed:
@@ -56,22 +55,22 @@ class Fetchers:
         fetcher.add(partition)
 
     def stop(self, partition: Partition) -> None:
-        """Take in nothing more for a partition; one that is not fetched is fine."""
+        """Stop fetching a partition; does nothing if it is not fetched."""
         fetcher = self._of_partition.pop(partition.topic_partition, None)
         if fetcher is None:
             return
         fetcher.remove(partition.topic_partition)
         if not len(fetcher):
-            # Most often it starts again at once, in a new epoch of the same leader.
+            # Usually the partition is added again at once, in a new epoch of the same leader.
             self._reactor.callLater(0, self._close_if_idle, fetcher)
 
     def leader_of(self, key: TopicPartition) -> int | None:
-        """The broker that a partition is fetched from; None where it is not."""
+        """Return the id of the broker that a partition is fetched from, or None."""
         fetcher = self._of_partition.get(key)
         return fetcher.leader_id if fetcher is not None else None
 
     async def close(self) -> None:
-        """Fetch nothing more, and close all connections."""
+        """Stop all fetchers and close their connections."""
         self._closed = True
         self._of_partition.clear()
         for fetcher in list(self._by_leader.values()):

@@ -1,4 +1,5 @@
-"""One partition that this broker follows, in one leader epoch: what is asked for it, and what an answer does to it."""
+"""State of a partition that this broker follows, in one leader epoch: its fetch position and the handling of responses.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ log = Logger()
 NOT_ASKED = -1
 
 WARNED_FAILURES = 6
-"""So many failures of a kind that passes by itself, one after the other, are worth a line."""
+"""Consecutive transient failures after which a warning is logged."""
 
 _PASSING = frozenset(
     {
@@ -33,7 +34,7 @@ _PASSING = frozenset(
         ErrorCode.OFFSET_NOT_AVAILABLE,
     }
 )
-"""What a leader answers while it and this broker are told of a change one after the other."""
+"""Errors that occur while the leader and this broker learn of a change at different times."""
 
 _NO_DIVERGENCE = {"epoch": -1, "end_offset": -1}
 
@@ -41,20 +42,20 @@ Row = dict[str, Any]
 
 
 class Next(Enum):
-    """What a partition needs after an answer."""
+    """Next step for a partition after a response."""
 
-    NOTHING = "it is asked for already, as it is"
-    ASK = "it moved: ask from its new position"
-    LATER = "it failed: ask again in a while"
-    FIND_RANGE = "the leader does not have its position: find out what it has"
+    NOTHING = "its position is unchanged"
+    ASK = "fetch from its new position"
+    LATER = "fetch again after a backoff"
+    FIND_RANGE = "look up the leader's offset range"
 
 
-class Followed:
-    """Made when this broker begins to follow a leader, and of no use in the next leader epoch.
+class FollowerState:
+    """State of the follower role in one leader epoch; replaced in the next one.
 
-    :ivar asked_in: the number of the last request that named it.
-    :ivar failures: one after the other, until an answer without an error.
-    :ivar in_sync: whether it had all that was committed, as far as the leader's last answer says.
+    :ivar asked_in: number of the last request that named the partition.
+    :ivar failures: number of consecutive failures.
+    :ivar in_sync: True if it had all committed records according to the leader's last response.
     """
 
     __slots__ = (
@@ -80,35 +81,35 @@ class Followed:
         self._asked_offset = NOT_ASKED
         self._bytes_max = bytes_max
 
-    # --- asking ------------------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------
 
     def begin(self) -> bool:
-        """Before the first fetch: cut what could not be compared with the leader's log.
+        """Before the first fetch, truncate records that cannot be compared with the leader's log.
 
-        :return: false where the disk failed at it.
+        :return: False if the truncation failed.
         """
         log_ = self.partition.log
-        # An epoch in which this broker led and wrote nothing would lay claim to what its leader's older epochs wrote.
+        # Remove epochs without records: they would claim offsets that the leader wrote in older epochs.
         log_.leader_epochs.truncate_to(log_.log_end_offset)
         end_offset, epochs = log_.log_end_offset, log_.leader_epochs.entries
         possible = truncation.cut_of_impossible_history(
             epochs, leader_epoch=self.leader_epoch, log_end_offset=end_offset
         )
         if possible < end_offset:
-            why = f"epoch {epochs[-1].epoch} is still to come, it is damaged"
+            why = f"epoch {epochs[-1].epoch} is later than the leader's, so the log is damaged"
             return self._attempt(lambda: self._cut(possible, why))
         cut = truncation.cut_of_unknown_history(
             epochs, log_end_offset=end_offset, high_watermark=self.partition.high_watermark
         )
-        return cut == end_offset or self._attempt(lambda: self._cut(cut, "its epochs are not known"))
+        return cut == end_offset or self._attempt(lambda: self._cut(cut, "its leader epochs are unknown"))
 
     @property
     def may_acknowledge(self) -> bool:
-        """Whether a fetch may say that all before its offset is as safe here as the topic asks for."""
-        return self.partition.is_kept(self.partition.log.log_end_offset)
+        """True if all records before the next fetch offset are as durable here as the topic requires."""
+        return self.partition.is_durable(self.partition.log.log_end_offset)
 
     def request_row(self) -> Row:
-        """Its position now, as a row of Fetch."""
+        """Return the current position as a Fetch row."""
         fetch_offset, last_epoch, log_start_offset = self.position()
         return {
             "partition": self.key.partition,
@@ -121,16 +122,16 @@ class Followed:
         }
 
     def position(self) -> tuple[int, int, int]:
-        """Its log's end, from where the next request asks; the leader epoch of its last record; its log's start."""
+        """Return the fetch offset, the leader epoch of the last record, and the log start offset."""
         partition = self.partition
         end_offset, last_epoch = partition.fetch_position()
         self._asked_offset = end_offset
         return end_offset, last_epoch, partition.log.log_start_offset
 
     def is_answered_by(self, number: int) -> bool:
-        """Whether the answer to a request is about what this partition wants now.
+        """True if the response to this request still matches the partition's state.
 
-        :param number: the request's.
+        :param number: number of the request.
         """
         partition = self.partition
         return (
@@ -140,10 +141,10 @@ class Followed:
             and matches_offset(self._asked_offset, partition.log.log_end_offset)
         )
 
-    # --- answers -----------------------------------------------------------------------------------------------------
+    # --- responses ---------------------------------------------------------------------------------------------------
 
     def take_in(self, row: Row, now_ms: int) -> Next:
-        """What the leader says: records, a divergence, an error.  Nothing of it raises."""
+        """Process a response row: records, a diverging epoch or an error. Does not raise."""
         try:
             return self._take_in(row, now_ms)
         except KafkaError as error:
@@ -151,7 +152,7 @@ class Followed:
         except (OSError, StorageError) as error:
             return self._failed(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
         except Exception:
-            log.failure("what the leader sent for {partition} cannot be taken in", partition=str(self.key))
+            log.failure("processing the leader's response for {partition} failed", partition=str(self.key))
             self.failures += 1
             return Next.LATER
 
@@ -160,7 +161,7 @@ class Followed:
             code = ErrorCode.of(row["error_code"])
             if code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 return Next.FIND_RANGE
-            raise KafkaError(code, "answered by the leader")
+            raise KafkaError(code, "returned by the leader")
         diverging = row.get("diverging_epoch", _NO_DIVERGENCE)
         if diverging != _NO_DIVERGENCE:
             self._diverged(diverging["epoch"], diverging["end_offset"])
@@ -176,7 +177,7 @@ class Followed:
         )
         self.failures = 0
         self.in_sync = log_.log_end_offset >= row["high_watermark"]
-        # The start too: the leader waits for it where records are deleted (KIP-107).
+        # A changed start offset is sent too: DeleteRecords waits for it on the leader (KIP-107).
         is_same = log_.log_end_offset == end_offset and log_.log_start_offset == start_offset
         return Next.NOTHING if is_same else Next.ASK
 
@@ -192,12 +193,12 @@ class Followed:
         self._cut(cut, f"the leader's epoch {epoch} ended at {end_offset}")
 
     def restart(self, leader_start_offset: int | None, leader_end_offset: int | None) -> Next:
-        """The leader did not have the position that was asked for, but this is what it has.
+        """Handle a fetch offset outside the leader's log.
 
-        :param leader_start_offset: None, as the other, where it refused to say.
+        :param leader_start_offset: None, as ``leader_end_offset``, if the leader returned an error.
         """
         if leader_start_offset is None or leader_end_offset is None:
-            return self._failed(KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "and the leader does not say what it has"))
+            return self._failed(KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "the leader did not return its offset range"))
         partition = self.partition
         found = truncation.restart_out_of_range(
             partition.log.log_end_offset,
@@ -205,22 +206,23 @@ class Followed:
             leader_end_offset=leader_end_offset,
         )
         if found is None:
-            # It moved between two answers, or the leader knows no epoch of ours; asked again at once, it might go on.
-            return self._failed(KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "the leader has the offset after all"))
+            # The range changed between two responses, or the leader knows none of our epochs; back off to avoid a tight
+            # loop.
+            return self._failed(KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "the offset is within the leader's range"))
         why = f"the leader has {leader_start_offset} to {leader_end_offset}"
         restart = self._start_at if found.emptied else self._cut
         done = self._attempt(lambda: restart(found.offset, why))
         return Next.ASK if done else Next.LATER
 
-    # --- what it does to the log -------------------------------------------------------------------------------------
+    # --- truncation --------------------------------------------------------------------------------------------------
 
     def _cut(self, offset: int, why: str) -> None:
         partition = self.partition
         end_offset, high_watermark = partition.log.log_end_offset, partition.high_watermark
         if truncation.loses_committed_records(offset, high_watermark):
             log.error(
-                "{partition}: cut from {end} to {offset}, below the high watermark {high_watermark}; committed records "
-                "that its leader does not have are lost, after an unclean election: {why}",
+                "{partition}: truncated from {end} to {offset}, below the high watermark {high_watermark}; "
+                "committed records that the leader does not have are lost after an unclean election: {why}",
                 partition=str(self.key),
                 end=end_offset,
                 offset=offset,
@@ -229,7 +231,7 @@ class Followed:
             )
         else:
             log.info(
-                "{partition}: cut from {end} to {offset}: {why}",
+                "{partition}: truncated from {end} to {offset}: {why}",
                 partition=str(self.key),
                 end=end_offset,
                 offset=offset,
@@ -240,7 +242,7 @@ class Followed:
     def _start_at(self, offset: int, why: str) -> None:
         partition = self.partition
         log.warn(
-            "{partition}: nothing of {start} to {end} is in the leader's log any more, it begins at {offset}: {why}",
+            "{partition}: the leader's log no longer has offsets {start} to {end}, restarting at {offset}: {why}",
             partition=str(self.key),
             start=partition.log.log_start_offset,
             end=partition.log.log_end_offset,
@@ -262,7 +264,7 @@ class Followed:
         self.failures += 1
         if self.failures == (WARNED_FAILURES if error.code in _PASSING else 1):
             log.warn(
-                "{partition} cannot follow broker {leader} in epoch {epoch}, trying again: {error}",
+                "{partition} cannot follow broker {leader} in epoch {epoch}, will retry: {error}",
                 partition=str(self.key),
                 leader=self.partition.leadership.leader,
                 epoch=self.leader_epoch,
@@ -272,10 +274,10 @@ class Followed:
 
 
 def matches_epoch(asked: int, current: int) -> bool:
-    """Whether an answer is of the leader epoch that the follower is in."""
+    """True if the request was sent in the current leader epoch."""
     return asked == current
 
 
 def matches_offset(asked: int, log_end_offset: int) -> bool:
-    """Whether what an answer brings goes where the log ends now."""
+    """True if the response continues the log at its current end."""
     return asked == log_end_offset

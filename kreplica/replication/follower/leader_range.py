@@ -1,4 +1,4 @@
-"""Asks a leader where its logs begin and end, for partitions whose position it does not have."""
+"""Looks up the start and end offsets of a leader's logs after OFFSET_OUT_OF_RANGE."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from twisted.internet.defer import Deferred
 
 from kreplica.client.connection import Connection
 from kreplica.model import TopicPartition
-from kreplica.replication.follower.follower_state import Followed
+from kreplica.replication.follower.follower_state import FollowerState
 from kreplica.wire.messages import LIST_OFFSETS
 
 EARLIEST, LATEST = -2, -1
 
 Row = dict[str, Any]
 Ranges = dict[TopicPartition, tuple[int, int]]
-"""(start, end) by partition."""
+"""Start and end offset by partition."""
 
 
 async def find_ranges(
-    connection: Connection, followed: Sequence[Followed], *, broker_id: int, timeout_s: float
+    connection: Connection, followed: Sequence[FollowerState], *, broker_id: int, timeout_s: float
 ) -> Ranges:
-    """What the leader has; partitions of which it refuses to say so are left out.
+    """Return the offsets by partition; partitions for which the leader returned an error are absent.
 
-    :param broker_id: the follower, who is told of the end of the log and not of what is committed.
-    :raise ClientError: the connection is gone.
+    :param broker_id: id of the follower; the leader then returns the log end instead of the high watermark.
+    :raise ClientError: the connection was lost.
     """
     ends = _ask(connection, followed, LATEST, broker_id, timeout_s)
     starts = _ask(connection, followed, EARLIEST, broker_id, timeout_s)
-    starts.addErrback(lambda _: {})  # the same connection: the first says what happened to it
+    starts.addErrback(lambda _: {})  # on the same connection, so the first request reports any error
     found_ends = _offsets(await ends)
     found_starts = _offsets(await starts)
     return {key: (found_starts[key], end) for key, end in found_ends.items() if key in found_starts}
 
 
 def _ask(
-    connection: Connection, followed: Sequence[Followed], place: int, broker_id: int, timeout_s: float
+    connection: Connection, followed: Sequence[FollowerState], place: int, broker_id: int, timeout_s: float
 ) -> Deferred[Row]:
     topics: dict[str, list[Row]] = {}
     for one in followed:

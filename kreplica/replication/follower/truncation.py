@@ -1,10 +1,10 @@
-"""Where a follower cuts its log so that it is a prefix of its leader's.  Pure.
+"""Rules for truncating a follower's log to a prefix of its leader's log. Pure functions.
 
-A record is known by its offset and the leader epoch that wrote it: one epoch has one leader, so two logs that agree in
-both agree in everything before.  A follower names with each fetch the epoch of its last record, and a leader whose
-history differs answers with the largest of its own epochs up to that one and where it ended (KIP-101, KIP-595).  What
-is cut then is not in the leader's log for certain; whether what is left is, the next fetch asks (KIP-279).  So the cuts
-end at the longest common prefix, and never take a record that both have.
+Offset and leader epoch identify a record: an epoch has one leader, so logs that agree in both agree in all earlier
+records. Each fetch names the epoch of the follower's last record. If the leader's history differs, it returns its
+largest epoch that is not above that one, and the end of that epoch (KIP-101, KIP-595). Records after that point are
+certainly not in the leader's log; the next fetch checks the rest (KIP-279). Truncation therefore ends at the longest
+common prefix and never removes a record that both logs have.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ UNKNOWN_OFFSET = -1
 def cut_at_divergence(
     epoch: int, end_offset: int, own_epochs: Sequence[EpochEntry], *, log_end_offset: int, high_watermark: int
 ) -> int:
-    """The new log end after a leader answered with a diverging epoch.
+    """Return the new log end offset after the leader returned a diverging epoch.
 
-    :param epoch: the leader's largest epoch that is not above the follower's last; -1 where it knows none.
-    :param end_offset: where that epoch ended in the leader's log; -1 where it does not say.
-    :param own_epochs: the follower's, oldest first.
-    :param high_watermark: the follower's: all that is left to go by where the leader says nothing.
+    :param epoch: the leader's largest epoch that is not above the follower's last one; -1 if it has none.
+    :param end_offset: end of that epoch in the leader's log; -1 if unknown.
+    :param own_epochs: the follower's epochs, oldest first.
+    :param high_watermark: the follower's; used if the leader does not name an end offset.
     :return: at most ``log_end_offset``.
     """
     if end_offset == UNKNOWN_OFFSET:
         return min(high_watermark, log_end_offset)
-    # The leader has no epoch between the one it names and our last: whatever we have of those is ours alone.
+    # The leader has no epoch between the named one and our last: records of later epochs exist only here.
     newer = bisect_right(own_epochs, epoch, key=lambda entry: entry.epoch)
     own_end = own_epochs[newer].start_offset if newer < len(own_epochs) else log_end_offset
     return min(own_end, end_offset, log_end_offset)
 
 
 def cut_of_unknown_history(own_epochs: Sequence[EpochEntry], *, log_end_offset: int, high_watermark: int) -> int:
-    """Where a follower cuts before its first fetch from a new leader: nowhere, where it can name its last epoch.
+    """Return the log end offset for the first fetch from a new leader; it is unchanged if the last epoch is known.
 
-    A log without epochs cannot be compared; what was committed is all of it that every leader has.
+    A log without epochs cannot be compared, so only committed records are kept.
     """
     if own_epochs and own_epochs[-1].epoch != NO_EPOCH:
         return log_end_offset
@@ -49,23 +49,24 @@ def cut_of_unknown_history(own_epochs: Sequence[EpochEntry], *, log_end_offset: 
 
 
 def cut_of_impossible_history(own_epochs: Sequence[EpochEntry], *, leader_epoch: int, log_end_offset: int) -> int:
-    """Where a follower cuts because no leader can have written what follows: nowhere, in a log that is not damaged.
+    """Return the log end offset without records of epochs after the current leader epoch, which only damage can
+    produce.
 
-    The epoch of a batch is not in its checksum; a bit that flips there can put it ahead of every leader to come, and
-    none could say where that epoch ended.
+    A batch's epoch is not covered by its checksum; a flipped bit can put it ahead of every leader, and no leader could
+    name the end of such an epoch.
 
-    :param own_epochs: the follower's, oldest first.
-    :param leader_epoch: that of the leader which it follows now; whatever it has was written in this one or before.
+    :param own_epochs: the follower's epochs, oldest first.
+    :param leader_epoch: epoch of the current leader, which cannot have later records.
     """
     possible = bisect_right(own_epochs, leader_epoch, key=lambda entry: entry.epoch)
     return own_epochs[possible].start_offset if possible < len(own_epochs) else log_end_offset
 
 
 class Restart(NamedTuple):
-    """Where a follower goes on whose offset its leader does not have.
+    """New position of a follower whose offset is outside the leader's log.
 
-    :param offset: its log end from then on.
-    :param emptied: whether nothing of its log is left: there would be a hole before ``offset`` otherwise.
+    :param offset: new log end offset.
+    :param emptied: True if the whole log is removed, because it would otherwise have a gap before ``offset``.
     """
 
     offset: int
@@ -73,12 +74,12 @@ class Restart(NamedTuple):
 
 
 def restart_out_of_range(log_end_offset: int, *, leader_start_offset: int, leader_end_offset: int) -> Restart | None:
-    """What to do where the leader answered OFFSET_OUT_OF_RANGE to the follower's log end.
+    """Return the restart position after OFFSET_OUT_OF_RANGE for the follower's log end.
 
-    :return: None where it lies within the leader's log by now.
+    :return: None if the offset is within the leader's log by now.
     """
     if leader_end_offset < log_end_offset:
-        # Only an unclean election makes a leader of a replica that has less.
+        # Only an unclean election can elect a replica with a shorter log.
         return Restart(leader_end_offset, emptied=False)
     if leader_start_offset > log_end_offset:
         return Restart(leader_start_offset, emptied=True)
@@ -86,5 +87,5 @@ def restart_out_of_range(log_end_offset: int, *, leader_start_offset: int, leade
 
 
 def loses_committed_records(cut_offset: int, high_watermark: int) -> bool:
-    """Whether a cut takes what was committed: nothing but an unclean election may lead to one."""
+    """True if the truncation removes committed records, which happens only after an unclean election."""
     return cut_offset < high_watermark

@@ -1,4 +1,4 @@
-"""What a leader knows of its followers: only what their fetches said, and only in its own leader epoch."""
+"""A leader's view of its followers, derived only from their fetches in the current leader epoch."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ UNKNOWN_OFFSET = -1
 
 
 class Progress:
-    """One follower's, made when a leader epoch begins.
+    """Fetch progress of one follower in one leader epoch.
 
-    :ivar leader_epoch: the epoch in which all of this was learnt.
-    :ivar broker_epoch: of the incarnation that fetched last; ``NO_BROKER_EPOCH`` before, or where it does not say.
-    :ivar log_end_offset: it has everything below, for it asked for this; ``UNKNOWN_OFFSET`` before its first fetch.
-    :ivar log_start_offset: where its log starts; ``UNKNOWN_OFFSET`` where it does not say.
-    :ivar sent_offset: from where on it was last sent records.
-    :ivar caught_up_s: when it last had everything that the leader had, on the leader's clock.
+    :ivar leader_epoch: the epoch in which this state was collected.
+    :ivar broker_epoch: broker epoch of the last fetch; ``NO_BROKER_EPOCH`` before the first fetch, or if it named none.
+    :ivar log_end_offset: offset of the last fetch, so the follower has all records below it; ``UNKNOWN_OFFSET`` before
+        the first fetch.
+    :ivar log_start_offset: start of the follower's log; ``UNKNOWN_OFFSET`` if it did not send it.
+    :ivar sent_offset: first offset of the last response that contained records.
+    :ivar caught_up_s: last time at which the follower had all of the leader's records, by the leader's clock.
     """
 
     __slots__ = (
@@ -43,10 +44,10 @@ class Progress:
         self._seen_s = caught_up_s
 
     def fetched(self, broker_epoch: int, fetch_offset: int, leader_end_offset: int, now_s: float) -> None:
-        """It asked for an offset, so it has everything before it.
+        """Record a fetch; the follower has all records below its offset.
 
-        Under load a fetch hardly ever asks for the leader's end, for the leader goes on meanwhile.  So whoever asks for
-        what was the end at its last fetch was caught up then.
+        Under load a fetch rarely asks for the leader's log end, because records keep arriving. A follower that asks for
+        the log end of its previous fetch was caught up at that time.
         """
         if fetch_offset >= leader_end_offset:
             self.caught_up_s = now_s
@@ -58,15 +59,15 @@ class Progress:
         self._seen_s = now_s
 
     def looked_at(self, leader_end_offset: int, now_s: float) -> None:
-        """Time passes also for who has everything and is not heard of, because there is nothing to say."""
+        """Treat a follower that has all records as caught up even if it sends no fetch."""
         if self.log_end_offset >= leader_end_offset:
             self.caught_up_s = now_s
 
 
 def in_epoch(known: Mapping[int, Progress], leadership: Leadership, own_id: int, now_s: float) -> dict[int, Progress]:
-    """The followers of a leader whose epoch begins, or whose replicas change within its epoch.
+    """Return the followers at the start of a leader epoch, or after a change of the replicas within it.
 
-    :param known: what was known; of use only where it was learnt in this very epoch.
+    :param known: earlier progress; used only if it was collected in the same epoch.
     """
     followers = {}
     for replica in leadership.replicas:
@@ -79,5 +80,5 @@ def in_epoch(known: Mapping[int, Progress], leadership: Leadership, own_id: int,
 
 
 def is_of_epoch(learnt_in: int, leader_epoch: int) -> bool:
-    """Whether what was learnt in one leader epoch holds in another: logs were truncated in between."""
+    """True if the state belongs to this leader epoch; logs may be truncated between epochs."""
     return learnt_in == leader_epoch

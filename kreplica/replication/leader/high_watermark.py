@@ -1,9 +1,9 @@
-"""The rule for the high watermark: what is below it is committed, and only that is shown to consumers.
+"""Rule for the high watermark, below which all records are committed and visible to consumers.
 
-It is the smallest log end among the replicas that count, and it never goes back while one leader leads.  Which replicas
-count: ``in_sync.union``.  It stands still while the in-sync set is smaller than the topic asks for, and while there are
-replicas outside of it that may lead (KIP-966): a set that shrank to one must not commit alone what dies with it, and
-who is promised that it may lead must not miss what is committed.
+It is the smallest log end offset among the counted replicas (``in_sync.union``) and never decreases under one leader.
+It does not advance while the ISR is smaller than the topic requires, or while replicas outside the ISR are eligible to
+lead (KIP-966): an ISR that shrank to one must not commit records that would be lost with it, and an eligible replica
+must not miss committed records.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Iterable
 
 
 def held_by_all(own_end_offset: int, follower_end_offsets: Iterable[int]) -> int:
-    """Up to where every replica that counts has everything."""
+    """Return the offset below which every counted replica has all records."""
     return min(own_end_offset, min(follower_end_offsets, default=own_end_offset))
 
 
 def may_advance(in_sync_count: int, in_sync_required: int, eligible_count: int) -> bool:
-    """Whether anything may be committed at all.
+    """True if the high watermark may advance.
 
-    :param in_sync_count: the size of the committed in-sync set.
+    :param in_sync_count: size of the committed ISR.
     :param in_sync_required: see :func:`kreplica.cluster.eligible_leaders.required`.
-    :param eligible_count: of the replicas outside of it that may lead.
+    :param eligible_count: number of replicas outside the ISR that are eligible to lead.
     """
     return in_sync_count >= in_sync_required and not eligible_count

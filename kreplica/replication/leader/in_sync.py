@@ -1,9 +1,9 @@
-"""Who is in sync: pure, each rule with a name of its own.
+"""Rules for membership in the ISR, as pure functions.
 
-A replica joins when nothing that was ever acknowledged is missing from its log: when it has reached the high watermark
-*and* the start of the leader's epoch (a new leader's high watermark lags, but what it had when it began may have been
-acknowledged by its predecessor), as its own fetches in this epoch say, and while it is the incarnation that said so.
-It leaves when it has not been caught up for ``replica.lag.time.max.ms``.
+A follower joins once it has fetched up to the high watermark and up to the start of the leader epoch, in this epoch and
+with its current broker epoch. The start of the epoch matters because a new leader's high watermark lags, while its
+predecessor may have acknowledged all records that the new leader had at the start. A follower leaves if it has not been
+caught up for ``replica.lag.time.max.ms``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kreplica.replication.leader.followers import UNKNOWN_OFFSET, Progress
 
 
 def may_join(progress: Progress, *, high_watermark: int, epoch_start_offset: int) -> bool:
-    """Whether a follower may be proposed for the in-sync set; its registration is looked at after this."""
+    """True if a follower may be proposed for the ISR; its registration is checked later."""
     return (
         has_fetched_in_this_epoch(progress)
         and has_known_incarnation(progress)
@@ -25,42 +25,42 @@ def may_join(progress: Progress, *, high_watermark: int, epoch_start_offset: int
 
 
 def has_fetched_in_this_epoch(progress: Progress) -> bool:
-    """Whether anything is known of where its log ends, now that it was truncated to match this leader's."""
+    """True if the follower's log end is known after its truncation to match this leader's log."""
     return progress.log_end_offset != UNKNOWN_OFFSET
 
 
 def has_known_incarnation(progress: Progress) -> bool:
-    """Whether it said which incarnation of its broker it is (KIP-903)."""
+    """True if the follower's fetch named its broker epoch (KIP-903)."""
     return progress.broker_epoch != NO_BROKER_EPOCH
 
 
 def has_reached_high_watermark(log_end_offset: int, high_watermark: int) -> bool:
-    """Whether it has everything that this leader has committed."""
+    """True if the follower has every record that this leader committed."""
     return log_end_offset >= high_watermark
 
 
 def has_reached_epoch_start(log_end_offset: int, epoch_start_offset: int) -> bool:
-    """Whether it has everything that the leaders before may have committed."""
+    """True if the follower has every record that earlier leaders may have committed."""
     return log_end_offset >= epoch_start_offset
 
 
 def is_current_incarnation(broker_epoch: int, registered_epoch: int | None) -> bool:
-    """Whether the broker that fetched is the one that is registered (KIP-903).
+    """True if the broker that fetched is the one that is registered now (KIP-903).
 
-    :param registered_epoch: the czxid of its registration; None where it has none: it is down.
+    :param registered_epoch: czxid of the broker's registration; None if it is not registered.
     """
     return broker_epoch == registered_epoch
 
 
 def is_of_earlier_incarnation(broker_epoch: int, known_epoch: int) -> bool:
-    """Whether a fetch was sent by a process of that broker before the one that has fetched since (KIP-903)."""
+    """True if a fetch was sent before the broker restarted and fetched again (KIP-903)."""
     return NO_BROKER_EPOCH < broker_epoch < known_epoch
 
 
 def is_lagging(progress: Progress, now_s: float, lag_s_max: float) -> bool:
-    """Whether it has gone without being caught up for too long.
+    """True if the follower has not been caught up for too long.
 
-    ``Progress.looked_at`` comes first: who has everything is never lagging, however long nothing was heard of it.
+    Call ``Progress.looked_at`` first, because a follower that has all records is never lagging.
     """
     return now_s - progress.caught_up_s > lag_s_max
 
@@ -73,9 +73,9 @@ def lagging(
     now_s: float,
     lag_s_max: float,
 ) -> tuple[int, ...]:
-    """Those that may not be in sync.
+    """Return the replicas that must leave the ISR.
 
-    :param followers: of the replicas that are followers; one that is not there is the leader.
+    :param followers: progress by replica; the leader is absent.
     """
     late = []
     for replica in replicas:
@@ -88,13 +88,13 @@ def lagging(
 
 
 def union(isr: Collection[int], proposed: Collection[int]) -> tuple[int, ...]:
-    """Whose log counts while a write of the in-sync set is under way (KIP-497): nobody knows yet which of both holds.
+    """Return the replicas counted while an ISR write is pending (KIP-497).
 
-    Who leaves may still be elected, and who joins may be already.
+    Until its outcome is known, a leaving replica may still be elected and a joining one may already be in the ISR.
     """
     return tuple(dict.fromkeys([*isr, *proposed]))
 
 
 def expected_version(partition_epoch: int) -> int:
-    """The version of the state znode on which a write of it is conditional: the one that its writer knows."""
+    """Return the state znode version that a conditional write expects."""
     return partition_epoch

@@ -1,4 +1,4 @@
-"""What a leader wants its partition's state znode to say of who is in sync.  Pure."""
+"""Computes the ISR change that a leader proposes for its partition's state znode."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kreplica.replication.leadership import Leadership
 
 
 class Proposal(NamedTuple):
-    """A state that a leader wants written in the place of the one that it knows.
+    """Partition state that a leader wants to write in place of the one it knows.
 
-    :param base: the state that it replaces.
-    :param joining: members of ``isr`` that are not in the base's, with the broker epochs that their fetches carried.
+    :param base: the state to replace.
+    :param joining: new members of ``isr``, each with the broker epoch of its fetches.
     """
 
     base: Leadership
@@ -26,7 +26,7 @@ class Proposal(NamedTuple):
 
     @property
     def state(self) -> LeaderAndIsr:
-        """As it goes into the znode: leader and epochs stay as the controller gave them."""
+        """The znode content; the leader and the epochs are those assigned by the controller."""
         base = self.base
         return LeaderAndIsr(
             base.leader, base.leader_epoch, self.isr, base.controller_epoch, base.partition_epoch, self.eligible
@@ -43,11 +43,11 @@ def propose(
     in_sync_required: int,
     gone: Mapping[int, int],
 ) -> Proposal | None:
-    """The state to write now; None where the one that is known is right.
+    """Return the state to write, or None if the known state is correct.
 
-    :param late: replicas that lag: they leave, and do not join, even with all that is committed.  Else one that is not
-        heard of any more would join and leave without end while the high watermark stands still.
-    :param gone: incarnations that are not registered any more, and may not join: the last broker epoch by broker.
+    :param late: lagging replicas. They leave and may not join, even if they have all committed records; otherwise a
+        dead replica would join and leave repeatedly while the high watermark does not advance.
+    :param gone: last unregistered broker epoch by broker; fetches with these epochs or earlier ones do not count.
     """
     stay = tuple(replica for replica in base.isr if replica not in late)
     joining = tuple(

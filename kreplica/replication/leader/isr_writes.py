@@ -1,9 +1,9 @@
-"""Writes changes of in-sync sets to the state znodes: every write conditional, many at a time, one batch under way.
+"""Writes ISR changes to the partition state znodes in conditional batches, one batch at a time.
 
-A leader writes on the strength of what it knows: the version of the znode, and which incarnations of its followers
-fetched.  Both are looked at by the write itself, or just before it.  While it is not known what became of a write both
-in-sync sets count, and nothing else is written for that partition until the znode was read again.  What ZooKeeper
-refuses for another reason than a conflict is a partition's own affair: it is put off, and the others go on.
+A write depends on the znode's version and on the broker epochs of joining followers; both are checked with the write or
+directly before it. While the outcome of a write is unknown, both the old and the new ISR count, and the partition is
+not written again until its znode was read. A partition whose write ZooKeeper rejects for a reason other than a conflict
+is retried later without delaying the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kreplica.model import NO_BROKER_EPOCH
 from kreplica.replication.leader import in_sync
 from kreplica.replication.leader.isr_notifications import IsrNotifications
 from kreplica.replication.leader.isr_proposal import Proposal
-from kreplica.replication.leader.leader_state import Led
+from kreplica.replication.leader.leader_state import LeaderState
 from kreplica.replication.retries import Retries
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
@@ -31,32 +31,33 @@ from kreplica.zookeeper.batches import MultiReader, MultiWriter
 log = Logger()
 
 BATCH_MAX = 1000
-"""Partitions in one batch: what can be made ready without keeping the reactor for long."""
+"""Maximum number of partitions in a batch, so that preparing it does not block the reactor."""
 
 RETRY_SECONDS = 1.0
-"""After ZooKeeper could not be reached, or refused what was asked for."""
+"""Delay before a retry after a ZooKeeper error."""
 
-Batch = dict[Led, Proposal]
-Refused = list[tuple[Led, Proposal, Exception]]
+Batch = dict[LeaderState, Proposal]
+Refused = list[tuple[LeaderState, Proposal, Exception]]
 
-TOLD_MAX = 5
-"""Changes of one batch that are a line of the log each."""
+LOGGED_MAX = 5
+"""Maximum number of changes of one batch that are logged individually."""
 
 
 class States(MultiReader, MultiWriter, Protocol):
-    """The part of the ZooKeeper client that is used here."""
+    """The operations of the ZooKeeper client used here."""
 
     def sync(self, path: str = "/") -> Deferred[str]: ...
 
 
 class IsrWrites:
-    """Owned by the broker; lives as long as it does, over any number of sessions.
+    """Writer of ISR changes; one per broker, across all of its ZooKeeper sessions.
 
-    :ivar expands: in-sync sets that were written with somebody new; ``shrinks`` those without somebody.
-    :ivar conflicts: writes that found another version than they knew of: the znode's was adopted (KAFKA-2729).
-    :ivar unknown_outcomes: writes of which nobody could say whether they were done.
-    :ivar refused_writes: writes that were no conflict, and still could not be done (no rights on the znode).
-    :ivar refused_joins: followers of which another incarnation is registered, or none (KIP-903).
+    :ivar expands: number of writes that added a replica.
+    :ivar shrinks: number of writes that removed a replica.
+    :ivar conflicts: number of writes that failed with a version conflict; the znode's state was adopted (KAFKA-2729).
+    :ivar unknown_outcomes: number of writes whose outcome was unknown at first.
+    :ivar refused_writes: number of writes that failed for another reason, such as missing rights on the znode.
+    :ivar refused_joins: number of followers rejected because their broker epoch is not registered (KIP-903).
     """
 
     def __init__(self, reactor: Reactor, client: States, notifications: IsrNotifications) -> None:
@@ -65,24 +66,24 @@ class IsrWrites:
         self._reactor = reactor
         self._client = client
         self._notifications = notifications
-        self._wanted: dict[Led, None] = {}
+        self._wanted: dict[LeaderState, None] = {}
         self._unknown: Batch = {}
-        """Both in-sync sets count, and the znode is to be read."""
+        """Writes whose outcome is unknown: both ISRs count, and the znode must be read."""
         self._put_off: Batch = {}
-        """The same, and not before ``RETRY_SECONDS`` have passed."""
+        """Writes whose outcome is unknown and whose znode is read after ``RETRY_SECONDS``."""
         self._retries = Retries(reactor, self._put_off_is_due)
         self._gone: dict[int, int] = {}
-        """By broker: it had another epoch than this one when its registration was read; no epoch comes back."""
+        """By broker: the last broker epoch found to be no longer registered. Epochs are never reused."""
         self._working: Deferred[None] | None = None
         self._stopped = False
 
-    def propose(self, led: Led) -> None:
-        """The in-sync set of a partition may have to change: whether it has is asked when its turn comes."""
-        self._wanted[led] = None
+    def propose(self, leader: LeaderState) -> None:
+        """Queue a partition whose ISR may have to change; the change is computed when the batch starts."""
+        self._wanted[leader] = None
         self._go_on()
 
     def stop(self) -> None:
-        """Write nothing more; what is under way may be written all the same."""
+        """Stop writing; a pending write may still take effect."""
         self._stopped = True
         self._retries.clear()
         if self._working is not None:
@@ -91,24 +92,24 @@ class IsrWrites:
     def _go_on(self) -> None:
         if self._working is None and not self._stopped:
             self._working = Deferred.fromCoroutine(self._work())
-            self._working.addErrback(lambda failure: log.failure("in-sync sets are written no more", failure))
+            self._working.addErrback(lambda failure: log.failure("ISR writes stopped", failure))
 
     async def _work(self) -> None:
         try:
             while self._wanted or self._unknown:
-                # All that this turn of the reactor brings goes into one batch.
+                # Collect all proposals of this reactor iteration into one batch.
                 await pause(self._reactor, 0)
                 try:
                     if self._unknown:
-                        await self._find_out()
+                        await self._read_outcomes()
                     await self._write_next()
                 except CancelledError:
                     raise
                 except ZooKeeperError as error:
-                    log.warn("in-sync sets wait for ZooKeeper: {error}", error=str(error))
+                    log.warn("ISR writes are delayed by a ZooKeeper error: {error}", error=str(error))
                     await pause(self._reactor, RETRY_SECONDS)
                 except Exception:
-                    log.failure("in-sync sets could not be written, and are read again")
+                    log.failure("ISR writes failed; partition states are read again")
                     await pause(self._reactor, RETRY_SECONDS)
         except CancelledError:
             pass
@@ -123,50 +124,50 @@ class IsrWrites:
         except CancelledError:
             raise
         except Exception:
-            # However far it had come: those that still wait for an outcome have to find it out.
-            self._unknown.update((led, proposal) for led, proposal in batch.items() if led.proposed is proposal)
+            # The batch may have failed at any step; read the znode of each pending write.
+            self._unknown.update((leader, sent) for leader, sent in batch.items() if leader.proposed is sent)
             raise
 
     def _begin(self, batch: Batch) -> None:
-        for led in list(islice(self._wanted, BATCH_MAX)):
-            del self._wanted[led]
-            if led in self._put_off:
-                continue  # it is wanted again when it has been read
-            if led.proposed is not None and not led.is_over:
-                self._unknown[led] = led.proposed  # from an earlier tenure, or a state that was not read yet
-            proposal = led.proposal(self._gone)
+        for leader in list(islice(self._wanted, BATCH_MAX)):
+            del self._wanted[leader]
+            if leader in self._put_off:
+                continue  # proposed again after its znode was read
+            if leader.proposed is not None and not leader.is_over:
+                self._unknown[leader] = leader.proposed  # pending since an earlier term as leader, or not read yet
+            proposal = leader.proposal(self._gone)
             if proposal is not None:
-                batch[led] = proposal
-                led.write_begins(proposal)
+                batch[leader] = proposal
+                leader.write_begins(proposal)
 
-    # --- what has to wait --------------------------------------------------------------------------------------------
+    # --- retries ------------------------------------------------------------------------------------------------------
 
-    def _wait_with(self, refused: Refused) -> None:
-        """Leave some partitions alone for a while; until they were read again both in-sync sets count."""
+    def _retry_later(self, refused: Refused) -> None:
+        """Retry these partitions later; until then both ISRs count."""
         if not refused:
             return
         first, _, error = refused[0]
         log.warn(
-            "{count} in-sync sets wait after an error, {partition} for one: {error}",
+            "{count} ISR writes failed and will be retried, such as {partition}: {error}",
             count=len(refused),
             partition=str(first.partition.topic_partition),
             error=str(error),
         )
-        for led, proposal, _ in refused:
-            self._put_off[led] = proposal
-            self._retries.add(led, RETRY_SECONDS)
+        for leader, proposal, _ in refused:
+            self._put_off[leader] = proposal
+            self._retries.add(leader, RETRY_SECONDS)
 
-    def _put_off_is_due(self, due: list[Led]) -> None:
-        for led in due:
-            self._unknown[led] = self._put_off.pop(led)
+    def _put_off_is_due(self, due: list[LeaderState]) -> None:
+        for leader in due:
+            self._unknown[leader] = self._put_off.pop(leader)
         self._go_on()
 
-    # --- who may join ------------------------------------------------------------------------------------------------
+    # --- joining replicas ---------------------------------------------------------------------------------------------
 
     async def _checked(self, batch: Batch) -> Batch:
-        """The batch without those that would let in a broker which is down, or is not the one that fetched.
+        """Return the batch without proposals that add a broker whose registered epoch differs from the fetched one.
 
-        :raise ZooKeeperError: the registrations cannot be read; nothing was written, and all are tried again.
+        :raise ZooKeeperError: the registrations cannot be read; nothing was written, and all proposals are retried.
         """
         joining = sorted({replica for proposal in batch.values() for replica, _ in proposal.joining})
         if not joining:
@@ -177,19 +178,19 @@ class IsrWrites:
             self._take_back(batch)
             raise
         refused: Batch = {}
-        for led, proposal in batch.items():
+        for leader, proposal in batch.items():
             for replica, broker_epoch in proposal.joining:
                 if not in_sync.is_current_incarnation(broker_epoch, registered[replica]):
                     self.refused_joins += 1
                     self._gone[replica] = max(broker_epoch, self._gone.get(replica, NO_BROKER_EPOCH))
-                    refused[led] = proposal
+                    refused[leader] = proposal
         self._take_back(refused)
-        return {led: proposal for led, proposal in batch.items() if led not in refused}
+        return {leader: proposal for leader, proposal in batch.items() if leader not in refused}
 
     def _take_back(self, batch: Batch) -> None:
-        for led, proposal in batch.items():
-            led.not_written(proposal)
-            self._wanted[led] = None
+        for leader, proposal in batch.items():
+            leader.not_written(proposal)
+            self._wanted[leader] = None
 
     async def _registered_epochs(self, brokers: list[int]) -> dict[int, int | None]:
         found = await self._read(map(znodes.broker_path, brokers))
@@ -199,8 +200,8 @@ class IsrWrites:
         }
 
     async def _read(self, paths: Iterable[str]) -> list[tuple[bytes, Stat] | ZooKeeperError]:
-        """What the znodes hold after everything that was written before this was called."""
-        # Sent one right behind the other: the server reads after it has synced.
+        """Read znodes after a sync, so that all earlier writes are visible."""
+        # Both requests are sent without waiting in between; the server reads after it has synced.
         _, found = await together([self._sync(), read_all(self._client, list(paths))])
         return found or []
 
@@ -215,97 +216,97 @@ class IsrWrites:
         units = [
             [
                 SetData(
-                    _path(led),
+                    _path(leader),
                     documents.encode_partition_state(proposal.state),
                     in_sync.expected_version(proposal.base.partition_epoch),
                 )
             ]
-            for led, proposal in batch.items()
+            for leader, proposal in batch.items()
         ]
         outcomes = await write_units(self._client, units)
-        written: list[tuple[Led, Proposal]] = []
+        written: list[tuple[LeaderState, Proposal]] = []
         refused: Refused = []
-        for (led, proposal), outcome in zip(batch.items(), outcomes, strict=True):
+        for (leader, proposal), outcome in zip(batch.items(), outcomes, strict=True):
             if isinstance(outcome, NoNode):
-                led.not_written(proposal)  # the topic is deleted
+                leader.not_written(proposal)  # the topic is deleted
             elif isinstance(outcome, BadVersion):
                 self.conflicts += 1
-                self._unknown[led] = proposal
+                self._unknown[leader] = proposal
             elif isinstance(outcome, ConnectionLoss):
                 self.unknown_outcomes += 1
-                self._unknown[led] = proposal
+                self._unknown[leader] = proposal
             elif isinstance(outcome, ZooKeeperError):
                 self.refused_writes += 1
-                refused.append((led, proposal, outcome))
+                refused.append((leader, proposal, outcome))
             else:
                 (stat,) = outcome
                 assert isinstance(stat, Stat)
-                if led.written(proposal, stat.version):
-                    self._was_written(led, proposal)
-                    written.append((led, proposal))
-        _tell(written)
-        self._wait_with(refused)
+                if leader.written(proposal, stat.version):
+                    self._was_written(leader, proposal)
+                    written.append((leader, proposal))
+        _log_changes(written)
+        self._retry_later(refused)
 
-    def _was_written(self, led: Led, proposal: Proposal) -> None:
+    def _was_written(self, leader: LeaderState, proposal: Proposal) -> None:
         self.expands += bool(proposal.joining)
         self.shrinks += any(replica not in proposal.isr for replica in proposal.base.isr)
-        self._notifications.add(led.partition.topic_partition)
-        # What happened meanwhile may change it again.
-        self._wanted[led] = None
+        self._notifications.add(leader.partition.topic_partition)
+        # Fetches and lag since the proposal may require another change.
+        self._wanted[leader] = None
 
-    async def _find_out(self) -> None:
-        """Read the state znodes that are not as they were thought to be.
+    async def _read_outcomes(self) -> None:
+        """Read the state znodes of writes with an unknown outcome.
 
-        A write that was under way when the connection was lost is in what is read now, or never will be: ZooKeeper does
-        nothing more for a connection whose session has moved to another, or has ended, and ``sync`` waits for the rest.
+        A write that was pending when the connection was lost is visible now or will never take effect: ZooKeeper does
+        not apply requests of a connection whose session moved or ended, and ``sync`` waits for the others.
 
-        :raise ZooKeeperError: nothing can be read.
+        :raise ZooKeeperError: the znodes cannot be read.
         """
         batch = dict(islice(self._unknown.items(), BATCH_MAX))
         found = await self._read(map(_path, batch))
         refused: Refused = []
-        for (led, proposal), answer in zip(batch.items(), found, strict=True):
-            del self._unknown[led]
+        for (leader, proposal), answer in zip(batch.items(), found, strict=True):
+            del self._unknown[leader]
             if isinstance(answer, ZooKeeperError) and not isinstance(answer, NoNode):
-                refused.append((led, proposal, answer))
+                refused.append((leader, proposal, answer))
                 continue
             try:
-                self._resolve(led, proposal, answer)
+                self._resolve(leader, proposal, answer)
             except Exception as error:
-                log.failure("what became of an in-sync set cannot be said")
-                refused.append((led, proposal, error))
-        self._wait_with(refused)
+                log.failure("the outcome of an ISR write cannot be determined")
+                refused.append((leader, proposal, error))
+        self._retry_later(refused)
 
-    def _resolve(self, led: Led, proposal: Proposal, answer: tuple[bytes, Stat] | ZooKeeperError) -> None:
+    def _resolve(self, leader: LeaderState, proposal: Proposal, answer: tuple[bytes, Stat] | ZooKeeperError) -> None:
         if isinstance(answer, ZooKeeperError):
-            led.not_written(proposal)  # the topic is deleted
+            leader.not_written(proposal)  # the topic is deleted
             return
         data, stat = answer
         try:
-            state = documents.decode_partition_state(_path(led), data, stat.version)
+            state = documents.decode_partition_state(_path(leader), data, stat.version)
         except znodes.ZnodeError as error:
-            log.error("a partition is led no more: {error}", error=str(error))
-            led.partition.stop()
+            log.error("partition stopped, its state znode is invalid: {error}", error=str(error))
+            leader.partition.stop()
             return
-        led.was_read(proposal, state)
+        leader.was_read(proposal, state)
         if state.isr == proposal.isr:
-            self._notifications.add(led.partition.topic_partition)
-        self._wanted[led] = None
+            self._notifications.add(leader.partition.topic_partition)
+        self._wanted[leader] = None
 
 
-def _path(led: Led) -> str:
-    topic, number = led.partition.topic_partition
+def _path(leader: LeaderState) -> str:
+    topic, number = leader.partition.topic_partition
     return znodes.partition_state_path(topic, number)
 
 
-def _tell(written: list[tuple[Led, Proposal]]) -> None:
-    """A line for each change; where a broker went or came back, thousands of them are one line."""
-    for led, proposal in written[:TOLD_MAX]:
+def _log_changes(written: list[tuple[LeaderState, Proposal]]) -> None:
+    """Log each change, or a summary if a broker's failure or return changed many partitions."""
+    for leader, proposal in written[:LOGGED_MAX]:
         log.info(
-            "{partition}: in sync are {isr}, were {before}",
-            partition=str(led.partition.topic_partition),
+            "{partition}: ISR changed from {before} to {isr}",
+            partition=str(leader.partition.topic_partition),
             isr=proposal.isr,
             before=proposal.base.isr,
         )
-    if len(written) > TOLD_MAX:
-        log.info("and so for {count} more partitions", count=len(written) - TOLD_MAX)
+    if len(written) > LOGGED_MAX:
+        log.info("ISR changed for {count} more partitions", count=len(written) - LOGGED_MAX)

@@ -1,4 +1,4 @@
-"""Looks after followers that are not heard of: every so often at each partition that this broker leads."""
+"""Periodically checks the followers of all partitions that this broker leads for lag."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
-from kreplica.replication.leader.leader_state import LedPartition
+from kreplica.replication.leader.leader_state import LeaderPartition
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
 from kreplica.runtime.turns import Turns
@@ -16,25 +16,24 @@ log = Logger()
 
 
 class LagWatch:
-    """Owned by the broker.
+    """Periodic lag check; owned by the broker.
 
-    :param interval_s: between two looks; half of ``replica.lag.time.max.ms``, so that whoever has everything at one
-        look cannot lag at the next.
+    :param interval_s: seconds between checks; half of ``replica.lag.time.max.ms``, so that a follower that is caught up
+        at one check cannot be lagging at the next.
     """
 
-    def __init__(self, reactor: Reactor, partitions: Iterable[LedPartition], interval_s: float) -> None:
+    def __init__(self, reactor: Reactor, partitions: Iterable[LeaderPartition], interval_s: float) -> None:
         self._reactor = reactor
         self._partitions = partitions
         self._interval_s = interval_s
         self._watching: Deferred[None] | None = None
 
     def start(self) -> None:
-        """Begin to look."""
         self._watching = Deferred.fromCoroutine(self._watch())
-        self._watching.addErrback(lambda failure: log.failure("followers are not watched any more", failure))
+        self._watching.addErrback(lambda failure: log.failure("follower lag checks stopped", failure))
 
     def stop(self) -> None:
-        """Look no more; again does nothing."""
+        """Stop the checks; may be called again."""
         watching, self._watching = self._watching, None
         if watching is not None:
             watching.cancel()
@@ -50,7 +49,7 @@ class LagWatch:
     async def _look(self) -> None:
         turns = Turns(self._reactor)
         for partition in list(self._partitions):
-            if partition.led is not None:
-                partition.led.look_for_lag()
+            if partition.leader_state is not None:
+                partition.leader_state.look_for_lag()
             if turns.is_over:
                 await turns.next()

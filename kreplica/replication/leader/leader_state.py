@@ -1,4 +1,4 @@
-"""One partition that this broker leads, in one leader epoch: who follows, who is in sync, what is committed."""
+"""State of a partition that this broker leads, in one leader epoch: followers, ISR and high watermark."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kreplica.replication.leader.followers import UNKNOWN_OFFSET, Progress, in_e
 from kreplica.replication.leader.isr_proposal import Proposal
 from kreplica.replication.leader.lease import Lease
 from kreplica.replication.leadership import Leadership
-from kreplica.replication.purgatory import Wakeups, Watched
+from kreplica.replication.purgatory import Purgatory, Watched
 from kreplica.storage.log.log import Log
 
 NOBODY: Mapping[int, int] = {}
 
 
-class LedPartition(Watched, Protocol):
-    """The partition that a leader state belongs to."""
+class LeaderPartition(Watched, Protocol):
+    """The operations of a partition that its leader state needs."""
 
     leadership: Leadership
     high_watermark: int
@@ -29,10 +29,10 @@ class LedPartition(Watched, Protocol):
     def log(self) -> Log: ...
 
     @property
-    def led(self) -> Led | None: ...
+    def leader_state(self) -> LeaderState | None: ...
 
     @property
-    def end_offset_that_counts(self) -> int: ...
+    def acknowledgeable_end_offset(self) -> int: ...
 
     @property
     def in_sync_required(self) -> int: ...
@@ -43,97 +43,96 @@ class LedPartition(Watched, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What all partitions of one broker have in common.
+class LeaderContext:
+    """Dependencies shared by all partitions of one broker.
 
-    :param seconds: a clock that never goes back.
-    :param propose: told of a partition whose in-sync set may have to change; asks for its ``proposal`` later.
-    :param lag_s_max: ``replica.lag.time.max.ms``.
+    :param seconds: monotonic clock.
+    :param propose: called with a leader state whose ISR may have to change; its ``proposal`` is read later.
+    :param lag_s_max: ``replica.lag.time.max.ms`` in seconds.
     """
 
     broker_id: int
-    wakeups: Wakeups
+    purgatory: Purgatory
     lease: Lease
     seconds: Callable[[], float]
-    propose: Callable[[Led], None]
+    propose: Callable[[LeaderState], None]
     lag_s_max: float
 
 
-class Led:
-    """Made when this broker begins to lead, and of no use in the next leader epoch.
+class LeaderState:
+    """State of the leader role in one leader epoch; replaced in the next one.
 
-    :param known: the followers of the epoch before, where this broker led in that too.
-    :param unresolved: a change of the in-sync set of which nobody knows whether it was written, where this broker has
-        led in the same epoch before.
-    :ivar followers: every other replica, by its broker's id.
-    :ivar epoch_start_offset: where the log ended when this leader began.
-    :ivar proposed: the change of the in-sync set that is being written, or of which nobody knows whether it was.
+    :param known: followers of the previous epoch, if this broker led in it.
+    :param unresolved: ISR write of an earlier term in the same epoch, whose outcome is unknown.
+    :ivar followers: progress of every other replica, by broker id.
+    :ivar epoch_start_offset: log end offset at the start of the epoch.
+    :ivar proposed: ISR write that is pending or whose outcome is unknown.
     """
 
-    __slots__ = ("_counted", "_surroundings", "epoch_start_offset", "followers", "partition", "proposed")
+    __slots__ = ("_context", "_counted", "epoch_start_offset", "followers", "partition", "proposed")
 
     def __init__(
         self,
-        partition: LedPartition,
-        surroundings: Surroundings,
+        partition: LeaderPartition,
+        context: LeaderContext,
         known: Mapping[int, Progress],
         unresolved: Proposal | None = None,
     ) -> None:
         self.partition = partition
         self.epoch_start_offset = partition.log.log_end_offset
         self.proposed = unresolved
-        self.followers = in_epoch(known, partition.leadership, surroundings.broker_id, surroundings.seconds())
-        self._surroundings = surroundings
+        self.followers = in_epoch(known, partition.leadership, context.broker_id, context.seconds())
+        self._context = context
         self._count()
 
     @property
     def is_over(self) -> bool:
-        """Whether this broker does not lead any more, or in another epoch."""
-        return self.partition.led is not self
+        """True if this broker no longer leads the partition, or leads it in another epoch."""
+        return self.partition.leader_state is not self
 
     @property
     def has_lease(self) -> bool:
-        """Whether no other broker can have been told to lead yet; where there is no other, none will be."""
-        return not self.followers or self._surroundings.lease.holds()
+        """True if no other broker can have become leader; always true for a partition without other replicas."""
+        return not self.followers or self._context.lease.holds()
 
     def state_changed(self) -> None:
-        """The partition's ``leadership`` is another, in the same leader epoch; or what its topic asks for is."""
-        surroundings = self._surroundings
+        """Apply a change of the partition state within the epoch, or of the topic's settings."""
+        context = self._context
         leadership = self.partition.leadership
-        self.followers = in_epoch(self.followers, leadership, surroundings.broker_id, surroundings.seconds())
+        self.followers = in_epoch(self.followers, leadership, context.broker_id, context.seconds())
         self._count()
-        self.go_on()
+        self.reevaluate()
 
-    def go_on(self) -> None:
-        """Do what follows from the state that is known."""
+    def reevaluate(self) -> None:
+        """Re-evaluate the high watermark and the ISR."""
         partition = self.partition
         self.advance()
         if self.proposed is not None or (partition.leadership.eligible and self.proposal() is not None):
-            self._surroundings.propose(self)
-        if partition.waiting:
-            self._surroundings.wakeups.mark(partition)
+            self._context.propose(self)
+        if partition.watchers:
+            self._context.purgatory.mark(partition)
 
     def _count(self) -> None:
-        """Find the followers that count: all that are in sync, or may be by what is being written."""
+        """Select the followers that count for the high watermark: those in the ISR or in the proposed one."""
         followers = self.followers
         isr = self.partition.leadership.isr
         if self.proposed is not None:
             isr = in_sync.union(isr, self.proposed.isr)
         self._counted = [followers[replica] for replica in isr if replica in followers]
 
-    # --- what is committed -------------------------------------------------------------------------------------------
+    # --- high watermark ----------------------------------------------------------------------------------------------
 
     def appended(self) -> None:
-        """There are more records: committed at once where nobody else is in sync, waited for by followers otherwise."""
+        """Advance the high watermark after an append if no follower counts; otherwise notify waiting fetches."""
         if not self._counted:
             self.advance()
-        elif self.partition.waiting:
-            self._surroundings.wakeups.mark(self.partition)
+        elif self.partition.watchers:
+            self._context.purgatory.mark(self.partition)
 
     def advance(self) -> None:
-        """Commit what all have that count."""
+        """Advance the high watermark to the smallest log end offset of the counted replicas."""
         partition = self.partition
-        end_offset = partition.end_offset_that_counts
+        end_offset = partition.acknowledgeable_end_offset
         if self._counted:
             ends = [follower.log_end_offset for follower in self._counted]
             end_offset = high_watermark.held_by_all(end_offset, ends)
@@ -143,20 +142,20 @@ class Led:
         if not high_watermark.may_advance(len(leadership.isr), partition.in_sync_required, len(leadership.eligible)):
             return
         if not self.has_lease:
-            self._surroundings.lease.when_back(self)
+            self._context.lease.when_back(self)
             return
         partition.high_watermark = end_offset
-        if partition.waiting:
-            self._surroundings.wakeups.mark(partition)
+        if partition.watchers:
+            self._context.purgatory.mark(partition)
 
     def lease_is_back(self) -> None:
-        """What stood still because another might lead goes on."""
+        """Advance the high watermark after the lease was lost for a time."""
         if not self.is_over:
             self.advance()
 
     @property
     def low_watermark(self) -> int:
-        """The lowest start of the logs of all in-sync replicas: below it nothing is left anywhere (KIP-107)."""
+        """The smallest log start offset of the in-sync replicas (KIP-107)."""
         own = self.partition.log.log_start_offset
         return min([own, *(follower.log_start_offset for follower in self._counted)])
 
@@ -171,16 +170,16 @@ class Led:
         if progress is None:
             raise KafkaError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH,
-                f"{replica_id} is not known as a replica of {partition.topic_partition}",
+                f"{replica_id} is not a replica of {partition.topic_partition}",
             )
         if in_sync.is_of_earlier_incarnation(broker_epoch, progress.broker_epoch):
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica_id} has registered anew since")
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica_id} has registered again since")
         progress.fetched(broker_epoch, fetch_offset, partition.log.log_end_offset, now_s)
         if log_start_offset > progress.log_start_offset:
             progress.log_start_offset = log_start_offset
-            self._surroundings.wakeups.mark(partition)
+            self._context.purgatory.mark(partition)
         if replica_id not in partition.leadership.isr and self.proposed is None and self._may_join(progress):
-            self._surroundings.propose(self)
+            self._context.propose(self)
         if fetch_offset > partition.high_watermark:
             self.advance()
 
@@ -196,19 +195,19 @@ class Led:
             return None
         return progress.log_end_offset
 
-    # --- who is in sync ----------------------------------------------------------------------------------------------
+    # --- ISR ---------------------------------------------------------------------------------------------------------
 
     def look_for_lag(self) -> None:
-        """Propose what follows from time alone: who lags leaves; who might have joined long ago is tried again."""
+        """Propose removal of lagging followers, and retry followers that could have joined earlier."""
         if self.followers and not self._is_at_rest() and self.proposal() is not None:
-            self._surroundings.propose(self)
+            self._context.propose(self)
 
     def _is_at_rest(self) -> bool:
-        """Whether every replica is in sync and has everything, as mostly they do: no rule need be asked."""
+        """True if every replica is in sync and has all records, which is the common case and needs no further check."""
         leadership = self.partition.leadership
         if len(leadership.isr) != len(leadership.replicas) or leadership.eligible:
             return False
-        end_offset, now_s = self.partition.log.log_end_offset, self._surroundings.seconds()
+        end_offset, now_s = self.partition.log.log_end_offset, self._context.seconds()
         for progress in self.followers.values():
             if progress.log_end_offset < end_offset:
                 return False
@@ -216,9 +215,9 @@ class Led:
         return True
 
     def proposal(self, gone: Mapping[int, int] = NOBODY) -> Proposal | None:
-        """The state that is to be written now; None where there is nothing to write, or a write is under way.
+        """Return the state to write, or None if nothing changed or a write is pending.
 
-        :param gone: incarnations that may not join: the last broker epoch by broker.
+        :param gone: by broker, the last broker epoch that is no longer registered and may not join.
         """
         if self.is_over or self.proposed is not None:
             return None
@@ -230,8 +229,8 @@ class Led:
                 partition.leadership.replicas,
                 self.followers,
                 leader_end_offset=partition.log.log_end_offset,
-                now_s=self._surroundings.seconds(),
-                lag_s_max=self._surroundings.lag_s_max,
+                now_s=self._context.seconds(),
+                lag_s_max=self._context.lag_s_max,
             ),
             high_watermark=partition.high_watermark,
             epoch_start_offset=self.epoch_start_offset,
@@ -240,14 +239,15 @@ class Led:
         )
 
     def write_begins(self, proposal: Proposal) -> None:
-        """From now until its outcome is known both in-sync sets count."""
+        """Mark a write as pending; both ISRs count until its outcome is known."""
         self.proposed = proposal
         self._count()
 
     def written(self, proposal: Proposal, partition_epoch: int) -> bool:
-        """It is in the state znode, whose version is ``partition_epoch`` now.
+        """Apply a successful write.
 
-        :return: false where it does not matter any more: this broker was told of a newer state.
+        :param partition_epoch: new version of the state znode.
+        :return: False if the write is obsolete because the controller sent a newer state.
         """
         if not self._awaits(proposal):
             return False
@@ -255,17 +255,17 @@ class Led:
         return True
 
     def not_written(self, proposal: Proposal) -> None:
-        """It is certain that it was not and will not be written: the state is what it was."""
+        """Discard a write that certainly did not take effect and never will."""
         if self._awaits(proposal):
             self.proposed = None
             self.state_changed()
 
     def was_read(self, proposal: Proposal, state: LeaderAndIsr) -> None:
-        """What the state znode holds, read because it is not as expected, or nobody knows what became of the write."""
+        """Apply the state read from the znode after a conflict or an unknown outcome."""
         if not self._awaits(proposal):
             return
         if state.leader_epoch != proposal.base.leader_epoch:
-            # Another leads, or this one in a later epoch; the controller is about to say so.
+            # Another broker leads, or this one in a later epoch; the controller will send the new state.
             self.partition.step_down(state)
         else:
             self._take_over(state, state.partition_epoch)

@@ -1,6 +1,6 @@
-"""How long a leader may act on what it was told: no longer than its session with ZooKeeper may have lasted.
+"""Lease that limits how long a leader may act without contact to ZooKeeper.
 
-After that another may lead in its place, with an in-sync set that this one is not in.
+After its session may have expired, another broker may lead with an ISR that does not include this one.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ LOOK_AGAIN_SECONDS = 0.1
 
 
 class HeldBack(Protocol):
-    """What stands still without a lease."""
+    """An object that is notified when the lease holds again."""
 
     def lease_is_back(self) -> None: ...
 
 
 class Lease:
-    """One for a broker.
+    """Leadership lease of one broker, shared by all of its partitions.
 
-    :param may_acknowledge: whether the session lasts for certain.
+    :param may_acknowledge: returns True while the ZooKeeper session certainly has not expired.
     """
 
     def __init__(self, reactor: Reactor, may_acknowledge: Callable[[], bool]) -> None:
@@ -34,13 +34,13 @@ class Lease:
         self._call: IDelayedCall | None = None
 
     def when_back(self, held_back: HeldBack) -> None:
-        """Tell it once when the lease holds again."""
+        """Notify this object once when the lease holds again."""
         self._held_back[held_back] = None
         if self._call is None:
             self._call = self._reactor.callLater(LOOK_AGAIN_SECONDS, self._look)
 
     def stop(self) -> None:
-        """Tell nobody any more."""
+        """Cancel all notifications."""
         self._held_back.clear()
         if self._call is not None and self._call.active():
             self._call.cancel()

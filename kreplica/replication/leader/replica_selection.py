@@ -1,4 +1,4 @@
-"""From which replica a consumer reads (KIP-392): the leader names one that is nearer, and the consumer goes there."""
+"""Selects the replica from which a consumer reads (KIP-392)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from kreplica.settings.definitions.replication import LEADER_SELECTOR, RACK_AWAR
 
 
 class Replica(NamedTuple):
-    """An in-sync replica as its leader knows it.
+    """An in-sync replica as known to its leader.
 
-    :param log_end_offset: what its last fetch asked for.
+    :param log_end_offset: offset of its last fetch.
     """
 
     broker_id: int
@@ -20,17 +20,19 @@ class Replica(NamedTuple):
 
 
 class ReplicaSelector(Protocol):
-    """Chooses among the replicas that have what a consumer asks for."""
+    """Selects among the replicas that have the offset a consumer asks for."""
 
     def __call__(self, rack: str, leader: Replica, followers: Iterable[Replica]) -> int | None:
-        """The broker to read from; None for the leader.
+        """Return the id of the broker to read from, or None for the leader.
 
-        :param rack: the consumer's.
+        :param rack: rack of the consumer.
         """
 
 
 def nearest(rack: str, leader: Replica, followers: Iterable[Replica]) -> int | None:
-    """The leader where it is in the consumer's rack, else that follower in the rack which has most; None for none."""
+    """Return the most advanced follower in the consumer's rack, or None if the leader is in that rack or no follower
+    is.
+    """
     if leader.rack == rack:
         return None
     near = [replica for replica in followers if replica.rack == rack]
@@ -45,7 +47,7 @@ SELECTORS: dict[str | None, ReplicaSelector | None] = {
     LEADER_SELECTOR: None,
     RACK_AWARE_SELECTOR: nearest,
 }
-"""By the values of ``replica.selector.class``; None where consumers read from the leader."""
+"""Selectors by the value of ``replica.selector.class``; None if consumers read from the leader."""
 
 RackOf = Callable[[int], str | None]
-"""The rack of a live broker; None where it has none, or does not live."""
+"""Returns the rack of a live broker, or None if it has no rack or is not alive."""

@@ -97,7 +97,7 @@ class Watch:
             self.remove(wanted)
         wanted.watched = partition
         self._wanted.setdefault(partition, []).append(wanted)
-        partition.waiting[self] = None
+        partition.watchers[self] = None
 
     def remove(self, wanted: Wanted) -> None:
         """Tell of this one no more."""
@@ -107,23 +107,23 @@ class Watch:
             others.remove(wanted)
             if not others:
                 del self._wanted[partition]
-                partition.waiting.pop(self, None)
+                partition.watchers.pop(self, None)
 
     def clear(self) -> None:
         """Tell of none any more."""
         for partition, wanted in self._wanted.items():
-            partition.waiting.pop(self, None)
+            partition.watchers.pop(self, None)
             for one in wanted:
                 one.watched = None
         self._wanted.clear()
 
     def changed(self, partitions: set[Partition]) -> None:
-        """Called by ``Wakeups``."""
+        """Called by ``Purgatory``."""
         told: list[Wanted] = []
         is_awaited = self.is_awaited
         for partition in sorted(partitions & self._wanted.keys(), key=_in_order):
             if is_awaited is None or any(map(is_awaited, self._wanted[partition])):
-                partition.waiting.pop(self, None)
+                partition.watchers.pop(self, None)
                 told += self._wanted.pop(partition)
         if told:
             for wanted in told:

@@ -80,7 +80,7 @@ def must_be_read(partition: Partition, records: Bytes) -> bool:
 
 def is_written_here(partition: Partition, records: Bytes) -> bool:
     """True if nothing is known yet for which the batch will be refused."""
-    if partition.led is None or partition.topic_partition.topic in INTERNAL_TOPICS:
+    if partition.leader_state is None or partition.topic_partition.topic in INTERNAL_TOPICS:
         return False
     return len(records) <= partition.log.config.append_size_max
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kreplica.errors import ErrorCode
-from kreplica.replication import Partition, Role, Waiting
+from kreplica.replication import DelayedOperation, Partition, Role
 from kreplica.runtime import Reactor
 from kreplica.server.protocol.request import Request
 
@@ -25,7 +25,7 @@ def is_reached(partition: Partition, offset: int, acks: int) -> bool:
     """
     if acks == ALL_IN_SYNC:
         return partition.is_committed(offset)
-    return acks == NO_ANSWER or partition.is_kept(offset)
+    return acks == NO_ANSWER or partition.is_durable(offset)
 
 
 class Pending:
@@ -37,11 +37,11 @@ class Pending:
     :ivar row: of the answer; has the error code in the end.
     """
 
-    __slots__ = ("_tenures_over", "acks", "offset", "partition", "row")
+    __slots__ = ("_leadership_generation", "acks", "offset", "partition", "row")
 
     def __init__(self, partition: Partition, offset: int, acks: int, row: Row) -> None:
         self.partition = partition
-        self._tenures_over = partition.tenures_over
+        self._leadership_generation = partition.leadership_generation
         self.offset = offset
         self.acks = acks
         self.row = row
@@ -49,7 +49,7 @@ class Pending:
     def is_over(self) -> bool:
         """Whether it may be, or never will be by this leader (the row says so then)."""
         partition = self.partition
-        if partition.tenures_over != self._tenures_over:
+        if partition.leadership_generation != self._leadership_generation:
             offline = partition.role is Role.OFFLINE
             self._fail(ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True
@@ -92,7 +92,7 @@ class WaitingForReplicas:
     ) -> None:
         self._pending = pending
         self._answer = answer
-        waiting = Waiting(reactor, [p.partition for p in pending], timeout_s, self._look, self._expire)
+        waiting = DelayedOperation(reactor, [p.partition for p in pending], timeout_s, self._look, self._expire)
         request.on_abandoned(waiting.abandon)
 
     def _look(self, changed: set[Partition]) -> bool:

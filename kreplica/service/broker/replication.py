@@ -8,7 +8,7 @@ from typing import Protocol
 
 from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.model import TopicPartition
-from kreplica.replication import ControlFence, Partitions, Wakeups
+from kreplica.replication import ControlFence, Partitions, Purgatory
 from kreplica.replication.follower.fetchers import Fetchers
 from kreplica.replication.leader.isr_notifications import IsrNotifications
 from kreplica.replication.leader.isr_writes import IsrWrites
@@ -60,10 +60,10 @@ class ReplicationParts(Protocol):
 class Replication:
     """The replication of one broker; started after its registration, stopped before its logs are closed.
 
-    :param wakeups: notifies requests that wait for records or acknowledgements.
+    :param purgatory: notifies requests that wait for records or acknowledgements.
     """
 
-    def __init__(self, broker: ReplicationParts, wakeups: Wakeups) -> None:
+    def __init__(self, broker: ReplicationParts, purgatory: Purgatory) -> None:
         reactor, client, settings = broker.runtime.reactor, broker.client, broker.settings
         lag_s_max = settings["replica.lag.time.max.ms"] / 1000
         plans = broker.watches.plan_throttle
@@ -85,7 +85,7 @@ class Replication:
             broker.directories,
             broker.dynamic_settings.partition_settings,
             partial(may_exist, broker.metadata),
-            wakeups,
+            purgatory,
             fetching=self.fetchers,
             propose=self.isr_writes.propose,
             may_acknowledge=lambda: not client.session_may_have_expired,

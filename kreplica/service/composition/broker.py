@@ -29,7 +29,7 @@ from kreplica.membership.stale_session import end_previous_session, forget_sessi
 from kreplica.membership.startup_retries import StartSteps
 from kreplica.membership.stray_logs import remove_strays, remove_strays_after_reregistration
 from kreplica.model import BrokerRegistration, Endpoint
-from kreplica.replication import ControlFence, Wakeups
+from kreplica.replication import ControlFence, Purgatory
 from kreplica.replication.partitions import DELETE_WHATEVER_EPOCH
 from kreplica.runtime import Runtime
 from kreplica.runtime.stalls import StallWatch
@@ -115,7 +115,7 @@ class Broker:
         self.metadata = MetadataCache(runtime.reactor)
         self.topic_admin = self._make_topic_admin()
         self.peers = Peers(self.broker_id, self.metadata, settings.inter_broker_listener)
-        self.replication = Replication(self, Wakeups(self.turn.at_end))
+        self.replication = Replication(self, Purgatory(self.turn.at_end))
         self.partitions = self.replication.partitions
         self.plugins.roles.observe(self.partitions)
         self.coordinators = Coordinators(self)

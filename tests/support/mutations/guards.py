@@ -225,7 +225,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "lease",
-        (Place("kreplica.replication.leader.leader_state:Led.has_lease", property(always)),),
+        (Place("kreplica.replication.leader.leader_state:LeaderState.has_lease", property(always)),),
         leading.is_heard_by_clients_alone,
         "was acknowledged at",
     ),
@@ -281,7 +281,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "synced before acknowledged (flush.messages=1)",
-        (Place("kreplica.replication.partition:Partition.end_offset_that_counts", property(_written_is_enough)),),
+        (Place("kreplica.replication.partition:Partition.acknowledgeable_end_offset", property(_written_is_enough)),),
         logs.all_lose_power,
         "without all",
     ),

@@ -6,7 +6,7 @@ from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
-from kreplica.replication import Partition, Partitions, Waiting
+from kreplica.replication import DelayedOperation, Partition, Partitions
 from kreplica.runtime import Reactor
 from kreplica.server.protocol.request import Request
 
@@ -51,17 +51,17 @@ class DeleteRecords:
 class _Pending:
     """A partition whose in-sync replicas have not all advanced their log start offsets."""
 
-    __slots__ = ("_offset", "_row", "_tenures_over", "partition")
+    __slots__ = ("_leadership_generation", "_offset", "_row", "partition")
 
     def __init__(self, partition: Partition, offset: int, row: Row) -> None:
         self.partition = partition
         self._offset = offset
         self._row = row
-        self._tenures_over = partition.tenures_over
+        self._leadership_generation = partition.leadership_generation
 
     def is_over(self) -> bool:
         """Return True if all replicas have advanced or this broker cannot learn of it; sets the row's result."""
-        if self.partition.tenures_over != self._tenures_over:
+        if self.partition.leadership_generation != self._leadership_generation:
             self._row["error_code"] = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True
         low_watermark = self.partition.low_watermark
@@ -84,7 +84,7 @@ class _WaitingDeletion:
         self._answer = answer
         self._pending = pending
         timeout_s = request.body["timeout_ms"] / 1000
-        waiting = Waiting(reactor, [p.partition for p in pending], timeout_s, self._look, self._expire)
+        waiting = DelayedOperation(reactor, [p.partition for p in pending], timeout_s, self._look, self._expire)
         request.on_abandoned(waiting.abandon)
 
     def _look(self, changed: set[Partition]) -> bool:

@@ -66,7 +66,7 @@ def is_another_by_now(seed: int) -> None:
         hush(run)
         run.cluster.run(0.5)
         heal(run, LEADER, OTHER)
-        led = held(run, LEADER).led
+        led = held(run, LEADER).leader_state
         assert led is not None
         run.cluster.run_until(lambda: led.proposed is not None)
         cut_off(run, LEADER)
@@ -87,7 +87,7 @@ def leaving_is_being_written(seed: int) -> None:
         cut(run, OTHER, LEADER)
         write(run, 1)
         hush(run)
-        led = held(run, LEADER).led
+        led = held(run, LEADER).leader_state
         assert led is not None
         run.cluster.run(LAG_S - 1)
         cut_off(run, LEADER)

@@ -9,12 +9,12 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import LeaderAndIsr
 from kreplica.replication import Partition
 from kreplica.replication.leader.isr_proposal import Proposal
-from kreplica.replication.leader.leader_state import Led
+from kreplica.replication.leader.leader_state import LeaderState
 
 
-def led(partition: Partition) -> Led:
-    assert partition.led is not None
-    return partition.led
+def led(partition: Partition) -> LeaderState:
+    assert partition.leader_state is not None
+    return partition.leader_state
 
 
 def begin(partition: Partition) -> Proposal:
@@ -272,7 +272,7 @@ class TestToldAgain:
     def test_older_news_of_the_in_sync_set(self) -> None:
         """A controller that has not heard of the leader's own write does not undo it; the rest of its news counts."""
         partition = Leading().partition(leadership(isr=(LEADER, SECOND), partition_epoch=3))
-        partition.told_again(leadership(isr=EVERYBODY, partition_epoch=2, read_only=True))
+        partition.update_within_epoch(leadership(isr=EVERYBODY, partition_epoch=2, read_only=True))
         assert (partition.leadership.isr, partition.leadership.partition_epoch) == ((LEADER, SECOND), 3)
         refused(ErrorCode.NOT_ENOUGH_REPLICAS, partition)
 
@@ -281,7 +281,7 @@ class TestToldAgain:
         partition = Leading().partition(leadership(isr=(LEADER, SECOND)))
         fetch(partition, THIRD, 0)
         proposal = begin(partition)
-        partition.told_again(leadership(isr=(LEADER,), partition_epoch=1))
+        partition.update_within_epoch(leadership(isr=(LEADER,), partition_epoch=1))
         append(partition)
         assert partition.high_watermark == 1, "only who is in the newer set counts"
         assert not led(partition).written(proposal, 1)
@@ -291,7 +291,7 @@ class TestToldAgain:
         """No new epoch, so what they fetched holds; a replica that comes to it is unknown."""
         partition = Leading().partition(leadership(isr=(LEADER,)))
         fetch(partition, SECOND, 0)
-        partition.told_again(leadership(isr=(LEADER,), replicas=(1, 2, 3, 4)))
+        partition.update_within_epoch(leadership(isr=(LEADER,), replicas=(1, 2, 3, 4)))
         assert [partition.known_end_offset(replica) for replica in (2, 3, 4)] == [0, None, None]
 
     def test_a_new_epoch_forgets_what_followers_had(self) -> None:
@@ -301,7 +301,7 @@ class TestToldAgain:
         fetch(partition, SECOND, 2)
         partition.lead(leadership(6))
         assert partition.known_end_offset(SECOND) is None
-        assert (partition.tenures_over, partition.epoch_start_offset) == (0, 2)
+        assert (partition.leadership_generation, partition.epoch_start_offset) == (0, 2)
         fetch(partition, THIRD, 2)
         assert partition.high_watermark == 0
 
