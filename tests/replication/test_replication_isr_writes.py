@@ -355,7 +355,7 @@ def test_a_state_that_may_not_be_written(world: World, caplog_events: list[dict[
     world.simulation.run(5 * RETRY_SECONDS)
     assert 3 <= world.writes.refused_writes <= 7
     assert world.broker.multis - before <= 9
-    lines = [formatEvent(event) for event in caplog_events if "wait after an error" in str(event["log_format"])]
+    lines = [formatEvent(event) for event in caplog_events if "ISR writes failed and will be retried" in str(event["log_format"])]
     assert len(lines) == world.writes.refused_writes
     assert "t-0" in lines[0]
     world.allow(Permission.ALL)
@@ -388,7 +388,7 @@ def test_an_error_that_nobody_expects(world: World, caplog_events: list[dict[str
     world.simulation.run(RETRY_SECONDS / 2)
     assert partition.leader_state is not None
     assert partition.leader_state.proposed is not None, "it may be written, or not"
-    assert [event for event in caplog_events if "could not be written" in str(event["log_format"])]
+    assert [event for event in caplog_events if "ISR writes failed; partition states" in str(event["log_format"])]
     world.simulation.run(RETRY_SECONDS)
     assert world.agree(partition)
     assert partition.leadership.isr == (LEADER, SECOND)

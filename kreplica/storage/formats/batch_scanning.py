@@ -1,4 +1,4 @@
-"""Walking through the batches of a file by their headers, in reads that do not grow with the file."""
+"""Scans the batches of a file by their headers, with reads of bounded size."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ BATCHES_READ_SIZE = 1024 * 1024
 
 
 def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of the whole batches between two positions; stops at the first that is not one.
+    """Yield position and header of the whole batches between two positions; stops at the first invalid one.
 
-    Bodies are skipped, and read only where batches are so small that this is the shorter way.
+    Bodies are skipped unless the batches are so small that reading them is faster.
     """
     read_size = HEADERS_READ_SIZE
     while position + HEADER_SIZE <= end:
@@ -31,7 +31,7 @@ def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
             at += size
         if at == 0:
             return
-        # Large batches: one header a read, their bodies would be read for nothing.
+        # For large batches, read only the headers.
         read_size = HEADERS_READ_SIZE if 4 * size < HEADERS_READ_SIZE else HEADER_SIZE
         position += at
 
@@ -39,10 +39,10 @@ def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
 def scan_batches(
     file: File, position: int, end: int, read_size: int = BATCHES_READ_SIZE, batch_size_max: int = sys.maxsize
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """(position, header, the batch's bytes) of the whole batches between two positions; the CRC is not checked.
+    """Yield position, header and bytes of the whole batches between two positions; the CRC is not checked.
 
-    :param read_size: bytes of one read, where a batch does not take more; at least a header's.
-    :param batch_size_max: one that claims to take more is none.
+    :param read_size: minimum size of a read, at least the header size.
+    :param batch_size_max: a batch that claims a larger size is invalid.
     """
     size_needed = 0
     while position + HEADER_SIZE <= end:
@@ -64,7 +64,7 @@ def scan_batches(
 
 
 def header_at(data: Buffer, at: int) -> BatchHeader | None:
-    """The header that stands there, or None where none does."""
+    """Return the header at this position, or None if it is invalid."""
     try:
         return parse_header(data, at)
     except KreplicaError:
@@ -72,5 +72,5 @@ def header_at(data: Buffer, at: int) -> BatchHeader | None:
 
 
 def header_after(file: File, position: int, header: BatchHeader) -> BatchHeader | None:
-    """The header of the batch behind one that stands there, or None where none is."""
+    """Return the header of the batch after this one, or None if it is invalid."""
     return header_at(file.read_at(position + header.size, HEADER_SIZE), 0)

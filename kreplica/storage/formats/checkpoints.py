@@ -1,7 +1,4 @@
-"""The small files of a log directory, in Kafka's formats: offset checkpoints, identities, the clean-shutdown marker.
-
-Pure functions over text, and the few lines that read and write them.
-"""
+"""Small files of a log directory, in Kafka's formats: offset checkpoints, identities and the clean-shutdown marker."""
 
 from __future__ import annotations
 
@@ -27,17 +24,17 @@ NO_BROKER_EPOCH = -1
 
 
 def parse_checkpoint(path: str, data: bytes, *, fields: int) -> Iterator[list[str]]:
-    """The rows of a version 0 checkpoint: a line with the version, one with the number of rows, then the rows.
+    """Yield the rows of a version 0 checkpoint: a line with the version, one with the number of rows, then the rows.
 
-    :param fields: how many fields a row has; a topic's name cannot hold a space.
-    :raise StorageError: another version, another number of rows, or a row that is not of integers after the first.
+    :param fields: number of fields in a row; topic names contain no spaces.
+    :raise StorageError: wrong version, wrong number of rows, or a malformed row.
     """
     text = data.decode("utf-8", "replace")
     lines = text.splitlines()
     if not lines or lines[0].strip() != "0":
-        raise StorageError(f"{path}: not a version 0 checkpoint; remove the file to have it made again")
+        raise StorageError(f"{path}: not a version 0 checkpoint; remove the file to rebuild it")
     if len(lines) < 2 or not text.endswith("\n") or not lines[1].strip().isdigit() or int(lines[1]) != len(lines) - 2:
-        raise StorageError(f"{path}: the number of rows in line 2 is not that of the rows; the file is cut short")
+        raise StorageError(f"{path}: the number of rows does not match line 2; the file is incomplete")
     for number, line in enumerate(lines[2:], start=3):
         row = line.split()
         if len(row) != fields or not all(_is_integer(text) for text in row[1:]):
@@ -50,13 +47,12 @@ def _is_integer(text: str) -> bool:
 
 
 def render_checkpoint(rows: Iterable[str]) -> bytes:
-    """The bytes of a version 0 checkpoint with these rows."""
     lines = list(rows)
     return "\n".join(["0", str(len(lines)), *lines, ""]).encode()
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """An offset checkpoint by partition; empty where the file is missing.
+    """Read an offset checkpoint; returns an empty dict if the file is missing.
 
     :raise StorageError: the file is damaged.
     """
@@ -69,16 +65,16 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
 
 
 def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace an offset checkpoint; blocks for as long as the device takes."""
+    """Replace an offset checkpoint; blocks on the device."""
     rows = (f"{partition.topic} {partition.partition} {offset}" for partition, offset in sorted(offsets.items()))
     disk.write_file(path, render_checkpoint(rows))
 
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """Whose directory it is.
+    """Identity of a log directory.
 
-    :param others: keys that we do not know, kept as they were (Kafka 3.7 adds ``directory.id``).
+    :param others: unknown keys, kept unchanged (Kafka 3.7 adds ``directory.id``).
     """
 
     cluster_id: str
@@ -87,9 +83,9 @@ class MetaProperties:
 
 
 def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:
-    """Read ``meta.properties``; None where it is missing.
+    """Read ``meta.properties``; returns None if it is missing.
 
-    :raise StorageError: another version, or a key is missing or malformed.
+    :raise StorageError: wrong version, or a key is missing or malformed.
     """
     try:
         text = disk.read_file(path).decode("latin-1")
@@ -97,7 +93,7 @@ def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:
         return None
     found = dict(_parse_properties(text))
     if found.pop("version", None) != "0":
-        raise StorageError(f"{path}: only version 0 (a cluster kept in ZooKeeper) can be used")
+        raise StorageError(f"{path}: only version 0 (a cluster in ZooKeeper mode) is supported")
     cluster_id, broker_id = found.pop("cluster.id", ""), found.pop("broker.id", "")
     if not cluster_id or not broker_id.isdecimal():
         raise StorageError(f"{path}: cluster.id or broker.id is missing or malformed")
@@ -113,13 +109,13 @@ def _parse_properties(text: str) -> Iterator[tuple[str, str]]:
 
 
 def write_meta_properties(disk: Disk, path: str, meta: MetaProperties) -> None:
-    """Replace ``meta.properties``, durably."""
+    """Replace ``meta.properties`` durably."""
     rows = {**meta.others, "cluster.id": meta.cluster_id, "version": "0", "broker.id": str(meta.broker_id)}
     disk.write_file(path, "".join(f"{key}={value}\n" for key, value in rows.items()).encode("latin-1"))
 
 
 def read_topic_id(disk: Disk, path: str) -> UUID | None:
-    """The topic's id from ``partition.metadata`` (KIP-516); None where the file is missing.
+    """Read the topic id from ``partition.metadata`` (KIP-516); returns None if the file is missing.
 
     :raise StorageError: the file is damaged.
     """
@@ -142,14 +138,14 @@ def write_topic_id(disk: Disk, path: str, topic_id: UUID, *, sync: bool = True) 
 
 
 def encode_uuid(value: UUID) -> str:
-    """Kafka's text form of an id: 22 characters of URL-safe base64 without padding."""
+    """Return Kafka's text form of an id: 22 characters of URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
 def decode_uuid(text: str) -> UUID:
-    """The id of Kafka's text form.
+    """Parse Kafka's text form of an id.
 
-    :raise ValueError: not 22 characters of URL-safe base64.
+    :raise ValueError: the text is not 22 characters of URL-safe base64.
     """
     if len(text) != 22:
         raise ValueError(f"{text!r} is not an id of 22 characters")
@@ -157,12 +153,12 @@ def decode_uuid(text: str) -> UUID:
 
 
 def write_clean_shutdown(disk: Disk, path: str, broker_epoch: int) -> None:
-    """Leave the marker that all logs were closed in order, with the broker epoch of that time (KIP-966)."""
+    """Write the clean-shutdown marker with the current broker epoch (KIP-966)."""
     disk.write_file(path, json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode())
 
 
 def read_clean_shutdown(disk: Disk, path: str) -> int | None:
-    """The broker epoch of the last orderly stop (``NO_BROKER_EPOCH`` where it was not noted); None without a marker."""
+    """Return the broker epoch of the last clean shutdown, ``NO_BROKER_EPOCH`` if unknown, or None without a marker."""
     try:
         data = disk.read_file(path)
     except FileNotFoundError:
@@ -170,5 +166,5 @@ def read_clean_shutdown(disk: Disk, path: str) -> int | None:
     try:
         epoch = json.loads(data)["brokerEpoch"]
     except (ValueError, KeyError, TypeError):
-        return NO_BROKER_EPOCH  # Kafka before 3.7 leaves an empty file
+        return NO_BROKER_EPOCH  # Kafka before 3.7 writes an empty file
     return epoch if isinstance(epoch, int) else NO_BROKER_EPOCH

@@ -106,7 +106,7 @@ class DurableLog(ReadableLog):
         :raise OSError: the device fails, or is full.
         """
         for reason in wrong.reasons:
-            _log.error("{log}: an index is made again: {reason}", log=str(self.topic_partition), reason=reason)
+            _log.error("{log}: index rebuilt: {reason}", log=str(self.topic_partition), reason=reason)
         if wrong.made is not None:
             segment.adopt_indexes(wrong.made)
         if wrong.aborted is not None:

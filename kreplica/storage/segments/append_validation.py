@@ -1,6 +1,6 @@
-"""What a leader checks before it appends, and what it changes in a batch: the rules of Produce (KIP-32, KIP-98).
+"""Validation of batches before a leader or follower appends them (KIP-32, KIP-98).
 
-Nothing here changes a log: a refused batch leaves no trace.
+Validation does not change the log; a rejected batch leaves no trace.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ from kreplica.wire.record_validation import ANY_TIMESTAMP, TimestampRange, Walke
 from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, iter_records
 
 Checked = tuple[WritableBytes, BatchHeader, EndMarker | None]
-"""A batch that may be appended: its bytes, writable, its header, and what it says where it ends a transaction."""
+"""A valid batch: writable bytes, header, and the end marker if it ends a transaction."""
 
 
 class ValidatedBatch(bytearray):
-    """A client's batch after ``validate``: ``check_as_leader`` takes it as it is, under the same topic settings.
+    """A client's batch after ``validate``; ``check_as_leader`` accepts it without a second check under the same
+    settings.
 
-    :ivar header: its header; None if the batch was refused.
-    :ivar config: the topic settings that it was validated with.
-    :ivar refusal: why it may not be appended, or None.
-    :ivar decompressed_size: bytes of its records when decompressed; 0 if they were not read.
+    :ivar header: its header; None if the batch was rejected.
+    :ivar config: the topic settings used for validation.
+    :ivar refusal: the error for a rejected batch, or None.
+    :ivar decompressed_size: decompressed size of its records in bytes; 0 if they were not read.
     """
 
     __slots__ = ("config", "decompressed_size", "header", "refusal")
@@ -55,13 +56,16 @@ class ValidatedBatch(bytearray):
 
     @classmethod
     def refused(cls, records: Bytes, config: LogConfig, refusal: KafkaError) -> ValidatedBatch:
-        """A batch that ``check_as_leader`` is to refuse."""
+        """Return a batch that ``check_as_leader`` rejects with this error."""
         batch = cls(records)
         batch.header, batch.config, batch.refusal, batch.decompressed_size = None, config, refusal, 0
         return batch
 
     def accepted(self) -> BatchHeader:
-        """:raise KafkaError: the batch was refused."""
+        """Return the header of an accepted batch.
+
+        :raise KafkaError: the batch was rejected.
+        """
         if self.refusal is not None:
             raise self.refusal
         assert self.header is not None
@@ -71,13 +75,13 @@ class ValidatedBatch(bytearray):
 def validate(
     records: Bytes, config: LogConfig, now_ms: int, size_max: int, pause: Callable[[], object] | None = None
 ) -> ValidatedBatch:
-    """Check everything about a client's batch that does not depend on the log; safe in another thread.
+    """Check all rules for a client's batch that do not depend on the log; may run in another thread.
 
     A message set of formats 0 and 1 is converted to one batch of format 2.
 
-    :param size_max: bytes that the records may take when decompressed.
-    :param pause: called now and then during long work.
-    :raise DecompressedTooLarge: the records would take more; any other fault is the result's ``refusal``.
+    :param size_max: maximum decompressed size of the records in bytes.
+    :param pause: called regularly during long work.
+    :raise DecompressedTooLarge: the records exceed ``size_max``; other errors are in the result's ``refusal``.
     """
     try:
         batch = ValidatedBatch(convert(records, size_max, pause) if is_message_set(records) else records)
@@ -92,11 +96,11 @@ def validate(
 
 
 def check_as_leader(records: bytes | bytearray | memoryview, config: LogConfig, origin: Origin, now_ms: int) -> Checked:
-    """See that one batch may be appended by a leader, and make of it what the topic wants.
+    """Check that a leader may append one batch, and apply topic settings to it.
 
-    :param records: changed in place, or copied once where the memory is read-only.
+    :param records: changed in place, or copied once if the memory is read-only.
     :raise KafkaError: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP,
-        UNSUPPORTED_FOR_MESSAGE_FORMAT, UNSUPPORTED_COMPRESSION_TYPE.
+        UNSUPPORTED_FOR_MESSAGE_FORMAT or UNSUPPORTED_COMPRESSION_TYPE.
     """
     if len(records) > config.append_size_max:
         raise _too_large(len(records), config)
@@ -136,11 +140,11 @@ def _look_into(
     size_max: int,
     pause: Callable[[], object] | None,
 ) -> tuple[WritableBytes, BatchHeader, int]:
-    """Apply the rules that need the records, if there are any for this batch.
+    """Apply the rules that need the records, if any apply to this batch.
 
-    :return: the batch, its header, and the size of its records when decompressed (0 if they were not read).
-    :raise DecompressedTooLarge: the records take more than ``size_max``.
-    :raise KafkaError: the batch is refused.
+    :return: the batch, its header, and the decompressed size of its records (0 if they were not read).
+    :raise DecompressedTooLarge: the records exceed ``size_max``.
+    :raise KafkaError: the batch is rejected.
     """
     accepted = _accepted_timestamps(config, now_ms)
     if not (
@@ -150,7 +154,7 @@ def _look_into(
         or header.max_timestamp > accepted.latest_ms
     ):
         return data, header, 0
-    if not header.record_count:  # an interceptor has taken all of them out
+    if not header.record_count:  # an interceptor removed all of them
         return data, header, 0
     try:
         packed = memoryview(data)[HEADER_SIZE : header.size]
@@ -175,7 +179,7 @@ def _look_into(
 
 
 def _accepted_timestamps(config: LogConfig, now_ms: int) -> TimestampRange:
-    """The timestamps within ``message.timestamp.before|after.max.ms`` of the broker's clock (KIP-937)."""
+    """Return the timestamps within ``message.timestamp.before|after.max.ms`` of the broker's clock (KIP-937)."""
     before_ms, after_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
     if config.log_append_time or before_ms == after_ms == NO_LIMIT:
         return ANY_TIMESTAMP
@@ -183,7 +187,7 @@ def _accepted_timestamps(config: LogConfig, now_ms: int) -> TimestampRange:
 
 
 def _check_records(walked: WalkedRecords, config: LogConfig, accepted: TimestampRange) -> None:
-    """Refuse the batch for records without a key or with a timestamp out of range, each by its index (KIP-467)."""
+    """Reject records without a key or with a timestamp out of range, each by its index (KIP-467)."""
     refused: dict[int, str] = {}
     if config.compacted:
         refused = dict.fromkeys(walked.without_key, "A compacted topic does not accept a record without a key.")
@@ -202,15 +206,16 @@ def _check_records(walked: WalkedRecords, config: LogConfig, accepted: Timestamp
 def check_as_follower(
     data: memoryview, log_end_offset: int, leader_epoch: int | None = None, *, gaps_expected: bool = True
 ) -> list[BatchHeader]:
-    """The headers of the whole batches that a leader sent; a last one that is cut short is left out.
+    """Return the headers of the valid batches in a leader's response; an incomplete last batch is ignored.
 
-    Of those before a damaged one nothing is wrong: they are taken, and the next fetch begins with the damaged one.
+    Batches before a damaged one are valid; the next fetch starts with the damaged one.
 
-    :param leader_epoch: of the leader that was asked, or None.  What a later epoch wrote is left out with all that
-        follows: the leader's log was truncated and written anew while its answer was on the way (KAFKA-18723).
-    :param gaps_expected: as compaction leaves them.  Else a batch after a gap is left out, unless it is the first: its
-        checksum does not cover its offset, and the leader looks twice at what it sends from there.
-    :raise KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (a batch starts before the end of the one before it).
+    :param leader_epoch: epoch of the leader that was asked, or None. Batches of later epochs and all after them are
+        ignored: the leader's log was truncated and rewritten while the response was pending (KAFKA-18723).
+    :param gaps_expected: True if compaction may have left gaps. Otherwise a batch after a gap is ignored unless it is
+        the first one: its checksum does not cover its offset, and the leader checks the batch at the fetch offset
+        again.
+    :raise KafkaError: CORRUPT_MESSAGE, or OFFSET_OUT_OF_RANGE if a batch starts before the end of its predecessor.
     """
     headers: list[BatchHeader] = []
     try:
@@ -236,7 +241,7 @@ def check_as_follower(
 
 
 def may_follow(base_offset: int, log_end_offset: int) -> bool:
-    """Whether a batch of a leader may come next: compaction leaves gaps, and nothing is there twice."""
+    """True if a leader's batch may be appended at the log end; compaction leaves gaps, but offsets never overlap."""
     return base_offset >= log_end_offset
 
 
@@ -255,13 +260,13 @@ def _writable(records: bytes | bytearray | memoryview) -> bytearray | memoryview
 
 
 def _check_own_batch(records: bytes | bytearray | memoryview) -> BatchHeader:
-    """A coordinator's batch may be a marker, or have a producer id without a sequence."""
+    """Parse a coordinator's batch, which may be an end marker or have a producer id without a sequence number."""
     try:
         header = parse_header(records)
     except ProtocolError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     if header.size != len(records) or not verify_crc(records, header):
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "exactly one whole batch is appended at a time")
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the records must be exactly one whole batch")
     return header
 
 
@@ -270,20 +275,20 @@ def _invalid(error: ProtocolError) -> KafkaError:
 
 
 def read_marker(records: Bytes) -> EndMarker | None:
-    """What a control batch says, where it ends a transaction; None for other control records (ignored, as in Kafka).
+    """Return a control batch's end marker, or None for other control records, which are ignored as in Kafka.
 
-    :raise KafkaError: CORRUPT_MESSAGE, it is cut short.
+    :raise KafkaError: CORRUPT_MESSAGE if the record is incomplete.
     """
     try:
         record = next(iter_records(records), None)
-        # Compaction keeps an emptied batch for the sake of its producer's epoch.
+        # Compaction keeps an empty batch to preserve its producer's epoch.
         return parse_end_marker(record) if record is not None else None
     except ProtocolError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
 
 
 def read_markers(data: memoryview, headers: list[BatchHeader]) -> list[EndMarker | None]:
-    """The transaction markers among batches that lie one after the other; None for the others."""
+    """Return the end marker of each of these adjacent batches, or None."""
     markers: list[EndMarker | None] = []
     position = 0
     for header in headers:
@@ -294,7 +299,7 @@ def read_markers(data: memoryview, headers: list[BatchHeader]) -> list[EndMarker
 
 
 def split_runs(headers: list[BatchHeader], size_max: int) -> Iterator[tuple[int, int, int]]:
-    """(first index, index after the last, bytes) of runs of batches that fit into one segment; at least one each."""
+    """Yield first index, end index and size of runs of batches that fit into one segment, at least one batch each."""
     first = size = 0
     for index, header in enumerate(headers):
         if size and size + header.size > size_max:

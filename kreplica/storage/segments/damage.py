@@ -1,4 +1,4 @@
-"""Finding stored batches that are not what was written, or that the device does not give back."""
+"""Detection of stored batches that differ from what was written or cannot be read."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from kreplica.storage.formats.leader_epochs import EpochEntry
 from kreplica.wire.batches import HEADER_SIZE, BatchHeader, verify_crc
 
 _UNREADABLE = frozenset({errno.EIO, errno.ENODATA, errno.EILSEQ, errno.EBADMSG, errno.EUCLEAN})
-"""What Linux answers to a read where the medium, its checksums or its file system fail."""
+"""Linux error numbers of reads that fail because of the medium, its checksums or the file system."""
 
 WHOLE_SEGMENT = -1
-"""The position of damage that may be anywhere in its segment."""
+"""Position of damage whose place in the segment is unknown."""
 
 
 class Damage(StorageError):
-    """Stored bytes are not what was written, or cannot be read.
+    """Stored bytes differ from what was written, or cannot be read.
 
-    :ivar path: the segment's file; ``base_offset`` its base offset.
-    :ivar position: of the first batch that is not whole, or ``WHOLE_SEGMENT``.
+    :ivar path: file of the segment.
+    :ivar base_offset: base offset of the segment.
+    :ivar position: position of the first damaged batch, or ``WHOLE_SEGMENT``.
     """
 
     def __init__(self, path: str, base_offset: int, position: int, why: str) -> None:
@@ -38,13 +39,13 @@ class Damage(StorageError):
 
 
 def is_unreadable(error: Exception) -> bool:
-    """Whether it says that the device does not give back what is stored, rather than anything about this process."""
+    """True if the error means that the device cannot return stored data."""
     return isinstance(error, OSError) and error.errno in _UNREADABLE
 
 
 @contextmanager
 def reading(path: str, base_offset: int) -> Iterator[None]:
-    """What is done within reads that segment: that the device does not give it back is ``Damage``."""
+    """Convert read errors of the device inside this context to ``Damage``."""
     try:
         yield
     except OSError as error:
@@ -54,20 +55,21 @@ def reading(path: str, base_offset: int) -> Iterator[None]:
 
 
 def is_whole(data: memoryview, header: BatchHeader) -> bool:
-    """Whether a stored batch is the one that was written, by its checksum."""
+    """True if the batch matches its checksum."""
     return verify_crc(data, header)
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Batches of one segment that are to be checked; ``check`` runs on any thread.
+    """Batches of one segment to check; ``check`` may run in any thread.
 
-    A checksum covers a batch from its attributes on.  Its offset and its leader epoch are stamped later: they show by
-    their order, and by what is known of the epochs.
+    A checksum covers a batch from its attributes on. Offset and leader epoch are stamped later and are checked by their
+    order and against the known epochs.
 
-    :param next_offset: no batch starts below it.
-    :param end_position: where the whole batches end, and ``end_offset`` the offset after them.
-    :param epochs: of the log, oldest first.
+    :param next_offset: lower bound for the offsets of the batches.
+    :param end_position: end of the last whole batch.
+    :param end_offset: offset after the last batch.
+    :param epochs: leader epochs of the log, oldest first.
     """
 
     disk: Disk
@@ -80,10 +82,10 @@ class Stretch:
     epochs: Sequence[EpochEntry]
 
     def check(self, size_max: int) -> tuple[int, int]:
-        """Check batches until so many bytes are checked, or all.
+        """Check batches until ``size_max`` bytes are checked.
 
-        :return: the position and the lowest offset of what follows.
-        :raise Damage: the first batch that is not what was written.
+        :return: position and lowest offset of the next batch.
+        :raise Damage: for the first damaged batch.
         :raise FileNotFoundError: the segment was removed or compacted.
         """
         with reading(self.path, self.base_offset):
@@ -105,7 +107,7 @@ class Stretch:
             if position >= stop:
                 return position, next_offset
         if position < self.end_position:
-            raise self._damage(position, "no batch stands there")
+            raise self._damage(position, "no valid batch at this position")
         return position, next_offset
 
     def _check_place(self, at: int, header: BatchHeader, next_offset: int) -> None:

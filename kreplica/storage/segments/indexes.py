@@ -1,8 +1,7 @@
-"""The two sparse indexes of a segment, in Kafka's formats: offset -> position, and timestamp -> offset.
+"""The two sparse indexes of a segment, in Kafka's formats: offset to position, and timestamp to offset.
 
-An index is a hint that makes a search short: what is missing at its end only costs a longer scan.  Entries gather in
-memory until ``write``; whatever recovery scans, it indexes again.  Files are open only while they are
-read or written.
+Missing entries at the end of an index only make a search slower. New entries are kept in memory until ``write``;
+recovery rebuilds entries of the batches that it scans. Files are open only during reads and writes.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _NATIVE_IS_LITTLE = sys.byteorder == "little"
 
 
 class OffsetIndex:
-    """Last offset of a batch (relative to the segment's base) -> position of that batch, both growing."""
+    """Maps the last offset of a batch, relative to the base offset, to the batch's position; both increase."""
 
     __slots__ = ("_base", "_disk", "_offsets", "_path", "_positions", "_written")
 
@@ -42,34 +41,34 @@ class OffsetIndex:
 
     @property
     def size_bytes(self) -> int:
-        """The length that the file has once everything is written."""
+        """Size of the file after all entries are written."""
         return len(self) * OFFSET_ENTRY_SIZE
 
     @property
     def last(self) -> tuple[int, int]:
-        """(offset, position) of the last entry; (base offset, 0) where there is none."""
+        """Offset and position of the last entry; (base offset, 0) if there is none."""
         offsets = self._load()
         return (self._base + offsets[-1], self._positions[-1]) if offsets else (self._base, 0)
 
     def append(self, offset: int, position: int) -> None:
-        """Note that the batch that ends with ``offset`` starts at ``position``."""
+        """Add the batch that ends with ``offset`` and starts at ``position``."""
         offsets = self._load()
         offsets.append(offset - self._base)
         self._positions.append(position)
 
     def lookup(self, offset: int) -> int:
-        """A position at or before the batch that holds ``offset``, at most one index interval away; 0 at worst."""
+        """Return a position at or before the batch that contains ``offset``, at most one index interval away."""
         at = bisect_right(self._load(), offset - self._base)
         return self._positions[at - 1] if at else 0
 
     def offset_beyond(self, position: int) -> int | None:
-        """The last offset of a batch at or beyond a position, the first that is known; None where none is."""
+        """Return the last offset of the first indexed batch at or after a position, or None."""
         offsets = self._load()
         at = bisect_left(self._positions, position)
         return self._base + offsets[at] if at < len(offsets) else None
 
     def truncate_to(self, offset: int) -> None:
-        """Forget entries of ``offset`` and beyond."""
+        """Remove entries at or above ``offset``."""
         offsets = self._load()
         at = bisect_left(offsets, offset - self._base)
         if at < self._written:
@@ -78,7 +77,7 @@ class OffsetIndex:
         del offsets[at:], self._positions[at:]
 
     def write(self) -> None:
-        """Bring the file up to date (it is made where it is missing); not synced."""
+        """Write new entries without a sync; creates the file if it is missing."""
         if self._offsets is None:
             return
         fresh = array("i", [0]) * (2 * (len(self._offsets) - self._written))
@@ -90,14 +89,14 @@ class OffsetIndex:
         self._written = len(self._offsets)
 
     def release(self) -> None:
-        """Forget what the file holds too; it is read again when needed.  An empty one may have no file yet."""
+        """Drop entries that are also in the file; they are read again on demand. An empty index may have no file."""
         if self._offsets and self._written == len(self._offsets):
             self._offsets, self._positions = None, array("i")
 
     def check(self, size_bytes: int) -> None:
-        """Read the whole file and see that it can be the index of a segment of that size.
+        """Read the file and check that it is plausible for a segment of this size.
 
-        :raise StorageError: it is missing or damaged, and has to be made again.
+        :raise StorageError: the file is missing or damaged and must be rebuilt.
         """
         if not self._disk.exists(self._path):
             raise StorageError(f"{self._path} is missing")
@@ -108,7 +107,7 @@ class OffsetIndex:
             raise StorageError(f"{self._path} is damaged")
 
     def load(self) -> None:
-        """Read what the file holds, where that was let go."""
+        """Read released entries from the file."""
         self._load()
 
     def _load(self) -> array[int]:
@@ -123,7 +122,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """Largest timestamp so far -> last offset (relative) of the batch that brought it; timestamps grow."""
+    """Maps the largest timestamp so far to the relative last offset of its batch; timestamps increase."""
 
     __slots__ = ("_base", "_disk", "_entries", "_path", "_written")
 
@@ -139,30 +138,32 @@ class TimeIndex:
 
     @property
     def size_bytes(self) -> int:
-        """The length that the file has once everything is written."""
+        """Size of the file after all entries are written."""
         return len(self._load())
 
     @property
     def last(self) -> tuple[int, int]:
-        """(timestamp, offset) of the last entry; (``NO_TIMESTAMP``, base offset) where there is none."""
+        """Timestamp and offset of the last entry; (``NO_TIMESTAMP``, base offset) if there is none."""
         entries = self._load()
         return self._entry(entries, -1 + len(entries) // TIME_ENTRY_SIZE) if entries else (NO_TIMESTAMP, self._base)
 
     def append(self, timestamp_ms: int, offset: int) -> None:
-        """Note that no record up to ``offset`` is later than ``timestamp_ms``; without news it changes nothing."""
+        """Add an entry: no record up to ``offset`` is later than ``timestamp_ms``. Ignored unless the timestamp
+        increases.
+        """
         entries = self._load()
         if timestamp_ms > self.last[0]:
             entries += _TIME_ENTRY.pack(timestamp_ms, offset - self._base)
 
     def lookup(self, timestamp_ms: int) -> int:
-        """An offset up to which every record is earlier than ``timestamp_ms``; the base offset at worst."""
+        """Return an offset up to which all records are earlier than ``timestamp_ms``; at worst the base offset."""
         entries = self._load()
         count = len(entries) // TIME_ENTRY_SIZE
         at = bisect_left(range(count), timestamp_ms, key=lambda index: self._entry(entries, index)[0])
         return self._entry(entries, at - 1)[1] if at else self._base
 
     def truncate_to(self, offset: int) -> None:
-        """Forget entries of ``offset`` and beyond."""
+        """Remove entries at or above ``offset``."""
         entries = self._load()
         count = len(entries) // TIME_ENTRY_SIZE
         at = bisect_left(range(count), offset, key=lambda index: self._entry(entries, index)[1])
@@ -172,7 +173,7 @@ class TimeIndex:
         del entries[at * TIME_ENTRY_SIZE :]
 
     def write(self) -> None:
-        """Bring the file up to date (it is made where it is missing); not synced."""
+        """Write new entries without a sync; creates the file if it is missing."""
         if self._entries is None:
             return
         position = self._written * TIME_ENTRY_SIZE
@@ -180,14 +181,14 @@ class TimeIndex:
         self._written = len(self._entries) // TIME_ENTRY_SIZE
 
     def release(self) -> None:
-        """Forget what the file holds too; it is read again when needed.  An empty one may have no file yet."""
+        """Drop entries that are also in the file; they are read again on demand. An empty index may have no file."""
         if self._entries and self._written * TIME_ENTRY_SIZE == len(self._entries):
             self._entries = None
 
     def check(self, next_offset: int) -> None:
-        """Read the whole file and see that it can be the index of a segment that ends before ``next_offset``.
+        """Read the file and check that it is plausible for a segment that ends before ``next_offset``.
 
-        :raise StorageError: it is missing or damaged, and has to be made again.
+        :raise StorageError: the file is missing or damaged and must be rebuilt.
         """
         if not self._disk.exists(self._path):
             raise StorageError(f"{self._path} is missing")
@@ -201,7 +202,7 @@ class TimeIndex:
         return timestamp_ms, self._base + relative
 
     def load(self) -> None:
-        """Read what the file holds, where that was let go."""
+        """Read released entries from the file."""
         self._load()
 
     def _load(self) -> bytearray:
@@ -216,16 +217,16 @@ def _grows(values: array[int]) -> bool:
 
 
 def _read(disk: Disk, path: str, entry_size: int) -> bytes:
-    """The entries of an index file; none where it is missing.
+    """Return the entries of an index file; empty if it is missing.
 
-    Kafka lengthens the index of an active segment with zeros, and leaves them there when it is killed.
+    Kafka preallocates the index of an active segment with zeros, which remain if it is killed.
     """
     try:
         data = disk.read_file(path)
     except FileNotFoundError:
         return b""
     used = len(data.rstrip(b"\0"))
-    if len(data) > entry_size:  # a single entry of zeros is one: the record of offset 0 was made at time 0
+    if len(data) > entry_size:  # a single zero entry is valid: offset 0 at time 0
         data = data[: -(-used // entry_size) * entry_size]
     return data[: len(data) // entry_size * entry_size]
 

@@ -1,7 +1,7 @@
-"""A bound on how many segments have a file open and indexes in memory: the least recently used let go first.
+"""Limits the number of segments with an open file and indexes in memory, with least-recently-used eviction.
 
-A broker with 10,000 partitions has tens of thousands of segments; most are never read.  Letting go only drops
-references: an answer that is still being sent keeps its file open by itself (``FileRange``).
+A broker with 10,000 partitions has tens of thousands of segments, and most are never read. Eviction only drops
+references: a response that is being sent keeps its own reference to the file (``FileRange``).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ OPEN_MAX = 4096
 
 
 class Releasable(Protocol):
-    """Something that holds what can be had again."""
+    """An object whose resources can be released and loaded again."""
 
     def release(self) -> None:
-        """Let go of files and of what can be read again; it comes back when it is needed."""
+        """Release files and data that can be read again on demand."""
 
 
 class OpenSegments:
-    """The segments of one broker that hold a file, least recently used first; used on one thread only.
+    """Segments of one broker with an open file, least recently used first; not thread-safe.
 
-    :param open_max: how many may; the one that is being used always may.
+    :param open_max: maximum number; the segment in use is always allowed.
     """
 
     def __init__(self, open_max: int = OPEN_MAX) -> None:
@@ -37,7 +37,7 @@ class OpenSegments:
         return len(self._held)
 
     def touch(self, segment: Releasable) -> None:
-        """Note that it is used now."""
+        """Mark a segment as most recently used."""
         if segment is self._newest:
             return
         self._newest = segment
@@ -48,12 +48,12 @@ class OpenSegments:
             self._release_oldest()
 
     def forget(self, segment: Releasable) -> None:
-        """Note that it holds nothing any more."""
+        """Remove a segment that holds no resources."""
         self._held.pop(segment, None)
         self._newest = None
 
     def open(self, disk: Disk, path: str, *, create: bool) -> File:
-        """Open a file; where the process has no descriptor left, half of the held segments let go first."""
+        """Open a file; if the process has no file descriptor left, half of the segments are released first."""
         try:
             return disk.open(path, create=create)
         except OSError as error:

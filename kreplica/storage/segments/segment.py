@@ -1,6 +1,6 @@
-"""One segment of a log: a file of record batches, its two indexes and its aborted transactions.
+"""One segment of a log: a file of record batches, two indexes and the index of aborted transactions.
 
-It knows positions and bytes; what offsets mean, and what may be appended, is the log's business.
+A segment handles positions and bytes; the log decides which offsets are valid and what may be appended.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ TRANSACTION_INDEX_SUFFIX = ".txnindex"
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
 RELATIVE_OFFSET_MAX = 2**31 - 1
 INDEX_INTERVAL_BYTES = 4096
-"""Kafka's default, for an index that is made again where the topic's own setting is not known."""
+"""Kafka's default, used to rebuild an index if the topic's setting is unknown."""
 
 _log = Logger()
 
 
 def segment_path(directory: str, base_offset: int, suffix: str) -> str:
-    """The path of a segment's file: 20 digits and a suffix."""
+    """Return the path of a segment's file: the base offset in 20 digits, and a suffix."""
     return f"{directory}/{base_offset:020d}{suffix}"
 
 
 class Segment:
-    """Owned by one log, or, with a ``name_end``, by the compaction that writes it.
+    """A segment owned by a log, or by the compaction that writes it if ``name_end`` is set.
 
-    Its file is opened when it is first needed, and let go when others are needed more.
+    The file is opened on demand and closed when too many segments are open.
     """
 
     __slots__ = (
@@ -88,12 +88,11 @@ class Segment:
         self.aborted = AbortedTransactions(self.path(TRANSACTION_INDEX_SUFFIX), disk)
 
     def path(self, suffix: str = LOG_SUFFIX) -> str:
-        """The path of one of its files."""
         return segment_path(self._directory, self.base_offset, suffix) + self._name_end
 
     @property
     def file(self) -> File:
-        """The file of batches; that of an empty segment is made here where it is missing (a new log has none)."""
+        """The file of batches; created on first use if the segment is empty."""
         file = self._file
         if file is None:
             file = self._file = self._open_segments.open(self._disk, self.path(), create=self.size == 0)
@@ -101,12 +100,12 @@ class Segment:
         return file
 
     def create(self) -> None:
-        """Make its file, empty: the name alone says where the log ends."""
+        """Create the empty file, whose name marks the log end offset."""
         self._file = self._open_segments.open(self._disk, self.path(), create=True)
         self._open_segments.touch(self)
 
     def renamed(self, disk: Disk, open_segments: OpenSegments) -> Segment:
-        """Give its files their final names (the file of batches last), and open it under those."""
+        """Give the files their final names, the file of batches last, and return the segment with these names."""
         final = Segment(self._directory, self.base_offset, disk, open_segments, size=self.size)
         final._largest = self._largest
         for suffix in reversed(SUFFIXES):
@@ -117,7 +116,7 @@ class Segment:
         return final
 
     def rename_end(self, disk: Disk, name_end: str) -> None:
-        """Change what its files' names end with, the file of batches last."""
+        """Change the suffix appended to the file names, the file of batches last."""
         before = [(self.path(suffix), suffix) for suffix in reversed(SUFFIXES)]
         self._name_end = name_end
         for path, suffix in before:
@@ -127,18 +126,18 @@ class Segment:
                 continue
 
     def release(self) -> None:
-        """Let go of the file and of index entries that the index files hold too."""
+        """Close the file and drop index entries that are also in the index files."""
         self._file = None
         self.offset_index.release()
         self.time_index.release()
 
     def forget(self) -> None:
-        """It is no part of a log any more."""
+        """Close the file of a segment that is removed from its log."""
         self._file = None
         self._open_segments.forget(self)
 
     def share(self, open_segments: OpenSegments) -> None:
-        """From now on be counted there."""
+        """Count the open file in another ``OpenSegments``."""
         self._open_segments.forget(self)
         self._open_segments = open_segments
         if self._file is not None:
@@ -149,10 +148,10 @@ class Segment:
     def append(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader], index_interval_bytes: int) -> int:
         """Write batches at the end.
 
-        :param pieces: the batches, one or several in each.
-        :param headers: theirs, with the offsets they have now.
-        :return: their position.
-        :raise OSError: and then the segment is as it was, as far as it knows; the file may hold a part of the data.
+        :param pieces: buffers with one or several batches each.
+        :param headers: headers of all batches, with their final offsets.
+        :return: position of the first batch.
+        :raise OSError: the segment's state is unchanged, but the file may contain part of the data.
         """
         position = at = self.size
         self.file.write_at(position, pieces)
@@ -162,9 +161,9 @@ class Segment:
         return position
 
     def note(self, header: BatchHeader, position: int, index_interval_bytes: int) -> None:
-        """Take in a batch that is in the file at ``position``; ``size`` becomes its end.
+        """Update size and indexes for a batch in the file at ``position``.
 
-        :raise OSError: an index that was let go cannot be read again; nothing has changed.
+        :raise OSError: a released index cannot be read; nothing has changed.
         """
         is_indexed = self._bytes_since_index > index_interval_bytes
         if is_indexed:
@@ -185,9 +184,9 @@ class Segment:
         self.size = position + size
 
     def reindex(self, index_interval_bytes: int = INDEX_INTERVAL_BYTES) -> None:
-        """Make offset and time index again from the headers of all batches.
+        """Rebuild offset and time index from the headers of all batches.
 
-        :raise OSError: the segment cannot be read; the indexes have fewer entries.
+        :raise OSError: the segment cannot be read; the indexes are incomplete.
         """
         size = self.size
         self.reset()
@@ -199,16 +198,16 @@ class Segment:
             self.size = size
 
     def adopt_indexes(self, made: Segment) -> None:
-        """Take over the indexes that another thread has made from the batches, and write them; not synced.
+        """Replace the indexes by those built in another thread, and write them without a sync.
 
-        :raise OSError: the device fails, or is full; they are in use, and written later.
+        :raise OSError: the write failed; the indexes are in use and written later.
         """
         self.offset_index, self.time_index = made.offset_index, made.time_index
         self._largest = made.largest
         self.write_indexes()
 
     def reset(self) -> None:
-        """Forget indexes and size, to have them made again by ``note``."""
+        """Clear indexes and size before they are rebuilt with ``note``."""
         self.size = 0
         self._bytes_since_index = 0
         self._largest = (NO_TIMESTAMP, self.base_offset)
@@ -216,29 +215,29 @@ class Segment:
         self.time_index.truncate_to(self.base_offset)
 
     def resume(self, size: int, largest: tuple[int, int]) -> None:
-        """Continue with indexes that hold all batches before a position, to have the others added by ``note``.
+        """Continue with indexes of all batches before a position; later batches are added with ``note``.
 
-        :param largest: as ``largest`` is at that position.
+        :param largest: value of ``largest`` at that position.
         """
         self.size = size
         self._bytes_since_index = 0
         self._largest = largest
 
     def take_back(self, size: int) -> None:
-        """Cut off what a write that failed may have left; where the file could not be opened, nothing was written."""
+        """Truncate the file after a failed write; if it is not open, nothing was written."""
         self.size = size
         if self._file is not None:
             self.cut_back(size)
 
     def cut_back(self, size: int) -> None:
-        """Cut the file (not the indexes) to a size."""
+        """Truncate the file, but not the indexes."""
         self.file.truncate(size)
         self.size = size
 
     def truncate_to(self, offset: int) -> int:
-        """Remove the batch that holds ``offset`` and all that follow.
+        """Remove the batch that contains ``offset`` and all later ones.
 
-        :return: the new end offset: ``offset``, or the base offset of the batch that held it.
+        :return: the new end offset: ``offset``, or the base offset of the removed batch that contained it.
         """
         found = self.find(offset)
         if found is None:
@@ -255,22 +254,22 @@ class Segment:
         return header.base_offset
 
     def seal(self) -> None:
-        """Complete the indexes of the batches so far: a last time entry, and all files written."""
+        """Complete the indexes: add the last time entry and write all index files."""
         self.time_index.append(*self.largest)
         self.write_indexes()
 
     def write_indexes(self) -> None:
-        """Bring the index files up to date; not synced."""
+        """Write new index entries without a sync."""
         self.offset_index.write()
         self.time_index.write()
         self.aborted.write()
         self.entries_waiting = 0
 
     def is_full(self, size: int, last: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-        """Whether batches have to go to a new segment: by size, age, offsets or indexes.
+        """True if batches must go to a new segment because of size, age, offset range or index size.
 
-        :param size: their bytes.
-        :param last: the header of the last of them.
+        :param size: total size of the batches.
+        :param last: header of the last batch.
         """
         if self.size == 0:
             return False
@@ -283,7 +282,7 @@ class Segment:
         return age_ms > config.segment_ms - config.segment_jitter_ms
 
     def indexes_full(self, config: LogConfig) -> bool:
-        """Whether the next entry (two of the time index, when it is sealed) might not fit."""
+        """True if the next entries may not fit; sealing adds a second entry to the time index."""
         size_max = config.segment_index_bytes
         if self.size < config.index_interval_bytes * (size_max // (2 * TIME_ENTRY_SIZE)):
             return False
@@ -295,32 +294,32 @@ class Segment:
     # --- reading ---
 
     def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of the whole batches from a batch's position on."""
+        """Yield position and header of the whole batches, starting at the position of a batch."""
         return scan_headers(self.file, position, self.size if end is None else end)
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """The position and header of the first batch that ends at or after ``offset``; None beyond the last.
+        """Return position and header of the first batch that ends at or after ``offset``; None beyond the last batch.
 
-        :raise Damage: something that is no batch lies on the way.
+        :raise Damage: the file does not contain a valid batch on the way.
         """
         start = end = self.offset_index.lookup(offset)
         for position, header in self.headers(start):
             if header.last_offset >= offset:
                 if position == start and start and header.base_offset > offset:
-                    break  # the batch of an entry at or below the offset cannot begin beyond it
+                    break  # an index entry at or below the offset cannot point beyond it
                 return position, header
             end = position + header.size
         if end == start and start:
             return self._find_without_index(offset, start)
         if end < self.size:
-            raise Damage(self.path(), self.base_offset, end, "no batch stands there")
+            raise Damage(self.path(), self.base_offset, end, "no valid batch at this position")
         return None
 
     def _find_without_index(self, offset: int, position: int) -> tuple[int, BatchHeader] | None:
-        """The same where the index is wrong, which it no longer is after this."""
+        """Rebuild a wrong index and search again."""
         _log.warn(
-            "{path}: the index leads to position {position}, where no batch of offset {offset} or before begins; it is "
-            "made again",
+            "{path}: the index points to position {position}, where no batch of offset {offset} or before starts; "
+            "rebuilding it",
             path=self.path(),
             position=position,
             offset=offset,
@@ -331,21 +330,21 @@ class Segment:
                 return at, header
             position = at + header.size
         if position < self.size:
-            raise Damage(self.path(), self.base_offset, position, "no batch stands there")
+            raise Damage(self.path(), self.base_offset, position, "no valid batch at this position")
         return None
 
     def header_at(self, position: int) -> BatchHeader:
-        """The header of the batch that begins there.
+        """Return the header of the batch at a position.
 
-        :raise Damage: none does.
+        :raise Damage: the position does not contain a valid batch.
         """
         header = header_at(self.file.read_at(position, HEADER_SIZE), 0)
         if header is None:
-            raise Damage(self.path(), self.base_offset, position, "no batch stands there")
+            raise Damage(self.path(), self.base_offset, position, "no valid batch at this position")
         return header
 
     def last_end(self) -> int:
-        """The offset after its last batch; its base offset when it is empty."""
+        """Return the offset after the last batch; the base offset if the segment is empty."""
         end = self.base_offset
         for _, header in self.headers(self.offset_index.last[1]):
             end = header.next_offset
@@ -353,7 +352,7 @@ class Segment:
 
     @property
     def largest(self) -> tuple[int, int]:
-        """(largest timestamp, last offset of the batch that has it); (``NO_TIMESTAMP``, base offset) without any."""
+        """Largest timestamp, and last offset of the batch with it; (``NO_TIMESTAMP``, base offset) if there is none."""
         largest = self._largest
         if largest is None:
             self.find_largest()
@@ -362,7 +361,9 @@ class Segment:
         return largest
 
     def find_largest(self) -> None:
-        """Make ``largest`` exact: the time index of an active segment lacks its last entry, a damaged one others."""
+        """Compute ``largest`` exactly, because an active segment's time index lacks its last entry and a damaged one
+        others.
+        """
         timestamp_ms, offset = largest = self.time_index.last
         is_true = timestamp_ms == NO_TIMESTAMP
         for _, header in self.headers(self.offset_index.lookup(offset)):
@@ -379,7 +380,8 @@ class Segment:
 
     @property
     def first_timestamp_ms(self) -> int:
-        """The first timestamp of its first batch, from which its age counts; ``NO_TIMESTAMP`` when it is empty."""
+        """First timestamp of the first batch, from which the age is computed; ``NO_TIMESTAMP`` if the segment is empty.
+        """
         first_ms = self._first_timestamp_ms
         if first_ms is not None:
             return first_ms
@@ -389,6 +391,8 @@ class Segment:
         return NO_TIMESTAMP
 
     def age_timestamp_ms(self) -> int:
-        """The timestamp retention goes by: the largest, or the file's own where no batch has one."""
+        """Return the timestamp used for retention: the largest one, or the file's modification time if no batch has
+        one.
+        """
         timestamp_ms = self.largest[0]
         return timestamp_ms if timestamp_ms >= 0 else self._disk.modified_ms(self.path())

@@ -1,4 +1,4 @@
-"""The segments of one log in order, and the renames that take one away."""
+"""Ordered segments of one log, and the renames that remove a segment."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ DELETED_SUFFIX = ".deleted"
 
 
 class Segments:
-    """Segments by base offset, never empty once opened; the last is the one that is appended to.
+    """Segments ordered by base offset, never empty after opening; the last one is active.
 
-    :param remove: takes paths that nobody needs any more, to remove them now or later.
+    :param remove: called with paths to remove now or later.
     """
 
     def __init__(self, disk: Disk, segments: list[Segment], remove: Callable[[list[str]], None]) -> None:
@@ -36,35 +36,36 @@ class Segments:
 
     @property
     def first(self) -> Segment:
-        """The oldest."""
         return self._list[0]
 
     @property
     def closed(self) -> list[Segment]:
-        """All but the active one, oldest first."""
+        """All segments except the active one, oldest first."""
         return self._list[:-1]
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of all batches."""
+        """Total size of the batches."""
         return sum(segment.size for segment in self._list)
 
     def index_of(self, offset: int) -> int:
-        """The index of the segment that would hold the offset; 0 for offsets below the first."""
+        """Return the index of the segment whose range contains the offset; 0 for offsets below the first."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def end_offset(self, index: int, log_end_offset: int) -> int:
-        """The offset where that segment ends and the next begins."""
+        """Return the base offset of the next segment, or the log end offset."""
         return self._bases[index + 1] if index + 1 < len(self._bases) else log_end_offset
 
     def end_of(self, segment: Segment) -> int:
-        """The base offset of the segment after a closed one."""
+        """Return the base offset of the segment after a closed one."""
         return self._bases[bisect_right(self._bases, segment.base_offset)]
 
     def find(self, offset: int) -> tuple[Segment, int, BatchHeader] | None:
-        """The first batch that ends at or after the offset, with its segment and position; None beyond the last.
+        """Return the first batch that ends at or after the offset, with segment and position; None beyond the last
+        batch.
 
-        Compaction leaves gaps: the batch may be in a later segment than the one that would hold the offset.
+        Because compaction leaves gaps, the batch may be in a later segment than the one whose range contains the
+        offset.
         """
         segments = self._list
         for index in range(self.index_of(offset), len(segments)):
@@ -74,30 +75,30 @@ class Segments:
         return None
 
     def starting_from(self, offset: int) -> list[Segment]:
-        """The segment that would hold the offset, and all after it."""
+        """Return the segment whose range contains the offset, and all later ones."""
         return self._list[self.index_of(offset) :]
 
     def not_durable(self, recovery_point: int) -> list[Segment]:
-        """The segment that holds the last record below the recovery point, and all after it.
+        """Return the segment with the last record below the recovery point, and all later ones.
 
-        That one too: it may have been closed just there, when its batches were synced but its indexes were not.
+        That segment is included because it may have been closed at the recovery point with its indexes not synced.
         """
         return self.starting_from(max(recovery_point - 1, 0))
 
     def push(self, segment: Segment) -> None:
-        """Add a new active segment."""
+        """Append a new active segment."""
         self._list.append(segment)
         self._bases.append(segment.base_offset)
         self.active = segment
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
-        """Put a compacted segment in the place of those it was made of (which are next to each other)."""
+        """Replace adjacent segments by the compacted one."""
         at = self._list.index(old[0])
         self._list[at : at + len(old)] = [new]
         self._bases = [segment.base_offset for segment in self._list]
 
     def drop(self, segment: Segment) -> None:
-        """Take one away: its files get the suffix ``.deleted`` at once and are removed by ``remove``."""
+        """Remove a segment: its files get the suffix ``.deleted`` at once and are removed later."""
         self._list.remove(segment)
         self._bases = [other.base_offset for other in self._list]
         if self._list:
@@ -105,18 +106,16 @@ class Segments:
         self.remove(self.retire(segment))
 
     def retire(self, segment: Segment) -> list[str]:
-        """Give a segment's files the suffix ``.deleted``.
+        """Give a segment's files the suffix ``.deleted``, the file of batches first, and return the new names.
 
-        The file of batches goes first: without it, the others mean nothing to whoever opens the directory.
-
-        :return: the files' new names.
+        Without the file of batches the other files are ignored at startup.
         """
         segment.forget()
         return mark_deleted(self._disk, [segment.path(suffix) for suffix in SUFFIXES])
 
 
 def mark_deleted(disk: Disk, paths: list[str]) -> list[str]:
-    """Rename files that exist to ``.deleted``; returns the new names."""
+    """Rename existing files to ``.deleted`` and return the new names."""
     deleted = []
     for path in paths:
         try:
@@ -128,7 +127,7 @@ def mark_deleted(disk: Disk, paths: list[str]) -> list[str]:
 
 
 def remove_files(disk: Disk, paths: list[str]) -> None:
-    """Remove files; those that are gone already are fine."""
+    """Remove files, ignoring missing ones."""
     for path in paths:
         try:
             disk.remove(path)
