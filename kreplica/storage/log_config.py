@@ -1,4 +1,4 @@
-"""What one log is told: Kafka's topic settings that storage obeys, with Kafka's defaults."""
+"""Topic and broker settings that storage uses, with Kafka's defaults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from kreplica.wire.compression import Codec
 
 NO_LIMIT = 2**63 - 1
-"""The value by which Kafka's settings say "never" or "no bound"."""
+"""Value that means "never" or "unlimited" in Kafka's settings."""
 
 CODECS: dict[str, int | None] = {
     "producer": None,
@@ -24,9 +24,9 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """The settings of one log; names are Kafka's topic settings with underscores for dots.
+    """Settings of one log; names are Kafka's topic settings with underscores instead of dots.
 
-    Every one may change while the log is open: assign another ``LogConfig`` to ``Log.config``.
+    Settings may change while the log is open: assign a new ``LogConfig`` to ``Log.config``.
     """
 
     segment_bytes: int = 2**30
@@ -51,11 +51,11 @@ class LogConfig:
     compression_type: str = "producer"
     preallocate: bool = False
     append_size_max: int = field(init=False)
-    """Bytes of the largest batch that may be appended."""
+    """Maximum size of an appended batch in bytes."""
     opens_records: bool = field(init=False)
-    """Whether a leader has to read the records of every batch, uncompressed ones included."""
+    """True if a leader must read the records of every batch, even of uncompressed ones."""
     looks_into_batches: bool = field(init=False)
-    """Whether a leader has to do more to a batch than check its header and CRC."""
+    """True if checking header and CRC of a batch is not enough."""
 
     def __post_init__(self) -> None:
         if self.compression_type not in CODECS:
@@ -72,31 +72,31 @@ class LogConfig:
 
     @property
     def codec(self) -> int | None:
-        """The ``Codec`` that all batches are stored with; None leaves it to the producer."""
+        """Codec for all stored batches; None keeps the producer's."""
         return CODECS[self.compression_type]
 
     @property
     def compacted(self) -> bool:
-        """Whether old values of a key are removed."""
+        """True if old values of a key are removed."""
         return "compact" in self.cleanup_policy
 
     @property
     def deleted(self) -> bool:
-        """Whether old segments are removed by time and size."""
+        """True if old segments are removed by time and size."""
         return "delete" in self.cleanup_policy
 
     @property
     def log_append_time(self) -> bool:
-        """Whether the broker's clock replaces the producer's timestamps."""
+        """True if the broker's clock replaces the producers' timestamps."""
         return self.message_timestamp_type == "LogAppendTime"
 
 
 @dataclass(frozen=True, slots=True)
 class StorageConfig:
-    """The settings of all logs of a broker; names are Kafka's broker settings with underscores for dots.
+    """Settings of all logs of a broker; names are Kafka's broker settings with underscores instead of dots.
 
-    :param open_segments_max: segments that may have a file open and indexes in memory (ours).
-    :param scrub_bytes_per_second: how fast stored bytes are checked for damage; 0 is not at all (ours).
+    :param open_segments_max: maximum number of segments with an open file and indexes in memory (not a Kafka setting).
+    :param scrub_bytes_per_second: rate of the check for damage; 0 disables it (not a Kafka setting).
     """
 
     log_flush_offset_checkpoint_interval_ms: int = 60_000

@@ -1,8 +1,8 @@
-"""Compaction of one log: of every key the last record stays, tombstones and markers stay for a while.
+"""Compacts one log: keeps the last record of every key, and tombstones and markers for a limited time.
 
-``plan_compaction`` decides on the reactor's thread what can be compacted; a ``Compaction`` reads and writes files on
-another one, and never touches the log; ``Log.replace_segments`` puts a result in place.  The active segment, and
-whatever lies beyond the last stable offset, is left alone.
+``plan_compaction`` selects the segments in the reactor thread. A ``Compaction`` reads and writes files in another
+thread and does not access the log. ``Log.replace_segments`` installs the result. The active segment and records above
+the last stable offset are not compacted.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from kreplica.wire.batches import BatchHeader, parse_header
 from kreplica.wire.records import iter_keys
 
 KEY_ENTRY_SIZE = 160
-"""Bytes that one key takes in the map of offsets: a digest, an integer, and their place in a dict."""
+"""Approximate memory per key in the offset map: digest, integer and dict entry."""
 
 _DIGEST_SIZE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One closed segment as it is to be read."""
+    """A closed segment to read."""
 
     segment: Segment
     path: str
@@ -49,13 +49,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """What is to be compacted, decided once.
+    """Input of one compaction.
 
-    :param sources: from the log's first segment to the end of what may be compacted.
-    :param dirty_offset: keys from here on have not been looked at by an earlier compaction.
-    :param last_offsets: of each producer's last batch, whose sequence may not be forgotten.
-    :param last_epochs: of producers whose last batch is a marker, by which their epoch has grown.
-    :param ended_later: transactions with records in the sources that were aborted by markers beyond them.
+    :param sources: segments from the first one to the end of the compactable range.
+    :param dirty_offset: start of the range that no earlier compaction has processed.
+    :param last_offsets: last offset of each producer's last batch, whose sequence number must be kept.
+    :param last_epochs: epoch of producers whose last batch is a marker that increased it.
+    :param ended_later: transactions with records in the sources that were aborted after them.
     """
 
     directory: str
@@ -71,9 +71,9 @@ class CompactionPlan:
 
 
 def plan_compaction(log: Log, cleaned_offset: int, high_watermark: int, now_ms: int) -> CompactionPlan | None:
-    """What there is to compact in a log; None where nothing is worth it.
+    """Return a compaction plan for a log, or None if compaction is not worthwhile.
 
-    :param cleaned_offset: where the last compaction ended.
+    :param cleaned_offset: end of the last compaction.
     """
     config = log.config
     sources = list(_compactable(log, high_watermark, now_ms))
@@ -107,7 +107,7 @@ def plan_compaction(log: Log, cleaned_offset: int, high_watermark: int, now_ms: 
 
 
 def _compactable(log: Log, high_watermark: int, now_ms: int) -> Iterator[Source]:
-    """Closed segments below the last stable offset whose records are old enough."""
+    """Yield closed segments below the last stable offset whose records are old enough."""
     stable_offset = log.last_stable_offset(high_watermark)
     lag_ms = log.config.min_compaction_lag_ms
     for index, segment in enumerate(log.segments.closed):
@@ -118,16 +118,16 @@ def _compactable(log: Log, high_watermark: int, now_ms: int) -> Iterator[Source]
 
 
 def _is_overdue(segment: Segment, config: LogConfig, now_ms: int) -> bool:
-    """Whether its first record has waited for longer than ``max.compaction.lag.ms`` (KIP-354)."""
+    """True if the first record is older than ``max.compaction.lag.ms`` (KIP-354)."""
     first_ms = segment.first_timestamp_ms
     return config.max_compaction_lag_ms != NO_LIMIT and 0 <= first_ms < now_ms - config.max_compaction_lag_ms
 
 
 class Compaction:
-    """One pass over a plan, on another thread than the log's; its results are swapped in by whoever runs it.
+    """One pass over a plan, run outside the reactor thread; the caller installs the results.
 
-    :param key_bytes_max: memory for the map of offsets; where it is too little, a pass ends before the plan does.
-    :raise StorageError: from its methods, where a batch is damaged: the log cannot be compacted.
+    :param key_bytes_max: memory limit of the offset map; if it is reached, the pass ends early.
+    :raise StorageError: from any method, if a batch is damaged and the log cannot be compacted.
     """
 
     def __init__(self, plan: CompactionPlan, disk: Disk, now_ms: int, key_bytes_max: int) -> None:
@@ -141,14 +141,14 @@ class Compaction:
         ]
         self._aborted += plan.ended_later
         self._written: BatchFilter | None = None
-        """What the groups were written through so far."""
+        """Filter shared by the groups written so far."""
         self.end_offset = plan.dirty_offset
-        """Up to where this pass has taken keys into account."""
+        """End of the range whose keys this pass has read."""
 
     def read_keys(self) -> int:
-        """Find the last offset of every key in the dirty part, or in as much of it as the memory allows.
+        """Collect the last offset of every key in the dirty range, as far as memory allows.
 
-        :return: the bytes read.
+        :return: number of bytes read.
         """
         batch_filter = self._filter()
         read = 0
@@ -169,7 +169,7 @@ class Compaction:
         return read
 
     def groups(self) -> list[list[Source]]:
-        """The segments to be compacted, in runs that fit into one segment each."""
+        """Return the segments to compact, grouped so that each result fits into one segment."""
         config = self._plan.config
         groups: list[list[Source]] = []
         size = 0
@@ -189,10 +189,11 @@ class Compaction:
         return groups
 
     def write_group(self, group: list[Source]) -> Segment:
-        """Write what stays of some segments, durably, to files that end in ``.swap``; group after group, in order.
+        """Write the remaining records of a group durably to files with the suffix ``.swap``. Call it for all groups in
+        order.
 
-        :return: the segment that may take their place.
-        :raise OSError: the device fails, or is full.
+        :return: the segment that replaces the group.
+        :raise OSError: the write failed.
         """
         base_offset = group[0].segment.base_offset
         self._remove_parts(base_offset)
@@ -212,7 +213,7 @@ class Compaction:
         return target
 
     def discard(self, target: Segment) -> None:
-        """Remove a result that is not wanted any more."""
+        """Remove a result that is not installed."""
         for suffix in SUFFIXES:
             _remove(self._disk, target.path(suffix))
 
@@ -230,7 +231,7 @@ class Compaction:
 
     def _copy(self, group: list[Source], target: Segment) -> None:
         batch_filter = self._written or self._filter()
-        self._written = batch_filter  # the markers of one group may end transactions of the groups before it
+        self._written = batch_filter  # a marker may end a transaction of an earlier group
         for source in group:
             for header, data in _batches(self._disk.open(source.path), source):
                 try:
@@ -266,12 +267,12 @@ def _keys(data: memoryview, source: Source) -> dict[bytes, int]:
 
 
 def digest(key: bytes) -> bytes:
-    """What stands for a key in the map of offsets: itself, or 16 bytes where it is longer."""
+    """Return the key's representation in the offset map: the key, or a 16-byte digest of a longer one."""
     return key if len(key) < _DIGEST_SIZE else blake2b(key, digest_size=_DIGEST_SIZE).digest()
 
 
 def _batches(file: File, source: Source) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The batches of a segment; what is damaged must not be written again with a good CRC."""
+    """Yield the batches of a segment; raises before a damaged one could be rewritten with a valid CRC."""
     end = 0
     try:
         with reading(source.path, source.segment.base_offset):
@@ -283,7 +284,7 @@ def _batches(file: File, source: Source) -> Iterator[tuple[BatchHeader, memoryvi
     finally:
         file.close()
     if end != source.size:
-        raise Damage(source.path, source.segment.base_offset, end, "the batch is damaged; the log is not compacted")
+        raise Damage(source.path, source.segment.base_offset, end, "the batch is damaged, so the log is not compacted")
 
 
 def _index_path(path: str) -> str:

@@ -1,4 +1,4 @@
-"""What compaction keeps of one batch: the rules about keys, tombstones, transactions and producers' last sequences."""
+"""Rules for what compaction keeps of a batch: keys, tombstones, transactions and producer sequences."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from kreplica.wire.records import Record
 
 
 class BatchFilter:
-    """Shown the batches of a log in order.
+    """Filter for the batches of a log, in order.
 
-    * of a key only the record with the last offset stays; a record without key does not
-    * a tombstone, and the marker of a transaction without batches, stays until its delete horizon, which is set when
-      compaction first meets it (KIP-534)
-    * records of an aborted transaction go; its marker stays as long as a batch of it was there, an empty one too:
-      whoever reads the log anew, to know its producers, would take the transaction for open, or for one with the next
-    * a producer's last batch stays, empty if need be: its sequence must not be forgotten, nor its epoch
+    * Of each key only the record with the last offset is kept; records without a key are removed.
+    * A tombstone, and the marker of a transaction without batches, is kept until its delete horizon, which is set when
+      compaction first processes it (KIP-534).
+    * Records of an aborted transaction are removed. Its marker is kept while a batch of it exists, even an empty one;
+      otherwise recovery would treat the transaction as open, or join it with the next one.
+    * A producer's last batch is kept, empty if necessary, to preserve its sequence number and epoch.
 
-    :param digest: what stands for a key in ``offsets``.
-    :param offsets: of the last record of each key below ``end_offset``.
-    :param last_offsets: of each producer's last batch.
-    :param last_epochs: of the producers whose last batch is a marker.
+    :param digest: returns a key's representation in ``offsets``.
+    :param offsets: offset of the last record of each key below ``end_offset``.
+    :param last_offsets: last offset of each producer's last batch.
+    :param last_epochs: epoch of the producers whose last batch is a marker.
     """
 
     def __init__(
@@ -50,32 +50,32 @@ class BatchFilter:
         self._now_ms = now_ms
         self._new_horizon_ms = now_ms + delete_retention_ms
         self._with_batches: set[int] = set()
-        """Producers with batches of the transaction that is open at this point of the log."""
+        """Producers with batches of the transaction that is open at the current position."""
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Whether a batch of data belongs to a transaction that was aborted."""
+        """True if a data batch belongs to an aborted transaction."""
         if not header.is_transactional:
             return False
         aborted = self._next_aborted(header)
         return aborted is not None and aborted.first_offset <= header.base_offset
 
     def ended_by(self, header: BatchHeader) -> AbortedTransaction | None:
-        """The transaction that this marker aborted."""
+        """Return the transaction aborted by this marker, or None."""
         if not header.is_control:
             return None
         aborted = self._next_aborted(header)
         return aborted if aborted is not None and aborted.last_offset == header.base_offset else None
 
     def _next_aborted(self, header: BatchHeader) -> AbortedTransaction | None:
-        """The producer's first aborted transaction whose marker is at or after this batch."""
+        """Return the producer's first aborted transaction whose marker is at or after this batch."""
         aborted = self._aborted.get(header.producer_id, [])
         at = bisect_left(aborted, header.base_offset, key=lambda transaction: transaction.last_offset)
         return aborted[at] if at < len(aborted) else None
 
     def keep(self, header: BatchHeader, data: Bytes) -> Bytes | None:
-        """What stays of a batch; None for nothing.
+        """Return the remaining part of a batch, or None.
 
-        :raise ProtocolError: its records are malformed.
+        :raise ProtocolError: the records are malformed.
         """
         if header.base_offset >= self._end_offset:
             return data
@@ -119,7 +119,7 @@ class BatchFilter:
         return filter_batch(kept, _always, delete_horizon_ms=self._new_horizon_ms)
 
     def _is_past(self, header: BatchHeader) -> bool:
-        """Whether the batch's delete horizon is set and over."""
+        """True if the delete horizon of the batch is set and in the past."""
         return header.has_delete_horizon and header.base_timestamp <= self._now_ms
 
 

@@ -1,4 +1,4 @@
-"""Work that many ask for and one run serves: whoever asks during a run is served by the next."""
+"""Coalesces requests for the same work: requests during a run are served by one further run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _log = Logger()
 
 
 class Coalescing:
-    """Runs one piece of work, never twice at a time.
+    """Runs one piece of work, never concurrently.
 
-    :param work: what to do; an exception ends this series of runs and is logged.
+    :param work: the work; an exception is logged and ends this series of runs.
     """
 
     def __init__(self, work: Callable[[], Coroutine[Deferred[Any], Any, None]]) -> None:
@@ -24,14 +24,14 @@ class Coalescing:
         self._waiting: list[Deferred[None]] = []
 
     def request(self) -> None:
-        """Have it done soon."""
+        """Request a run."""
         self._wanted = True
         if not self._running:
             self._running = True
             Deferred.fromCoroutine(self._run())
 
     def idle(self) -> Deferred[None]:
-        """Fires when nothing is left to do."""
+        """Fires when no run is pending."""
         done: Deferred[None] = Deferred()
         if self._running:
             self._waiting.append(done)
@@ -45,7 +45,7 @@ class Coalescing:
                 self._wanted = False
                 await self._work()
         except Exception:
-            _log.failure("work on a log directory failed")
+            _log.failure("background work on a log directory failed")
         finally:
             self._running = False
         waiting, self._waiting = self._waiting, []

@@ -1,9 +1,9 @@
-"""The mark that a failed sync leaves in a log directory, for whoever starts on the same device.
+"""Marker file that a failed sync leaves in a log directory for the next start.
 
-Linux takes pages that could not be written back for clean: programs go on reading them from memory, the next sync
-says that all is well, and only a power loss shows that they never reached the device.  So the next start writes what
-was not synced before anew (``loading``): only then can a sync be believed.  The mark itself need not be durable, for
-after a power loss what is read comes from the device.
+After a failed write-back Linux marks the pages clean: reads return them from memory, and the next sync succeeds, but a
+power loss shows that they never reached the device. The next start therefore rewrites all records that were not synced
+(``recovery.loading``), after which a sync is reliable. The marker itself need not be durable, because after a power
+loss reads return what is on the device.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ _log = Logger()
 
 
 def leave_mark(disk: Disk, directory: str, error: OSError) -> None:
-    """Note in a log directory that a sync failed there; where even that fails, it stands in the log only."""
+    """Write the marker after a failed sync; if that fails too, log an error."""
     try:
         disk.write_file(posixpath.join(directory, FILE_NAME), f"{error}\n".encode(), sync=False)
     except OSError as second:
         _log.error(
-            "{path}: a sync failed, and that cannot be noted ({why}): before the next start the device is to be "
-            "unmounted and mounted again, so that nothing is read that is in memory only",
+            "{path}: a sync failed, and its marker cannot be written ({why}): before the next start, unmount and "
+            "mount the device again, so that no data is read that exists only in memory",
             path=directory,
             why=str(second),
         )
 
 
 def is_marked(disk: Disk, directory: str) -> bool:
-    """Whether a sync failed since all that was not synced was last written anew."""
+    """True if a sync failed and the records were not rewritten since."""
     return disk.exists(posixpath.join(directory, FILE_NAME))
 
 
 def remove_mark(disk: Disk, directory: str) -> None:
-    """Forget it, once all is written anew.
+    """Remove the marker after all records were rewritten.
 
-    :raise OSError: the device fails.
+    :raise OSError: the device failed.
     """
     disk.remove(posixpath.join(directory, FILE_NAME))

@@ -1,4 +1,4 @@
-"""Group commit: many logs, and many appends to each, become durable by one round of syncs off the reactor's thread."""
+"""Group commit: one round of syncs in another thread makes the appends to many logs durable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kreplica.storage.durability.coalescing import Coalescing
 from kreplica.storage.durability.unflushed import Unsynced
 
 RETRY_SECONDS = 1.0
-"""Until what could not be synced for want of room or descriptors is tried again."""
+"""Delay before a sync that failed for lack of space or descriptors is retried."""
 
 
 class FlushableLog(Protocol):
@@ -35,10 +35,10 @@ LogT = TypeVar("LogT", bound=FlushableLog)
 
 
 class Flusher(Generic[LogT]):
-    """Syncs the logs of one directory, round by round.
+    """Syncs the logs of one directory in rounds.
 
-    :param synced: told after each round which logs have a higher recovery point now.
-    :param failed: told of the first sync that failed; nothing is synced after that.
+    :param synced: called after each round with the logs whose recovery point advanced.
+    :param failed: called for the first failed sync; the directory is not synced after that.
     """
 
     def __init__(
@@ -53,22 +53,22 @@ class Flusher(Generic[LogT]):
         self._broken = False
 
     def request(self, log: LogT) -> None:
-        """Have all that the log holds when the next round begins synced."""
+        """Sync a log in the next round, up to its log end at that time."""
         if not self._broken:
             self._wanted[log] = None
             self._rounds.request()
 
     def forget(self, log: LogT) -> None:
-        """The log is deleted; a round that has begun ends by itself."""
+        """Remove a deleted log; a running round completes."""
         self._wanted.pop(log, None)
 
     def drained(self) -> Deferred[None]:
-        """Fires when nothing is left to sync, or once a sync has failed; what had to be put off is left undone."""
+        """Fires when no sync is pending or one has failed; retries are dropped."""
         self.cancel()
         return self._rounds.idle()
 
     def cancel(self) -> None:
-        """Try nothing again."""
+        """Cancel pending retries."""
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
@@ -90,7 +90,7 @@ class Flusher(Generic[LogT]):
         self._synced([log for log, _ in work])
 
     def _not_synced(self, logs: dict[LogT, None], error: OSError, *, may_pass: bool) -> None:
-        """:param may_pass: files could not be opened, or indexes not be written; no sync has failed."""
+        """:param may_pass: True if files could not be opened or indexes not written, but no sync failed."""
         if not may_pass:
             self._broken = True
             self._wanted.clear()

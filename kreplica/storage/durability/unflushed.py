@@ -1,4 +1,4 @@
-"""What of a log is written but may not survive a power loss, and how it is made to."""
+"""Unsynced files of a log and how they are synced."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kreplica.storage.segments.segment import LOG_SUFFIX, SUFFIXES, Segment
 
 @dataclass(frozen=True, slots=True)
 class Unsynced:
-    """Files that hold what was appended up to ``end_offset``; ``sync`` runs on any thread, then ``Log.mark_synced``.
+    """Files with appends up to ``end_offset``. Call ``sync`` in any thread, then ``Log.mark_synced``.
 
-    :param paths: small files (indexes, snapshots, leader epochs) that belong to it; those that are gone are fine.
-    :param generation: a truncation since then makes the whole thing void.
+    :param paths: small files to sync as well (indexes, snapshots, leader epochs); missing ones are ignored.
+    :param generation: log generation; a later truncation makes the sync void.
     """
 
     files: tuple[File, ...]
@@ -27,10 +27,10 @@ class Unsynced:
     disk: Disk
 
     def sync(self) -> None:
-        """Make it durable; blocks.
+        """Sync all files; blocks.
 
-        :raise OSError: never to be tried again, since nothing is known of what was written: the directory is lost,
-            and a mark in it tells the next start.  Only where a file could not be opened no sync has failed.
+        :raise OSError: the sync must not be retried, because the state of the files is unknown. The directory is marked
+            for the next start, unless a file could not be opened and no sync failed.
         """
         try:
             self._sync()
@@ -55,7 +55,7 @@ class Unsynced:
             self._sync_names()
 
     def _sync_names(self) -> None:
-        """The names of the files, and that of the log's directory."""
+        """Sync the directory entries of the files and of the log directory."""
         try:
             self.disk.sync_directory(self.directory)
         except FileNotFoundError:
@@ -64,9 +64,9 @@ class Unsynced:
 
 
 def index_paths(segments: Iterable[Segment]) -> list[str]:
-    """The files beside the batches of some segments, brought up to date first.
+    """Write new index entries of these segments and return the paths of all files except the batches.
 
-    :raise OSError: the device fails.
+    :raise OSError: the device failed.
     """
     paths: list[str] = []
     for segment in segments:

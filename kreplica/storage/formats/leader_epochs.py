@@ -1,11 +1,11 @@
-"""Which leader epoch wrote which offsets (KIP-101), in Kafka's ``leader-epoch-checkpoint`` file.
+"""Start offsets of leader epochs (KIP-101), in Kafka's ``leader-epoch-checkpoint`` file.
 
-A change of leader is a change in memory: the file is written when a segment is closed, when the log is truncated and at
-an orderly stop, so ten thousand partitions change their leader without touching the disk.  What a crash loses by that
-are only epochs of the segment that was appended to, and recovery reads every batch of it, each with its epoch.
-An epoch that has no batch here is lost, and may be: its leader wrote nothing, so nobody has a record of it.  A follower
-that asks for it, or for a later one that is unknown, is answered with an older epoch (KIP-279), which ends at the same
-offset.
+A change of leader changes only memory. The file is written when a segment is closed, after a truncation and at a clean
+shutdown, so that 10,000 partitions can change their leader without disk access. A crash loses only epochs of the active
+segment, which recovery reads from its batches.
+
+An epoch without batches may be lost: its leader wrote no records. A follower that asks for it, or for a later unknown
+epoch, receives an older epoch (KIP-279), which ends at the same offset.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ UNDEFINED_OFFSET = -1
 
 
 class EpochEntry(NamedTuple):
-    """The first offset that a leader of ``epoch`` wrote, or would have written."""
+    """A leader epoch and its first offset."""
 
     epoch: int
     start_offset: int
 
 
 class LeaderEpochs:
-    """The epochs of one log, oldest first; both epochs and start offsets only grow along the list.
+    """Leader epochs of one log, oldest first; epochs and start offsets increase.
 
-    :ivar latest: the highest epoch, or ``NO_EPOCH``; every append and every fetch asks for it.
+    :ivar latest: the highest epoch, or ``NO_EPOCH``; read by every append and fetch.
     """
 
     def __init__(self, path: str, disk: Disk, entries: list[EpochEntry]) -> None:
@@ -43,12 +43,12 @@ class LeaderEpochs:
 
     @classmethod
     def empty(cls, path: str, disk: Disk) -> LeaderEpochs:
-        """No epochs yet; nothing is written."""
+        """Return an empty list without writing a file."""
         return cls(path, disk, [])
 
     @classmethod
     def load(cls, path: str, disk: Disk) -> LeaderEpochs:
-        """Read the file; one that is missing holds no epochs.
+        """Read the file; a missing file has no epochs.
 
         :raise StorageError: the file is damaged.
         """
@@ -66,7 +66,6 @@ class LeaderEpochs:
 
     @property
     def path(self) -> str:
-        """The checkpoint file."""
         return self._path
 
     @property
@@ -79,9 +78,9 @@ class LeaderEpochs:
         self.latest = entries[-1].epoch if entries else NO_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that ``epoch`` starts at ``start_offset``; older or equal epochs than the latest change nothing.
+        """Add an epoch; ignored unless it is newer than the latest one.
 
-        An entry that starts at or beyond ``start_offset`` wrote nothing that is still there, and goes.
+        Entries that start at or after ``start_offset`` have no records and are removed.
         """
         if epoch <= self.latest:
             return
@@ -91,16 +90,17 @@ class LeaderEpochs:
         self._have([*entries, EpochEntry(epoch, start_offset)])
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch that wrote ``offset``, or ``NO_EPOCH`` where that is not known."""
+        """Return the epoch that wrote ``offset``, or ``NO_EPOCH`` if unknown."""
         at = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[at - 1].epoch if at else NO_EPOCH
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Where a follower whose last records are of ``epoch`` may still agree with this log (KIP-101, KIP-279).
+        """Return up to which offset a follower whose last record has ``epoch`` may agree with this log (KIP-101,
+        KIP-279).
 
-        :return: the largest known epoch that is not above the asked one, and the offset that follows its last record:
-            ``log_end_offset`` for the latest; (-1, -1) for an epoch above all known ones or where none is known;
-            the asked epoch and the start of the first known one for an epoch below all.
+        :return: the largest known epoch that is not above ``epoch``, and its end offset. The latest epoch ends at
+            ``log_end_offset``. (-1, -1) if ``epoch`` is above all known ones or none is known. For an epoch below all
+            known ones: ``epoch`` and the start of the first known one.
         """
         if epoch == NO_EPOCH or epoch > self.latest:
             return NO_EPOCH, UNDEFINED_OFFSET
@@ -111,25 +111,24 @@ class LeaderEpochs:
         return known, self._entries[at].start_offset
 
     def truncate_to(self, end_offset: int) -> None:
-        """Forget epochs that start at or beyond ``end_offset``."""
+        """Remove epochs that start at or after ``end_offset``."""
         self._have([entry for entry in self._entries if entry.start_offset < end_offset])
 
     def truncate_start(self, start_offset: int) -> None:
-        """Forget epochs that end at or before ``start_offset``; the one that holds it starts there from now on."""
+        """Remove epochs that end at or before ``start_offset``; the one that contains it then starts there."""
         at = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if at == 0:
             return
         self._have([EpochEntry(self._entries[at - 1].epoch, start_offset), *self._entries[at:]])
 
     def clear(self) -> None:
-        """Forget everything."""
         self._have([])
 
     def write(self, *, anew: bool = False) -> None:
-        """Bring the file up to date, where it is not; not synced.
+        """Write the file if it changed, without a sync.
 
-        :param anew: write it in any case.
-        :raise OSError: the device fails, or is full.
+        :param anew: write it even if it did not change.
+        :raise OSError: the write failed.
         """
         entries = self.entries
         if anew or entries != self._written:

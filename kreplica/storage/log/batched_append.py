@@ -1,4 +1,4 @@
-"""Batches of clients that follow each other, were checked, and are written with one system call."""
+"""Assigns offsets to consecutive batches that are written with one system call."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _new_tuple = tuple.__new__
 
 
 class AppendRun(NamedTuple):
-    """Batches that have their offsets.
+    """Batches with assigned offsets.
 
-    :ivar pieces: what is written; one or several batches in each.
-    :ivar size: of all of it, in bytes.
-    :ivar headers: of each batch, with its offsets.
-    :ivar markers: what each says where it ends a transaction.
+    :ivar pieces: buffers to write, with one or several batches each.
+    :ivar size: total size in bytes.
+    :ivar headers: header of each batch.
+    :ivar markers: end marker of each batch, or None.
     """
 
     pieces: Sequence[Buffer]
@@ -31,9 +31,9 @@ class AppendRun(NamedTuple):
 
 
 def may_join(header: BatchHeader, last: BatchHeader) -> bool:
-    """Whether nothing has to be asked of a batch's producer any more, where ``last`` is written just before it.
+    """True if a batch needs no check against its producer's state when ``last`` is written just before it.
 
-    What the log would say of the next batch in its producer's sequence, it has said of the one before it.
+    It continues the sequence of the preceding batch, which was checked already.
     """
     producer_id = header.producer_id
     return producer_id < 0 or (
@@ -47,7 +47,7 @@ def may_join(header: BatchHeader, last: BatchHeader) -> bool:
 def place(
     batches: Sequence[Checked], offset: int, leader_epoch: int, append_time_ms: int
 ) -> tuple[AppendRun, list[AppendResult]]:
-    """Give batches the offsets from one on, in place; and what to say of each when it is written."""
+    """Assign consecutive offsets to batches, in place, and return them with the results to report after the write."""
     pieces, checked, markers = zip(*batches, strict=True)
     size = 0
     headers: list[BatchHeader] = []

@@ -1,4 +1,4 @@
-"""What a log answers: to an append and to a read."""
+"""Results of appends and reads."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from kreplica.runtime.disk import FileRange
 
 
 class AppendResult(NamedTuple):
-    """Where records are in the log now.
+    """Offsets of appended records.
 
-    :param log_append_time_ms: -1 unless the topic has LogAppendTime.
-    :param duplicate: they were there already, as a retry of an idempotent producer; nothing was written.
+    :param log_append_time_ms: -1 unless the topic uses LogAppendTime.
+    :param duplicate: True if an idempotent producer sent the batch again; nothing was written.
     :param size: bytes written.
     """
 
@@ -23,7 +23,8 @@ class AppendResult(NamedTuple):
 
 
 class LogSlice(NamedTuple):
-    """Bytes of whole batches (the last may be cut short) that start at or before the offset that was asked."""
+    """File ranges of whole batches from the one that contains the requested offset; the last batch may be incomplete.
+    """
 
     first_offset: int
     ranges: list[FileRange]

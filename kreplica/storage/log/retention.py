@@ -1,4 +1,4 @@
-"""Which segments of a log are too old, too many, or before its start: pure decisions."""
+"""Selects the segments that retention removes, as a pure function."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kreplica.storage.segments.segment_list import Segments
 def expired_segments(
     segments: Segments, config: LogConfig, now_ms: int, high_watermark: int, log_start_offset: int, log_end_offset: int
 ) -> list[Segment]:
-    """The segments from the oldest on that may be removed now; may hold the active one, which is rolled first then.
+    """Return the oldest segments that may be removed now; the active one may be included and must then be rolled first.
 
-    A segment stays while it reaches beyond the high watermark, and so does an empty active one.  Time and size count
-    only where ``cleanup.policy`` has ``delete``; what lies before the log start offset always goes.
+    A segment that extends beyond the high watermark is kept, and so is an empty active one. Time and size apply only if
+    ``cleanup.policy`` includes ``delete``; segments below the log start offset are always removed.
     """
     expired: list[Segment] = []
     surplus = segments.size_bytes - config.retention_bytes

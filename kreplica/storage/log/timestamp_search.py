@@ -1,4 +1,4 @@
-"""Finding an offset by its timestamp (ListOffsets), exactly: the batch by its header, the record by opening it."""
+"""Exact search of offsets by timestamp (ListOffsets): batches by header, records by reading the batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EARLIEST_LOCAL = -4
 
 
 class FoundOffset(NamedTuple):
-    """A record's place; ``timestamp_ms`` is -1 where no record was asked for (earliest, latest)."""
+    """Offset of a record; ``timestamp_ms`` is -1 for the earliest and latest offset."""
 
     timestamp_ms: int
     offset: int
@@ -24,9 +24,9 @@ class FoundOffset(NamedTuple):
 
 
 def find_by_timestamp(segments: Segments, timestamp_ms: int, start_offset: int) -> FoundOffset | None:
-    """The first record at or after ``start_offset`` that is not earlier than the timestamp, or None.
+    """Return the first record at or after ``start_offset`` whose timestamp is not earlier, or None.
 
-    :raise Damage: a segment on the way cannot be read.
+    :raise Damage: a segment cannot be read.
     """
     for segment in segments.starting_from(start_offset):
         if segment.largest[0] < timestamp_ms:
@@ -50,9 +50,9 @@ def _find_in(segment: Segment, timestamp_ms: int, start_offset: int) -> FoundOff
 
 
 def find_max_timestamp(segments: Segments, start_offset: int) -> FoundOffset | None:
-    """The first record with the highest timestamp of the log (KIP-734); None where no record has one.
+    """Return the first record with the highest timestamp of the log (KIP-734), or None if no record has one.
 
-    :raise Damage: the segment that holds it cannot be read.
+    :raise Damage: the segment cannot be read.
     """
     best = max(segments.starting_from(start_offset), key=lambda segment: segment.largest[0])
     timestamp_ms, last_offset = best.largest

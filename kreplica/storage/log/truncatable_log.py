@@ -1,4 +1,4 @@
-"""Cutting the end off a log: what goes, what has to be made again, and what has to wait for it."""
+"""Truncation of a log, and restoring its derived state afterwards."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from kreplica.storage.segments.segment_list import remove_files
 
 
 class TruncatableLog(DurableLog):
-    """The part of a ``Log`` that makes it shorter.
+    """The truncation part of a ``Log``.
 
-    Nothing is appended to a log that was cut until what the next start relies on says so too: the leader epochs, and
-    (``hold``) the recovery point that is on disk.
+    A truncated log accepts no records until the state that recovery relies on is updated: the leader epochs and
+    (``hold``) the recovery point on disk.
     """
 
     _is_cut_unfinished = False
-    """Whether producers, snapshots and leader epochs still have to be brought to where the log ends."""
+    """True if producers, snapshots and leader epochs do not match the log end yet."""
     _is_held = False
 
     def hold(self) -> None:
-        """Take no records until ``let_go``: the recovery point on disk is beyond what is durable."""
+        """Reject appends until ``let_go``, because the recovery point on disk is beyond the durable records."""
         self._is_held = True
 
     def let_go(self) -> None:
-        """Take records again."""
+        """Accept appends again."""
         self._is_held = False
 
     def truncate_to(self, offset: int) -> int:
-        """Remove everything from ``offset`` on, with the batch that holds it; beyond the end it changes nothing.
+        """Remove the batch that contains ``offset`` and all later ones; does nothing at or above the log end.
 
         :return: the new log end offset: ``offset``, or the base offset of that batch.
-        :raise OSError: the device fails; the log ends at ``offset`` or beyond, and it may be tried again.
+        :raise OSError: the device failed; the log end is ``offset`` or above, and the call may be repeated.
         """
         if offset >= self.log_end_offset:
             return self.log_end_offset
@@ -53,9 +53,9 @@ class TruncatableLog(DurableLog):
         return end_offset
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything; the next record gets ``offset``.
+        """Remove all records; the next one gets ``offset``.
 
-        :raise OSError: the device fails.
+        :raise OSError: the device failed.
         """
         segment = Segment(self.path, offset, self._disk, self._open_segments, size=0, new=True)
         for old in reversed(list(self._segments)):
@@ -69,7 +69,7 @@ class TruncatableLog(DurableLog):
         try:
             segment.create()
         except OSError as error:
-            # The first record makes it, and a start before that finds where the log begins in the checkpoint.
+            # The first append creates the file; until then a restart finds the start offset in the checkpoint.
             if not is_passing(error):
                 raise
 
@@ -90,13 +90,13 @@ class TruncatableLog(DurableLog):
         finally:
             if self.owner is not None:
                 self.owner.truncated(self)
-        # A sync under way is void by now, and an end that no append led to may be beyond what was ever synced.
+        # A pending sync is void now, and the new end may be above the last synced offset.
         self._flush_if_due()
 
     def _finish_cut(self) -> None:
-        """Bring what was remembered of the records to where the log ends now, where that is still to be done.
+        """Restore producers, snapshots and leader epochs after a truncation, if that is still pending.
 
-        :raise OSError: it could not be; to be tried again before anything is appended.
+        :raise OSError: it failed and must be retried before the next append.
         """
         if self._is_cut_unfinished:
             of_nothing = int(not self._segments.size_bytes)
@@ -110,7 +110,7 @@ class TruncatableLog(DurableLog):
             self._is_cut_unfinished = False
 
     def _check_writable(self) -> None:
-        """:raise KafkaError: KAFKA_STORAGE_ERROR, nothing can be appended (yet)."""
+        """:raise KafkaError: KAFKA_STORAGE_ERROR if appends are not possible now."""
         if self._failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self._failure))
         if self._is_cut_unfinished:
@@ -121,7 +121,10 @@ class TruncatableLog(DurableLog):
                     self.fail(error)
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path}: {error}") from error
         if self._is_held:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} was cut, which is not noted durably yet")
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{self.path} was truncated, and the new recovery point is not durable yet",
+            )
 
     def _flush_if_due(self) -> None:
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages and self.owner is not None:
