@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlencode
 
 from twisted.internet.defer import CancelledError, Deferred, DeferredList, succeed
-from twisted.internet.error import ConnectError, DNSLookupError
 from twisted.internet.interfaces import IConsumer
 from twisted.python.failure import Failure
-from twisted.web._newclient import RequestNotSent, ResponseFailed
 from twisted.web.http_headers import Headers
 from twisted.web.iweb import IBodyProducer, IPolicyForHTTPS
 from zope.interface import implementer
@@ -95,9 +93,6 @@ class OtherBrokers(Protocol):
 
 class AnswerTooLarge(KreplicaError):
     """The response exceeds the size limit."""
-
-
-_NO_ANSWER = (ConnectError, DNSLookupError, ResponseFailed, RequestNotSent, AnswerTooLarge)
 
 
 @implementer(IBodyProducer)
@@ -228,7 +223,7 @@ class Forwarding:
         timer = self._reactor.callLater(self._timeout_s, expire)
         try:
             return await exchange
-        except (CancelledError, *_NO_ANSWER) as error:
+        except Exception as error:  # the library raises errors of many types for a lost connection
             if expired:
                 text = f"broker {broker_id} did not answer within {self._timeout_s:g} s"
                 raise Problem(
@@ -329,6 +324,8 @@ def _text(value: object) -> str:
 
 
 def _reason(error: Exception) -> str:
+    from twisted.web.client import ResponseFailed  # loads TLS, and is loaded after the first request
+
     if isinstance(error, ResponseFailed):
         reasons = [failure.getErrorMessage() for failure in error.reasons]
         return reasons[-1] if reasons else "the connection was lost"
