@@ -71,7 +71,7 @@ def test_topics(kreplica: Kreplica, read: Read) -> None:
     """From being made to being deleted."""
     assert "would be written" in kreplica("topic", "create", "orders", "--partitions", 3, "--dry-run")
     assert kreplica("topic", "create", "orders", "--partitions", 3, "--config", "retention.ms=5000") == (
-        "Topic orders was made, with 3 partitions of 2 replicas.\n"
+        "Created topic orders with 3 partitions of 2 replicas.\n"
     )
     assert "already exists" in kreplica("topic", "create", "orders", status=1)
     assert kreplica("topic", "grow", "orders", 4) == "Topic orders has 4 partitions now.\n"
@@ -80,9 +80,9 @@ def test_topics(kreplica: Kreplica, read: Read) -> None:
     kreplica("topic", "config", "set", "orders", "retention.ms=6000")
     assert "6000" in kreplica("topic", "config", "get", "orders", "retention.ms")
     kreplica("topic", "config", "remove", "orders", "retention.ms")
-    assert kreplica("topic", "config", "get", "orders") == "All settings are by default (--all).\n"
+    assert kreplica("topic", "config", "get", "orders") == "All settings are at their defaults (--all).\n"
     assert len(read("partition", "list", "--topic", "orders")["partitions"]) == 4
-    assert kreplica("partition", "list", "--offline") == "The partition does not exist.\n"
+    assert kreplica("partition", "list", "--offline") == "No partition matches.\n"
     assert read("partition", "show", "orders:3")["replicas"] == read("partition", "list")["partitions"][3]["replicas"]
     assert kreplica("topic", "delete", "orders", answer="y\n").startswith("Topic orders ")
     assert read("topic", "list")["topics"] == []
@@ -115,11 +115,11 @@ def test_plans(kreplica: Kreplica, read: Read) -> None:
     moves = read("plan", "show", plan["id"], "--moves")["moves"]
     assert len(moves) == plan["progress"]["moves"] > 0
     assert json.loads(kreplica("plan", "watch", plan["id"], "--json"))["state"] == "completed"
-    assert "can no longer be changed" in kreplica("plan", "set", plan["id"], "--throttle", "1MB", status=1)
+    assert "cannot be changed any more" in kreplica("plan", "set", plan["id"], "--throttle", "1MB", status=1)
     read("broker", "uncordon", 3)
     assert "is completed" in kreplica("plan", "make", "rebalance", answer="y\n")
     assert read("broker", "show", 3)["replicas"] > 0
-    assert "is forgotten" in kreplica("plan", "delete", plan["id"])
+    assert "was deleted" in kreplica("plan", "delete", plan["id"])
 
 
 def test_a_plan_that_is_cancelled(kreplica: Kreplica, read: Read, brokers: StandaloneProcess) -> None:

@@ -70,7 +70,7 @@ def test_a_reset_changes_nothing_by_itself(admin, kreplica):
     lines = shown.splitlines()
     assert lines[1].split() == ["orders", "0", "10", "4", "-6"]
     assert lines[2].split() == ["orders", "1", "-", "7", "-"]
-    assert lines[3] == "Nothing was changed: --execute does it."
+    assert lines[3] == "Nothing was changed.  Commit these offsets with --execute."
     assert json.loads(kreplica("group", "reset", "kitchen", "--latest", "--json").stdout) == OFFSETS
 
 
@@ -79,7 +79,7 @@ def test_a_reset_is_done(admin, kreplica):
     admin.answers["POST /v1/groups/kitchen/offsets"] = {**OFFSETS, "dry_run": False}
     shown = kreplica("group", "reset", "kitchen", "--latest", "--execute").stdout
     assert admin.last.query == {"dry_run": "false"}
-    assert shown.splitlines()[-1] == "Group kitchen goes on from there."
+    assert shown.splitlines()[-1] == "The offsets of group kitchen were committed."
 
 
 @pytest.mark.parametrize(

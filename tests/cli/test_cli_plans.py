@@ -61,8 +61,8 @@ def test_a_plan_is_made_and_watched(admin, kreplica):
     assert "     1  6 -> 0    2        0 B      90.0 GiB\n" in out
     assert "30 moves, 90.0 GiB, about 2 h 1 min\n" in out
     assert "Warning: broker 3 has little space\n" in out
-    assert out.endswith(f"Plan {PLAN_ID} was made.\nPlan {PLAN_ID} is completed (4 of 4 moves, 4.0 GiB of 4.0 GiB)\n")
-    assert "Do it?" in done.stderr
+    assert out.endswith(f"Created plan {PLAN_ID}.\nPlan {PLAN_ID} is completed (4 of 4 moves, 4.0 GiB of 4.0 GiB)\n")
+    assert "Proceed?" in done.stderr
 
 
 def test_no_is_no(admin, kreplica):
@@ -87,15 +87,15 @@ def test_nothing_to_do(admin, kreplica):
     nothing = {**PREVIEW, "moves": [], "moves_count": 0, "bytes": 0, "eta_seconds": 0, "warnings": []}
     admin.answers["POST /v1/plans"] = nothing
     done = kreplica("plan", "make", "rebalance", "--yes")
-    assert done.stdout.endswith("There is nothing to do.\n")
+    assert done.stdout.endswith("Nothing to do.\n")
     assert len(admin.asked) == 1
 
 
 def test_one_need_not_wait(admin, kreplica):
-    """With --detach the plan goes on alone."""
+    """With --detach the command does not follow the plan."""
     admin.answers["POST /v1/plans"] = PREVIEW
     done = kreplica("plan", "make", "add-brokers", "4", "5", "--yes", "--detach")
-    assert done.stdout.endswith(f"Plan {PLAN_ID} was made.\n")
+    assert done.stdout.endswith(f"Created plan {PLAN_ID}.\n")
     assert admin.last.body == {"kind": "add_brokers", "brokers": [4, 5]}
 
 
@@ -222,8 +222,8 @@ def test_control_c_leaves_the_plan_running(admin):
         _, told = process.communicate(timeout=30)
     assert process.returncode == plan_watch.INTERRUPTED
     assert told == (
-        f"Plan {PLAN_ID} goes on.  kreplica plan watch {PLAN_ID} shows it again, "
-        f"kreplica plan cancel {PLAN_ID} ends it.\n"
+        f"Plan {PLAN_ID} is still running.  Follow it with kreplica plan watch {PLAN_ID}, "
+        f"cancel it with kreplica plan cancel {PLAN_ID}.\n"
     )
     assert {asked.method for asked in admin.asked} == {"GET"}
 
@@ -245,7 +245,7 @@ def test_control_c_while_the_server_thinks(admin):
         _, told = process.communicate(timeout=30)
         may_answer.set()
     assert process.returncode == plan_watch.INTERRUPTED
-    assert told.startswith(f"Plan {PLAN_ID} goes on.")
+    assert told.startswith(f"Plan {PLAN_ID} is still running.")
 
 
 def test_plans_are_listed_and_shown(admin, kreplica):
@@ -278,7 +278,7 @@ def test_a_plan_is_changed_cancelled_and_forgotten(admin, kreplica):
     assert kreplica("plan", "cancel", PLAN_ID, "--rollback", "--yes").exit_code == 0
     assert admin.last.body == {"rollback": True}
     admin.answers[f"DELETE /v1/plans/{PLAN_ID}"] = {"id": PLAN_ID, "dry_run": False, "znodes": []}
-    assert kreplica("plan", "delete", PLAN_ID).stdout == f"Plan {PLAN_ID} is forgotten.\n"
+    assert kreplica("plan", "delete", PLAN_ID).stdout == f"Plan {PLAN_ID} was deleted.\n"
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_topics_are_listed(admin, kreplica):
 def test_no_topics(admin, kreplica):
     """An empty list is a sentence."""
     admin.answers["GET /v1/topics"] = {"topics": [], "next": None}
-    assert kreplica("topic", "list").stdout == "The topic does not exist.\n"
+    assert kreplica("topic", "list").stdout == "No topic matches.\n"
 
 
 def test_a_topic_is_shown_with_its_partitions(admin, kreplica):
@@ -53,7 +53,7 @@ def test_a_topic_is_made(admin, kreplica):
             "dry_run": False, "znodes": ZNODES}  # fmt: skip
     admin.answers["POST /v1/topics"] = made
     done = kreplica("topic", "create", "orders", "--partitions", "6", "--config", "retention.ms=5")
-    assert done.stdout == "Topic orders was made, with 6 partitions of 3 replicas.\n"
+    assert done.stdout == "Created topic orders with 6 partitions of 3 replicas.\n"
     assert admin.last.body == {"name": "orders", "partitions": 6, "configs": {"retention.ms": "5"}}
     assert admin.last.query == {"dry_run": "false"}
     admin.answers["POST /v1/topics"] = {**made, "led": False}
@@ -106,14 +106,14 @@ def test_settings_of_a_topic(admin, kreplica):
     assert names() == [["b", "2"], ["c", "(hidden)"]]
     assert names("a") == [["a", "1"]]
     assert names("--all") == [["a", "1"], ["b", "2"], ["c", "(hidden)"]]
-    assert names("a", "nonsense") == [["No", "setting"], ["a", "1"]]
+    assert names("a", "nonsense") == [["Unknown", "setting:"], ["a", "1"]]
     admin.answers["PATCH /v1/configs/topics/orders"] = {"configs": rows, "dry_run": False, "znodes": []}
     done = kreplica("topic", "config", "set", "orders", "a=1", "b=x=y")
     assert admin.last.body == {"set": {"a": "1", "b": "x=y"}, "remove": []}
     assert done.stdout == "topic orders: a=1\ntopic orders: b=x=y\n"
     done = kreplica("topic", "config", "remove", "orders", "a")
     assert admin.last.body == {"set": {}, "remove": ["a"]}
-    assert done.stdout == "topic orders: a is by default again\n"
+    assert done.stdout == "topic orders: a was reset to its default\n"
 
 
 def test_settings_of_brokers(admin, kreplica):
@@ -122,7 +122,7 @@ def test_settings_of_brokers(admin, kreplica):
     done = kreplica("config", "set", "broker", "default", "log.retention.ms=5")
     assert done.stdout == "broker default: log.retention.ms=5\n"
     admin.answers["GET /v1/configs/brokers/2"] = {"configs": []}
-    assert kreplica("config", "get", "broker", "2").stdout == "All settings are by default (--all).\n"
+    assert kreplica("config", "get", "broker", "2").stdout == "All settings are at their defaults (--all).\n"
 
 
 def test_partitions_that_need_attention(admin, kreplica):
@@ -165,14 +165,15 @@ def test_brokers(admin, kreplica):
     shown = kreplica("broker", "show", "2").stdout
     assert shown.splitlines()[-1].split() == ["/d", "6", "10", "B", "1.0", "GiB", "-", "KAFKA_STORAGE_ERROR"]
     admin.answers["GET /v1/brokers/2"] = {**BROKER, "log_dirs": None}
-    assert "It tells nothing of its log directories." in kreplica("broker", "show", "2").stdout
+    assert "The broker reported no log directories." in kreplica("broker", "show", "2").stdout
 
 
 def test_a_broker_is_cordoned(admin, kreplica):
     """And uncordoned."""
     answer = {"broker_id": 2, "cordoned": True, "dry_run": False, "znodes": []}
     admin.answers["PUT /v1/brokers/2/cordon"] = admin.answers["DELETE /v1/brokers/2/cordon"] = answer
-    assert kreplica("broker", "cordon", "2", "--reason", "disks").stdout == "Broker 2 gets no new replicas.\n"
+    cordoned = kreplica("broker", "cordon", "2", "--reason", "disks").stdout
+    assert cordoned == "Broker 2 is cordoned: it gets no new replicas.\n"
     assert admin.last.body == {"reason": "disks"}
     assert kreplica("broker", "uncordon", "2").exit_code == 0
     assert admin.last.method == "DELETE"
@@ -218,11 +219,11 @@ def test_json_of_a_topic_is_its_document(admin, kreplica):
     [
         (["topic", "create", "t", "--config", "x"], "'x': NAME=VALUE is expected"),
         (["topic", "create", "t", "--assign", "0:1"], "'0:1': PARTITION=BROKERS is expected"),
-        (["topic", "create", "t", "--assign", "0=1", "--partitions", "2"], "leave the numbers out"),
+        (["topic", "create", "t", "--assign", "0=1", "--partitions", "2"], "--assign excludes"),
         (["topic", "grow", "t", "0"], "0 is not in the range x>=1"),
         (["partition", "show", "orders"], "'orders': TOPIC:PARTITION is expected"),
-        (["partition", "list", "--topic", "t", "--offline"], "leave the other one out"),
-        (["config", "get", "broker", "x"], "'x' is no broker"),
+        (["partition", "list", "--topic", "t", "--offline"], "--topic excludes"),
+        (["config", "get", "broker", "x"], "'x' is not a broker"),
         (["election", "unclean"], "name the partitions"),
         (["broker", "cordon", "x"], "'x' is not a valid integer"),
     ],

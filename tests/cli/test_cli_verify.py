@@ -70,7 +70,7 @@ Verify = Callable[..., "subprocess.CompletedProcess[str]"]
         (["--bootstrap", "a:1", "--rate", "0"], "Invalid value for '--rate'"),
         (
             ["--bootstrap", "a:1", "--batch", "1000", "--value-size", "2000"],
-            "batches of up to 4,078,021 bytes are more",
+            "batches of up to 4,078,021 bytes exceed",
         ),
         (["--bootstrap", "a:1", "--config", "max.message.bytes=1k"], "max.message.bytes='1k': a number is expected"),
         (["--bootstrap", "a:1", "--config", "x"], "'x': NAME=VALUE is expected"),

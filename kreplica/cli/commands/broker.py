@@ -89,7 +89,7 @@ def _describe(screen: Screen, broker: dict[str, Any]) -> None:
         for each in broker.get("log_dirs") or []
     ]
     screen.line()
-    screen.table(columns, rows, nothing="It tells nothing of its log directories.")
+    screen.table(columns, rows, nothing="The broker reported no log directories.")
 
 
 @command.command()
@@ -101,7 +101,8 @@ def cordon(session: Session, broker_id: int, reason: str | None, dry_run: bool) 
     """Place no new replicas on a broker; existing replicas stay."""
     body = {} if reason is None else {"reason": reason}
     document = session.send("PUT", path_of("brokers", broker_id, "cordon"), body, query={"dry_run": dry_run})
-    session.show_written(document, lambda screen, _: screen.line(f"Broker {broker_id} gets no new replicas."))
+    text = f"Broker {broker_id} is cordoned: it gets no new replicas."
+    session.show_written(document, lambda screen, _: screen.line(text))
 
 
 @command.command()
@@ -111,4 +112,4 @@ def cordon(session: Session, broker_id: int, reason: str | None, dry_run: bool) 
 def uncordon(session: Session, broker_id: int, dry_run: bool) -> None:
     """Place new replicas on a broker again."""
     document = session.send("DELETE", path_of("brokers", broker_id, "cordon"), query={"dry_run": dry_run})
-    session.show_written(document, lambda screen, _: screen.line(f"Broker {broker_id} may get new replicas again."))
+    session.show_written(document, lambda screen, _: screen.line(f"Broker {broker_id} is no longer cordoned."))

@@ -59,5 +59,5 @@ def removed(session: Session, kind: str, name: str, names: tuple[str, ...], dry_
 
 def _path(kind: str, name: str) -> str:
     if kind == "broker" and name != "default" and not (name.isascii() and name.isdigit()):
-        raise click.UsageError(f"{name!r} is no broker: its number is expected, or default")
+        raise click.UsageError(f"{name!r} is not a broker: give its ID or default")
     return path_of("configs", f"{kind}s", name)

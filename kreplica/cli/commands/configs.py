@@ -24,10 +24,11 @@ def show_settings(session: Session, path: str, names: tuple[str, ...], *, everyt
         ]
         for name in names:
             if name not in known:
-                screen.line(f"No setting is called {name}.")
+                screen.line(f"Unknown setting: {name}.")
         if rows or not names:
             columns = ("SETTING", "VALUE", "BY DEFAULT", "FROM")
-            screen.table(columns, rows, nothing="All settings are by default (--all).", prose=("VALUE", "BY DEFAULT"))
+            nothing = "All settings are at their defaults (--all)."
+            screen.table(columns, rows, nothing=nothing, prose=("VALUE", "BY DEFAULT"))
 
     session.show(document, describe)
 
@@ -46,7 +47,7 @@ def change_settings(
         for name, value in changes.items():
             screen.line(f"{of_what}: {name}={value}")
         for name in removals:
-            screen.line(f"{of_what}: {name} is by default again")
+            screen.line(f"{of_what}: {name} was reset to its default")
 
     session.show_written(document, describe)
 

@@ -30,7 +30,7 @@ def _describe_needed(screen: Screen, document: dict[str, Any]) -> None:
         (each["topic"], each["partition"], each["type"], each["leader"], each["replicas"])
         for each in document["needed"]
     ]
-    screen.table(("TOPIC", "PARTITION", "ELECTION", "LEADER", "REPLICAS"), rows, nothing="No partition needs one.")
+    screen.table(("TOPIC", "PARTITION", "ELECTION", "LEADER", "REPLICAS"), rows, nothing="No elections needed.")
     if document["pending"]:
         screen.line(f"{counted(len(document['pending']), 'election')} of preferred leaders under way.")
 
@@ -52,7 +52,7 @@ def preferred(session: Session, partitions: tuple[tuple[str, int], ...], dry_run
 def unclean(session: Session, partitions: tuple[tuple[str, int], ...], yes: bool, dry_run: bool) -> None:
     """Let any live replica of offline partitions lead: records that only the others have are LOST."""
     if not partitions:
-        raise click.UsageError("name the partitions: `kreplica partition list --offline` tells which nobody leads")
+        raise click.UsageError("name the partitions: `kreplica partition list --offline` lists those without a leader")
     if not dry_run:
         confirm("Records that only dead brokers have are lost by this.  Go on?", yes=yes, session=session)
     _elect(session, "unclean", partitions, dry_run=dry_run)

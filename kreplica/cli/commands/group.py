@@ -35,7 +35,7 @@ def _describe_all(screen: Screen, document: dict[str, Any]) -> None:
         (each["group"], each["type"], each["protocol_type"], each["state"], each["coordinator"], each["members"])
         for each in document["groups"]
     ]
-    screen.table(columns, rows, nothing="There is no group.")
+    screen.table(columns, rows, nothing="No groups.")
     if not document["is_complete"]:
         screen.line("Not complete: some coordinators did not answer.", "bold")
         for problem in document["problems"]:
@@ -65,7 +65,7 @@ def _describe(screen: Screen, document: dict[str, Any]) -> None:
         (each["member_id"], each["client_id"], each["client_host"], each["instance_id"], _assigned(each["assignment"]))
         for each in document["members"] or []
     ]
-    screen.table(("MEMBER", "CLIENT", "HOST", "INSTANCE", "READS"), rows, nothing="Nobody is in it.")
+    screen.table(("MEMBER", "CLIENT", "HOST", "INSTANCE", "READS"), rows, nothing="No members.")
 
 
 def _assigned(assignment: list[dict[str, Any]] | None) -> str:
@@ -105,7 +105,7 @@ def _describe_lag(screen: Screen, document: dict[str, Any]) -> None:
         )
         for each in document["partitions"]
     ]
-    screen.table(columns, rows, nothing="It has committed no offset.")
+    screen.table(columns, rows, nothing="No committed offsets.")
 
 
 @command.command()

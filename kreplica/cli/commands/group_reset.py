@@ -61,11 +61,11 @@ def _describe(screen: Screen, document: dict[str, Any]) -> None:
         (each["topic"], each["partition"], each["before"], each["after"], _difference(each))
         for each in document["offsets"]
     ]
-    screen.table(columns, rows, nothing="There is no offset to set.")
+    screen.table(columns, rows, nothing="No offsets to reset.")
     if document["dry_run"]:
-        screen.line("Nothing was changed: --execute does it.", "bold")
+        screen.line("Nothing was changed.  Commit these offsets with --execute.", "bold")
     else:
-        screen.line(f"Group {document['group']} goes on from there.")
+        screen.line(f"The offsets of group {document['group']} were committed.")
 
 
 def _difference(offset: dict[str, Any]) -> int | None:

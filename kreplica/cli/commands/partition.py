@@ -32,14 +32,14 @@ def listed(session: Session, state: str | None, topic: str | None) -> None:
     if topic is None:
         document = session.get_all("/v1/partitions", "partitions", {**PAGE, "state": state})
     elif state is not None:
-        raise click.UsageError("--topic lists all partitions of the topic: leave the other one out")
+        raise click.UsageError("--topic excludes the other filters")
     else:
         document = session.get_all(f"{path_of('topics', topic)}/partitions", "partitions", PAGE)
     session.show(document, _describe_all)
 
 
 def _describe_all(screen: Screen, document: dict[str, Any]) -> None:
-    screen.table(PARTITION_COLUMNS, partition_rows(document["partitions"]), nothing="There is no such partition.")
+    screen.table(PARTITION_COLUMNS, partition_rows(document["partitions"]), nothing="No partition matches.")
 
 
 def partition_rows(partitions: Iterable[dict[str, Any]]) -> list[tuple[object, ...]]:

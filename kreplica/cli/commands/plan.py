@@ -83,7 +83,7 @@ def changed(
     if not body:
         raise click.UsageError("give --throttle, --no-throttle or --moves-at-once")
     document = session.send("PATCH", path_of("plans", plan), body, query={"dry_run": dry_run})
-    session.show_written(document, lambda screen, _: screen.line(f"Plan {plan} goes on so."))
+    session.show_written(document, lambda screen, _: screen.line(f"Plan {plan} was changed."))
 
 
 @command.command()
@@ -111,4 +111,4 @@ def cancel(session: Session, plan: str, rollback: bool, yes: bool, dry_run: bool
 def delete(session: Session, plan: str, dry_run: bool) -> None:
     """Delete a plan that has ended."""
     document = session.send("DELETE", path_of("plans", plan), query={"dry_run": dry_run})
-    session.show_written(document, lambda screen, _: screen.line(f"Plan {plan} is forgotten."))
+    session.show_written(document, lambda screen, _: screen.line(f"Plan {plan} was deleted."))

@@ -99,13 +99,13 @@ async def _made(
         describe_writes(screen, preview["znodes"])
         return 0
     if not preview["moves_count"]:
-        screen.line("There is nothing to do.")
+        screen.line("Nothing to do.")
         return 0
     with interrupted_at_once():
-        confirm("Do it?", yes=yes, session=session)
+        confirm("Proceed?", yes=yes, session=session)
     answer = (await client.send("POST", "/v1/plans", body)).document
     plan = answer.get("plan", answer)
-    screen.line(f"Plan {plan['id']} was made.")
+    screen.line(f"Created plan {plan['id']}.")
     return 0 if detach else await watch(session, client, plan["id"])
 
 

@@ -35,7 +35,7 @@ def describe_plans(screen: Screen, document: dict[str, Any]) -> None:
         )
         for plan in document["plans"]
     ]
-    screen.table(columns, rows, nothing="There is no plan.", prose=("COMMENT",))
+    screen.table(columns, rows, nothing="No plans.", prose=("COMMENT",))
 
 
 def describe_plan(screen: Screen, plan: dict[str, Any]) -> None:
@@ -79,7 +79,7 @@ def describe_moves(screen: Screen, moves: Iterable[dict[str, Any]]) -> None:
         )
         for move in moves
     ]
-    screen.table(columns, rows, nothing="It has no moves.")
+    screen.table(columns, rows, nothing="No moves.")
 
 
 def describe_preview(screen: Screen, preview: dict[str, Any]) -> None:

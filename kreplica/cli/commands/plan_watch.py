@@ -52,8 +52,8 @@ async def watch(session: Session, client: RestClient, plan_id: str) -> int:
         with show:
             plan = await _followed(client, plan_id, show.show)
     except CancelledError:
-        click.echo(f"Plan {plan_id} goes on.  kreplica plan watch {plan_id} shows it again, "
-                   f"kreplica plan cancel {plan_id} ends it.", err=True)  # fmt: skip
+        click.echo(f"Plan {plan_id} is still running.  Follow it with kreplica plan watch {plan_id}, "
+                   f"cancel it with kreplica plan cancel {plan_id}.", err=True)  # fmt: skip
         return INTERRUPTED
     if not session.as_json:
         echo(_conclusion(plan))

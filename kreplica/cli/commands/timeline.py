@@ -30,7 +30,7 @@ def command(session: Session, limit: int, before: str | None, kind: str | None, 
     With --follow --json, each entry is one line.
     """
     if follow and before is not None:
-        raise click.UsageError("--follow goes on from now: leave --before out")
+        raise click.UsageError("--follow and --before exclude each other")
     query = {"limit": limit, "before": before, "kind": kind}
     if follow:
         session.ask(lambda client: _Following(session, kind).run(client, query))
@@ -41,7 +41,7 @@ def command(session: Session, limit: int, before: str | None, kind: str | None, 
 def _describe(screen: Screen, document: dict[str, Any]) -> None:
     columns = ("TIME", "BROKER", "KIND", "SUBJECT", "")
     rows = [_row(entry) for entry in reversed(document["entries"])]
-    screen.table(columns, rows, nothing="Nothing is noted.")
+    screen.table(columns, rows, nothing="No events.")
     for problem in document.get("problems") or []:
         screen.line(f"Not complete: {problem}")
 

@@ -52,7 +52,7 @@ def _describe_all(screen: Screen, document: dict[str, Any]) -> None:
         )
         for each in document["topics"]
     ]
-    screen.table(columns, rows, nothing="There is no such topic.")
+    screen.table(columns, rows, nothing="No topic matches.")
 
 
 def _remarks(topic: dict[str, Any]) -> str:
@@ -124,7 +124,7 @@ def create(
     kreplica topic create audit --assign 0=1,2 --assign 1=2,3 --config cleanup.policy=compact
     """
     if assigned and (partitions is not None or replication_factor is not None):
-        raise click.UsageError("--assign says how many partitions and replicas there are: leave the numbers out")
+        raise click.UsageError("--assign excludes --partitions and --replication-factor")
     body = {
         "name": topic,
         "partitions": partitions,
@@ -139,7 +139,7 @@ def create(
 
 def _describe_made(screen: Screen, made: dict[str, Any]) -> None:
     partitions, replicas = counted(made["partitions"], "partition"), counted(made["replication_factor"], "replica")
-    screen.line(f"Topic {made['name']} was made, with {partitions} of {replicas}.")
+    screen.line(f"Created topic {made['name']} with {partitions} of {replicas}.")
     _describe_led(screen, made)
 
 

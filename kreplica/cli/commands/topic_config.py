@@ -43,6 +43,6 @@ def changed(session: Session, topic: str, settings: tuple[tuple[str, str], ...],
 @dry_run_option
 @connected
 def removed(session: Session, topic: str, names: tuple[str, ...], dry_run: bool) -> None:
-    """Let settings of a topic be by default again."""
+    """Reset settings of a topic to their defaults."""
     change_settings(session, path_of("configs", "topics", topic), of_what=f"topic {topic}",
                     changes={}, removals=names, dry_run=dry_run)  # fmt: skip

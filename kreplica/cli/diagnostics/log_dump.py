@@ -56,7 +56,7 @@ def _files(path: Path) -> Iterator[Path]:
         return
     names = sorted(name for name in os.listdir(path) if (path / name).is_file())
     if not any(name.endswith(".log") or name == PARTITION_METADATA for name in names):
-        raise click.UsageError(f"{path} is no partition's directory: there is no .log file in it")
+        raise click.UsageError(f"{path} is not a partition directory: it has no .log file")
     yield from (path / name for name in names)
 
 

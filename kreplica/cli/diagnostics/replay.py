@@ -40,7 +40,7 @@ def command(path: Path, verbose: bool, until: int | None) -> None:
             events, decisions = _replay_all(path, verbose, until)
     except JournalUnreadable as error:
         raise Unreadable(plain(str(error))) from None
-    click.echo(f"{events} events, {decisions} decisions: all the same")
+    click.echo(f"{events} events, {decisions} decisions: all identical")
 
 
 def _replay_all(path: Path, verbose: bool, until: int | None) -> tuple[int, int]:
@@ -49,7 +49,7 @@ def _replay_all(path: Path, verbose: bool, until: int | None) -> tuple[int, int]
     :raise JournalUnreadable: a file, or a line in it, is not what controllers write.
     :raise SystemExit: the first difference was found.
     """
-    files = read_journals(ReadOnlyDisk(), str(path), lambda why: click.echo(plain(f"left out: {why}"), err=True))
+    files = read_journals(ReadOnlyDisk(), str(path), lambda why: click.echo(plain(f"skipped: {why}"), err=True))
     events = decisions = 0
     for file, following in zip(files, [*files[1:], None], strict=True):
         if file.note:

@@ -89,8 +89,8 @@ def command(bootstrap: list[Address], acks: str, as_json: bool, **chosen: Any) -
     options = VerificationOptions(bootstrap, acks=ACKS_ALL if acks == "all" else int(acks), **chosen)
     if options.batch_size_max > options.message_size_max:
         raise click.UsageError(
-            f"batches of up to {options.batch_size_max:,} bytes are more than the topic takes, "
-            f"{options.message_size_max:,}: choose a lower --batch or --value-size, or --config max.message.bytes=..."
+            f"batches of up to {options.batch_size_max:,} bytes exceed the topic's limit of "
+            f"{options.message_size_max:,} bytes: lower --batch or --value-size, or --config max.message.bytes=..."
         )
     screen = Console(stderr=True)
     try:
@@ -129,11 +129,11 @@ def _run(options: VerificationOptions, screen: Console) -> Verdict:
         reactor.callWhenRunning(start)
         reactor.run()
     if not outcome:
-        raise CouldNotRun("ended before there was an outcome; the topic may still be there")
+        raise CouldNotRun("ended without a result; the topic may still exist")
     result = outcome[0]
     if isinstance(result, Failure):
         if result.check(CancelledError):
-            raise CouldNotRun("interrupted before there was an outcome")
+            raise CouldNotRun("interrupted without a result")
         result.raiseException()
     assert isinstance(result, Verdict)
     return result

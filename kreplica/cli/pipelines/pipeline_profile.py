@@ -128,7 +128,7 @@ async def _planned(session: Session, client: RestClient, request: dict[str, Any]
         screen.line()
         describe_preview(screen, answer)
     if not answer["moves_count"]:
-        text = "There is nothing to do."
+        text = "Nothing to do."
     elif not submit:
         text = "Nothing was changed: --submit makes this plan."
     else:
