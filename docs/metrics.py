@@ -16,7 +16,7 @@ from kreplica.cluster.plans import documents
 from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step
 from kreplica.interfaces import Family, Histogram
 from kreplica.runtime.stalls import StallWatch
-from kreplica.service.metrics.broker_metrics import BrokerFigures
+from kreplica.service.metrics.broker_metrics import BrokerMetrics
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire import messages
 from kreplica.wire.batch_building import build_batch
@@ -123,7 +123,7 @@ class Scene:
         """All figures of one broker."""
 
         async def collect() -> list[Family | Histogram]:
-            figures = BrokerFigures(self.cluster.brokers[broker].program, self._watches[broker])
+            figures = BrokerMetrics(self.cluster.brokers[broker].program, self._watches[broker])
             return [family async for family in figures.families()]
 
         found: list[Family | Histogram] = self.cluster.run_until(collect())
@@ -132,7 +132,7 @@ class Scene:
     def scrape(self, broker: int) -> str:
         """What Prometheus gets of one broker."""
         program = self.cluster.brokers[broker].program
-        (route,) = Metrics(BrokerFigures(program, self._watches[broker]), program.runtime.reactor).routes()
+        (route,) = Metrics(BrokerMetrics(program, self._watches[broker]), program.runtime.reactor).routes()
         answered: Any = self.cluster.run_until(route.handler(None))
         return bytes(answered.content).decode()
 
