@@ -140,7 +140,7 @@ def test_a_rebalance_may_be_by_weights(shared):
         ({"kind": "drain", "brokers": [9]}, "9"),
         ({"kind": "replication_factor", "topics": ["nothing"], "replication_factor": 2}, "nothing"),
         ({"kind": "add_partitions", "topic": "orders", "partitions": 4}, "orders"),
-        ({"kind": "rebalance", "weights": [{"topic": "no", "partition": 0, "weight": 1}]}, "there is no topic 'no'"),
+        ({"kind": "rebalance", "weights": [{"topic": "no", "partition": 0, "weight": 1}]}, "topic 'no' does not exist"),
     ],
 )
 def test_a_plan_that_cannot_be_says_why(shared, body, part):

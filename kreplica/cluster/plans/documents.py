@@ -198,7 +198,7 @@ def _decode_step(
     action: str, topic: str, partition: int, before: Sequence[int], after: Sequence[int], size: int
 ) -> Step:
     if type(topic) is not str:
-        raise ValueError(f"a topic's name is expected, not {topic!r}")
+        raise ValueError(f"expected a topic name, not {topic!r}")
     return Step(_ACTIONS[action], topic, int(partition), tuple(map(int, before)), tuple(map(int, after)), int(size))
 
 

@@ -78,12 +78,12 @@ def draft(request: PlanRequest, cluster: ClusterState) -> Draft:
     if len(steps) > STEPS_MAX:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"the plan has {len(steps)} steps, {STEPS_MAX} are the limit: ask for fewer topics at a time",
+            f"the plan has {len(steps)} steps, the limit is {STEPS_MAX}: split it by topics",
         )
     warnings = safety_checks.check(steps, cluster, force=request.force)
     warnings += _left_alone(request, cluster) + _weighed(request, steps, cluster)
     if not steps:
-        warnings.append("Everything is as asked for already: there is nothing to do.")
+        warnings.append("The cluster already has the requested state: there is nothing to do.")
     cordons: tuple[int, ...] = ()
     if isinstance(request.work, Drain):
         cordons = tuple(broker for broker in request.work.brokers if broker not in cluster.cordoned)
@@ -127,7 +127,7 @@ def _removals(topic: str, count: int, cluster: ClusterState) -> list[Step]:
     """Return steps that remove the partitions with the highest numbers, highest first."""
     partitions = cluster.topic(topic).partitions
     if count >= len(partitions):
-        text = f"{topic} has {len(partitions)} partitions: ask for fewer than that to remove some"
+        text = f"{topic} has {len(partitions)} partitions: request a smaller number to remove some"
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, text)
     numbers = sorted((number for number in partitions if number >= count), reverse=True)
     return [Step(Action.REMOVE, topic, number, partitions[number], ()) for number in numbers]
@@ -136,16 +136,16 @@ def _removals(topic: str, count: int, cluster: ClusterState) -> list[Step]:
 def _check_new(brokers: Collection[int], cluster: ClusterState) -> None:
     for broker in brokers:
         if broker not in cluster.brokers:
-            raise _no_broker(f"broker {broker} does not live: start it, and ask again")
+            raise _no_broker(f"broker {broker} is not alive: start it and try again")
         if broker in cluster.cordoned:
-            raise _no_broker(f"broker {broker} is cordoned, so it gets no replicas: uncordon it, and ask again")
+            raise _no_broker(f"broker {broker} is cordoned and gets no replicas: uncordon it and try again")
 
 
 def _check_known(brokers: Collection[int], cluster: ClusterState) -> None:
     known = cluster.holders(cluster.assignments())
     unknown = [broker for broker in brokers if broker not in known]
     if unknown:
-        raise _no_broker(f"brokers {unknown} do not live and hold nothing: look at the list of brokers")
+        raise _no_broker(f"brokers {unknown} are not alive and have no replicas: check the list of brokers")
 
 
 def _left_alone(request: PlanRequest, cluster: ClusterState) -> list[str]:
@@ -154,7 +154,7 @@ def _left_alone(request: PlanRequest, cluster: ClusterState) -> list[str]:
     dead = [broker for broker in cluster.holders(cluster.assignments()) if broker not in cluster.brokers]
     if not dead:
         return []
-    return [f"Brokers {dead} do not live: what they hold stays theirs; drain those that do not come back."]
+    return [f"Brokers {dead} are not alive and keep their replicas; drain the ones that will not come back."]
 
 
 def _weighed(request: PlanRequest, steps: Collection[Step], cluster: ClusterState) -> list[str]:

@@ -33,7 +33,7 @@ def ending(plan: Plan, steps: Sequence[Step], outcomes: Sequence[StepOutcome]) -
     failed = [number for number in notable if outcomes[number].state is StepState.FAILED]
     noted = [number for number in notable if outcomes[number].state is not StepState.FAILED]
     sentences = []
-    for what, numbers in (("failed", failed), ("ended otherwise than asked for", noted)):
+    for what, numbers in (("failed", failed), ("did not end as requested", noted)):
         if numbers:
             first = "" if len(numbers) == 1 else "the first, "
             step, reason = steps[numbers[0]], outcomes[numbers[0]].reason

@@ -135,7 +135,7 @@ def _read_work(kind: PlanKind, body: Mapping[str, Any]) -> Work:
 
 def _assignments(body: Mapping[str, Any]) -> dict[TopicPartition, tuple[int, ...]]:
     rows = body.get("assignments")
-    expected = 'a list of {"topic", "partition", "replicas"} that is not empty'
+    expected = 'a non-empty list of {"topic", "partition", "replicas"}'
     if not isinstance(rows, list) or not rows:
         raise _wrong("assignments", rows, expected)
     found: dict[TopicPartition, tuple[int, ...]] = {}
@@ -146,14 +146,14 @@ def _assignments(body: Mapping[str, Any]) -> dict[TopicPartition, tuple[int, ...
         except (KeyError, TypeError, ValueError):
             raise _wrong("assignments", row, expected) from None
         if partition in found:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"assignments: {partition} is named twice: name it once")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"assignments: duplicate partition {partition}")
         found[partition] = replicas
     return found
 
 
 def _weights(body: Mapping[str, Any]) -> dict[TopicPartition, int]:
     rows = body["weights"]
-    expected = 'a list of {"topic", "partition", "weight"} that is not empty, weights 0 or more'
+    expected = 'a non-empty list of {"topic", "partition", "weight"} with weights of 0 or more'
     if not isinstance(rows, list) or not rows:
         raise _wrong("weights", rows, expected)
     found: dict[TopicPartition, int] = {}
@@ -165,7 +165,7 @@ def _weights(body: Mapping[str, Any]) -> dict[TopicPartition, int]:
         if type(weight) is not int or weight < 0:
             raise _wrong("weights", row, expected)
         if partition in found:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"weights: {partition} is named twice: name it once")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"weights: duplicate partition {partition}")
         found[partition] = weight
     return found
 
@@ -173,32 +173,32 @@ def _weights(body: Mapping[str, Any]) -> dict[TopicPartition, int]:
 def _topics(body: Mapping[str, Any]) -> tuple[str, ...]:
     names = body.get("topics")
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-        raise _wrong("topics", names, "a list of topics' names that is not empty")
+        raise _wrong("topics", names, "a non-empty list of topic names")
     return tuple(dict.fromkeys(names))
 
 
 def _brokers(body: Mapping[str, Any]) -> tuple[int, ...]:
     ids = body.get("brokers")
     if not isinstance(ids, list) or not ids or not all(type(each) is int for each in ids):
-        raise _wrong("brokers", ids, "a list of broker ids that is not empty")
+        raise _wrong("brokers", ids, "a non-empty list of broker ids")
     return tuple(sorted(set(ids)))
 
 
 def _topic(body: Mapping[str, Any]) -> str:
     name = body.get("topic")
     if not isinstance(name, str) or not name:
-        raise _wrong("topic", name, "a topic's name")
+        raise _wrong("topic", name, "a topic name")
     return name
 
 
 def _number(body: Mapping[str, Any], name: str, at_least: int = 1) -> int:
     value = body.get(name)
     if type(value) is not int or value < at_least:
-        raise _wrong(name, value, f"a number, {at_least} or more")
+        raise _wrong(name, value, f"an integer of {at_least} or more")
     return value
 
 
 def _wrong(name: str, value: object, expected: str) -> KafkaError:
     is_missing = value is None
-    found = "it is missing" if is_missing else f"not {str(value)[:100]!r}"
-    return KafkaError(ErrorCode.INVALID_REQUEST, f"{name}: {expected} is expected; {found}")
+    found = "it is missing" if is_missing else f"found {str(value)[:100]!r}"
+    return KafkaError(ErrorCode.INVALID_REQUEST, f"{name}: expected {expected}; {found}")

@@ -21,7 +21,7 @@ NAMED_MAX = 3
 PLANS_OPEN_MAX = 20
 """Maximum number of open plans, because a controller keeps their steps in memory."""
 
-BY_FORCE = "ask with force (true) to do it all the same"
+BY_FORCE = "set force to true to continue anyway"
 
 
 def check(steps: Sequence[Step], cluster: ClusterState, *, force: bool) -> list[str]:
@@ -34,47 +34,50 @@ def check(steps: Sequence[Step], cluster: ClusterState, *, force: bool) -> list[
     _check_free(steps, cluster)
     moves = [step for step in steps if step.action is Action.MOVE]
     warnings = [*_check_reachable(moves, cluster, force), *_check_last_copies(moves, cluster, force)]
-    return [*warnings, *_waits_for_dead(moves, cluster), *_leaves_all(moves, cluster), *_unknown_sizes(moves, cluster)]
+    return [
+        *warnings,
+        *_dead_targets(moves, cluster),
+        *_all_replicas_move(moves, cluster),
+        *_unknown_sizes(moves, cluster),
+    ]
 
 
 def _check_free(steps: Sequence[Step], cluster: ClusterState) -> None:
     if len(set(cluster.planned.values())) >= PLANS_OPEN_MAX:
-        raise _in_progress(f"{PLANS_OPEN_MAX} plans have not ended yet: wait for one of them, or cancel it")
+        raise _in_progress(f"{PLANS_OPEN_MAX} plans are open, which is the limit: wait for one to end, or cancel one")
     counted = {step.topic for step in steps if not step.action.is_reassignment}
     touched = {step.key for step in steps}
     for partition, plan_id in sorted(cluster.planned.items()):
         if partition in touched or partition.topic in counted:
             raise _in_progress(
-                f"{partition} is part of {plan_id}, which has not ended: wait for it, or cancel it, and ask again"
+                f"{partition} is part of the open plan {plan_id}: wait for it or cancel it, then try again"
             )
     moving = [key for key in sorted(touched) if key.topic in cluster.topics and cluster.is_moving(key)]
     if moving:
-        raise _in_progress(
-            f"{_named(moving)}: replicas move already, by a reassignment of its own; wait for it, or cancel it"
-        )
+        raise _in_progress(f"{_named(moving)}: another reassignment is in progress; wait for it or cancel it")
     going = sorted(key for key in touched if key.partition in cluster.topic(key.topic).read_only)
     if going:
-        raise _in_progress(f"{_named(going)}: it is being removed; wait for it, or withdraw the request to remove it")
+        raise _in_progress(f"{_named(going)}: being removed; wait for the removal or cancel it")
     for topic in sorted(counted):
         if cluster.topics[topic].read_only:
             numbers = sorted(cluster.topics[topic].read_only)
-            raise _in_progress(f"partitions {numbers} of {topic} are being removed; wait until they are gone")
+            raise _in_progress(f"partitions {numbers} of {topic} are being removed; wait for the removal")
 
 
 def _check_reachable(moves: Iterable[Step], cluster: ClusterState, force: bool) -> list[str]:
     """Check for partitions whose in-sync replicas are all dead."""
-    lost = [step for step in moves if step.key in cluster.in_sync and not _living(step.key, cluster)]
+    lost = [step for step in moves if step.key in cluster.in_sync and not _live_in_sync(step.key, cluster)]
     if not lost:
         return []
     named = _named(step.key for step in lost)
     holders = sorted({broker for step in lost for broker in cluster.in_sync[step.key]})
-    text = f"{named}: the only copies in sync are on brokers {holders}, which do not live, so nothing can be copied"
+    text = f"{named}: the only in-sync replicas are on brokers {holders}, which are not alive, so nothing can be copied"
     if not force:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"{text}; start them, or {BY_FORCE}: another replica leads then, and records may be lost",
+            f"{text}; start them, or {BY_FORCE}: an out-of-sync replica becomes leader, and records may be lost",
         )
-    return [f"{text}; where they are not back by then another replica leads, and acknowledged records may be lost."]
+    return [f"{text}; an out-of-sync replica may become leader, and acknowledged records may be lost."]
 
 
 def _check_last_copies(moves: Iterable[Step], cluster: ClusterState, force: bool) -> list[str]:
@@ -88,36 +91,38 @@ def _check_last_copies(moves: Iterable[Step], cluster: ClusterState, force: bool
             dropped.append(step.key)
     if not dropped:
         return []
-    text = f"{_named(dropped)}: of its replicas some are out of sync, and none of those in sync would stay"
+    text = f"{_named(dropped)}: the plan would remove every in-sync replica of an under-replicated partition"
     if not force:
-        what_to_do = f"wait until all are in sync, keep one that is, or {BY_FORCE}"
+        what_to_do = f"wait until all replicas are in sync, keep an in-sync one, or {BY_FORCE}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{text}; {what_to_do}")
     return [f"{text}."]
 
 
-def _living(partition: TopicPartition, cluster: ClusterState) -> list[int]:
+def _live_in_sync(partition: TopicPartition, cluster: ClusterState) -> list[int]:
     return [broker for broker in cluster.in_sync[partition] if broker in cluster.brokers]
 
 
-def _waits_for_dead(moves: Iterable[Step], cluster: ClusterState) -> list[str]:
+def _dead_targets(moves: Iterable[Step], cluster: ClusterState) -> list[str]:
     waiting = [step for step in moves if any(replica not in cluster.brokers for replica in step.after)]
     if not waiting:
         return []
     dead = sorted({replica for step in waiting for replica in step.after if replica not in cluster.brokers})
     named = _named(step.key for step in waiting)
-    return [f"{named}: brokers {dead} do not live and stay replicas: the move ends when they are back in sync."]
+    return [
+        f"{named}: brokers {dead} are not alive but remain replicas: the move completes when they are back in sync."
+    ]
 
 
-def _leaves_all(moves: Iterable[Step], cluster: ClusterState) -> list[str]:
+def _all_replicas_move(moves: Iterable[Step], cluster: ClusterState) -> list[str]:
     leaving = [step.key for step in moves if len(step.before) > 1 and not set(step.before) & set(step.after)]
-    return [f"{_named(leaving)}: every replica moves, so all of its data is copied."] if leaving else []
+    return [f"{_named(leaving)}: all replicas move, so all data is copied."] if leaving else []
 
 
 def _unknown_sizes(moves: Iterable[Step], cluster: ClusterState) -> list[str]:
     unknown = [step.key for step in moves if step.arriving and step.key not in cluster.sizes]
     if not unknown:
         return []
-    return [f"{_named(unknown)}: the size is not known, so bytes and the time it takes count it as 0."]
+    return [f"{_named(unknown)}: the size is unknown and counted as 0 in the bytes and the expected duration."]
 
 
 def _named(partitions: Iterable[TopicPartition]) -> str:

@@ -37,19 +37,19 @@ def reassigned(work: Reassign, cluster: ClusterState) -> Assignments:
 
 def _check_replicas(partition: TopicPartition, before: Replicas, replicas: Replicas, cluster: ClusterState) -> None:
     if not replicas:
-        raise _bad_assignment(f"{partition}: the list of replicas is empty: name at least one broker")
+        raise _bad_assignment(f"{partition}: the list of replicas is empty: specify at least one broker")
     if len(set(replicas)) != len(replicas):
-        raise _bad_assignment(f"{partition}: a broker is named twice in {list(replicas)}: name each once")
+        raise _bad_assignment(f"{partition}: duplicate broker in {list(replicas)}")
     new = [replica for replica in replicas if replica not in before]
     dead = [replica for replica in new if replica not in cluster.brokers]
     if dead:
         raise _bad_assignment(
-            f"{partition}: replicas cannot come to brokers {dead}, which do not live: start them first, or name others"
+            f"{partition}: brokers {dead} are not alive and cannot get replicas: start them, or use other brokers"
         )
     cordoned = [replica for replica in new if replica in cluster.cordoned]
     if cordoned:
         raise _bad_assignment(
-            f"{partition}: replicas cannot come to brokers {cordoned}, which are cordoned: uncordon or avoid them"
+            f"{partition}: brokers {cordoned} are cordoned and cannot get replicas: uncordon them, or use other brokers"
         )
 
 
@@ -60,7 +60,7 @@ def with_factor(work: ChangeReplicationFactor, cluster: ClusterState) -> Assignm
     """
     wanted, factor = cluster.assignments(work.topics), work.replication_factor
     if factor > len(cluster.receivers) and any(len(replicas) < factor for replicas in wanted.values()):
-        raise _too_few(f"a replication factor of {factor} was asked for", cluster)
+        raise _too_few(f"replication factor {factor} was requested", cluster)
     held, keys, assignments = _held(cluster, without=())
     held.pin()
     for item, key in enumerate(keys):
@@ -68,7 +68,7 @@ def with_factor(work: ChangeReplicationFactor, cluster: ClusterState) -> Assignm
             held.drop_one(item, _droppable(key, assignments[key], held.replicas(item), cluster))
         while key in wanted and len(held.replicas(item)) < factor:
             if not held.place_one(item):
-                raise _too_few(f"{key} shall have {factor} replicas", cluster)
+                raise _too_few(f"{key} needs {factor} replicas", cluster)
     _even_out_placed(held, keys)
     return {key: _in_place(assignments[key], held.replicas(item)) for item, key in enumerate(keys) if key in wanted}
 
@@ -131,9 +131,9 @@ def added(work: AddPartitions, cluster: ClusterState) -> Assignments:
     topic = cluster.topic(work.topic)
     known, count = len(topic.partitions), work.partitions
     if count <= known:
-        raise _bad_count(f"{work.topic} has {known} partitions already: ask for more than that")
+        raise _bad_count(f"{work.topic} already has {known} partitions: request a larger number")
     if count - known > NEW_PARTITIONS_MAX:
-        raise _bad_count(f"{count - known} partitions are too many for one plan: add {NEW_PARTITIONS_MAX} at most")
+        raise _bad_count(f"{count - known} partitions are too many for one plan: add at most {NEW_PARTITIONS_MAX}")
     for number in range(known, count):
         gone = topic.removed.get(number)
         if gone is not None and gone.replicas:
@@ -184,18 +184,18 @@ def _no_room(partition: TopicPartition, factor: int, drained: Collection[int], c
     left = [broker for broker in cluster.receivers if broker not in drained]
     return KafkaError(
         ErrorCode.INVALID_REPLICATION_FACTOR,
-        f"{partition} has {factor} replicas, and without brokers {list(drained)} only {len(left)} live and may take "
-        f"them: {left}; add or uncordon brokers, drain fewer, or lower the replication factor",
+        f"{partition} has {factor} replicas, but without brokers {list(drained)} only {len(left)} live brokers may "
+        f"hold them: {left}; add or uncordon brokers, drain fewer, or lower the replication factor",
     )
 
 
 def _too_few(wanted: str, cluster: ClusterState) -> KafkaError:
     cordoned = [broker for broker in sorted(cluster.brokers) if broker in cluster.cordoned]
-    also = f" (broker {', '.join(map(str, cordoned))} cordoned)" if cordoned else ""
+    also = f" (cordoned: {', '.join(map(str, cordoned))})" if cordoned else ""
     return KafkaError(
         ErrorCode.INVALID_REPLICATION_FACTOR,
-        f"{wanted}, and {len(cluster.receivers)} brokers live and may take replicas: {cluster.receivers}{also}; "
-        "start or uncordon more, or ask for fewer",
+        f"{wanted}, but only {len(cluster.receivers)} live brokers may get replicas: {cluster.receivers}{also}; "
+        "start or uncordon brokers, or use a lower replication factor",
     )
 
 
