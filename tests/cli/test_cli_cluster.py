@@ -115,7 +115,7 @@ def test_plans(kreplica: Kreplica, read: Read) -> None:
     moves = read("plan", "show", plan["id"], "--moves")["moves"]
     assert len(moves) == plan["progress"]["moves"] > 0
     assert json.loads(kreplica("plan", "watch", plan["id"], "--json"))["state"] == "completed"
-    assert "cannot be changed any more" in kreplica("plan", "set", plan["id"], "--throttle", "1MB", status=1)
+    assert "can no longer be changed" in kreplica("plan", "set", plan["id"], "--throttle", "1MB", status=1)
     read("broker", "uncordon", 3)
     assert "is completed" in kreplica("plan", "make", "rebalance", answer="y\n")
     assert read("broker", "show", 3)["replicas"] > 0
