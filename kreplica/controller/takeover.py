@@ -14,7 +14,7 @@ from kreplica.controller.handlers.broker_changes import read_brokers
 from kreplica.controller.handlers.leader_balance import preferred_election_asked, start_balancing
 from kreplica.controller.handlers.reassignment_requests import reassignments_requested
 from kreplica.controller.handlers.replica_deletion import begin_deletion
-from kreplica.controller.handlers.replica_removal import cross_out
+from kreplica.controller.handlers.replica_removal import remove_deleted_replicas
 from kreplica.controller.handlers.topic_creation import elect_new_partitions, list_topics, read_assignments
 from kreplica.controller.handlers.topic_deletion import deletions_changed
 from kreplica.controller.plans import execution
@@ -92,7 +92,7 @@ def _record_takeover(term: ControllerTerm, bounced: Sequence[int]) -> None:
     text = f"broker {broker} became the controller in epoch {context.controller_epoch}"
     history.record("controller_elected", f"broker {broker}", text, live_brokers=live)
     texts = [text]
-    for kind, brokers, what in (("broker_left", gone, "left"), ("broker_restarted", bounced, "started anew")):
+    for kind, brokers, what in (("broker_left", gone, "left"), ("broker_restarted", bounced, "restarted")):
         for each in brokers:
             texts.append(f"broker {each} {what} before that")
             history.record(kind, f"broker {each}", texts[-1])
@@ -107,7 +107,7 @@ async def _resume(term: ControllerTerm) -> None:
         begin_deletion(term, term.context.leaving_of(topic), requests)
     requests.send()
     await reassignment.proceed(term)
-    await cross_out(term)
+    await remove_deleted_replicas(term)
     await reassignments_requested(term)
     await partition_counts.resume(term)
     await execution.resume(term)

@@ -40,12 +40,12 @@ def test_a_broker_failure_is_handled_in_one_step(scene: ControllerScene) -> None
     assert states(scene) == [(2, (2, 3), ()), (2, (2, 3), ()), (3, (3, 2), ())]
     assert {scene.state("t", number).leader_epoch for number in ROUND} == {1}
     for broker in (2, 3):
-        told = scene.brokers[broker].told
-        assert [command.name for command in told] == ["LeaderAndIsr", "UpdateMetadata"]
-        assert set(told[0].partitions) == set(told[1].partitions) == {P0, P1, P2}
-        assert told[0].partitions[P0]["leader"] == 2
-        assert [row["id"] for row in told[1].body["live_brokers"]] == [2, 3]
-        assert told[1].partitions[P2]["offline_replicas"] == [1]
+        received = scene.brokers[broker].received
+        assert [command.name for command in received] == ["LeaderAndIsr", "UpdateMetadata"]
+        assert set(received[0].partitions) == set(received[1].partitions) == {P0, P1, P2}
+        assert received[0].partitions[P0]["leader"] == 2
+        assert [row["id"] for row in received[1].body["live_brokers"]] == [2, 3]
+        assert received[1].partitions[P2]["offline_replicas"] == [1]
 
 
 def test_a_failure_costs_four_round_trips(scene: ControllerScene) -> None:
@@ -86,15 +86,15 @@ def test_a_joining_broker_receives_the_full_state(scene: ControllerScene) -> Non
     scene.forget_told()
     scene.run(scene.brokers[1].start())
     scene.settle()
-    metadata, roles = scene.brokers[1].told
+    metadata, roles = scene.brokers[1].received
     assert (metadata.name, roles.name) == ("UpdateMetadata", "LeaderAndIsr")
     assert len(metadata.body["live_brokers"]) == 3
     assert set(metadata.partitions) == set(roles.partitions) == {P0, P1, P2}
     assert roles.body["broker_epoch"] == scene.brokers[1].epoch
     for broker in (2, 3):
-        (told,) = scene.brokers[broker].told
-        assert (told.name, told.partitions) == ("UpdateMetadata", {})
-        assert len(told.body["live_brokers"]) == 3
+        (received,) = scene.brokers[broker].received
+        assert (received.name, received.partitions) == ("UpdateMetadata", {})
+        assert len(received.body["live_brokers"]) == 3
 
 
 def test_a_clean_restart_keeps_the_broker_in_sync(scene: ControllerScene) -> None:
@@ -105,7 +105,7 @@ def test_a_clean_restart_keeps_the_broker_in_sync(scene: ControllerScene) -> Non
         scene.run(scene.brokers[1].start(intact_since=first))
     assert states(scene) == [(2, (1, 2, 3), ()), (2, (2, 3, 1), ()), (3, (3, 1, 2), ())]
     assert [scene.state("t", number).leader_epoch for number in ROUND] == [1, 0, 0]
-    roles = scene.brokers[1].told_of("LeaderAndIsr")
+    roles = scene.brokers[1].received_of("LeaderAndIsr")
     assert [set(command.partitions) for command in roles] == [{P0, P1, P2}]
 
 
@@ -117,7 +117,7 @@ def test_an_unclean_restart_removes_the_broker_from_in_sync_sets(scene: Controll
         scene.brokers[1].kill()
         scene.run(scene.brokers[1].start())
     assert states(scene) == [(2, (2, 3), ()), (2, (2, 3), ()), (3, (3, 2), ())]
-    (roles,) = scene.brokers[1].told_of("LeaderAndIsr")
+    (roles,) = scene.brokers[1].received_of("LeaderAndIsr")
     assert all(1 not in row["isr"] and 1 not in row["eligible_leader_replicas"] for row in roles.partitions.values())
 
 
@@ -146,11 +146,11 @@ def test_a_broker_may_change_its_endpoint(scene: ControllerScene) -> None:
     """A new endpoint in the same session gets a new channel with the full state; leaders do not change."""
     scene.run(scene.brokers[2].move(9999))
     scene.settle()
-    assert [told.name for told in scene.brokers[2].told] == ["UpdateMetadata", "LeaderAndIsr"]
+    assert [command.name for command in scene.brokers[2].received] == ["UpdateMetadata", "LeaderAndIsr"]
     for broker in scene.brokers.values():
-        told = broker.told[0]
-        assert (told.name, bool(told.partitions)) == ("UpdateMetadata", broker is scene.brokers[2])
-        assert told.body["live_brokers"][1]["endpoints"][0]["port"] == 9999
+        received = broker.received[0]
+        assert (received.name, bool(received.partitions)) == ("UpdateMetadata", broker is scene.brokers[2])
+        assert received.body["live_brokers"][1]["endpoints"][0]["port"] == 9999
     assert [scene.state("t", number).leader_epoch for number in ROUND] == [0, 0, 0]
 
 
@@ -161,7 +161,7 @@ def test_a_failed_directory_takes_its_replicas_offline(scene: ControllerScene) -
     scene.run(scene.brokers[1].client.create(parent, documents.encode_log_dir_event(1), sequence=True))
     scene.settle()
     assert states(scene) == [(2, (2, 3), ()), (2, (2, 3, 1), ()), (3, (3, 1, 2), ())]
-    assert scene.brokers[3].told_of("UpdateMetadata")[-1].partitions[P0]["offline_replicas"] == [1]
+    assert scene.brokers[3].received_of("UpdateMetadata")[-1].partitions[P0]["offline_replicas"] == [1]
     assert scene.run(scene.zookeeper.get_children(znodes.LOG_DIR_EVENT_NOTIFICATION)) == []
     # The disk has room again: it answers so when it is asked after a while.
     scene.brokers[1].errors = {}
@@ -170,7 +170,7 @@ def test_a_failed_directory_takes_its_replicas_offline(scene: ControllerScene) -
     with scene.unnoticed():
         scene.brokers[1].kill()
         scene.run(scene.brokers[1].start())
-    assert len(scene.brokers[1].told_of("LeaderAndIsr")[0].partitions) == 3
+    assert len(scene.brokers[1].received_of("LeaderAndIsr")[0].partitions) == 3
 
 
 def test_in_sync_sets_that_leaders_write_are_published(scene: ControllerScene) -> None:
@@ -179,9 +179,9 @@ def test_in_sync_sets_that_leaders_write_are_published(scene: ControllerScene) -
     scene.run(scene.brokers[3].write_isr(P2, (3,)))
     scene.settle()
     for broker in scene.brokers.values():
-        assert {command.name for command in broker.told} == {"UpdateMetadata"}
-        told = {p: row["isr"] for command in broker.told for p, row in command.partitions.items()}
-        assert told == {P1: [2, 3], P2: [3]}
+        assert {command.name for command in broker.received} == {"UpdateMetadata"}
+        received = {p: row["isr"] for command in broker.received for p, row in command.partitions.items()}
+        assert received == {P1: [2, 3], P2: [3]}
     assert scene.context.leadership[P1].isr == (2, 3)
     assert scene.run(scene.zookeeper.get_children(znodes.ISR_CHANGE_NOTIFICATION)) == []
 
@@ -226,11 +226,11 @@ def test_a_new_controller_repairs_earlier_failures() -> None:
     scene.run(scene.brokers[2].start(intact_since=first))
     scene.brokers[1].kill()
     scene.await_expiry()
-    scene.until(lambda: scene.controllers[102].in_office)
+    scene.until(lambda: scene.controllers[102].is_active)
     scene.settle(3)
     assert states(scene) == [(3, (2, 3), ()), (3, (2, 3), ()), (3, (3, 2), ())]
     assert scene.context.controller_epoch == 2
-    names = [command.name for command in scene.brokers[3].told if command.body["controller_epoch"] == 2]
+    names = [command.name for command in scene.brokers[3].received if command.body["controller_epoch"] == 2]
     assert names == ["UpdateMetadata", "LeaderAndIsr", "UpdateMetadata"]
 
 
@@ -245,7 +245,7 @@ def test_a_new_controller_detects_unclean_restarts(noted: bytes | None) -> None:
         scene.run(scene.zookeeper.set_data(znodes.BROKER_EPOCHS, noted))
     scene.brokers[2].kill()
     scene.run(scene.brokers[2].start())
-    scene.until(lambda: scene.controllers[102].in_office)
+    scene.until(lambda: scene.controllers[102].is_active)
     scene.settle(3)
     assert states(scene) == [(1, (1, 3), ()), (3, (3, 1), ()), (3, (3, 1), ())]
     data, _ = scene.run(scene.zookeeper.get_data(znodes.BROKER_EPOCHS))
@@ -272,11 +272,11 @@ def test_an_unseen_log_loss_survives_two_failovers() -> None:
     scene.run(scene.brokers[2].end_session())
     for number in (102, 103):
         scene.await_expiry()
-        scene.until(lambda: any(controller.in_office for controller in scene.controllers.values()))
+        scene.until(lambda: any(controller.is_active for controller in scene.controllers.values()))
         scene.settle(3)
         assert scene.state("t", 0).isr == (2,)
         if number == 102:
-            next(c for c in scene.controllers.values() if c.in_office).kill()
+            next(c for c in scene.controllers.values() if c.is_active).kill()
     scene.run(scene.brokers[2].start(intact_since=lossy))
     scene.settle(3)
     assert (scene.state("t", 0).leader, scene.state("t", 0).isr) == (NO_LEADER, (1,))
@@ -295,7 +295,7 @@ def test_a_returning_broker_is_judged_by_the_states_that_name_it() -> None:
         scene.brokers[number].kill()
         scene.await_expiry()
     scene.controllers[101].kill()
-    scene.until(lambda: scene.controllers[102].in_office)
+    scene.until(lambda: scene.controllers[102].is_active)
     scene.settle(3)
     assert scene.state("t", 1) == LeaderAndIsr(NO_LEADER, 2, (2,), 1, 2, (1,))
     scene.run(scene.brokers[2].start())
@@ -311,7 +311,7 @@ def test_a_stale_controller_epoch_error_triggers_an_election_check(scene: Contro
     scene.brokers[2].whole_error = ErrorCode.STALE_CONTROLLER_EPOCH
     scene.brokers[1].kill()
     scene.await_expiry()
-    assert scene.controllers[101].in_office
+    assert scene.controllers[101].is_active
     assert states(scene)[0] == (2, (2, 3), ())
 
 
@@ -324,7 +324,7 @@ def test_an_unknown_error_code() -> None:
     with capturedLogs() as logged:
         scene.make_topic("t", {0: (1, 2)})
         scene.make_topic("u", {0: (1, 2)})
-    assert TopicPartition("u", 0) in scene.brokers[1].told_of("LeaderAndIsr")[-1].partitions
+    assert TopicPartition("u", 0) in scene.brokers[1].received_of("LeaderAndIsr")[-1].partitions
     warnings = [formatEvent(event) for event in logged if event["log_level"] >= LogLevel.warn]
     assert len(warnings) == 1
     assert "UNKNOWN_SERVER_ERROR" in warnings[0]
@@ -341,6 +341,6 @@ def test_a_resumed_term_continues_the_command_numbers(scene: ControllerScene) ->
     assert scene.context is not before
     assert scene.context.controller_epoch == before.controller_epoch
     for broker in scene.brokers.values():
-        told = [told.body["command_number"] for told in broker.told]
-        assert told == sorted(set(told))
-        assert told[0] > before.commands_count
+        received = [command.body["command_number"] for command in broker.received]
+        assert received == sorted(set(received))
+        assert received[0] > before.commands_count

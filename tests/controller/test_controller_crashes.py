@@ -260,7 +260,7 @@ def test_a_failure_after_any_write_is_recovered(protocol: Protocol):
         if not run(protocol, writes):
             assert writes > 2, "it takes more than one write"
             return
-    raise AssertionError(f"more than {WRITES_MAX} writes: what takes so many?")
+    raise AssertionError(f"more than {WRITES_MAX} writes: the operation does not end")
 
 
 def test_a_failover_restarts_the_read_only_period():

@@ -56,7 +56,7 @@ REPAIRS = {
     "leader and follower died at once": ([3], (1, (1, 2, 3), ()), (), (), (3, (3,), (1, 2))),
     "the last in sync died": ([2, 3], (1, (1,), ()), (), (), (NO_LEADER, (1,), ())),
     "the last in sync died, others are eligible": ([2, 3], (1, (1,), (3,)), (), (), (3, (3,), (1,))),
-    "said once, it is not said again": ([2, 3], (NO_LEADER, (1,), ()), (), (), None),
+    "an offline partition is not changed again": ([2, 3], (NO_LEADER, (1,), ()), (), (), None),
     "the last in sync is back": ([1, 2], (NO_LEADER, (1,), ()), (), (), (1, (1,), ())),
     "an in-sync follower is back, whole": ([1, 2, 3], (1, (1, 2, 3), ()), (2,), (), None),
     "the leader bounced, whole": ([1, 2, 3], (1, (1, 2, 3), ()), (1,), (), (2, (1, 2, 3), ())),
@@ -73,7 +73,7 @@ REPAIRS = {
         (1,),
         (NO_LEADER, (2, 3), ()),
     ),
-    "the last in sync is back unclean, and nobody knows better": (
+    "the last in sync is back unclean, and no other replica holds more": (
         [1, 2],
         (NO_LEADER, (1,), ()),
         (),
@@ -141,10 +141,10 @@ SHUTDOWNS = {
     "it follows": ([2], (1, (1, 2, 3)), (1, (1, 3), ())),
     "it follows, out of sync": ([2], (1, (1, 3)), None),
     "too few are left to commit": ([1], (1, (1, 2)), (2, (2,), (1,))),
-    "nobody else can lead": ([1], (1, (1,)), None),
+    "no other replica can lead": ([1], (1, (1,)), None),
     "all others are stopping too": ([1, 2, 3], (1, (1, 2, 3)), None),
-    "nobody leads, others may come back": ([2], (NO_LEADER, (1, 2)), (NO_LEADER, (1,), (2,))),
-    "nobody leads, it is the last": ([2], (NO_LEADER, (2,)), None),
+    "no leader, other replicas may return": ([2], (NO_LEADER, (1, 2)), (NO_LEADER, (1,), (2,))),
+    "no leader, it is the last": ([2], (NO_LEADER, (2,)), None),
 }
 
 

@@ -157,8 +157,8 @@ def test_an_unreadable_topic_is_ignored(tmp_path: Path) -> None:
             await scene.zookeeper.create(znodes.topic_path(name), b"{not json")
         for i in range(5):
             await scene.make_topic(f"t{i}")
-        said = [e for e in scene.logged if "unreadable" in (e.get("log_format") or "")]
-        assert len(said) == 2, "one line for each"
+        logged_events = [e for e in scene.logged if "unreadable" in (e.get("log_format") or "")]
+        assert len(logged_events) == 2, "one line for each"
         assert (await scene.zookeeper.get_data(znodes.topic_path("bad")))[0] == b"{not json"
         await scene.zookeeper.set_data(znodes.topic_path("bad"), assignment("bad"))
         await led(scene, "bad")
@@ -188,7 +188,7 @@ def test_unreadable_znodes_do_not_prevent_a_takeover(tmp_path: Path) -> None:
     on_broker(tmp_path, after, errors_logged=True)
 
 
-# --- the office -------------------------------------------------------------------------------------------------------
+# --- election ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_deleted_controller_znode_means_a_new_election(tmp_path: Path) -> None:

@@ -83,8 +83,8 @@ def test_a_failed_replica_is_retried_soon() -> None:
     scene.brokers[1].errors = {}
     scene.settle(FIRST_RETRY_SECONDS)
     assert scene.context.offline_replicas(P0) == ()
-    told = scene.brokers[1].told_of("LeaderAndIsr")[-1].partitions[P0]
-    assert (told["leader"], told["isr"]) == (2, [2, 3])
+    received = scene.brokers[1].received_of("LeaderAndIsr")[-1].partitions[P0]
+    assert (received["leader"], received["isr"]) == (2, [2, 3])
 
 
 def test_a_recovered_replica_receives_the_latest_epoch() -> None:
@@ -96,5 +96,5 @@ def test_a_recovered_replica_receives_the_latest_epoch() -> None:
     scene.forget_told()
     scene.controller.queue.put(ReplicasRecovered(1, (P0,)))
     scene.settle(FIRST_RETRY_SECONDS / 10)
-    told = scene.brokers[1].told_of("LeaderAndIsr")[-1].partitions[P0]
-    assert (told["leader"], told["leader_epoch"]) == (latest.leader, latest.leader_epoch)
+    received = scene.brokers[1].received_of("LeaderAndIsr")[-1].partitions[P0]
+    assert (received["leader"], received["leader_epoch"]) == (latest.leader, latest.leader_epoch)

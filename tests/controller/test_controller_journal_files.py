@@ -32,15 +32,15 @@ HEAD = {"journal": 1, "kreplica": "1", "broker": 1, "wall_clock_ms": 0, "s": 0.0
 @contextmanager
 def errors() -> Iterator[list[str]]:
     """Return the logged errors."""
-    told: list[str] = []
+    received: list[str] = []
 
     def seen(event: dict) -> None:
         if event["log_level"].name == "error":
-            told.append(event["log_format"].format(**event))
+            received.append(event["log_format"].format(**event))
 
     globalLogPublisher.addObserver(seen)
     try:
-        yield told
+        yield received
     finally:
         globalLogPublisher.removeObserver(seen)
 
@@ -82,10 +82,10 @@ def test_the_oldest_files_are_removed(monkeypatch):
 def test_a_limit_too_small_for_one_file_ends_the_journal():
     """The journal ends with one error in the log."""
     scene = scene_with_journal(bytes_max=4000)
-    with errors() as told:
+    with errors() as received:
         scene.start()
         make_topics(scene, 3)
-    assert told == [
+    assert received == [
         "the controller's journal ends here: 4000 bytes are too small for the entries until the controller is idle"
     ]
     assert scene.state("orders-2", 0).leader == 1
@@ -116,7 +116,7 @@ def test_removed_old_files(monkeypatch):
     scene = scene_with_journal(100_000)
     scene.start()
     disk = disk_of(scene)
-    with errors() as told:
+    with errors() as received:
         make_topics(scene, 10)
         removed = disk.list_directory(DIRECTORY)[:-1]
         for name in removed:
@@ -124,7 +124,7 @@ def test_removed_old_files(monkeypatch):
         for number in range(10, 40):
             scene.make_topic(f"orders-{number}", {0: (1, 2, 3)})
     assert removed
-    assert told == []
+    assert received == []
     assert not set(removed) & set(disk.list_directory(DIRECTORY))
 
 
@@ -139,10 +139,10 @@ def test_a_failed_snapshot_ends_only_the_journal(monkeypatch):
     monkeypatch.setattr(rotation, "state_of", state_of)
     scene = scene_with_journal(100_000)
     scene.start()
-    with errors() as told:
+    with errors() as received:
         make_topics(scene, 40)
-    assert [text for text in told if "the controller's journal ends here" in text] == told
-    assert len(told) == 1
+    assert [text for text in received if "the controller's journal ends here" in text] == received
+    assert len(received) == 1
     assert disk_of(scene).list_directory(DIRECTORY) == ["controller-journal-101-00000001.jsonl"]
 
 
@@ -205,7 +205,7 @@ def test_a_full_disk_leaves_a_gap():
     scene.start()
     make_topics(scene, 1)
     disk = disk_of(scene)
-    with errors() as told:
+    with errors() as received:
         end = disk.fail("write", f"{DIRECTORY}/*", errno.ENOSPC)
         scene.make_topic("later", {0: (2, 3, 1)})
         scene.settle(3 * RETRY_SECONDS)
@@ -215,9 +215,9 @@ def test_a_full_disk_leaves_a_gap():
         for name in ("noticed", "noted", "kept"):
             scene.make_topic(name, {0: (2, 3, 1)})
             scene.settle()
-    assert len(told) == 1
+    assert len(received) == 1
     gap = "the controller's journal has a gap from here on; a new file is tried every 60 s: [Errno 28] "
-    assert told[0].startswith(gap)
+    assert received[0].startswith(gap)
     assert scene.state("latest", 0).leader == 2
     files = read_journals(disk, DIRECTORY)
     assert [file.note for file in files] == ["", ""]
@@ -236,14 +236,14 @@ def test_a_failed_write_leaves_a_gap(number):
     scene = scene_with_journal()
     scene.start()
     disk = disk_of(scene)
-    with errors() as told:
+    with errors() as received:
         disk.fail("write", f"{DIRECTORY}/*", number, times=1)
         make_topics(scene, 1)
         scene.settle(3 * RETRY_SECONDS)
         for name in ("noticed", "noted", "kept"):
             scene.make_topic(name, {0: (2, 3, 1)})
             scene.settle()
-    assert [text.partition(f"[Errno {number}]")[0] for text in told] == [
+    assert [text.partition(f"[Errno {number}]")[0] for text in received] == [
         "the controller's journal has a gap from here on; a new file is tried every 60 s: "
     ]
     files = read_journals(disk, DIRECTORY)
@@ -256,11 +256,11 @@ def test_more_entries_than_one_system_call_writes():
     simulation = Simulation(1)
     host = simulation.host("a")
     files = JournalFiles(host.runtime, JournalSettings(DIRECTORY, 1, 2**20), lambda: HEAD)
-    with errors() as told:
+    with errors() as received:
         for _ in range(2 * IOV_MAX):
             files.note({"in": "call"})
         simulation.run_until(files.close())
-    assert told == []
+    assert received == []
     (journal,) = read_journals(host.disk, DIRECTORY)
     assert [line["n"] for line in journal.lines] == list(range(1, 2 * IOV_MAX + 1))
 
@@ -270,10 +270,10 @@ def test_a_disk_that_is_too_slow(monkeypatch):
     monkeypatch.setattr(journal_files, "WEIGHT_MAX", 10)
     host = Simulation(1).host("a")
     files = JournalFiles(host.runtime, JournalSettings(DIRECTORY, 1, 2**20), dict)
-    with errors() as told:
+    with errors() as received:
         for _ in range(20):
             files.note({})
-    assert told == ["the controller's journal ends here: the disk is too slow for the number of entries"]
+    assert received == ["the controller's journal ends here: the disk is too slow for the number of entries"]
 
 
 def test_a_torn_last_line_is_ignored():
@@ -317,9 +317,9 @@ def test_a_file_without_a_header_does_not_hide_the_others():
     scene = scene_with_journal()
     scene.start()
     disk_of(scene).write_file(f"{DIRECTORY}/controller-journal-101-00000002.jsonl", b"{")
-    told: list[str] = []
-    assert len(read_journals(disk_of(scene), DIRECTORY, told.append)) == 1
-    assert "00000002.jsonl: line 1 of 1 cannot be read" in told[0]
+    received: list[str] = []
+    assert len(read_journals(disk_of(scene), DIRECTORY, received.append)) == 1
+    assert "00000002.jsonl: line 1 of 1 cannot be read" in received[0]
 
 
 def test_large_entries_are_compressed():

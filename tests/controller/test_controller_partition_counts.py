@@ -61,7 +61,7 @@ def ask_to_remove(scene: ControllerScene, *numbers: int, wait_ms: int | None = N
 def sent(scene: ControllerScene, broker: int, command: str, partition: int) -> list[dict[str, object]]:
     """Return what the broker received about a partition, in order."""
     key = TopicPartition("t", partition)
-    return [t.partitions[key] for t in scene.brokers[broker].told_of(command) if key in t.partitions]
+    return [t.partitions[key] for t in scene.brokers[broker].received_of(command) if key in t.partitions]
 
 
 # --- more -------------------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def test_a_removal_without_a_wait():
     assert znode(scene).partitions == {0: (1, 2)}
     assert not sent(scene, 1, "LeaderAndIsr", 1)
     assert [row["delete_partition"] for row in sent(scene, 1, "StopReplica", 1)] == [False, True]
-    assert scene.context is term, "the controller began anew"
+    assert scene.context is term, "the controller restarted"
 
 
 def test_a_withdrawn_removal():
@@ -211,7 +211,7 @@ def test_a_removal_withdrawn_during_its_write():
     assert taken_back == [znodes.partitions_remove_path("t", 1)]
     assert list(znode(scene).partitions) == [0, 1]
     assert znode(scene).read_only == frozenset()
-    assert scene.controller.context.controller_epoch == 1, "nobody had to take office anew"
+    assert scene.controller.context.controller_epoch == 1, "the term did not end"
 
 
 @pytest.mark.parametrize("number", [0, 1, 7])

@@ -41,8 +41,8 @@ def in_sync(scene: ControllerScene, partition: TopicPartition, *isr: int) -> Non
 
 def deleted(scene: ControllerScene, broker: int) -> list[TopicPartition]:
     """Return the partitions that the broker was ordered to delete."""
-    commands = scene.brokers[broker].told_of("StopReplica")
-    return [p for told in commands for p, row in told.partitions.items() if row["delete_partition"]]
+    commands = scene.brokers[broker].received_of("StopReplica")
+    return [p for command in commands for p, row in command.partitions.items() if row["delete_partition"]]
 
 
 def test_replicas_move():
@@ -53,11 +53,11 @@ def test_replicas_move():
     assert assignment.partitions == {0: (4, 5, 6, 1, 2, 3)}
     assert (assignment.adding, assignment.removing) == ({0: (4, 5, 6)}, {0: (1, 2, 3)})
     assert scene.state("t", 0).leader_epoch == 1
-    (told,) = scene.brokers[4].told_of("LeaderAndIsr")
-    assert told.partitions[P0]["is_new"]
-    assert told.partitions[P0]["adding_replicas"] == [4, 5, 6]
-    (told,) = scene.brokers[1].told_of("LeaderAndIsr")
-    assert not told.partitions[P0]["is_new"]
+    (received,) = scene.brokers[4].received_of("LeaderAndIsr")
+    assert received.partitions[P0]["is_new"]
+    assert received.partitions[P0]["adding_replicas"] == [4, 5, 6]
+    (received,) = scene.brokers[1].received_of("LeaderAndIsr")
+    assert not received.partitions[P0]["is_new"]
 
     in_sync(scene, P0, 1, 2, 3, 4, 5)
     assert znode(scene).partitions == {0: (4, 5, 6, 1, 2, 3)}, "6 is not in sync yet"
@@ -69,7 +69,7 @@ def test_replicas_move():
     assert (znode(scene).adding, znode(scene).removing) == ({}, {})
     for broker in (1, 2, 3):
         assert deleted(scene, broker) == [P0]
-    last = scene.brokers[2].told_of("UpdateMetadata")[-1]
+    last = scene.brokers[2].received_of("UpdateMetadata")[-1]
     assert last.partitions[P0]["replicas"] == [4, 5, 6]
 
 
@@ -101,8 +101,8 @@ def test_another_order_is_only_another_preferred_leader():
     assert znode(scene).partitions == {0: (3, 1, 2)}
     assert scene.state("t", 0).leader_epoch == 0
     scene.settle()
-    assert scene.brokers[1].told_of("UpdateMetadata")[-1].partitions[P0]["replicas"] == [3, 1, 2]
-    assert not scene.brokers[1].told_of("LeaderAndIsr")
+    assert scene.brokers[1].received_of("UpdateMetadata")[-1].partitions[P0]["replicas"] == [3, 1, 2]
+    assert not scene.brokers[1].received_of("LeaderAndIsr")
 
 
 def test_a_reassignment_to_the_current_replicas():
@@ -232,7 +232,7 @@ def test_a_removed_replica_on_a_dead_broker():
     scene.run(scene.brokers[3].start())
     scene.settle()
     assert deleted(scene, 3) == [P0]
-    assert not scene.brokers[3].told_of("LeaderAndIsr")
+    assert not scene.brokers[3].received_of("LeaderAndIsr")
     assert znode(scene).removing == {}
 
 

@@ -137,7 +137,7 @@ class World:
             self.leader, self.isr, self.now = chosen.leader, chosen.isr, plan.contracted(self.now)
 
     def check(self) -> None:
-        assert self.isr, "somebody knows everything"
+        assert self.isr, "one replica holds all records"
         assert set(self.isr) <= set(self.now.replicas)
         assert len(set(self.now.replicas)) == len(self.now.replicas)
         assert set(self.now.adding) <= set(self.now.replicas)

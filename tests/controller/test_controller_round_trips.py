@@ -1,7 +1,7 @@
-"""What an event costs does not grow with the number of partitions, up to what fits into one multi.
+"""The cost of an event does not grow with the number of partitions, up to the size of one multi.
 
-ZooKeeper is waited for so many times, and each broker is told at most one LeaderAndIsr, one UpdateMetadata and one
-StopReplica; beyond a thousand operations only the multis become more, and travel together.
+The number of ZooKeeper round trips is fixed, and each broker gets at most one LeaderAndIsr, one UpdateMetadata and one
+StopReplica.  Beyond a thousand operations only the number of concurrent multis grows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.controller_scene import ControllerScene
 SIZES = (2, 300)
 BROKERS = (1, 2, 3)
 
-Told = dict[int, Counter[str]]
+ReceivedCommand = dict[int, Counter[str]]
 
 
 def three_of(partitions: int) -> dict[int, tuple[int, ...]]:
@@ -36,7 +36,7 @@ def scene_with(partitions: int, *, controllers: int = 1) -> ControllerScene:
     return scene
 
 
-def measured(scene: ControllerScene, act: Callable[[], object], *, fresh: bool = False) -> tuple[Cost, Told]:
+def measured(scene: ControllerScene, act: Callable[[], object], *, fresh: bool = False) -> tuple[Cost, ReceivedCommand]:
     """Return the controller's cost of an operation and the commands to each broker.
 
     :param fresh: a new controller does it, with counters at zero.
@@ -46,33 +46,33 @@ def measured(scene: ControllerScene, act: Callable[[], object], *, fresh: bool =
     act()
     scene.settle()
     cost = difference(scene.controller.counters.cost, before)
-    return cost, {n: Counter(told.name for told in broker.told) for n, broker in scene.brokers.items()}
+    return cost, {n: Counter(command.name for command in broker.received) for n, broker in scene.brokers.items()}
 
 
-def create(partitions: int) -> tuple[Cost, Told]:
+def create(partitions: int) -> tuple[Cost, ReceivedCommand]:
     scene = scene_with(0)
     return measured(scene, lambda: scene.make_topic("t", three_of(partitions)))
 
 
-def broker_dies(partitions: int) -> tuple[Cost, Told]:
+def broker_dies(partitions: int) -> tuple[Cost, ReceivedCommand]:
     scene = scene_with(partitions)
     scene.brokers[3].kill()
     return measured(scene, scene.await_expiry)
 
 
-def broker_returns(partitions: int) -> tuple[Cost, Told]:
+def broker_returns(partitions: int) -> tuple[Cost, ReceivedCommand]:
     scene = scene_with(partitions)
     scene.brokers[3].kill()
     scene.await_expiry()
     return measured(scene, lambda: scene.run(scene.brokers[3].start()))
 
 
-def broker_shuts_down(partitions: int) -> tuple[Cost, Told]:
+def broker_shuts_down(partitions: int) -> tuple[Cost, ReceivedCommand]:
     scene = scene_with(partitions)
     return measured(scene, lambda: scene.ask(ShutdownAsked(3, scene.brokers[3].epoch)))
 
 
-def controller_fails_over(partitions: int) -> tuple[Cost, Told]:
+def controller_fails_over(partitions: int) -> tuple[Cost, ReceivedCommand]:
     scene = scene_with(partitions, controllers=2)
     next(iter(scene.controllers.values())).kill()
     return measured(scene, scene.await_expiry, fresh=True)
@@ -89,7 +89,7 @@ EVENTS = {
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_cost_is_independent_of_the_number_of_partitions(event: Callable[[int], tuple[Cost, Told]]) -> None:
+def test_cost_is_independent_of_the_number_of_partitions(event: Callable[[int], tuple[Cost, ReceivedCommand]]) -> None:
     """ZooKeeper round trips and commands do not depend on the number of partitions."""
     few, told_few = event(SIZES[0])
     many, told_many = event(SIZES[1])
@@ -134,8 +134,8 @@ def test_large_commands_are_split() -> None:
     sent = commands(20 * 1024)
     assert [broker for broker, _ in sent] == [1, 1, 1, 2, 2, 2]
     for broker in (1, 2):
-        told = [partition.partition for of, command in sent if of == broker for partition in command.partitions]
-        assert told == list(range(100))
+        received = [partition.partition for of, command in sent if of == broker for partition in command.partitions]
+        assert received == list(range(100))
     assert {command.api for _, command in sent} == {LEADER_AND_ISR}
 
 
@@ -150,7 +150,7 @@ def test_a_broker_that_does_not_answer_is_counted() -> None:
     scene.brokers[2].silent = False
     scene.settle(10.0)
     assert scene.controller.timeline.settled
-    assert [told.name for told in scene.brokers[2].told][-2:] == ["LeaderAndIsr", "UpdateMetadata"]
+    assert [command.name for command in scene.brokers[2].received][-2:] == ["LeaderAndIsr", "UpdateMetadata"]
     assert scene.controller.counters.unanswered == 1
 
 

@@ -37,13 +37,13 @@ def test_leaders_move_and_the_broker_stops_following(scene: ControllerScene) -> 
     assert (scene.state("t", 2).leader, scene.state("t", 2).isr) == (2, (2,))
     assert scene.state("t", 2).eligible_leader_replicas == (1,), "too few are in sync to commit without it"
     assert scene.state("single", 0).leader == 1
-    names = [command.name for command in scene.brokers[1].told]
-    assert names == ["UpdateMetadata", "StopReplica"], "it is not told to follow, so nobody takes it in again"
-    stopped = scene.brokers[1].told[1].partitions
+    names = [command.name for command in scene.brokers[1].received]
+    assert names == ["UpdateMetadata", "StopReplica"], "it is not made a follower, so no leader can add it again"
+    stopped = scene.brokers[1].received[1].partitions
     assert set(stopped) == {P0, P1, P2}
     assert not any(row["delete_partition"] for row in stopped.values())
     assert {row["leader_epoch"] for row in stopped.values()} == {1}
-    assert [command.name for command in scene.brokers[2].told] == ["LeaderAndIsr", "UpdateMetadata"]
+    assert [command.name for command in scene.brokers[2].received] == ["LeaderAndIsr", "UpdateMetadata"]
 
 
 def test_a_second_request_continues_the_shutdown(scene: ControllerScene) -> None:
@@ -58,7 +58,7 @@ def test_a_second_request_continues_the_shutdown(scene: ControllerScene) -> None
     assert scene.ask(ShutdownAsked(1, scene.brokers[1].epoch)) == []
     scene.settle()
     assert scene.state("t", 2).leader == 2
-    assert set(scene.brokers[1].told_of("StopReplica")[0].partitions) == {P2}
+    assert set(scene.brokers[1].received_of("StopReplica")[0].partitions) == {P2}
 
 
 def test_requests_of_other_processes_are_rejected(scene: ControllerScene) -> None:

@@ -33,7 +33,7 @@ def is_deleted(scene: ControllerScene) -> bool:
 
 def stops(scene: ControllerScene, broker: int) -> list[bool]:
     """Return for each StopReplica of that broker whether it deletes files."""
-    return [told.partitions[P0]["delete_partition"] for told in scene.brokers[broker].told_of("StopReplica")]
+    return [command.partitions[P0]["delete_partition"] for command in scene.brokers[broker].received_of("StopReplica")]
 
 
 def test_each_replica_stops_and_then_deletes():
@@ -43,11 +43,11 @@ def test_each_replica_stops_and_then_deletes():
     assert is_deleted(scene)
     for broker in (1, 2, 3):
         assert stops(scene, broker) == [False, True]
-        names = [told.name for told in scene.brokers[broker].told]
+        names = [command.name for command in scene.brokers[broker].received]
         assert names.index("UpdateMetadata") < names.index("StopReplica")
-        assert len(scene.brokers[broker].told_of("StopReplica")[1].partitions) == 50
-        (told,) = scene.brokers[broker].told_of("UpdateMetadata")
-        assert {row["leader"] for row in told.partitions.values()} == {LEADER_DURING_DELETE}
+        assert len(scene.brokers[broker].received_of("StopReplica")[1].partitions) == 50
+        (received,) = scene.brokers[broker].received_of("UpdateMetadata")
+        assert {row["leader"] for row in received.partitions.values()} == {LEADER_DURING_DELETE}
 
 
 def test_a_deletion_waits_for_a_dead_broker():
@@ -62,7 +62,7 @@ def test_a_deletion_waits_for_a_dead_broker():
     scene.run(scene.brokers[3].start())
     scene.settle()
     assert stops(scene, 3) == [False, True]
-    assert not scene.brokers[3].told_of("LeaderAndIsr"), "it is not told to follow what goes"
+    assert not scene.brokers[3].received_of("LeaderAndIsr"), "it is not made a follower of a deleted partition"
     assert is_deleted(scene)
 
 
@@ -128,7 +128,7 @@ def test_leaders_that_die_meanwhile_are_not_replaced():
     scene.forget_told()
     scene.brokers[1].kill()
     scene.await_expiry()
-    assert not scene.brokers[2].told_of("LeaderAndIsr")
+    assert not scene.brokers[2].received_of("LeaderAndIsr")
     scene.run(scene.brokers[1].start())
     scene.run(scene.brokers[3].start())
     scene.settle(2)

@@ -12,7 +12,7 @@ from kreplica.errors import ErrorCode
 from kreplica.model import LEADER_DURING_DELETE, TopicPartition
 from kreplica.server.metadata.metadata_cache import WHOLE
 from kreplica.zookeeper import Create, Delete
-from tests.support.controller_scene import ControllerScene, Told
+from tests.support.controller_scene import ControllerScene, ReceivedCommand
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 OTHER_ID = UUID("12345678-1234-4234-8234-123456789abc")
@@ -39,14 +39,14 @@ def test_a_removed_topic_is_no_longer_served(scene: ControllerScene) -> None:
     scene.run(scene.zookeeper.multi(REMOVAL))
     scene.settle()
     for number, partitions in ((1, {P0}), (2, {P0, P1})):
-        metadata, stop = scene.brokers[number].told
+        metadata, stop = scene.brokers[number].received
         assert {row["leader"] for row in metadata.partitions.values()} == {LEADER_DURING_DELETE}
         assert set(stop.partitions) == partitions
         assert all(row["delete_partition"] and row["leader_epoch"] == -2 for row in stop.partitions.values())
     assert "t" not in scene.context.topics
     scene.forget_told()
     scene.make_topic("t", {0: (1, 2)})
-    assert set(scene.brokers[1].told_of("LeaderAndIsr")[0].partitions) == {P0}
+    assert set(scene.brokers[1].received_of("LeaderAndIsr")[0].partitions) == {P0}
 
 
 def test_a_replaced_topic_is_another_topic(scene: ControllerScene) -> None:
@@ -56,9 +56,9 @@ def test_a_replaced_topic_is_another_topic(scene: ControllerScene) -> None:
     new = replace(old, topic_id=OTHER_ID, partitions={0: (2, 1)})
     scene.run(scene.zookeeper.multi([*REMOVAL, Create(znodes.topic_path("t"), documents.encode_topic(new))]))
     scene.settle()
-    names = [told.name for told in scene.brokers[2].told]
+    names = [command.name for command in scene.brokers[2].received]
     assert names == ["UpdateMetadata", "StopReplica", "LeaderAndIsr", "UpdateMetadata"]
-    roles = scene.brokers[2].told[2]
+    roles = scene.brokers[2].received[2]
     assert roles.body["topic_states"][0]["topic_id"] == OTHER_ID
     assert roles.partitions[P0]["is_new"]
     assert (scene.state("t", 0).leader, scene.state("t", 0).leader_epoch) == (2, 0)
@@ -76,12 +76,13 @@ def test_a_topic_replaced_without_a_controller(scene: ControllerScene) -> None:
     scene.forget_told()
     scene.run(scene.controllers[101].start())
     scene.settle(60)
-    told = [told for told in scene.brokers[1].told if P0 in told.partitions and told.name != "UpdateMetadata"]
-    assert [each.name for each in told] == ["LeaderAndIsr", "LeaderAndIsr", "StopReplica", "LeaderAndIsr"]
-    stop, roles = told[-2:]
+    commands = [command for command in scene.brokers[1].received if P0 in command.partitions]
+    received = [command for command in commands if command.name != "UpdateMetadata"]
+    assert [each.name for each in received] == ["LeaderAndIsr", "LeaderAndIsr", "StopReplica", "LeaderAndIsr"]
+    stop, roles = received[-2:]
     assert (stop.partitions[P0]["leader_epoch"], stop.partitions[P0]["delete_partition"]) == (-2, True)
     assert roles.partitions[P0]["is_new"]
-    assert not scene.brokers[2].told_of("StopReplica")
+    assert not scene.brokers[2].received_of("StopReplica")
     assert "t" not in scene.context.deleting
 
 
@@ -95,16 +96,16 @@ def test_a_topic_removed_without_a_controller(scene: ControllerScene) -> None:
     scene.forget_told()
     scene.run(scene.controllers[101].start())
     scene.settle(5)
-    assert [full_metadata(told) for told in scene.brokers[1].told_of("UpdateMetadata")] == [None, {"u"}]
+    assert [full_metadata(command) for command in scene.brokers[1].received_of("UpdateMetadata")] == [None, {"u"}]
     scene.brokers[2].kill()
     scene.run(scene.brokers[2].start())
     scene.settle()
-    assert [full_metadata(told) for told in scene.brokers[2].told_of("UpdateMetadata")] == [{"u"}]
+    assert [full_metadata(command) for command in scene.brokers[2].received_of("UpdateMetadata")] == [{"u"}]
 
 
-def full_metadata(told: Told) -> set[str] | None:
+def full_metadata(received: ReceivedCommand) -> set[str] | None:
     """Return the topics of a command with full metadata; None for other commands."""
-    return {partition.topic for partition in told.partitions} if told.body["type"] == WHOLE else None
+    return {partition.topic for partition in received.partitions} if received.body["type"] == WHOLE else None
 
 
 def test_an_unreadable_topic_is_not_removed(scene: ControllerScene) -> None:
@@ -116,7 +117,7 @@ def test_an_unreadable_topic_is_not_removed(scene: ControllerScene) -> None:
     scene.forget_told()
     scene.run(scene.controllers[101].start())
     scene.settle(5)
-    assert [full_metadata(told) for told in scene.brokers[1].told_of("UpdateMetadata")] == [None, None]
+    assert [full_metadata(command) for command in scene.brokers[1].received_of("UpdateMetadata")] == [None, None]
 
 
 def test_a_topic_id_lost_without_a_controller(scene: ControllerScene) -> None:
@@ -131,8 +132,8 @@ def test_a_topic_id_lost_without_a_controller(scene: ControllerScene) -> None:
     scene.forget_told()
     scene.run(scene.controllers[101].start())
     scene.settle(5)
-    assert scene.brokers[2].told_of("LeaderAndIsr")[0].body["topic_states"][0]["topic_id"] == OTHER_ID
-    assert not scene.brokers[2].told_of("StopReplica")
+    assert scene.brokers[2].received_of("LeaderAndIsr")[0].body["topic_states"][0]["topic_id"] == OTHER_ID
+    assert not scene.brokers[2].received_of("StopReplica")
 
 
 def test_a_rewritten_topic_keeps_its_id(scene: ControllerScene) -> None:
@@ -143,4 +144,4 @@ def test_a_rewritten_topic_keeps_its_id(scene: ControllerScene) -> None:
     scene.settle()
     data, _ = scene.run(scene.zookeeper.get_data(znodes.topic_path("t")))
     assert documents.decode_topic("t", data) == old
-    assert not scene.brokers[1].told_of("StopReplica")
+    assert not scene.brokers[1].received_of("StopReplica")

@@ -1,4 +1,4 @@
-"""A controller and brokers that do as they are told by the test: a real coordinator and real connections, virtual time.
+"""A controller with scripted brokers, a real coordinator and real connections, in virtual time.
 
 scene = ControllerScene(brokers=3)
 scene.start()
@@ -7,8 +7,7 @@ scene.brokers[1].kill()
 scene.settle()
 assert scene.state("orders", 0).leader == 2
 
-The scripted brokers register, listen and note every command of the controller; nothing else.  What they are to answer
-the test says.
+The scripted brokers only register, listen and record the commands of the controller.  The test sets their answers.
 """
 
 from __future__ import annotations
@@ -56,15 +55,15 @@ COORDINATOR = "coordinator:2181"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One command of a controller, as a broker got it."""
+class ReceivedCommand:
+    """A controller's command as a broker received it."""
 
     name: str
     body: dict[str, Any]
 
     @property
     def partitions(self) -> dict[TopicPartition, dict[str, Any]]:
-        """What it says of each partition."""
+        """The command's fields for each partition."""
         return {
             TopicPartition(topic["topic_name"], row["partition_index"]): row
             for topic in self.body["topic_states"]
@@ -73,12 +72,12 @@ class Told:
 
 
 class ScriptedBroker:
-    """One broker id on a host of its own; starts and dies as often as the test likes.
+    """One broker id on its own host, started and killed by the test.
 
-    :ivar told: the commands of this process, in order.
-    :ivar errors: what LeaderAndIsr and StopReplica answer for these partitions.
-    :ivar whole_error: what every command is answered with as a whole.
-    :ivar silent: answer nothing.
+    :ivar received: commands that this process received, in order.
+    :ivar errors: errors in responses to LeaderAndIsr and StopReplica, by partition.
+    :ivar whole_error: error of every response as a whole.
+    :ivar silent: True to answer no command.
     """
 
     def __init__(self, host: Host, broker_id: int) -> None:
@@ -89,7 +88,7 @@ class ScriptedBroker:
         self._server: Server | None = None
         self._previous: tuple[int, bytes] | None = None
         self.epoch = NO_BROKER_EPOCH
-        self.told: list[Told] = []
+        self.received: list[ReceivedCommand] = []
         self.errors: dict[TopicPartition, ErrorCode] = {}
         self.whole_error = ErrorCode.NONE
         self.silent = False
@@ -100,10 +99,10 @@ class ScriptedBroker:
         return self._client
 
     async def start(self, *, intact_since: int = NO_BROKER_EPOCH) -> None:
-        """Listen and register; the session of a process that was killed is ended first, as a real broker does."""
+        """Listen and register, after ending the session of a killed predecessor as a real broker does."""
         await self.end_session()
         runtime = self._host.runtime
-        self.told, self.errors, self.whole_error, self.silent = [], {}, ErrorCode.NONE, False
+        self.received, self.errors, self.whole_error, self.silent = [], {}, ErrorCode.NONE, False
         commands = (LEADER_AND_ISR, UPDATE_METADATA, STOP_REPLICA)
         handlers = {api.key: HandlerEntry.of(api, self._obey) for api in commands}
         self._server = Server(runtime, handlers, Bounds())
@@ -119,7 +118,7 @@ class ScriptedBroker:
         return BrokerRegistration(self.broker_id, self._endpoints, intact_since=intact_since)
 
     async def move(self, port: int) -> None:
-        """Listen elsewhere, in the same session: the registration's data changes."""
+        """Listen on another endpoint in the same session, which changes the registration."""
         assert self._server is not None
         self._endpoints = (Endpoint(LISTENER, self._host.name, port),)
         self._server.listen(self._endpoints[0])
@@ -127,13 +126,13 @@ class ScriptedBroker:
         await self.client.set_data(znodes.broker_path(self.broker_id), data)
 
     def kill(self) -> None:
-        """``kill -9``: the session lives on until it expires, or the broker starts again."""
+        """Kill the process; its session remains until it expires or the broker starts again."""
         self._previous = (self.client.session_id, self.client.session_password)
         self._client = self._server = None
         self._host.kill()
 
     async def end_session(self) -> None:
-        """End the session of the process that was killed."""
+        """End the session of the killed process."""
         previous, self._previous = self._previous, None
         if previous is not None:
             runtime = self._host.runtime
@@ -144,12 +143,12 @@ class ScriptedBroker:
                 pass
             await client.close()
 
-    def told_of(self, name: str) -> list[Told]:
-        """The commands of that name."""
-        return [told for told in self.told if told.name == name]
+    def received_of(self, name: str) -> list[ReceivedCommand]:
+        """Return the received commands of that name."""
+        return [command for command in self.received if command.name == name]
 
     async def write_isr(self, partition: TopicPartition, isr: tuple[int, ...], *, notify: bool = True) -> None:
-        """Change an in-sync set as a leader does, and tell the controller."""
+        """Change an in-sync set as a leader does, and notify the controller."""
         path = znodes.partition_state_path(*partition)
         data, stat = await self.client.get_data(path)
         state = documents.decode_partition_state(path, data, stat.version)
@@ -160,17 +159,17 @@ class ScriptedBroker:
             await self.client.create(parent, documents.encode_partitions([partition]), sequence=True)
 
     def _obey(self, request: Request) -> None:
-        told = Told(request.api.name, request.body)
-        self.told.append(told)
+        received = ReceivedCommand(request.api.name, request.body)
+        self.received.append(received)
         if self.silent:
             return
         answer: dict[str, Any] = {"error_code": int(self.whole_error)}
-        if told.name != "UpdateMetadata":
+        if received.name != "UpdateMetadata":
             rows = [
                 {"topic_name": p.topic, "partition_index": p.partition, "error_code": int(self.errors.get(p, 0))}
-                for p in told.partitions
+                for p in received.partitions
             ]
-            ids = {topic["topic_name"]: topic.get("topic_id") for topic in told.body["topic_states"]}
+            ids = {topic["topic_name"]: topic.get("topic_id") for topic in received.body["topic_states"]}
             answer["partition_errors"] = rows
             answer["topics"] = [
                 {"topic_id": ids[topic], "partition_errors": [row for row in rows if row["topic_name"] == topic]}
@@ -180,9 +179,10 @@ class ScriptedBroker:
 
 
 class ScriptedController:
-    """A controller on a host of its own; another broker id than those of the scripted brokers.
+    """A controller on its own host, with a broker id apart from those of the scripted brokers.
 
-    :ivar config: how the next start is configured; ``journal`` where it is kept.
+    :ivar config: configuration for the next start.
+    :ivar journal: settings of its journal, or None.
     """
 
     def __init__(self, host: Host, broker_id: int) -> None:
@@ -197,8 +197,8 @@ class ScriptedController:
         return self._controller
 
     @property
-    def in_office(self) -> bool:
-        """Whether it was elected and has done all that there is to do."""
+    def is_active(self) -> bool:
+        """True if it was elected and has no event left to handle."""
         return self._controller is not None and self._controller.active and self._controller.queue.idle
 
     async def start(self) -> None:
@@ -210,7 +210,7 @@ class ScriptedController:
         self._controller.start()
 
     def kill(self) -> None:
-        """``kill -9``: the next controller is elected when the session expires."""
+        """Kill the process; the next controller is elected when its session expires."""
         self._controller = None
         self._host.kill()
 
@@ -220,9 +220,9 @@ class ScriptedController:
 
 
 class ControllerScene:
-    """Brokers 1 to N, and controllers 101 and following of which the first is in office after ``start``.
+    """Brokers 1 to N, and controllers from 101; the first of them is elected by ``start``.
 
-    :param controllers: how many stand for election.
+    :param controllers: number of controllers.
     """
 
     def __init__(self, *, brokers: int = 3, controllers: int = 1, seed: int = 1) -> None:
@@ -242,7 +242,7 @@ class ControllerScene:
         self.zookeeper = ZooKeeperClient(operator.reactor, COORDINATOR, random=operator.random)
 
     def start(self) -> None:
-        """Start the coordinator, the brokers and the controllers, and let them come to rest."""
+        """Start the coordinator, the brokers and the controllers, and wait until they are idle."""
         self.run(self.coordinator.start())
         self.run(self.zookeeper.start())
         self.run(create_persistent_paths(self.zookeeper))
@@ -255,23 +255,23 @@ class ControllerScene:
     # --- time --------------------------------------------------------------------------------------------------------
 
     def run(self, work: Awaitable[T] | Deferred[T]) -> Any:
-        """Let events happen until this has ended; what it ended with."""
+        """Run the simulation until this has ended, and return its result."""
         return self.simulation.run_until(work if isinstance(work, (Deferred, Coroutine)) else _awaited(work))
 
     def until(self, condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
         self.simulation.run_until(condition, timeout_s)
 
     def settle(self, seconds: float = 1.0) -> None:
-        """Let so much time pass: whatever has been noticed by now is decided, and all brokers have been told."""
+        """Let enough time pass for decisions and commands about everything noticed so far."""
         self.simulation.run(seconds)
 
     def await_expiry(self) -> None:
-        """Let so much time pass that the sessions of what was killed are over."""
+        """Let enough time pass for the sessions of killed processes to expire."""
         self.simulation.run(15.0)
 
     @contextmanager
     def unnoticed(self) -> Iterator[None]:
-        """What happens meanwhile the controllers notice at its end, all at once."""
+        """Pause the controllers, so that they notice all changes in this context together at its end."""
         for scripted in self.controllers.values():
             scripted.host.pause()
         yield
@@ -283,21 +283,21 @@ class ControllerScene:
 
     @property
     def controller(self) -> Controller:
-        """The one that is in office."""
+        """The active controller."""
         for scripted in self.controllers.values():
-            if scripted.in_office:
+            if scripted.is_active:
                 return scripted.controller
-        raise AssertionError("no controller is in office")
+        raise AssertionError("no controller is active")
 
     @property
     def context(self) -> ControllerContext:
-        """What it knows."""
+        """The context of the active controller."""
         context = self.controller.context
         assert context is not None
         return context
 
     def ask(self, question: Question) -> Any:
-        """Put a question to it, and let time pass until it has answered."""
+        """Send a request to the active controller, and run until its response."""
         return self.run(self.controller.ask(question))
 
     # --- the cluster -------------------------------------------------------------------------------------------------
@@ -313,15 +313,15 @@ class ControllerScene:
         return assignment
 
     def state(self, topic: str, partition: int) -> LeaderAndIsr:
-        """A partition's state, as ZooKeeper has it."""
+        """Return a partition's state from ZooKeeper."""
         path = znodes.partition_state_path(topic, partition)
         data, stat = self.run(self.zookeeper.get_data(path))
         return documents.decode_partition_state(path, data, stat.version)
 
     def forget_told(self) -> None:
-        """Forget what brokers were told so far."""
+        """Clear the recorded commands."""
         for broker in self.brokers.values():
-            broker.told.clear()
+            broker.received.clear()
 
 
 async def _awaited(work: Awaitable[T]) -> T:

@@ -40,10 +40,10 @@ async def command_refused(term: ControllerTerm, event: CommandRefused) -> None:
         failed = [partition for partition, error in event.errors if error is ErrorCode.KAFKA_STORAGE_ERROR]
         await replicas_failed(term, event.broker_id, failed)
         occupied = [partition for partition, error in event.errors if error is ErrorCode.INCONSISTENT_TOPIC_ID]
-        _make_room(term, event.broker_id, occupied)
+        _delete_old_files(term, event.broker_id, occupied)
 
 
-def _make_room(term: ControllerTerm, broker: int, partitions: Sequence[TopicPartition]) -> None:
+def _delete_old_files(term: ControllerTerm, broker: int, partitions: Sequence[TopicPartition]) -> None:
     """Have a broker delete files of topics that were removed while there was no controller, and start again.
 
     Applies only once, and only to partitions that are new in this term and thus hold no data.  If a tool overwrote the

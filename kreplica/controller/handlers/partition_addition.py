@@ -14,7 +14,7 @@ from kreplica.cluster.partition_requests import decode_addition
 from kreplica.controller.decisions.reassignment_plan import placement_of
 from kreplica.controller.effects.state_writes import TopicChange
 from kreplica.controller.handlers.assignment_writes import PARTITIONS_PER_CHANGE_MAX, change_topics
-from kreplica.controller.handlers.partition_requests import path, read_requests, refuse, tidy
+from kreplica.controller.handlers.partition_requests import path, read_requests, refuse, remove_parents
 from kreplica.controller.handlers.topic_creation import start_new_partitions
 from kreplica.controller.state.context import ControllerContext
 from kreplica.controller.term import ControllerTerm
@@ -41,7 +41,7 @@ async def additions_asked(term: ControllerTerm) -> None:
     requests.send()
     await start_new_partitions(term, sorted(wanted))
     asked = [TopicPartition(topic, number) for topic, rows in wanted.items() for number in rows]
-    await tidy(term, znodes.PARTITIONS_ADD, [partition for partition in asked if context.replicas(partition)])
+    await remove_parents(term, znodes.PARTITIONS_ADD, [partition for partition in asked if context.replicas(partition)])
     await refuse(term, refused)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kreplica.cluster import znodes
 from kreplica.controller.handlers.partition_addition import additions_asked
 from kreplica.controller.handlers.partition_removal import removals_asked
-from kreplica.controller.handlers.partition_requests import tidy_empty
+from kreplica.controller.handlers.partition_requests import remove_empty_parents
 from kreplica.controller.term import ControllerTerm
 
 
@@ -19,4 +19,4 @@ async def resume(term: ControllerTerm) -> None:
     """Handle pending requests at the start of a term, and remove empty parents that an earlier controller left."""
     await partitions_asked(term)
     for root in (znodes.PARTITIONS_ADD, znodes.PARTITIONS_REMOVE):
-        await tidy_empty(term, root)
+        await remove_empty_parents(term, root)

@@ -23,7 +23,7 @@ from kreplica.controller.decisions.reassignment_plan import placement_of
 from kreplica.controller.effects.state_writes import TopicChange
 from kreplica.controller.event_types import RemovalDue
 from kreplica.controller.handlers.assignment_writes import PARTITIONS_PER_CHANGE_MAX, change_topics
-from kreplica.controller.handlers.partition_requests import path, read_requests, refuse, tidy
+from kreplica.controller.handlers.partition_requests import path, read_requests, refuse, remove_parents
 from kreplica.controller.state.context import ControllerContext, ReadOnly
 from kreplica.controller.term import ControllerTerm
 from kreplica.model import NO_EPOCH, RemovedPartition, TopicAssignment, TopicPartition
@@ -48,14 +48,14 @@ async def removals_asked(term: ControllerTerm) -> None:
         for number, reason in refusals(context, topic, asked[topic]).items():
             refused[path(znodes.PARTITIONS_REMOVE, TopicPartition(topic, number))] = reason
     rules = term.rules()
-    await change_topics(term, topics, lambda topic: _reading_only(context, rules, topic, asked[topic]), requests)
+    await change_topics(term, topics, lambda topic: _read_only_change(context, rules, topic, asked[topic]), requests)
     _note_read_only(term, waits)
     now_s = term.now_s()
-    await change_topics(term, topics, lambda topic: _ending(context, topic, now_s), requests)
+    await change_topics(term, topics, lambda topic: _removal_change(context, topic, now_s), requests)
     requests.send()
     ended = [partition for partition in waits if context.leaving(partition) and not context.replicas(partition)]
     term.history.record_many("partitions_removed", "partition", ended, "{what}: removed, files are being deleted")
-    await tidy(term, znodes.PARTITIONS_REMOVE, ended)
+    await remove_parents(term, znodes.PARTITIONS_REMOVE, ended)
     await refuse(term, refused)
     _wake_when_due(term, now_s)
 
@@ -124,7 +124,9 @@ def refusal(assignment: TopicAssignment, number: int) -> str:
     return "partitions with higher numbers must be removed first, or together with it"
 
 
-def _reading_only(context: ControllerContext, rules: RulesOf, topic: str, asked: Collection[int]) -> TopicChange | None:
+def _read_only_change(
+    context: ControllerContext, rules: RulesOf, topic: str, asked: Collection[int]
+) -> TopicChange | None:
     """Return the change of step 1 for requested partitions, or its reversal for withdrawn requests."""
     assignment = context.topics[topic]
     turning = sorted(removable(assignment, asked) ^ assignment.read_only)[:PARTITIONS_PER_CHANGE_MAX]
@@ -139,7 +141,7 @@ def _reading_only(context: ControllerContext, rules: RulesOf, topic: str, asked:
     return TopicChange(changed, context.topic_versions[topic], tuple(states))
 
 
-def _ending(context: ControllerContext, topic: str, now_s: float) -> TopicChange | None:
+def _removal_change(context: ControllerContext, topic: str, now_s: float) -> TopicChange | None:
     """Return the change of step 2 for partitions that have waited long enough, from the highest number down."""
     assignment = context.topics[topic]
     ending: list[int] = []

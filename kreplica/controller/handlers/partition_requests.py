@@ -48,14 +48,14 @@ async def refuse(term: ControllerTerm, reasons: Mapping[str, str]) -> None:
         await term.writes.remove([*reasons, *_parents(reasons)])
 
 
-async def tidy(term: ControllerTerm, root: str, met: Iterable[TopicPartition]) -> None:
+async def remove_parents(term: ControllerTerm, root: str, met: Iterable[TopicPartition]) -> None:
     """Remove the parents of fulfilled requests, unless they have other requests."""
     parents = _parents(path(root, partition) for partition in met)
     if parents:
         await term.writes.remove(parents)
 
 
-async def tidy_empty(term: ControllerTerm, root: str) -> None:
+async def remove_empty_parents(term: ControllerTerm, root: str) -> None:
     """Remove the znodes of topics without requests."""
     topics = await _children(term, root)
     if topics:

@@ -20,7 +20,7 @@ from kreplica.controller.decisions.reassignment_plan import Placement
 from kreplica.controller.effects.state_writes import TopicChange
 from kreplica.controller.event_types import MovesAsked, ReassignmentAsked, ReassignmentsRequested
 from kreplica.controller.handlers.assignment_writes import PARTITIONS_PER_CHANGE_MAX, change_topics
-from kreplica.controller.handlers.replica_removal import cross_out
+from kreplica.controller.handlers.replica_removal import remove_deleted_replicas
 from kreplica.controller.state.context import ControllerContext
 from kreplica.controller.term import ControllerTerm
 from kreplica.errors import ErrorCode, KafkaError
@@ -86,7 +86,7 @@ async def proceed(term: ControllerTerm, partitions: Iterable[TopicPartition] | N
     if arrived:
         log.info("controller: reassignment of {count} partitions finished", count=len(arrived))
         term.history.record_many("reassignments_finished", "partition", arrived, "{what}: reassignment finished")
-        await cross_out(term, sorted({partition.topic for partition in arrived}))
+        await remove_deleted_replicas(term, sorted({partition.topic for partition in arrived}))
         term.put(ReassignmentsRequested())
 
 

@@ -37,10 +37,10 @@ async def reassignments_requested(term: ControllerTerm) -> None:
     for partition, refused in (await reassignment.reassign(term, new)).items():
         if refused is not None:
             log.warn("controller: {partition} is not reassigned: {error}", partition=str(partition), error=str(refused))
-    await _cross_out_finished(term)
+    await _remove_finished(term)
 
 
-async def _cross_out_finished(term: ControllerTerm) -> None:
+async def _remove_finished(term: ControllerTerm) -> None:
     """Keep only ongoing reassignments in the znode; remove the znode when none is left."""
     context = term.context
     moving = set(reassignment.moving(context, context.reassignments_requested))

@@ -39,7 +39,7 @@ def begin_deletion(term: ControllerTerm, replicas: Iterable[Replica], requests: 
         requests.stop(partition, broker, delete=False)
 
 
-def all_leaving(context: ControllerContext) -> list[Replica]:
+def replicas_to_delete(context: ControllerContext) -> list[Replica]:
     """Return every replica that is to be deleted."""
     replicas: list[Replica] = []
     for topic in sorted(context.topics):
@@ -85,7 +85,7 @@ def _failed(term: ControllerTerm, partition: TopicPartition, broker: int, error:
 
 def brokers_gone(term: ControllerTerm, brokers: Collection[int]) -> None:
     """Mark unanswered deletions of these brokers for a retry when they are back."""
-    for partition, broker in all_leaving(term.context):
+    for partition, broker in replicas_to_delete(term.context):
         started = term.context.replica_state(partition, broker) is ReplicaState.DELETION_STARTED
         if broker in brokers and started:
             term.context.move_replica(partition, broker, ReplicaState.DELETION_INELIGIBLE)
@@ -94,7 +94,7 @@ def brokers_gone(term: ControllerTerm, brokers: Collection[int]) -> None:
 def resume_deletions(term: ControllerTerm, brokers: Collection[int]) -> None:
     """Restart the waiting deletions of these brokers, from phase one."""
     context, requests = term.context, term.requests()
-    for partition, broker in all_leaving(context):
+    for partition, broker in replicas_to_delete(context):
         if broker not in brokers:
             continue
         if context.replica_state(partition, broker) is ReplicaState.DELETION_INELIGIBLE:

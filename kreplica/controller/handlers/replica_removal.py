@@ -22,7 +22,7 @@ async def replicas_stopped(term: ControllerTerm, event: ReplicasStopped) -> None
     replica_deletion.replicas_stopped(term, event)
     topics = sorted({partition.topic for partition, _ in event.results})
     await finish_deletions(term, topics)
-    await cross_out(term, topics)
+    await remove_deleted_replicas(term, topics)
 
 
 async def retry_deletions(term: ControllerTerm) -> None:
@@ -30,16 +30,16 @@ async def retry_deletions(term: ControllerTerm) -> None:
     replica_deletion.resume_deletions(term, term.context.brokers)
 
 
-async def cross_out(term: ControllerTerm, topics: Iterable[str] | None = None) -> None:
+async def remove_deleted_replicas(term: ControllerTerm, topics: Iterable[str] | None = None) -> None:
     """Remove deleted replicas of these topics (of all if None) from the topic znodes."""
     context, requests = term.context, term.requests()
     wanted = sorted(context.topics if topics is None else topics)
     leaving = [topic for topic in wanted if context.leaving_of(topic)]
-    await change_topics(term, leaving, lambda topic: without_the_gone(context, topic), requests)
+    await change_topics(term, leaving, lambda topic: without_deleted_replicas(context, topic), requests)
     requests.send()
 
 
-def without_the_gone(context: ControllerContext, topic: str) -> TopicChange | None:
+def without_deleted_replicas(context: ControllerContext, topic: str) -> TopicChange | None:
     """Return the change that removes a topic's deleted replicas, or None if there are none.
 
     A replica on a dead broker stays until the broker has deleted it: the broker may be starting right now, with an

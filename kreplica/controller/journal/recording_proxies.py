@@ -234,7 +234,7 @@ def connect(
     def is_answered(broker_id: int, command: Command, answer: CommandAnswer) -> None:
         known, refusals = channel.commands.pop(command, None), encode_refusals(answer.refusals)
         if known is None:
-            answered(broker_id, command, answer)  # a retry after an overflow
+            answered(broker_id, command, answer)  # the command was dropped by an overflow
             return
         with journal.received("answered", command=known, error=answer.error.name, refusals=refusals):
             answered(broker_id, command, answer)
@@ -248,7 +248,7 @@ def connect(
     def is_sent(command: Command, body: dict[str, Any]) -> None:
         known, size = channel.unsent.pop(command, None), body["topic_states"].size
         if known is None:
-            sent(command, body)  # a retry, or after an overflow
+            sent(command, body)  # a retry, or dropped by an overflow
             return
         with journal.received("sent", size // 100, command=known, bytes=size, crc=Later(digest, body)):
             sent(command, body)

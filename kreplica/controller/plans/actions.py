@@ -21,7 +21,7 @@ from kreplica.zookeeper import read_all
 log = Logger()
 
 
-class Begun(NamedTuple):
+class StartedStep(NamedTuple):
     """A step that is being started."""
 
     run: RunningPlan
@@ -32,7 +32,7 @@ class Begun(NamedTuple):
         return self.run.steps[self.number]
 
 
-async def begin(term: ControllerTerm, begun: Sequence[Begun]) -> None:
+async def begin(term: ControllerTerm, begun: Sequence[StartedStep]) -> None:
     """Start these steps; rejected ones are marked as failed."""
     moves = [each for each in begun if each.step.action.is_reassignment]
     await _begin_moves(term, moves)
@@ -41,7 +41,7 @@ async def begin(term: ControllerTerm, begun: Sequence[Begun]) -> None:
         await term.writes.ask(requests)
 
 
-async def _begin_moves(term: ControllerTerm, moves: Sequence[Begun]) -> None:
+async def _begin_moves(term: ControllerTerm, moves: Sequence[StartedStep]) -> None:
     if not moves:
         return
     forced = [each for each in moves if _is_lost(term, each.step.key)]
@@ -65,13 +65,13 @@ def _is_lost(term: ControllerTerm, partition: TopicPartition) -> bool:
     return state is not None and state.leader == NO_LEADER
 
 
-async def _elect_unclean(term: ControllerTerm, forced: Sequence[Begun]) -> None:
+async def _elect_unclean(term: ControllerTerm, forced: Sequence[StartedStep]) -> None:
     lost = [each.step.key for each in forced if _is_lost(term, each.step.key)]
     if lost:
         await leader_balance.elect_unclean(term, lost)
 
 
-def _record_loss(term: ControllerTerm, begun: Begun) -> None:
+def _record_loss(term: ControllerTerm, begun: StartedStep) -> None:
     partition = begun.step.key
     state = term.context.leadership.get(partition)
     if state is None or state.leader == NO_LEADER:
@@ -88,9 +88,9 @@ def _record_loss(term: ControllerTerm, begun: Begun) -> None:
     begun.run.mark(begun.number, replace(outcome, reason=outcome.reason or text))
 
 
-async def turn_round(term: ControllerTerm, run: RunningPlan, numbers: Sequence[int]) -> None:
+async def reverse_moves(term: ControllerTerm, run: RunningPlan, numbers: Sequence[int]) -> None:
     """Reverse ongoing reassignments, which requires no copying."""
-    moves = [Begun(run, number) for number in numbers if run.steps[number].action.is_reassignment]
+    moves = [StartedStep(run, number) for number in numbers if run.steps[number].action.is_reassignment]
     targets: dict[TopicPartition, tuple[int, ...] | None] = {each.step.key: run.goal(each.step) for each in moves}
     results = await reassignment.reassign(term, targets) if targets else {}
     for each in moves:
@@ -114,7 +114,7 @@ async def requests_left(term: ControllerTerm, run: RunningPlan) -> set[TopicPart
     return {step.key for step, answer in zip(steps, answers, strict=True) if isinstance(answer, tuple)}
 
 
-async def put_leaders_back(term: ControllerTerm, run: RunningPlan, numbers: Sequence[int]) -> None:
+async def elect_preferred_leaders(term: ControllerTerm, run: RunningPlan, numbers: Sequence[int]) -> None:
     """Elect the preferred replicas of finished steps that changed the preferred replica."""
     steps = [run.steps[number] for number in numbers if run.steps[number].action.is_reassignment]
     changed = [step.key for step in steps if step.before[:1] != step.after[:1]]
@@ -128,7 +128,7 @@ def request_path(step: Step) -> str:
     return path_of(step.topic, step.partition)
 
 
-def _request(begun: Begun) -> tuple[str, bytes]:
+def _request(begun: StartedStep) -> tuple[str, bytes]:
     step = begun.step
     data = encode_addition(step.after) if step.action is Action.ADD else encode_removal(begun.run.plan.wait_ms)
     return request_path(step), data

@@ -17,7 +17,7 @@ from kreplica.cluster.plans import documents
 from kreplica.cluster.plans.plan import PlanState, StepOutcome, StepState
 from kreplica.cluster.plans.progress import ending
 from kreplica.controller.event_types import Event, PlansChanged, PlansDue
-from kreplica.controller.plans.actions import begin, put_leaders_back, requests_left, turn_round, withdraw
+from kreplica.controller.plans.actions import begin, elect_preferred_leaders, requests_left, reverse_moves, withdraw
 from kreplica.controller.plans.reading import ended, read_plans, write_header
 from kreplica.controller.plans.step_selection import choose
 from kreplica.controller.plans.step_state import (
@@ -83,10 +83,10 @@ async def plans_due(term: ControllerTerm) -> None:
             each.run.started_at_ms = term.runtime.wall_clock_ms()
     has_changed = any(run.unwritten for run in runs)
     for run in runs:
-        await _note(term, run)
+        await _write_outcomes(term, run)
     await begin(term, [each for each in begun if each.run.plan.plan_id in context.plans])
     for run in runs:
-        await _end_where_done(term, run)
+        await _end_if_done(term, run)
     if has_changed or any(run.unwritten for run in context.plans.values()):
         term.put(PlansDue())  # more may be possible, after other events
 
@@ -103,7 +103,7 @@ async def _observe(term: ControllerTerm, run: RunningPlan) -> None:
                 run.mark(number, CANCELLED)
     asked = await requests_left(term, run)
     if run.is_returning:
-        await turn_round(term, run, [number for number in run.moving if _has_to_turn(context, run, number)])
+        await reverse_moves(term, run, [number for number in run.moving if _must_reverse(context, run, number)])
         await withdraw(term, run, asked)
         asked = set()
     found: dict[int, StepOutcome] = {}
@@ -116,12 +116,12 @@ async def _observe(term: ControllerTerm, run: RunningPlan) -> None:
         if outcome is not None:
             found[number] = outcome
     # Leaders first: after a failure in between, the next controller finds the steps in progress and repeats this.
-    await put_leaders_back(term, run, [n for n, outcome in found.items() if outcome in (FINISHED, CANCELLED)])
+    await elect_preferred_leaders(term, run, [n for n, outcome in found.items() if outcome in (FINISHED, CANCELLED)])
     for number, outcome in found.items():
         run.mark(number, replace(outcome, reason=outcome.reason or run.outcomes[number].reason))
 
 
-def _has_to_turn(context: ControllerContext, run: RunningPlan, number: int) -> bool:
+def _must_reverse(context: ControllerContext, run: RunningPlan, number: int) -> bool:
     step = run.steps[number]
     if not step.action.is_reassignment:
         return False
@@ -131,7 +131,7 @@ def _has_to_turn(context: ControllerContext, run: RunningPlan, number: int) -> b
 # --- writes -----------------------------------------------------------------------------------------------------------
 
 
-async def _note(term: ControllerTerm, run: RunningPlan) -> None:
+async def _write_outcomes(term: ControllerTerm, run: RunningPlan) -> None:
     """Write changed outcomes; forget the plan if its znodes were removed."""
     if not run.unwritten:
         return
@@ -150,7 +150,7 @@ async def _note(term: ControllerTerm, run: RunningPlan) -> None:
         term.put(PlansChanged())
 
 
-async def _end_where_done(term: ControllerTerm, run: RunningPlan) -> None:
+async def _end_if_done(term: ControllerTerm, run: RunningPlan) -> None:
     context, plan_id = term.context, run.plan.plan_id
     if plan_id not in context.plans or run.unwritten or not run.is_done:
         return

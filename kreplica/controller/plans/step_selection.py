@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kreplica.cluster.plans.plan import StepOutcome
 from kreplica.controller.plans import step_state
-from kreplica.controller.plans.actions import Begun, put_leaders_back
+from kreplica.controller.plans.actions import StartedStep, elect_preferred_leaders
 from kreplica.controller.plans.step_state import (
     CANCELLED,
     FINISHED,
@@ -26,7 +26,7 @@ STEPS_PER_PASS_MAX = 200
 """Maximum number of steps started in one pass, so that other events are not delayed."""
 
 
-async def choose(term: ControllerTerm, runs: Sequence[RunningPlan]) -> list[Begun]:
+async def choose(term: ControllerTerm, runs: Sequence[RunningPlan]) -> list[StartedStep]:
     """Return the steps that can start now, those of the oldest plan first.
 
     Steps that can no longer start, or do not need to, are marked.
@@ -44,7 +44,7 @@ class _Choice:
     """
 
     def __init__(self, term: ControllerTerm, runs: Sequence[RunningPlan]) -> None:
-        self.begun: list[Begun] = []
+        self.begun: list[StartedStep] = []
         self._term = term
         self._context = term.context
         self._busy = loads(term.context, runs)
@@ -56,7 +56,7 @@ class _Choice:
             if broker == FREE or broker in self._context.brokers:
                 await self._select_from_queue(run, broker, numbers, settled)
         arrived = [number for number, outcome in settled.items() if outcome in (FINISHED, CANCELLED)]
-        await put_leaders_back(self._term, run, arrived)
+        await elect_preferred_leaders(self._term, run, arrived)
         for number, outcome in settled.items():
             run.mark(number, outcome)
 
@@ -75,7 +75,7 @@ class _Choice:
             if outcome is not None:
                 settled[number] = outcome
             elif self._can_begin(run, number):
-                self.begun.append(Begun(run, number))
+                self.begun.append(StartedStep(run, number))
                 self._busy.update(ends)
             else:
                 continue

@@ -41,7 +41,7 @@ def kinds(scene: ControllerScene, controller: int = 101) -> list[str]:
     return [entry.kind for entry in history(scene, controller).audit_events]
 
 
-def told(scene: ControllerScene, kind: str, controller: int = 101) -> list[str]:
+def texts(scene: ControllerScene, kind: str, controller: int = 101) -> list[str]:
     return [entry.text for entry in history(scene, controller).audit_events if entry.kind == kind]
 
 
@@ -83,7 +83,7 @@ def test_leaders_decisions_are_recorded(scene: ControllerScene) -> None:
     assert [(entry.subject, entry.details["from_brokers"]) for entry in shrunk] == [("partition t-0", {"2": 1})]
     scene.run(scene.brokers[1].write_isr(P0, (1, 3, 2)))
     scene.settle()
-    assert told(scene, "isr_grown") == ["a leader changed its in-sync set: partition t-0 has more replicas in sync"]
+    assert texts(scene, "isr_grown") == ["a leader changed its in-sync set: partition t-0 has more replicas in sync"]
 
 
 def test_history_outlasts_the_term() -> None:
@@ -94,11 +94,11 @@ def test_history_outlasts_the_term() -> None:
     client = scene.controllers[101].controller._client
     scene.run(client.delete(znodes.CONTROLLER))
     scene.settle(5.0)
-    in_office, other = (101, 102) if scene.controllers[101].in_office else (102, 101)
+    is_active, other = (101, 102) if scene.controllers[101].is_active else (102, 101)
     assert kinds(scene, 101)[-1 if other == 101 else -2] == ("controller_resigned")
     assert next(history(scene, 101).decisions(P0)).change.startswith("broker 1 leads first")
-    assert kinds(scene, in_office)[-1] == "controller_elected"
-    assert next(history(scene, in_office).audit_events.newest()).controller_epoch == 2
+    assert kinds(scene, is_active)[-1] == "controller_elected"
+    assert next(history(scene, is_active).audit_events.newest()).controller_epoch == 2
 
 
 def test_a_takeover_records_earlier_failures() -> None:
@@ -134,11 +134,11 @@ def test_partitions_without_a_leader_and_their_return(scene: ControllerScene) ->
     scene.make_topic("alone", {0: (3,)})
     scene.brokers[3].kill()
     scene.await_expiry()
-    assert told(scene, "partitions_offline") == ["broker 3 left: partition alone-0 has no leader"]
+    assert texts(scene, "partitions_offline") == ["broker 3 left: partition alone-0 has no leader"]
     assert list(history(scene).left_ms) == [3]
     scene.run(scene.brokers[3].start())
     scene.settle()
-    assert told(scene, "partitions_online") == ["broker 3 joined: partition alone-0 has a leader again"]
+    assert texts(scene, "partitions_online") == ["broker 3 joined: partition alone-0 has a leader again"]
     assert history(scene).left_ms == {}
 
 
@@ -146,17 +146,17 @@ def test_controlled_shutdowns_and_failures_differ(scene: ControllerScene) -> Non
     """A controlled shutdown is recorded differently from a failure."""
     scene.ask(ShutdownAsked(2, scene.brokers[2].epoch))
     scene.ask(ShutdownAsked(2, scene.brokers[2].epoch))
-    assert told(scene, "broker_stopping") == ["broker 2 requested a controlled shutdown: its leaders move"]
+    assert texts(scene, "broker_stopping") == ["broker 2 requested a controlled shutdown: its leaders move"]
     moved = [entry for entry in history(scene).audit_events if entry.kind == "leaders_moved"]
     text = "broker 2 requested a controlled shutdown: partition t-1 has a new leader"
     assert [entry.text for entry in moved] == [text]
     scene.brokers[2].kill()
     scene.await_expiry()
-    assert told(scene, "broker_left") == ["broker 2 left after a controlled shutdown"]
+    assert texts(scene, "broker_left") == ["broker 2 left after a controlled shutdown"]
     with scene.unnoticed():
         scene.brokers[3].kill()
         scene.run(scene.brokers[3].start())
-    assert told(scene, "broker_restarted") == ["broker 3 registered again"]
+    assert texts(scene, "broker_restarted") == ["broker 3 registered again"]
 
 
 def test_topics_and_reassignments_are_recorded(scene: ControllerScene) -> None:
@@ -190,8 +190,8 @@ def test_new_topics_and_new_partitions_differ(scene: ControllerScene) -> None:
     parent = znodes.partitions_add_path("t")
     scene.run(scene.zookeeper.multi(_requests(parent)))
     scene.settle()
-    assert told(scene, "topics_grown") == ["topic t: 1 new partitions in total"]
-    (refused,) = told(scene, "requests_refused")
+    assert texts(scene, "topics_grown") == ["topic t: 1 new partitions in total"]
+    (refused,) = texts(scene, "requests_refused")
     assert refused.startswith(f"request {parent}/9 rejected: ")
 
 
@@ -200,7 +200,7 @@ def test_a_failed_log_directory_is_recorded_with_its_replicas(scene: ControllerS
     path = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/{znodes.LOG_DIR_EVENT_PREFIX}0000000000"
     scene.run(scene.zookeeper.multi([Create(path, documents.encode_log_dir_event(2))]))
     scene.settle()
-    assert told(scene, "log_dir_failed") == ["a log directory of broker 2 failed"]
+    assert texts(scene, "log_dir_failed") == ["a log directory of broker 2 failed"]
 
 
 def test_entries_keep_their_order_if_the_clock_goes_back() -> None:

@@ -51,7 +51,7 @@ class Snapshots:
     def __init__(self) -> None:
         self.steps: list[int] = []
         self.finished: list[int] = []
-        self.after_a_step = lambda telling: None
+        self.after_a_step = lambda snapshots: None
 
     def state_of(self, *what: object) -> Iterator[None]:
         number = len(self.steps)
@@ -60,16 +60,16 @@ class Snapshots:
         while True:
             try:
                 next(steps)
-            except StopIteration as told:
+            except StopIteration as received:
                 self.finished.append(number)
-                return told.value
+                return received.value
             self.steps[number] += 1
             self.after_a_step(number)
             yield
 
 
 @pytest.fixture
-def telling(monkeypatch) -> Snapshots:
+def snapshots(monkeypatch) -> Snapshots:
     found = Snapshots()
     monkeypatch.setattr(rotation, "state_of", found.state_of)
     monkeypatch.setattr(rotation, "Turns", OneStep)
@@ -118,41 +118,41 @@ def test_no_step_is_long(monkeypatch):
     assert steps == (3 * 1000 + 3 * 1000 + 1000) // 10 + 1
 
 
-def test_a_snapshot_over_many_reactor_iterations(scene, telling):
+def test_a_snapshot_over_many_reactor_iterations(scene, snapshots):
     """A new file starts when the controller is idle, and continues from the end of the last file."""
     scene.start()
     for number in range(5):
         scene.make_topic(f"orders-{number}", {0: (1, 2, 3)})
         scene.settle(2)
-    assert len(replayed(scene)) == len(telling.finished) + 1
-    assert len(telling.finished) > 2
-    assert min(telling.steps) > 5
+    assert len(replayed(scene)) == len(snapshots.finished) + 1
+    assert len(snapshots.finished) > 2
+    assert min(snapshots.steps) > 5
 
 
-def test_a_change_during_a_snapshot(scene, telling):
+def test_a_change_during_a_snapshot(scene, snapshots):
     """An interrupted snapshot is discarded and repeated later."""
     scene.start()
     scene.make_topic("orders", {0: (1, 2, 3)})
     scene.settle(2)
-    term, finished, disturbed = scene.controllers[CONTROLLER], len(telling.finished), len(telling.steps)
+    term, finished, disturbed = scene.controllers[CONTROLLER], len(snapshots.finished), len(snapshots.steps)
 
     def ask() -> None:
         term.controller.ask(ReassignmentAsked({TopicPartition("orders", 0): (2, 3, 4)}))
 
     def after_a_step(number: int) -> None:
-        if number == disturbed and telling.steps[number] == 5:
+        if number == disturbed and snapshots.steps[number] == 5:
             term.host.reactor.callLater(0, ask)
 
-    telling.after_a_step = after_a_step
+    snapshots.after_a_step = after_a_step
     scene.make_topic("invoices", {0: (1, 2, 3)})
     scene.settle(5)
-    assert disturbed not in telling.finished
-    assert telling.steps[disturbed] < 10
-    assert len(telling.finished) > finished
-    assert len(replayed(scene)) == len(telling.finished) + 1
+    assert disturbed not in snapshots.finished
+    assert snapshots.steps[disturbed] < 10
+    assert len(snapshots.finished) > finished
+    assert len(replayed(scene)) == len(snapshots.finished) + 1
 
 
-def test_a_stop_during_a_snapshot(monkeypatch, telling):
+def test_a_stop_during_a_snapshot(monkeypatch, snapshots):
     """A stop cancels the timer of a postponed snapshot."""
     made: list[rotation.JournalRotator] = []
 
@@ -169,16 +169,16 @@ def test_a_stop_during_a_snapshot(monkeypatch, telling):
     def disturb(_: int) -> None:
         reactor.callLater(0, lambda: program.controller.ask(MovesAsked(None)))
 
-    telling.after_a_step = disturb
+    snapshots.after_a_step = disturb
     cluster.run_until(cluster.client().create_topic("orders", 1, {}, replication_factor=1))
     cluster.run(2)
-    assert len(telling.steps) > len(telling.finished)
+    assert len(snapshots.steps) > len(snapshots.finished)
     assert rotator._timer is not None
     cluster.run_until(cluster.brokers[1].stop())
     assert rotator._timer is None
 
 
-def test_a_plan_across_several_files(scene, telling):
+def test_a_plan_across_several_files(scene, snapshots):
     """Each file contains the plan's progress, so it can be replayed alone."""
     scene.start()
     scene.make_topic("orders", dict.fromkeys(range(3), (1, 2)))
@@ -193,5 +193,5 @@ def test_a_plan_across_several_files(scene, telling):
     scene.settle(2)
     data, _ = scene.run(scene.zookeeper.get_data(znodes.plan_path(documents.plan_id(1))))
     assert documents.decode_plan(documents.plan_id(1), data).state is PlanState.COMPLETED
-    assert len(telling.finished) > 4
+    assert len(snapshots.finished) > 4
     replayed(scene)
