@@ -1,4 +1,4 @@
-"""Validation of produced batches whose records have to be read: small ones at once, large ones away from the reactor.
+"""Validation of produced batches whose records have to be read: small ones at once, large ones off the reactor.
 
 A compressed batch is decompressed and its records are walked, as Kafka's brokers do (LogValidator); so are all batches
 of topics that are compacted, have a ``compression.type`` or limit timestamps.  What takes more than about a millisecond
@@ -41,7 +41,7 @@ RECORDS_MAX = 1000
 """Records that one request may have validated on the reactor."""
 
 RUNNING_MAX = 2
-"""Validations in the offload at once: the other threads are left to disks, and the memory is bounded."""
+"""Maximum number of concurrent validations in the thread pool, which leaves threads for disks and bounds memory."""
 
 PORTION_SIZE = 256 * 1024
 """Bytes of batches, as they were sent, that are validated before another request's are."""
@@ -54,10 +54,10 @@ _RECORD_COUNT_POSITION = HEADER_SIZE - _RECORD_COUNT.size
 
 
 class Unvalidated(NamedTuple):
-    """A batch and its place, which ``ValidatedBatch`` takes.
+    """Batch that is replaced by its ``ValidatedBatch``.
 
     :param container: a partition's row of a request, or the records of a run.
-    :param key: of the batch in its container.
+    :param key: key or index of the batch in its container.
     """
 
     config: LogConfig
@@ -72,14 +72,14 @@ class Unvalidated(NamedTuple):
 
 
 def must_be_read(partition: Partition, records: Bytes) -> bool:
-    """True if the batch will be appended here, as far as can be said, and its records have to be read before."""
+    """Return whether the records of the batch must be read before it can be appended."""
     if not is_written_here(partition, records) or len(records) < HEADER_SIZE or records[MAGIC_POSITION] != MAGIC:
         return False
     return bool(records[ATTRIBUTES_POSITION] & CODEC_MASK or partition.log.config.opens_records)
 
 
 def is_written_here(partition: Partition, records: Bytes) -> bool:
-    """True if nothing is known yet for which the batch will be refused."""
+    """Return whether this broker can append the batch, judged by its role, the topic and the size."""
     if partition.leader_state is None or partition.topic_partition.topic in INTERNAL_TOPICS:
         return False
     return len(records) <= partition.log.config.append_size_max
@@ -88,10 +88,10 @@ def is_written_here(partition: Partition, records: Bytes) -> bool:
 def to_validate(
     partitions: Partitions, topics: Sequence[dict[str, Any]], *, is_large: bool, formats_before_2: bool
 ) -> list[Unvalidated]:
-    """The batches of a Produce request whose records have to be read before anything is appended.
+    """Return the batches of a Produce request whose records must be read before anything is appended.
 
-    :param is_large: uncompressed batches count too; in a small request they are read when they are appended.
-    :param formats_before_2: message sets of formats 0 and 1 are converted; else the log refuses them.
+    :param is_large: include uncompressed batches; those of a small request are read when they are appended.
+    :param formats_before_2: message sets of formats 0 and 1 are converted; otherwise the log refuses them.
     """
     batches = []
     for topic in topics:
@@ -113,7 +113,7 @@ def to_validate(
 
 
 class BatchValidation:
-    """One for a broker.
+    """Validates batches for one broker.
 
     :param size_max: bytes that the records of one batch may take when decompressed.
     """
@@ -129,14 +129,14 @@ class BatchValidation:
         self._waiting: deque[_Job] = deque()
 
     def validate_now(self, batches: list[Unvalidated]) -> bool:
-        """Validate the batches of one request if that is a small piece of work.
+        """Validate the batches of one request on the reactor if they are small.
 
-        :return: false if it is not; some of them may be validated nevertheless.
+        :return: false if they are not; some of them may have been validated.
         """
         if sum(len(batch.records) for batch in batches) > PACKED_SIZE_MAX:
             return False
         if any(is_message_set(batch.records) for batch in batches):
-            return False  # too rare to tell the small ones apart
+            return False  # too rare to distinguish small ones
         counts = [_RECORD_COUNT.unpack_from(batch.records, _RECORD_COUNT_POSITION)[0] for batch in batches]
         if sum(max(count, 0) for count in counts) > RECORDS_MAX:
             return False
@@ -154,7 +154,7 @@ class BatchValidation:
     def validate_later(
         self, connection: Connection, batches: list[Unvalidated], done: Callable[[], None], *, needed: bool = True
     ) -> None:
-        """Validate the batches of one request away from the reactor; its connection is held until then.
+        """Validate the batches of one request off the reactor; its connection is held meanwhile.
 
         :param batches: the caller has copied their records.
         :param done: called when all are validated; if the connection closes before that only for those not ``needed``.
@@ -220,9 +220,9 @@ class BatchValidation:
 
 
 class _Job:
-    """One request some of whose batches are not validated.
+    """Request with batches that are not validated yet.
 
-    :ivar size: bytes of all its batches, as they were sent.
+    :ivar size: bytes of all its batches as sent.
     """
 
     __slots__ = ("_needed", "batches", "connection", "done", "size")
@@ -238,7 +238,7 @@ class _Job:
 
     @property
     def is_needed(self) -> bool:
-        """False once the connection has closed, unless the request counts nevertheless."""
+        """False if the connection has closed and the client needs the response."""
         return not (self.connection.closed and self._needed)
 
     def finish(self) -> None:
@@ -250,7 +250,7 @@ class _Job:
             self.connection.abort("its Produce failed")
 
     def next_portion(self) -> list[Unvalidated]:
-        """The batches that are validated before other requests have their turn; at least one."""
+        """Remove and return the next batches, at least one and up to ``PORTION_SIZE`` bytes."""
         portion = [self.batches.popleft()]
         size = len(portion[0].records)
         while self.batches and size + len(self.batches[0].records) <= PORTION_SIZE:

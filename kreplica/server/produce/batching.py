@@ -1,7 +1,7 @@
-"""Produce requests that one read has brought, alike but for their records: they are handled together.
+"""Batches Produce requests of one read that match the same template.
 
-A producer that has many small batches sends them one behind the other.  Each by itself would be parsed, appended,
-written and answered; together they are written with one system call and answered with one piece of memory.
+A producer with many small batches sends them back to back.  A run of such requests is appended with one system call
+and answered with one buffer.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ log = Logger()
 _PRODUCE_KEY = PRODUCE.key.to_bytes(2, "big")
 
 RUN_MAX = 64
-"""So many requests at most: others are to have their turn."""
+"""Maximum number of requests per run, so that one connection cannot starve the others."""
 
 
 class ProduceRun:
-    """Requests of one connection, in the order in which they came; good until its handler returns.
+    """Consecutive requests of one connection; valid until the handler returns.
 
     :ivar template: the fields that they have in common.
-    :ivar correlation_ids: the number of each.
-    :ivar records: of each, as a view of a buffer that is used again.
-    :ivar codecs: the codecs of all of them, or-ed; 0 if none is compressed.
+    :ivar correlation_ids: one per request.
+    :ivar records: records of each request, as a view of a reused buffer.
+    :ivar codecs: bitwise or of the codecs of all batches; 0 if no batch is compressed.
     """
 
     __slots__ = ("_received_s", "_route", "codecs", "connection", "correlation_ids", "metrics", "records", "template")
@@ -51,11 +51,11 @@ class ProduceRun:
 
     @property
     def is_next(self) -> bool:
-        """Whether nothing has to be answered before them."""
+        """True if no earlier response is pending on this connection."""
         return not self.connection.outstanding
 
     def answer(self, frames: bytes) -> None:
-        """Answer all of them, where they are next, with what is built already."""
+        """Send the responses of all requests; only valid if ``is_next``."""
         connection = self.connection
         metrics = self.metrics
         metrics.bytes_out += len(frames)
@@ -63,7 +63,7 @@ class ProduceRun:
         connection.answered_at_once(frames)
 
     def requests(self) -> list[Request]:
-        """Each as a request of its own, which has its place among its connection's and is answered by itself."""
+        """Return one request per batch; each takes its place in the response order of the connection."""
         connection, template = self.connection, self.template
         requests = []
         for correlation_id, records in zip(self.correlation_ids, self.records, strict=True):
@@ -87,11 +87,12 @@ RunHandler = Callable[[ProduceRun], None]
 
 
 class ProduceRuns:
-    """Of one dispatch: at most one run is being put together.
+    """Collects runs for one dispatch; at most one run is open.
 
-    It is handled when the turn ends, before whatever else the turn's end brings, and before any other frame is.
+    A run is handled at the end of the turn, before the responses are flushed, or before the next frame that is not
+    part of it.
 
-    :param routes: of the dispatch, by API key and version: a request that was parsed once has its own there.
+    :param routes: routes of the dispatch by API key and version; a template implies that its route exists.
     """
 
     def __init__(
@@ -109,9 +110,10 @@ class ProduceRuns:
         self._run: ProduceRun | None = None
 
     def take(self, connection: Connection, frame: memoryview) -> bool:
-        """Put a frame to the others; false where it is to be handled by itself, and the run is handled then.
+        """Add a frame to the run.
 
-        :param frame: it has to stay as it is until the turn ends.
+        :param frame: must not change until the turn ends.
+        :return: false if the frame must be handled alone; the open run has then been handled.
         """
         run = self._run
         found = self._templates.find(frame) if frame[:2] == _PRODUCE_KEY else None
@@ -145,7 +147,7 @@ class ProduceRuns:
             self._templates.learn(frame, header, body)
 
     def settle(self) -> None:
-        """Handle what was put together, if there is any."""
+        """Handle the open run, if there is one."""
         run, self._run = self._run, None
         if run is None:
             return

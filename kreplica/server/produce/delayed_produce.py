@@ -1,4 +1,4 @@
-"""What was appended and may not be acknowledged yet: it waits until those replicas have it that were asked for."""
+"""Produce requests that wait until enough replicas have their batches."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Row = dict[str, Any]
 
 
 def is_reached(partition: Partition, offset: int, acks: int) -> bool:
-    """Whether all below an offset may be acknowledged.
+    """Return whether all records below an offset may be acknowledged.
 
-    With ``acks=all`` that takes all in-sync replicas; with ``acks=1`` only this one, which has it at once unless the
-    topic's ``flush.messages=1`` asks for a sync first.
+    ``acks=all`` requires all in-sync replicas.  ``acks=1`` requires only this one, which has the records at once unless
+    ``flush.messages=1`` of the topic requires a sync first.
     """
     if acks == ALL_IN_SYNC:
         return partition.is_committed(offset)
@@ -29,12 +29,12 @@ def is_reached(partition: Partition, offset: int, acks: int) -> bool:
 
 
 class Pending:
-    """One partition's batch that may not be acknowledged yet.
+    """Batch of one partition that may not be acknowledged yet.
 
-    A new leader epoch is no reason to give up: as long as this broker leads without a break the batch stays where it
-    is, and a producer that is not idempotent would write it again.
+    A new leader epoch does not fail the batch: while this broker leads without interruption the batch keeps its offset,
+    and an error would make a producer that is not idempotent write it twice.
 
-    :ivar row: of the answer; has the error code in the end.
+    :ivar row: response row; an error is written into it.
     """
 
     __slots__ = ("_leadership_generation", "acks", "offset", "partition", "row")
@@ -47,7 +47,7 @@ class Pending:
         self.row = row
 
     def is_over(self) -> bool:
-        """Whether it may be, or never will be by this leader (the row says so then)."""
+        """Return whether the batch may be acknowledged, or has failed, in which case the row has the error."""
         partition = self.partition
         if partition.leadership_generation != self._leadership_generation:
             offline = partition.role is Role.OFFLINE
@@ -60,7 +60,7 @@ class Pending:
         return True
 
     def expire(self) -> None:
-        """The time is up: it may be acknowledged later, but by then nobody asks."""
+        """Write the timeout error into the row, unless the batch has just been decided."""
         if not self.is_over():
             lacks = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             self._fail(lacks if self._lacks_replicas else ErrorCode.REQUEST_TIMED_OUT)
@@ -77,9 +77,9 @@ class Pending:
 
 
 class WaitingForReplicas:
-    """A request that may not be acknowledged yet, for at least one of its partitions.
+    """Request with at least one batch that may not be acknowledged yet.
 
-    :param answer: called once, when all of them are over; not where the client has gone.
+    :param answer: called once, when all batches are decided; never if the connection closes first.
     """
 
     def __init__(

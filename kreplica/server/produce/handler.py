@@ -1,4 +1,4 @@
-"""Produce (key 0): append batches; answer at once, or when those replicas have them that the client asked for."""
+"""Produce (key 0): append batches, and answer at once or when the requested replicas have them."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ Row = dict[str, Any]
 
 
 class Produce:
-    """One partition's failure is that partition's answer: the others are appended.
+    """Handler of Produce; an error of one partition does not keep the other batches from being appended.
 
-    :param metadata: where a producer is sent whose partition another broker leads (KIP-951).
-    :param validation: of batches whose records have to be read.
+    :param metadata: source of the current leader in error responses (KIP-951).
+    :param validation: validates batches whose records have to be read.
     """
 
     def __init__(
@@ -95,14 +95,14 @@ class Produce:
         elif body.get("transactional_id") is not None:
             timeout_s = body["timeout_ms"] / 1000
             self.transactional.begin(request, lambda produced: self.finish(request, acks, timeout_s, *produced))
-            request.body = {}  # what has to wait was copied: the buffer that the request came in may go
+            request.body = {}  # releases the buffer: deferred batches were copied
         else:
             self.append_all(request, acks, None)
 
     def _validate_later(self, request: Request) -> bool:
         """Validate the batches whose records have to be read.
 
-        :return: true if that takes long: the request is handled again when it is done.
+        :return: true if validation is deferred; the request is handled again when it is complete.
         """
         body = request.body
         batches = to_validate(
@@ -134,7 +134,7 @@ class Produce:
         self._validation.validate_later(request.connection, batches, done, needed=needed)
 
     def handle_run(self, run: ProduceRun) -> None:
-        """Requests that differ in their records only: what is in the log is answered with numbers filled in."""
+        """Append the batches of a run; respond from a template if all of them can be acknowledged."""
         template = run.template
         key = template.topic_partition
         partition = self._partitions.get(key)
@@ -166,7 +166,7 @@ class Produce:
     def _append_requests(
         self, template: ProduceTemplate, requests: Sequence[Request], records: Sequence[Buffer]
     ) -> None:
-        """Append the batches of a run that were validated away from the reactor: the partition may be another's now."""
+        """Append batches that were validated off the reactor; this broker may have lost the partition since."""
         partition = self._partitions.get(template.topic_partition)
         if partition is None:
             outcomes = self._refuse_all(template.topic_partition, records)
@@ -187,7 +187,7 @@ class Produce:
         partition: Partition | None,
         outcome: AppendResult | KafkaError,
     ) -> None:
-        """Answer one of a run by itself."""
+        """Answer one request of a run, now or when its batch may be acknowledged."""
         topic, index = template.topic_partition
         pending = []
         if isinstance(outcome, KafkaError):
@@ -204,8 +204,8 @@ class Produce:
     def append_all(self, request: Request, acks: int, refusal: KafkaError | None, part: Appended | None = None) -> None:
         """Append all batches and answer.
 
-        :param refusal: of all of them.
-        :param part: append its topics in place of the request's, note in it what becomes of them, and do not answer.
+        :param refusal: error for every batch; nothing is appended then.
+        :param part: if given, append its topics instead, record the results in it, and do not answer.
         """
         body = request.body
         now_ms = self._wall_clock_ms()
@@ -244,15 +244,15 @@ class Produce:
         pending: list[Pending],
         failed: KafkaError | None,
     ) -> None:
-        """Answer, as soon as what is in the log may be acknowledged."""
+        """Answer as soon as all appended batches may be acknowledged."""
         if acks == NO_ANSWER:
-            # Nobody would see an error: Kafka's clients notice one by the connection being closed.
+            # With acks=0 there is no response: closing the connection is how Kafka's clients notice an error.
             if failed is not None:
                 request.abort(f"produce with acks=0 failed: {failed}")
             else:
                 request.answer_nothing()
         elif pending:
-            request.body = {}  # the records are in the log: the buffer that the request came in may go
+            request.body = {}  # releases the request's buffer
             WaitingForReplicas(self._reactor, request, pending, timeout_s, lambda: self._answer(request, responses))
         elif failed is not None:
             self._answer(request, responses)
@@ -260,25 +260,23 @@ class Produce:
             request.answer(answer_body(responses))
 
     def _answer(self, request: Request, responses: list[Row]) -> None:
-        """Answer with errors, and where to go instead."""
+        """Answer, with the current leader of partitions that failed."""
         if request.is_sliced:
-            answer_in_slices(request, self._hinted(request, responses))
+            answer_in_slices(request, self._answer_steps(request, responses))
             return
         hints = LeaderHints(self._partitions, self._metadata, request.connection.listener)
         for topic in responses:
             for row in topic["partition_responses"]:
                 if row["error_code"]:
-                    key = TopicPartition(topic["name"], row["index"])
-                    row["current_leader"] = hints.leader_of(key, ErrorCode.of(row["error_code"]))
+                    _add_hint(hints, topic["name"], row)
         request.answer(answer_body(responses, hints.endpoints()))
 
-    def _hinted(self, request: Request, responses: list[Row]) -> Steps[Row]:
+    def _answer_steps(self, request: Request, responses: list[Row]) -> Steps[Row]:
         hints = LeaderHints(self._partitions, self._metadata, request.connection.listener)
         for topic in responses:
             for number, row in enumerate(topic["partition_responses"]):
                 if row["error_code"]:
-                    key = TopicPartition(topic["name"], row["index"])
-                    row["current_leader"] = hints.leader_of(key, ErrorCode.of(row["error_code"]))
+                    _add_hint(hints, topic["name"], row)
                 if number % STEP_ROWS == 0:
                     yield
         return answer_body(responses, hints.endpoints())
@@ -286,7 +284,10 @@ class Produce:
     def _append(
         self, key: TopicPartition, records: Buffer | None, acks: int, now_ms: int, version: int
     ) -> tuple[Partition, AppendResult]:
-        """:raise KafkaError: nothing of it is in the log."""
+        """Append one batch.
+
+        :raise KafkaError: nothing was appended.
+        """
         partition = find_partition(self._partitions, key, records, version, now_ms)
         assert records is not None
         return partition, partition.append(records, now_ms, all_in_sync=acks == ALL_IN_SYNC)
@@ -295,13 +296,18 @@ class Produce:
 def _all_reached(
     outcomes: Sequence[AppendResult | KafkaError], partition: Partition, acks: int
 ) -> TypeGuard[Sequence[AppendResult]]:
-    """Whether all are in the log, and may be acknowledged."""
+    """Return whether all batches were appended and may be acknowledged."""
     end_offset = 0
     for outcome in outcomes:
         if outcome.__class__ is not AppendResult:
             return False
         end_offset = max(end_offset, outcome[1] + 1)
     return is_reached(partition, end_offset, acks)
+
+
+def _add_hint(hints: LeaderHints, topic: str, row: Row) -> None:
+    """Add the current leader to the row of a partition that failed."""
+    row["current_leader"] = hints.leader_of(TopicPartition(topic, row["index"]), ErrorCode.of(row["error_code"]))
 
 
 def wrong_acks(acks: int) -> KafkaError:

@@ -1,6 +1,6 @@
-"""Produce with interceptors: plugins see each batch of a client before it is appended, and may change or refuse it.
+"""Produce with interceptors, which may change or refuse each batch of a client before it is appended.
 
-A broker without interceptors has the plain ``Produce``: nothing of this is on its path.
+A broker without interceptors uses ``Produce`` itself.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Row = dict[str, Any]
 
 
 class Interceptor(NamedTuple):
-    """One that was chosen.
+    """Configured interceptor.
 
-    :param failed: told, inside the ``except``, what it was doing when it raised.
+    :param failed: called in the ``except`` block with the activity during which the plugin raised.
     """
 
     name: str
@@ -46,9 +46,9 @@ class Interceptor(NamedTuple):
 
 
 class Batch:
-    """What interceptors see (``interfaces.ProducedBatch``).
+    """Batch as interceptors see it (``interfaces.ProducedBatch``).
 
-    :ivar data: the batch as it is now.
+    :ivar data: the batch, with the changes made so far.
     """
 
     __slots__ = (
@@ -74,7 +74,10 @@ class Batch:
 
     @property
     def records(self) -> Sequence[LogRecord]:
-        """:raise KafkaError: INVALID_RECORD, they are malformed."""
+        """Records of the batch.
+
+        :raise KafkaError: INVALID_RECORD, the records are malformed.
+        """
         if self._records is None:
             try:
                 self._records = [
@@ -86,9 +89,9 @@ class Batch:
         return self._records
 
     def change(self, records: Sequence[LogRecord]) -> None:
-        """Have these records instead.
+        """Replace the records.
 
-        :raise ValueError: their offsets are none of the batch's, or do not grow.
+        :raise ValueError: an offset is outside the batch, or the offsets do not increase.
         """
         base = self._header.base_offset
         self.data = with_records(
@@ -98,9 +101,9 @@ class Batch:
 
 
 class Outcome(NamedTuple):
-    """What interceptors made of a batch.
+    """Result of the interceptors for one batch.
 
-    :param records: the batch that is to be appended; the very one that came, where ``origin`` is CLIENT.
+    :param records: the batch to append; the original object if ``origin`` is CLIENT.
     """
 
     records: Bytes
@@ -110,16 +113,16 @@ class Outcome(NamedTuple):
 
 
 class Interception:
-    """All interceptors of a broker, in the order of its settings."""
+    """All interceptors of a broker, in configured order."""
 
     def __init__(self, interceptors: Sequence[Interceptor]) -> None:
         self._interceptors = interceptors
 
     def intercept(self, partition: Partition, data: Buffer, principal: Principal, now_ms: int) -> Outcome:
-        """Ask one after the other.
+        """Call the interceptors in order.
 
-        :raise KafkaError: the batch is refused; INVALID_RECORD by one of them, UNKNOWN_SERVER_ERROR where one raised,
-            and whatever is wrong with the batch itself.
+        :raise KafkaError: INVALID_RECORD if an interceptor refuses the batch, UNKNOWN_SERVER_ERROR if one raises, or
+            the error of a malformed batch.
         """
         if isinstance(data, ValidatedBatch):
             data.accepted()
@@ -151,7 +154,7 @@ class Interception:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the interceptor {interceptor.name} failed") from None
 
     def append(self, partition: Partition, outcome: Outcome, now_ms: int, *, all_in_sync: bool) -> AppendResult:
-        """Append it, and tell those whose notes are in the log."""
+        """Append the batch, and notify the interceptors whose notes were appended."""
         if outcome.origin is Origin.CLIENT:
             return partition.append(outcome.records, now_ms, all_in_sync=all_in_sync)
         notes = [note for _, note in outcome.notes]
@@ -161,12 +164,12 @@ class Interception:
                 try:
                     interceptor.plugin.appended(outcome.seen, note_offset + index)
                 except Exception:
-                    interceptor.failed(f"being told of its note in {partition.topic_partition}")
+                    interceptor.failed(f"handling the offset of its note in {partition.topic_partition}")
         return result
 
 
 class InterceptedProduce(Produce):
-    """A ``Produce`` whose batches are intercepted."""
+    """``Produce`` with interceptors."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What Produce says of one partition, and what it looks at before a batch goes to the partition's log."""
+"""Response rows of Produce, and the checks before a batch is appended to a partition's log."""
 
 from __future__ import annotations
 
@@ -29,40 +29,40 @@ def find_partition(
     now_ms: int,
     transactional: int = 0,
 ) -> Partition:
-    """Where a batch is to go.
+    """Return the partition to which a batch is appended.
 
-    :param version: of Produce.
-    :param now_ms: the wall clock.
-    :param transactional: ``TRANSACTIONAL_BIT`` where the request is of a transaction.
-    :raise KafkaError: it may not go anywhere.
+    :param version: version of Produce.
+    :param now_ms: wall clock time.
+    :param transactional: ``TRANSACTIONAL_BIT`` if the request belongs to a transaction, else 0.
+    :raise KafkaError: the batch is refused.
     """
     partition = partitions.get(key)
     if partition is None:
         raise partitions.refuse(key, records, now_ms)
     if key.topic in INTERNAL_TOPICS:
-        # A record that no coordinator can read keeps its partition from being loaded.
+        # A record that coordinators cannot parse would keep the partition from being loaded.
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only coordinators write to {key.topic}")
     if records is None or len(records) == 0:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
     if len(records) < HEADER_SIZE or records[MAGIC_POSITION] != MAGIC:
-        return partition  # the log refuses it: none of the fields below are where they are in a batch
+        return partition  # the log refuses it; older formats have other fields at these positions
     attributes = records[ATTRIBUTES_POSITION]
     if attributes & TRANSACTIONAL_BIT != transactional:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "of the request and its batch only one is of a transaction")
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the request and its batch disagree on being transactional")
     if version < ZSTD_FROM and attributes & CODEC_MASK == Codec.ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {ZSTD_FROM} or later")
     return partition
 
 
 def appended_row(index: int, log_start_offset: int, result: AppendResult) -> Row:
-    """A batch is in the log."""
+    """Return the row of an appended batch."""
     return {
         "index": index,
         "error_code": 0,
         "base_offset": result.base_offset,
         "log_append_time_ms": result.log_append_time_ms,
         "log_start_offset": log_start_offset,
-        # All fields, also those that stay as they are: an answer that is complete is built twice as fast.
+        # Complete rows take the strict builder, which is twice as fast.
         "record_errors": (),
         "error_message": None,
         "current_leader": NO_LEADER_HINT,
@@ -70,7 +70,7 @@ def appended_row(index: int, log_start_offset: int, result: AppendResult) -> Row
 
 
 def error_row(index: int, error: KafkaError) -> Row:
-    """Nothing of it is in the log."""
+    """Return the row of a batch that was refused."""
     return {
         "index": index,
         "error_code": int(error.code),
@@ -84,7 +84,7 @@ def error_row(index: int, error: KafkaError) -> Row:
 
 
 def answer_body(responses: list[Row], endpoints: Sequence[Row] = ()) -> Row:
-    """The whole answer, of rows by topic."""
+    """Return the response body from the rows of each topic."""
     return {"responses": responses, "throttle_time_ms": 0, "node_endpoints": endpoints}
 
 

@@ -27,12 +27,12 @@ Row = dict[str, Any]
 
 
 class Appended:
-    """Result of a part of a request, and of the parts before it.
+    """Results of a large request that is appended in parts.
 
-    :ivar topics: of the part, as the request has them.
-    :ivar responses: of the part.
+    :ivar topics: topics of the current part, as rows of the request.
+    :ivar responses: response rows of the current part.
     :ivar pending: batches of all parts that may not be acknowledged yet.
-    :ivar failed: the last error of all parts.
+    :ivar failed: last error of all parts.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Appended:
 
 
 class Appending(Protocol):
-    """Appends batches and answers (``handlers.produce.Produce``)."""
+    """Appends batches and answers; implemented by ``Produce``."""
 
     @property
     def transactional(self) -> TransactionalProduces:
@@ -73,9 +73,9 @@ class Appending(Protocol):
 
 
 class LargeProduce:
-    """One request; it ends early if its connection closes, as if the rest had not arrived.
+    """One large request; if its connection closes, the remaining batches are not appended.
 
-    :param refusal: of all its batches.
+    :param refusal: error for all its batches, or None.
     """
 
     def __init__(self, produce: Appending, request: Request, refusal: KafkaError | None) -> None:
@@ -149,7 +149,7 @@ class LargeProduce:
         return responses
 
     def _parts(self) -> Iterator[list[Row]]:
-        """Divide the topics into parts of ``STEP_PARTITIONS``; ``whole`` tells parts of one topic from another."""
+        """Divide topics into parts of ``STEP_PARTITIONS``; ``whole`` identifies the topic that a part belongs to."""
         part: list[Row] = []
         count = 0
         for topic in self._request.body["topic_data"]:
@@ -166,6 +166,6 @@ class LargeProduce:
 
 
 def _copy(container: Any, key: Any) -> None:
-    """Keep a batch after the memory that its frame came in is used again."""
+    """Copy a batch out of its frame, whose memory is reused."""
     if type(container[key]) is memoryview:
         container[key] = bytearray(container[key])

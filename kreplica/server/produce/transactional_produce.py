@@ -1,6 +1,6 @@
-"""A Produce of a transaction: each batch goes into the log once its partition is known to be in the transaction.
+"""Transactional produce: a batch is appended when its partition is known to be part of the transaction (KIP-890).
 
-Where that is known already, as for all but a transaction's first batches, it goes there at once (KIP-890).
+All but the first batches of a transaction are appended at once.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ ABORTABLE_FROM = 11
 """From this version on clients know TRANSACTION_ABORTABLE."""
 
 KEPT_BYTES_MAX = 64 * 1024 * 1024
-"""So much may be kept until coordinators have answered; more is refused for the moment."""
+"""Bytes of batches that may wait for coordinators; further batches are refused with a retriable error."""
 
 ADMITTED_AT_ONCE = 500
-"""Partitions of a large request that its coordinator is asked for at once; each takes a few microseconds."""
+"""Partitions of a large request per request to its coordinator; each takes a few microseconds."""
 
 READ_PER_STEP, APPENDED_PER_STEP = 8, 2
 """Batches of a large request that are read or appended in one step."""
 
 Row = dict[str, Any]
 Intercept = Callable[[Partition, Bytes], tuple[Bytes, Origin]]
-"""The batch to append instead, and whether it is still what the client sent; raises KafkaError to refuse it."""
+"""Returns the batch to append and its origin; raises KafkaError to refuse it."""
 
 
 class Produced(NamedTuple):
-    """What has become of a request's batches.
+    """Results of the batches of one request.
 
-    :param pending: what is in the log and may not be acknowledged yet.
-    :param error: the last of those with which batches were refused, or None.
+    :param pending: appended batches that may not be acknowledged yet.
+    :param error: last error with which a batch was refused, or None.
     """
 
     responses: list[Row]
@@ -58,7 +58,7 @@ class Produced(NamedTuple):
 
 
 class Batch:
-    """One partition's batch on its way into the log; ``row``, of the answer, says in the end what became of it."""
+    """Batch that waits to be appended; its result is written into ``row`` of the response."""
 
     __slots__ = ("header", "kept_bytes", "origin", "partition", "records", "row")
 
@@ -74,10 +74,10 @@ class Batch:
 
 
 class TransactionalProduces:
-    """One for a broker.
+    """Transactional produce requests of one broker.
 
-    :param now_ms: the wall clock.
-    :ivar intercept: what batches go through before anything else, where there is something.
+    :param now_ms: wall clock.
+    :ivar intercept: called with each batch before it is appended; None without interceptors.
     """
 
     def __init__(self, partitions: Partitions, admission: Admission, now_ms: Callable[[], int]) -> None:
@@ -88,9 +88,9 @@ class TransactionalProduces:
         self.kept_bytes = 0
 
     def begin(self, request: Request, produced: Callable[[Produced], None]) -> None:
-        """Have a request's batches appended.
+        """Append the batches of a request.
 
-        :param produced: called once, perhaps before this returns, when each of them is in the log or refused.
+        :param produced: called once, perhaps before this returns, when each batch is appended or refused.
         """
         _UnderWay(self, request, produced).begin(request.body)
 
@@ -105,7 +105,7 @@ class TransactionalProduces:
 
 
 class _UnderWay:
-    """One request some of whose batches are not decided."""
+    """Request with batches that are neither appended nor refused."""
 
     __slots__ = ("_acks", "_error", "_left", "_pending", "_produced", "_produces", "_responses", "_version")
 
@@ -119,7 +119,7 @@ class _UnderWay:
         self._responses: list[Row] = []
         self._pending: list[Pending] = []
         self._error: KafkaError | None = None
-        self._left = 1  # this beginning counts as one: nothing is complete before it is
+        self._left = 1  # includes ``begin`` itself, so that the request is not complete before it returns
 
     def begin(self, body: Row) -> None:
         batches: list[Batch] = []
@@ -141,7 +141,7 @@ class _UnderWay:
         self._decided()
 
     async def append_in_slices(self, request: Request) -> Produced:
-        """Have the batches admitted in parts, and append each part in slices."""
+        """Request admission of the batches in parts, and append each part in slices."""
         produces, body = self._produces, request.body
         batches: list[Batch] = []
         await in_slices(request, self._read(body["topic_data"], batches))
@@ -158,7 +158,7 @@ class _UnderWay:
         return Produced(self._responses, self._pending, self._error)
 
     def _codes(self, body: Row, batches: Sequence[Batch]) -> Deferred[list[ErrorCode]]:
-        """Ask whether the partitions of batches are in the transaction; fires with a code for each batch."""
+        """Verify that the partitions are in the transaction; fires with an error code for each batch."""
         codes = [ErrorCode.NONE] * len(batches)
         left = len(batches)
         is_cancelled = False
@@ -228,7 +228,7 @@ class _UnderWay:
         return Batch(partition, header_at(records, 0) or check_batch(records), records, row)
 
     def _refusal(self, batches: list[Batch]) -> KafkaError | None:
-        """What is wrong with all of them together."""
+        """Return the error that applies to all batches together, or None."""
         producers = {(batch.header.producer_id, batch.header.producer_epoch): None for batch in batches}
         if len(producers) > 1:
             return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"one transaction of {len(producers)} producers")
@@ -237,7 +237,7 @@ class _UnderWay:
         return None
 
     def _keep(self, batches: list[Batch]) -> None:
-        """Copy those that have to wait: the memory that they came in is used again."""
+        """Copy the batches that wait, since their frame's memory is reused."""
         for batch in batches:
             if batch.records is not None:
                 if type(batch.records) is memoryview:

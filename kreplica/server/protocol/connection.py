@@ -1,6 +1,6 @@
-"""One client's connection without its transport: requests in order, answers in order, and the bounds on both.
+"""Client connection without I/O: orders requests and responses, and bounds both.
 
-It does no I/O: a ``Transport`` (``transport`` or ``stock``) gives it frames and takes pieces.
+A ``Transport`` (``epoll_transport`` or ``twisted_transport``) delivers frames and sends buffers.
 """
 
 from __future__ import annotations
@@ -23,44 +23,44 @@ log = Logger()
 
 
 class Transport(Protocol):
-    """What carries a connection.  None of its methods raises, or calls the connection back before it returns."""
+    """Transport of a connection; its methods neither raise nor call the connection before they return."""
 
     def send(self, pieces: list[Piece]) -> int:
-        """Send them, in order, after what was given before.
+        """Send buffers in order, after those of earlier calls.
 
-        :return: how many bytes have left at once; ``Connection.sent`` is told of the others as they leave.
+        :return: bytes written at once; the others are reported to ``Connection.sent`` when they are written.
         """
 
     def pause_reading(self) -> None:
-        """Give no more frames, and keep what was read already."""
+        """Stop delivering frames, and keep the data already read."""
 
     def resume_reading(self) -> None:
-        """Go on giving frames."""
+        """Resume delivering frames."""
 
     def close(self) -> None:
-        """Close when all that was given has been sent."""
+        """Close after all buffers are sent."""
 
     def abort(self) -> None:
         """Close at once."""
 
     def mark_control(self) -> None:
-        """Read this connection before others from now on."""
+        """Read this connection before others."""
 
     def release_frame(self) -> None:
         """Reuse the memory of the frame that was kept (``Connection.keeps_frame``)."""
 
 
 class Connection:
-    """Lives from accept to close.
+    """Connection of one client, from accept to close.
 
-    :ivar listener: the name of the listener that it came in by.
-    :ivar peer: the client's host and port, for people to read.
-    :ivar is_control: whether it carries the control plane: the controller's commands, or a follower's fetches.
-    :ivar closed: no request of it will be dispatched, and no answer sent, any more.
-    :ivar held: the effect of a request is not decided yet, and no later one may be handled before it is.
-    :ivar paused: it is held, or a bound is reached, and no frame may be given until ``Transport.resume_reading``.
-    :ivar keeps_frame: the frame given last is still being parsed: its memory must not change until ``release_frame``.
-    :ivar last_active_s: when a byte moved last, by the reactor's clock; the transport keeps it.
+    :ivar listener: name of the listener that accepted the connection.
+    :ivar peer: host and port of the client, for logs.
+    :ivar is_control: the connection carries commands of the controller or fetches of a follower.
+    :ivar closed: no further request is dispatched and no response is sent.
+    :ivar held: later requests must wait until the effect of an earlier one is decided.
+    :ivar paused: the connection is held or has reached a bound; frames stop until ``Transport.resume_reading``.
+    :ivar keeps_frame: the last frame is still being parsed; its memory must not change until ``release_frame``.
+    :ivar last_active_s: reactor time of the last byte read or written; set by the transport.
     """
 
     __slots__ = (
@@ -109,7 +109,7 @@ class Connection:
         self._turn = turn
         self._metrics = metrics
         self._transport: Transport
-        # Few, so taking from the front is cheap; an empty deque has 600 bytes, which idle connections would pay for.
+        # A list, since requests are few and an empty deque takes 600 bytes on each idle connection.
         self._requests: list[Request] = []
         self._request_bytes = 0
         self._answer_bytes = 0
@@ -127,7 +127,7 @@ class Connection:
 
     @property
     def outstanding(self) -> int:
-        """How many requests are not answered, or wait for those before them."""
+        """Number of requests whose responses are not ready, or wait for earlier responses."""
         return len(self._requests)
 
     @property
@@ -136,27 +136,27 @@ class Connection:
         return not self._requests and not self._answer_bytes
 
     def mark_control(self) -> None:
-        """Serve this connection before those that carry data, from now on (KIP-291)."""
+        """Serve this connection before data connections (KIP-291)."""
         if not self.is_control and not self.closed:
             self.is_control = True
             self._transport.mark_control()
 
     def on_close(self, callback: Callable[[], object]) -> None:
-        """Call back, once, when it closes; at once where it has."""
+        """Call back once when the connection closes; immediately if it has closed."""
         if self.closed:
             callback()
         else:
             self._closed_callbacks += (callback,)
 
     def stop(self) -> None:
-        """Take no more requests, and close when those that were taken are answered."""
+        """Stop accepting requests, and close when the pending ones are answered."""
         if not self.closed and not self._stopping:
             self._stopping = True
             self._pause()
             self._close_if_settled()
 
     def abort(self, reason: str) -> None:
-        """Abandon all requests, send what was answered in order before, and close.
+        """Abandon all requests, send the responses that are ready, and close.
 
         :param reason: for the log.
         """
@@ -167,7 +167,7 @@ class Connection:
             self._end()
 
     def drop(self, reason: str) -> None:
-        """Close at once, whatever is still to be sent.
+        """Close at once and discard unsent responses.
 
         :param reason: for the log.
         """
@@ -222,13 +222,13 @@ class Connection:
             self._resume_if_possible()
 
     def release_frame(self) -> None:
-        """The frame that was kept has been parsed."""
+        """Release the frame that was kept for parsing."""
         if self.keeps_frame:
             self.keeps_frame = False
             self._transport.release_frame()
 
     def begin(self, request: Request) -> None:
-        """Take the next place for its answer."""
+        """Add a request to the response order."""
         self._requests.append(request)
         self._request_bytes += request.size
         bounds = self._bounds
@@ -239,7 +239,7 @@ class Connection:
             self._pause()
 
     def answered(self, request: Request) -> None:
-        """A request has its answer: send it, and those that waited for it, when they are next in order."""
+        """Send the response of a request, and later ones that waited for it, if no earlier one is pending."""
         self._answer_bytes += request.answer_bytes
         requests = self._requests
         if requests[0] is request:
@@ -256,7 +256,7 @@ class Connection:
             self._pause()
 
     def answered_at_once(self, frames: bytes) -> None:
-        """Send the answers of requests that have taken no place, since nothing was to be answered before them."""
+        """Send responses of requests that were not added with ``begin``; no earlier response may be pending."""
         if self.closed:
             return
         self._answer_bytes += len(frames)
@@ -270,11 +270,11 @@ class Connection:
     # --- for the turn and the transport ------------------------------------------------------------------------------
 
     def attach(self, transport: Transport) -> None:
-        """Before anything else."""
+        """Set the transport; must be called before any other method."""
         self._transport = transport
 
     def flush(self) -> None:
-        """Send what is answered; part of the turn's end."""
+        """Send the responses that are ready; called at the end of a turn."""
         self._flushing = False
         if not self.closed:
             self._send()
@@ -282,13 +282,13 @@ class Connection:
             self._close_if_settled()
 
     def sent(self, size: int) -> None:
-        """So many more bytes of answers have left: the last thing that the transport does in its own work."""
+        """Record response bytes written to the socket; the transport calls this last, after its own work."""
         self._answer_bytes -= size
         if self.paused and not self.closed:
             self._resume_if_possible()
 
     def lost(self) -> None:
-        """The transport has closed: abandon what is outstanding."""
+        """Abandon pending requests, since the transport has closed."""
         if not self.closed:
             self._end()
 

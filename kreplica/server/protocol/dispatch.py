@@ -1,4 +1,4 @@
-"""From a frame to its handler: one table says what is served, and ApiVersions is answered from that very table."""
+"""Dispatches frames to the handlers in a table; ApiVersions advertises the same table."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _UNBOUNDED = frozenset({PRODUCE.key, LEADER_AND_ISR.key, STOP_REPLICA.key, UPDAT
 
 
 class Dispatch:
-    """Shared by all listeners of a broker.
+    """Parses requests and calls their handlers, for all listeners of a broker.
 
-    Whatever a frame holds, at worst its own connection is closed, with one line in the log.
+    An invalid frame closes its own connection with one log line, and has no other effect.
 
-    :param table: what is served; ApiVersions is added.
-    :param seconds: the reactor's clock.
-    :param turn: in which frames are given.
-    :param bounds: what one request may be.
+    :param table: handlers by API key; ApiVersions is added.
+    :param seconds: clock of the reactor.
+    :param turn: scope in which frames are passed in.
+    :param bounds: limits of one request.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class Dispatch:
             self._runs = ProduceRuns(produce.handle_run, self._routes, turn, seconds)
 
     def frame_received(self, connection: Connection, frame: memoryview) -> None:
-        """Handle one frame; returns when its handler has, whether or not the request is answered by then.
+        """Handle one frame; returns when its handler returns, perhaps before the request is answered.
 
-        :param frame: without its length; it is not looked at any more when the turn has ended.
+        :param frame: without its length prefix; not accessed after the end of the turn.
         """
         runs = self._runs
         if runs is not None and runs.take(connection, frame):
             return
         if connection.held:
-            # The run that was just settled is not decided yet.
+            # The run that was just handled waits for validation.
             copy = memoryview(bytearray(frame))
             connection.postpone(lambda: self.frame_received(connection, copy))
             return
@@ -110,11 +110,11 @@ class Dispatch:
             self._failed(request)
 
     def settle(self) -> None:
-        """Handle what was put together: before a connection is closed for what it sends, or buffers are used again."""
+        """Handle the open run of Produce requests, before its connection is closed or buffers are reused."""
         if self._runs is not None:
             self._runs.settle()
 
-    # --- what is rare ------------------------------------------------------------------------------------------------
+    # --- rare cases --------------------------------------------------------------------------------------------------
 
     def description(self, connection: Connection, frame: memoryview) -> str:
         """Describe a request for the log: its API and version, size, client id and peer."""
@@ -196,9 +196,9 @@ class Dispatch:
         return None
 
     def _refuse_version(self, connection: Connection, header: RequestHeader, size: int) -> None:
-        """Tell which versions of ApiVersions there are, in the layout that everybody reads (KIP-511).
+        """Answer with the supported versions of ApiVersions, in the layout of version 0 (KIP-511).
 
-        The body is not looked at: nobody here knows its layout.
+        The body is not parsed, since its layout is unknown.
         """
         entry = self.table[API_VERSIONS.key]
         parse = self._parsers.parser(API_VERSIONS.request, 0)
@@ -228,6 +228,6 @@ class Dispatch:
 
 
 def _probable_client_id(frame: memoryview) -> str | None:
-    """The client's id where every request header since the first Kafka has had it; what is unknown may differ."""
+    """Return the client ID at the position of all known header versions; None if it does not fit in the frame."""
     length = int.from_bytes(frame[8:10], "big", signed=True)
     return str(frame[10 : 10 + length], "utf-8", "replace") if 0 <= length <= len(frame) - 10 else None

@@ -1,4 +1,4 @@
-"""The features that ApiVersions tells of (KIP-584): each is whole when all the APIs are served that it is made of."""
+"""Features in ApiVersions responses (KIP-584); a feature is advertised if all the APIs that it needs are served."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kreplica.wire import messages
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """What clients are told under one name.
+    """Versioned feature that brokers advertise.
 
-    :param levels: the lowest and the highest level that this broker has; the highest is the one in force.
-    :param needs: the versions that must be served for that: by API key, the lowest that will do.
+    :param levels: lowest and highest supported level; the highest is finalized.
+    :param needs: minimum served version of the APIs that the feature requires, by API key.
     """
 
     name: str
@@ -23,14 +23,14 @@ class Feature:
     needs: Mapping[int, int]
 
     def is_served(self, table: Mapping[int, HandlerEntry]) -> bool:
-        """Whether the table has all that it needs."""
+        """Return whether the table serves all required APIs."""
         return all(key in table and table[key].versions_max >= version for key, version in self.needs.items())
 
 
 TRANSACTION_VERSION = Feature(
     "transaction.version",
     (0, 2),
-    # A client that is told of level 2 leaves out AddPartitionsToTxn and AddOffsetsToTxn: the brokers do it for it.
+    # At level 2 clients do not send AddPartitionsToTxn and AddOffsetsToTxn; the brokers add partitions themselves.
     {messages.PRODUCE.key: 12, messages.END_TXN.key: 5, messages.TXN_OFFSET_COMMIT.key: 5},
 )
 """KIP-890: at level 2 the producer's epoch grows with each transaction (KIP-1022 has the levels)."""
@@ -38,16 +38,16 @@ TRANSACTION_VERSION = Feature(
 FEATURES = (TRANSACTION_VERSION,)
 
 EPOCH = 0
-"""Of the levels in force: they change with the program only, and a client takes no note of levels without an epoch."""
+"""Epoch of the finalized levels, which are constant; clients ignore levels without an epoch."""
 
 LEVEL_0_FROM = 4
 """Older clients fail on a feature that starts at level 0."""
 
 
 def features_answer(table: Mapping[int, HandlerEntry], version: int) -> dict[str, Any]:
-    """The fields of an ApiVersions answer that tell of features; empty where there are none to tell of.
+    """Return the feature fields of an ApiVersions response; empty if no feature is served.
 
-    :param version: of ApiVersions.
+    :param version: version of ApiVersions.
     """
     served = [feature for feature in FEATURES if feature.is_served(table)]
     if not served:

@@ -1,4 +1,4 @@
-"""How much of everything a server takes: connections, frames, requests, bytes."""
+"""Limits of a server: connections, frames, requests and bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ UNLIMITED = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one broker's connections may use.  Beyond a bound only the connection that reached it waits or is closed.
+    """Limits of a broker's connections.  Only the connection that reaches a limit waits or is closed.
 
     :param request_bytes_max: the longest frame, ``socket.request.max.bytes``; a longer one closes its connection.
     :param request_bytes_max_without_records: the longest frame of APIs that carry no records and are not the

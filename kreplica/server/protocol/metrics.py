@@ -1,4 +1,4 @@
-"""What a server counts: plain numbers, read by whoever shows them."""
+"""Counters of a server."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _TIMED = (PRODUCE.key, FETCH.key)
 class ApiMetrics:
     """Counters of one API since the server was made.
 
-    :ivar requests: those dispatched.
-    :ivar errors: those that ended with their connection being closed: malformed, refused, or failed in the handler.
-    :ivar bytes_in: frames of requests, without their length.
-    :ivar bytes_out: answers, with their length.
-    :ivar answered_time_s: from dispatch to answer, waiting included; all answers together.
-    :ivar times: the same, spread, in seconds; of the APIs that carry records, None of the others.
+    :ivar requests: requests dispatched.
+    :ivar errors: requests that closed their connection: malformed, refused, or failed in the handler.
+    :ivar bytes_in: bytes of request frames, without length prefixes.
+    :ivar bytes_out: bytes of responses, with length prefixes.
+    :ivar answered_time_s: sum of the times from dispatch to response, including waits.
+    :ivar times: distribution of these times in seconds, for Produce and Fetch; None for other APIs.
     """
 
     __slots__ = ("answered_time_s", "bytes_in", "bytes_out", "errors", "requests", "times")
@@ -30,7 +30,7 @@ class ApiMetrics:
         self.times = times
 
     def answered(self, seconds: float, requests: int = 1) -> None:
-        """A request was answered so long after it was dispatched, or several were."""
+        """Record responses that were sent ``seconds`` after their requests were dispatched."""
         self.answered_time_s += seconds * requests
         if self.times is not None:
             self.times.note(seconds, requests)
@@ -39,14 +39,14 @@ class ApiMetrics:
 class ServerMetrics:
     """All counters of one broker's server.
 
-    :ivar apis: by API key; a key appears with its first request.
-    :ivar connections: open now.
-    :ivar connections_accepted: since the server was made, those refused included.
-    :ivar connections_refused: closed at once, for a bound on connections.
-    :ivar connections_idle_closed: closed because no byte had moved for too long.
-    :ivar partial_evictions: closed because their incomplete frame was slow while memory was scarce.
-    :ivar pauses: times that a connection was not read for a while because it had reached a bound.
-    :ivar cold_reads: times that an answer had to wait for the disk.
+    :ivar apis: counters by API key; a key appears with its first request.
+    :ivar connections: open connections.
+    :ivar connections_accepted: accepted connections, including refused ones.
+    :ivar connections_refused: connections closed at once because of a connection limit.
+    :ivar connections_idle_closed: connections closed by the idle timeout.
+    :ivar partial_evictions: connections closed because their incomplete frame was slow while memory was scarce.
+    :ivar pauses: number of times that a connection reached a bound and was not read for a while.
+    :ivar cold_reads: number of times that a response waited for a page that was not in the page cache.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class ServerMetrics:
         self.cold_reads = 0
 
     def api(self, key: int) -> ApiMetrics:
-        """The counters of one API."""
+        """Return the counters of one API."""
         metrics = self.apis.get(key)
         if metrics is None:
             times = Distribution() if key in _TIMED else None

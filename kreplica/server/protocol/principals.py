@@ -1,4 +1,4 @@
-"""Who sends a request."""
+"""Principal of a request."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from kreplica.interfaces import Principal
 from kreplica.server.protocol.request import Request
 
 ANONYMOUS = "User:ANONYMOUS"
-"""Everybody, as long as listeners do not authenticate anybody."""
+"""Principal of all clients, since listeners do not authenticate."""
 
 
 NOBODY = Principal(ANONYMOUS, "", "", None)
 
 
 def principal_of(request: Request) -> Principal:
-    """The client of a request, by what its connection tells."""
+    """Return the principal of a request, from its connection and client ID."""
     connection = request.connection
     host = connection.peer.rpartition(":")[0].strip("[]")
     return Principal(ANONYMOUS, host, connection.listener, request.client_id)

@@ -28,7 +28,7 @@ log = Logger()
 T = TypeVar("T")
 
 Amend = Callable[[dict[str, Any]], dict[str, Any]]
-"""From the body of an answer to what it is to say instead."""
+"""Returns the response body to send instead of the given one."""
 
 
 LARGE_BYTES = 16 * 1024
@@ -38,14 +38,14 @@ COPIED_BYTES_MAX = 256 * 1024
 """Large frames up to this size are copied before they are handled in slices; longer ones stay where they were read."""
 
 NEVER = 2**31
-"""More bytes than any frame has."""
+"""Larger than any frame size."""
 
 _BUILT_AT_ONCE = frozenset({PRODUCE.key, FETCH.key})
 """APIs whose answers are built in one step."""
 
 
 class Route:
-    """All that requests of one API and version share.
+    """Handler, parser and builder for requests of one API and version.
 
     :ivar large_bytes: frames of at least this size are parsed in slices.
     :ivar sliced_build: builds answers in slices; None if they are built in one step, by ``build``.
@@ -81,7 +81,7 @@ class Route:
         self._amend: Amend | None = None
 
     def sliced(self) -> Route:
-        """The same, but answers are built in slices."""
+        """Return a copy of the route that builds responses in slices."""
         route = Route(self.api, self.version, self.handle, self.metrics, self.parse)
         route._amend = amend = self._amend
         plain = self.api.response.sliced_builder(self.version)
@@ -89,7 +89,7 @@ class Route:
         return route
 
     def amended(self, amend: Amend) -> Route:
-        """The same, but for what an answer says when it is built; of several the first comes first."""
+        """Return a copy of the route that amends response bodies, after amendments made before."""
         route = Route(self.api, self.version, self.handle, self.metrics, self.parse)
         before, build, sliced_build = self._amend, route.build, route.sliced_build
 
@@ -108,15 +108,15 @@ class Route:
 
 
 class Request:
-    """A request; its handler answers it exactly once, now or later.
+    """One request; its handler answers it exactly once, now or later.
 
-    ``body`` is what ``Schema.parse`` gives.  **Memoryviews in it are good only until the handler returns**: they are
-    views of buffers that are used again, so a handler copies what it has to keep.
+    ``body`` is the result of ``Schema.parse``.  **Memoryviews in it are valid only until the handler returns**: their
+    buffers are reused, so a handler copies the data that it keeps.
 
-    :ivar size: of its frame, in bytes.
-    :ivar is_waiting: it is neither answered nor abandoned.
-    :ivar is_complete: its answer is built, or it needs none.
-    :ivar is_sliced: its answer is prepared and built in slices whatever its API (``slice_answer``).
+    :ivar size: frame size in bytes.
+    :ivar is_waiting: the request is neither answered nor abandoned.
+    :ivar is_complete: the response is built, or the request needs none.
+    :ivar is_sliced: the response is prepared and built in slices (``slice_answer``).
     """
 
     __slots__ = (
@@ -158,7 +158,7 @@ class Request:
         self._received_s = received_s
         self._is_answered = False
         self._abandoned: list[Callable[[], object]] | None = None
-        # Of the answer, from when there is one until it is sent or dropped; None for no answer.
+        # Set when the response is built; None without a response.
         self.pieces: list[Piece] | None
         self.answer_bytes: int
 
@@ -182,13 +182,13 @@ class Request:
         return self._route.version
 
     def answer(self, body: dict[str, Any]) -> None:
-        """Answer.  Answers leave in the order of their requests; after the connection has closed nothing happens.
+        """Send the response, in the order of requests.  Does nothing if the connection has closed.
 
-        A body that does not fit the schema is a fault of the handler: it is logged, and closes the connection, since
-        nobody would answer the request any more.
+        A body that does not fit the schema is an error of the handler: it is logged and closes the connection, since
+        the request would never be answered.
 
-        :param body: as ``Schema.build`` takes it; records may be a range of a file.
-        :raise RuntimeError: where it was answered before.
+        :param body: see ``Schema.build``; records may be a range of a file.
+        :raise RuntimeError: the request was already answered.
         """
         if not self.is_waiting:
             self._refuse_second()
@@ -229,23 +229,23 @@ class Request:
         return result
 
     def slice_answer(self) -> None:
-        """Have the answer, which will be a large one, built in slices."""
+        """Build the response in slices, since it will be large."""
         self.is_sliced = True
         self._route = self._route.sliced()
 
     def amend_answer(self, amend: Amend) -> None:
-        """Have the answer, when there is one, say what this makes of it; before it is answered."""
+        """Amend the body of the response; must be called before ``answer``."""
         self._route = self._route.amended(amend)
 
     def answer_nothing(self) -> None:
-        """Be done without an answer, as Produce with acks=0 is."""
+        """Complete the request without a response, as for Produce with acks=0."""
         if not self.is_waiting:
             self._refuse_second()
             return
         self._finish(None, 0)
 
     def abort(self, reason: str) -> None:
-        """Close the connection, which abandons this request and all behind it.
+        """Close the connection, which abandons this request and all later ones.
 
         :param reason: for the log.
         """
@@ -254,7 +254,7 @@ class Request:
         self.connection.abort(reason)
 
     def on_abandoned(self, callback: Callable[[], object]) -> None:
-        """Call back, once, if the connection closes before the answer; at once where it has closed already."""
+        """Call back once if the connection closes before the response; immediately if it has closed."""
         if self.is_waiting:
             if self._abandoned is None:
                 self._abandoned = []
@@ -263,14 +263,17 @@ class Request:
             callback()
 
     def abandon(self) -> list[Callable[[], object]]:
-        """The connection has closed: drop the answer; the caller runs the callbacks when its own state is settled."""
+        """Drop the response, since the connection has closed.
+
+        :return: callbacks that the caller runs when its own state is consistent.
+        """
         self.pieces = None
         self.is_waiting = False
         callbacks, self._abandoned = self._abandoned, None
         return callbacks or []
 
     def _build_rest(self, steps: Steps[list[Any]]) -> None:
-        """Build the rest of a large answer in slices.  The handler is done: it must not answer again."""
+        """Build the rest of a large response in slices; the request counts as answered."""
         building = self.in_slices(steps)
         self.is_waiting = False
         self._is_answered = True
@@ -298,7 +301,7 @@ class Request:
 
     def _refuse_second(self) -> None:
         if self._is_answered:
-            raise RuntimeError(f"{self!r}: it was answered before")
+            raise RuntimeError(f"{self!r}: it was already answered")
 
 
 Handler = Callable[[Request], None]
@@ -306,11 +309,11 @@ Handler = Callable[[Request], None]
 
 @dataclass(frozen=True, slots=True)
 class HandlerEntry:
-    """Who handles which versions of an API.
+    """Handler of an API and the versions that are served and advertised.
 
-    :param versions_min: the lowest version served; what is not served is not advertised.
-    :param versions_max: the highest.
-    :param handle_run: of Produce, who handles requests that are alike together; None where each is to be seen.
+    :param versions_min: lowest version.
+    :param versions_max: highest version.
+    :param handle_run: handles runs of similar Produce requests; None if requests must be handled one by one.
     """
 
     api: Api

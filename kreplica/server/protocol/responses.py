@@ -1,4 +1,4 @@
-"""What answers of several APIs have in common: those that take a while, and those that send a client elsewhere."""
+"""Shared parts of responses: long-running handlers, and hints to the current leader."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ T = TypeVar("T")
 
 
 NO_LEADER_HINT = {"leader_id": -1, "leader_epoch": -1}
-"""The ``current_leader`` of an answer that does not send its client elsewhere."""
+"""``current_leader`` of a response without a hint."""
 
 _ANOTHER_LEADS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 HELD_SECONDS_MAX = 10.0
-"""After so long a request is answered with the little that is known."""
+"""Time after which a request is answered without metadata of live brokers."""
 
 
 class LeaderHints:
-    """Where one answer sends its client instead (KIP-951): leaders of partitions, and where those leaders listen.
+    """Current leaders and their endpoints for one response (KIP-951).
 
-    :param listener: by which the client came in.
+    :param listener: listener of the client's connection.
     """
 
     __slots__ = ("_leaders", "_listener", "_metadata", "_partitions")
@@ -46,7 +46,7 @@ class LeaderHints:
         self._leaders: dict[int, None] = {}
 
     def leader_of(self, key: TopicPartition, code: ErrorCode) -> dict[str, int]:
-        """The ``current_leader`` of a partition that is answered with an error."""
+        """Return ``current_leader`` for a partition with an error."""
         if code not in _ANOTHER_LEADS:
             return NO_LEADER_HINT
         leader, epoch = NO_LEADER, NO_EPOCH
@@ -63,7 +63,7 @@ class LeaderHints:
         return {"leader_id": leader, "leader_epoch": epoch}
 
     def endpoints(self) -> list[dict[str, Any]]:
-        """The ``node_endpoints`` of the leaders that were named."""
+        """Return ``node_endpoints`` for the leaders returned by ``leader_of``."""
         if not self._leaders:
             return []
         return [
@@ -74,10 +74,10 @@ class LeaderHints:
 
 
 def answer_from(request: Request, coroutine: Coroutine[Any, Any, dict[str, Any]]) -> None:
-    """Answer with what the coroutine returns; it is cancelled when the client goes away.
+    """Answer with the result of a coroutine, which is cancelled when the connection closes.
 
-    A handler answers every error that it expects itself; one that it does not expect closes the connection and is
-    logged with its traceback.  ZooKeeper's being away closes the connection too: whoever asked tries again.
+    Handlers answer expected errors themselves.  An unexpected error is logged with its traceback and closes the
+    connection.  A lost ZooKeeper connection closes the connection too, and the client retries.
     """
 
     async def whole() -> None:
@@ -87,7 +87,7 @@ def answer_from(request: Request, coroutine: Coroutine[Any, Any, dict[str, Any]]
 
 
 def answered_by(request: Request, coroutine: Coroutine[Any, Any, None]) -> None:
-    """Let a coroutine answer, or have it done later; else as ``answer_from``."""
+    """Run a coroutine that answers the request itself; errors are handled as in ``answer_from``."""
     running = Deferred.fromCoroutine(coroutine)
     request.on_abandoned(running.cancel)
 
@@ -103,7 +103,7 @@ def answered_by(request: Request, coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 def answer_in_slices(request: Request, steps: Steps[dict[str, Any] | None]) -> None:
-    """Answer with what a generator returns; it yields where other work may be done, and is closed with the connection.
+    """Answer with the result of a generator that yields between slices; it is closed with the connection.
 
     :param steps: returns None if it has arranged for the answer by other means.
     """
@@ -130,10 +130,10 @@ async def _answer_rest(request: Request, steps: Steps[dict[str, Any] | None]) ->
 
 
 def once_known(metadata: MetadataCache, handle: Handler) -> Handler:
-    """A handler whose requests are held back until a controller has told this broker who lives.
+    """Return a handler that delays requests until the controller has sent the live brokers.
 
-    A broker listens before it registers, since the controller has to reach it; a client that were told meanwhile that
-    there are no brokers would not ask again for a long time.
+    A broker listens before it registers, so that the controller can reach it.  A client that received an empty list of
+    brokers in the meantime would not refresh its metadata for a long time.
     """
 
     def held(request: Request) -> None:

@@ -1,4 +1,4 @@
-"""What all listeners and connections of one broker share."""
+"""Resources shared by all listeners and connections of one broker."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kreplica.server.transport.partial_frames import PartialFrames
 from kreplica.server.transport.read_turns import ReadTurns
 
 SCRATCH_BYTES = 256 * 1024
-"""One read takes so much at most.  It fits a core's second-level cache; more gains only with a single connection."""
+"""Maximum bytes per socket read; fits the second-level cache, and more helps only a single connection."""
 
 
 class Resources:
-    """Made once per broker.
+    """Shared resources of one broker's server.
 
-    :ivar frame_received: the dispatch's, made once: it would take 64 bytes of each connection.
-    :ivar scratch: what a read fills, and frames are parsed in; good until the read that filled it returns.
+    :ivar frame_received: bound method of the dispatch, which would otherwise take 64 bytes per connection.
+    :ivar scratch: receive buffer in which frames are parsed; valid until the read that filled it returns.
     """
 
     def __init__(
@@ -56,5 +56,5 @@ class Resources:
         self.connections = Connections(self)
 
     def connection(self, listener: str, peer: str) -> Connection:
-        """A connection that has no transport yet."""
+        """Return a connection without a transport."""
         return Connection(listener, peer, self.bounds, self.turn, self.metrics, self.reactor.seconds)
