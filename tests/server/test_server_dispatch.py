@@ -203,7 +203,7 @@ def test_a_request_is_answered_once() -> None:
     request = bench.handlers.parked[0]
     request.answer(produced(1))
     for again in (lambda: request.answer(produced(1)), request.answer_nothing):
-        with pytest.raises(RuntimeError, match="Produce 7 #1, answered>: it was answered before"):
+        with pytest.raises(RuntimeError, match="Produce 7 #1, answered>: it was already answered"):
             again()
     assert bench.ids() == [1]
 

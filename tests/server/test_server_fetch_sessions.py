@@ -9,7 +9,7 @@ import pytest
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
-from kreplica.server.fetch.partition import NO_DIVERGENCE, Wanted
+from kreplica.server.fetch.partition import NO_DIVERGENCE, FetchPartition
 from kreplica.server.fetch.sessions import EVICTION_SECONDS, FetchContext, FetchSession, FetchSessions
 
 Row = dict[str, Any]
@@ -55,7 +55,7 @@ def begin(
     return sessions.begin(session_id, epoch, asked, forgotten, by_id=by_id, now_s=now_s, follower=follower)
 
 
-def finish(context: FetchContext, *rows: Row) -> tuple[int, list[Wanted]]:
+def finish(context: FetchContext, *rows: Row) -> tuple[int, list[FetchPartition]]:
     """Answer with a row for each partition that is to be read; the session, and what the answer names."""
     session_id, kept = context.finish(dict(zip(context.to_read, rows, strict=True)))
     return session_id, [wanted for wanted, _ in kept]

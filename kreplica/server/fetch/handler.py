@@ -1,4 +1,4 @@
-"""Fetch (key 1): read from partitions in order until the limits are reached; wait where too little is there."""
+"""Fetch (key 1): read partitions in order up to the limits of the response; wait if there are too few bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kreplica.model import NO_BROKER_EPOCH
 from kreplica.replication import READ_UNCOMMITTED, Partitions
 from kreplica.runtime import Reactor
 from kreplica.runtime.slices import Steps
-from kreplica.server.fetch.partition import Wanted, Watch
+from kreplica.server.fetch.partition import FetchPartition, Watch
 from kreplica.server.fetch.partition_reads import CONSUMER, PartitionReads, Read, Reader, row_of_figures
 from kreplica.server.fetch.sessions import NO_SESSION, FetchContext, FetchSessions
 from kreplica.server.metadata.metadata_cache import MetadataCache
@@ -22,36 +22,36 @@ from kreplica.server.protocol.request import LARGE_BYTES, Request
 from kreplica.server.protocol.responses import LeaderHints, answer_in_slices, answered_by, in_slices
 
 TOPIC_IDS_FROM = 13
-"""From this version on topics are named by id."""
+"""First version that identifies topics by ID."""
 
 ERROR_CODE_FROM = 7
-"""From this version on an answer has an error of its own, besides those of its partitions."""
+"""First version whose responses have an error code at the top level."""
 
 ANY_REPLICA_FROM = 11
-"""From this version on a consumer may be sent to a follower, and comes there (KIP-392)."""
+"""First version in which consumers can fetch from followers (KIP-392)."""
 
 INLINE_SECONDS_MAX = 0.002
 """Duration after which the other partitions of a fetch are read in slices."""
 
 READS_PER_LOOK = 64
-"""Partitions that are read between two looks at the clock."""
+"""Partitions that are read between two checks of the clock."""
 
 STEP_READS, STEP_FIGURES = 16, 64
-"""Partitions of a large fetch that are read, and rows of its answer that are made, in one step."""
+"""Maximum partitions read, and maximum response rows built, in one step of a large fetch."""
 
 Row = dict[str, Any]
 
 
 class MayRead(Protocol):
-    """Which topics a request may read (``authorization.Gate.may_read``)."""
+    """Authorizes topics of a request (``authorization.Gate.may_read``)."""
 
     def __call__(self, request: Request, *, is_follower: bool) -> Callable[[str], bool]: ...
 
 
 class Followers(Protocol):
-    """Which brokers may fetch as followers (``membership.follower_incarnations``).
+    """Verifies the broker epochs of followers (``membership.follower_incarnations``).
 
-    :ivar epochs: by broker, the broker epoch that its fetches name.
+    :ivar epochs: verified broker epochs by broker ID.
     """
 
     epochs: dict[int, int]
@@ -60,9 +60,11 @@ class Followers(Protocol):
 
 
 class Fetch:
-    """:param bytes_max: ``fetch.max.bytes``, the most that one answer may hold whatever the client asks.
-    :param may_read: says which topics a request may read, where somebody has to be asked.
-    :param followers: confirms who fetches as a follower; None believes every client.
+    """Handler of Fetch.
+
+    :param bytes_max: ``fetch.max.bytes``, upper limit of the record bytes in one response.
+    :param may_read: authorizes topics; None if all topics may be read.
+    :param followers: verifies fetches of followers; None skips the verification.
     """
 
     def __init__(
@@ -116,10 +118,10 @@ class Fetch:
         except KafkaError as error:
             request.answer(_answer(int(error.code), NO_SESSION, []))
             return
-        _FetchUnderWay(self, request, reader, context).go_on()
+        _PendingFetch(self, request, reader, context).start()
 
     async def _begin_large(self, request: Request, reader: Reader) -> None:
-        """Take in a request of hundreds of partitions in slices, then read them."""
+        """Update the session from a large request in slices, then read the partitions."""
         body = request.body
         begin = self._sessions.begin_in_steps(
             body.get("session_id", 0),
@@ -135,12 +137,12 @@ class Fetch:
         except KafkaError as error:
             request.answer(_answer(int(error.code), NO_SESSION, []))
             return
-        fetch = _FetchUnderWay(self, request, reader, context)
+        fetch = _PendingFetch(self, request, reader, context)
         fetch.is_large = True
-        fetch.go_on()
+        fetch.start()
 
     async def _confirm(self, request: Request, reader: Reader, followers: Followers) -> None:
-        """Read from ZooKeeper whether a registered broker fetches; nothing that another says moves a partition."""
+        """Verify in ZooKeeper that the follower is registered, before its fetch can move a high watermark."""
         if await followers.confirm(reader.replica_id, reader.broker_epoch):
             self(request)
         elif request.version < ERROR_CODE_FROM:
@@ -164,15 +166,15 @@ def _reader(request: Request) -> Reader:
     )
 
 
-class _FetchUnderWay:
-    """One fetch being answered: a row per partition, read again when its partition changes while it waits.
+class _PendingFetch:
+    """Fetch that is being answered; partitions that change while it waits are read again.
 
-    :ivar is_large: its answer is made in slices.
+    :ivar is_large: the response is built in slices.
     """
 
     _size = 0
     _urgent = False
-    _hurried = False
+    _superseded = False
     _is_observed = False
     _call: IDelayedCall | None = None
     _watch: Watch | None = None
@@ -187,18 +189,18 @@ class _FetchUnderWay:
         self._reader = reader
         self._context = context
         self._bytes_max = bytes_max = min(body.get("max_bytes", fetch.bytes_max), fetch.bytes_max)
-        # Nobody waits for more than one answer may hold.
+        # A response cannot hold more than this.
         self._min_bytes = min(body["min_bytes"], bytes_max)
         self._wait_s = body["max_wait_ms"] / 1000
-        self._reads: dict[Wanted, Read] = {}
-        self._to_read: Iterator[Wanted] = iter(context.to_read)
+        self._reads: dict[FetchPartition, Read] = {}
+        self._to_read: Iterator[FetchPartition] = iter(context.to_read)
         if context.session is not None:
-            context.session.supersede = self._hurry
+            context.session.supersede = self._supersede
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def go_on(self) -> None:
-        """Read all partitions, in slices if they are many; then answer, or wait."""
+    def start(self) -> None:
+        """Read all partitions, in slices if they are many, then answer or wait."""
         seconds = self._fetch.reactor.seconds
         until_s = seconds() + INLINE_SECONDS_MAX
         for count, wanted in enumerate(self._to_read, 1):
@@ -219,7 +221,7 @@ class _FetchUnderWay:
         self._request.on_abandoned(self._end)
         self._is_observed = True
         await self._request.in_slices(self._read_steps())
-        if self._hurried:
+        if self._superseded:
             return
         self._is_read = True
         if self._is_enough() or self._wait_s <= 0:
@@ -237,10 +239,10 @@ class _FetchUnderWay:
                     watch.add(wanted, partition)
             if count % STEP_READS == 0:
                 yield
-                if self._hurried:
+                if self._superseded:
                     return
 
-    def _read(self, wanted: Wanted) -> None:
+    def _read(self, wanted: FetchPartition) -> None:
         before = self._reads.get(wanted)
         size = self._size if before is None else self._size - before.size
         read = self._fetch.reads.read(
@@ -256,7 +258,7 @@ class _FetchUnderWay:
             session.settle(wanted, read.partition)
 
     def _hints(self) -> LeaderHints:
-        """For the few answers that send their clients elsewhere."""
+        """Return the leader hints of the response, which most responses do not need."""
         hints = self._leader_hints
         if hints is None:
             fetch = self._fetch
@@ -285,7 +287,7 @@ class _FetchUnderWay:
         if self._is_read:
             self._call_later(self._wait_s, self._answer)
 
-    def _changed(self, wanted: list[Wanted]) -> None:
+    def _changed(self, wanted: list[FetchPartition]) -> None:
         for one in wanted:
             self._read(one)
         if self._is_read and self._is_enough():
@@ -297,9 +299,9 @@ class _FetchUnderWay:
             if partition is not None:
                 self._watch.add(one, partition)
 
-    def _hurry(self) -> None:
+    def _supersede(self) -> None:
         """Superseded by the next fetch of the session: respond with what has been read."""
-        self._hurried = True
+        self._superseded = True
         self._answer()
 
     def _call_later(self, delay_s: float, work: Any) -> None:
@@ -309,19 +311,19 @@ class _FetchUnderWay:
         self._call = self._fetch.reactor.callLater(delay_s, work)
 
     def _end(self) -> None:
-        """Nothing more happens by itself."""
+        """Cancel the timeout and stop watching partitions."""
         call, self._call = self._call, None
         if call is not None and call.active():
             call.cancel()
         session = self._context.session
-        watch, self._watch = self._watch, None  # which leads back here: a collection of such cycles holds up everybody
+        watch, self._watch = self._watch, None  # breaks a reference cycle, since garbage collection stalls the reactor
         if session is not None:
             session.on_change = session.supersede = session.watch.is_awaited = None
         elif watch is not None:
             watch.is_awaited = None
             watch.clear()
 
-    # --- the answer --------------------------------------------------------------------------------------------------
+    # --- response ----------------------------------------------------------------------------------------------------
 
     def _answer(self) -> None:
         self._end()
@@ -329,7 +331,7 @@ class _FetchUnderWay:
             self._request.slice_answer()
             answer_in_slices(self._request, self._answer_steps())
             return
-        rows: dict[Wanted, Row] = {}
+        rows: dict[FetchPartition, Row] = {}
         for wanted, read in self._reads.items():
             for bucket in read.throttles:
                 bucket.use(read.size)
@@ -340,7 +342,7 @@ class _FetchUnderWay:
             rows[wanted] = row
         session_id, kept = self._context.finish(rows)
         responses: list[Row] = []
-        last: Wanted | None = None
+        last: FetchPartition | None = None
         for wanted, row in kept:
             if last is None or wanted.topic != last.topic or wanted.topic_id != last.topic_id:
                 responses.append({"topic": wanted.topic, "topic_id": wanted.topic_id, "partitions": []})
@@ -352,10 +354,10 @@ class _FetchUnderWay:
         self._request.answer(answer)
 
     def _answer_steps(self) -> Steps[Row]:
-        """Make a large answer."""
+        """Build a large response."""
         context = self._context
         responses: list[Row] = []
-        last: Wanted | None = None
+        last: FetchPartition | None = None
         for count, (wanted, read) in enumerate(self._reads.items(), 1):
             for bucket in read.throttles:
                 bucket.use(read.size)

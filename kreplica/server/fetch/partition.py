@@ -1,4 +1,4 @@
-"""One partition that a client fetches, and what tells of its changes."""
+"""Partition of a fetch, and notification of its changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kreplica.model import NO_EPOCH
 from kreplica.replication import Partition
 
 NO_DIVERGENCE = {"epoch": -1, "end_offset": -1}
-"""What an answer says of a partition whose history agrees with the client's (KIP-595)."""
+"""Value of ``diverging_epoch`` if the logs of client and leader agree (KIP-595)."""
 
 _in_order = attrgetter("topic_partition")
 
@@ -19,12 +19,13 @@ Key = tuple[str | None, UUID, int]
 Row = dict[str, Any]
 
 
-class Wanted:
-    """One partition that a client fetches, and what it was last told of it (inside a session).
+class FetchPartition:
+    """Partition that a client fetches, with the last values sent to it in the session.
 
-    :ivar named: whether the request that is being answered names it: a follower acknowledges by that.
-    :ivar may_have_missed: whether the client may have thrown away what it was told last: that is told again, in time.
-    :ivar watched: where a change of it is waited for.
+    :ivar named: the current request names the partition, by which a follower acknowledges records.
+    :ivar may_have_missed: the client may have discarded the last response, so the values are sent again.
+    :ivar sent: high watermark and log start offset sent last; None if they must be sent.
+    :ivar watched: partition whose changes are watched, or None.
     """
 
     __slots__ = (
@@ -36,7 +37,7 @@ class Wanted:
         "may_have_missed",
         "named",
         "partition",
-        "told",
+        "sent",
         "topic",
         "topic_id",
         "watched",
@@ -46,13 +47,13 @@ class Wanted:
         self.topic = topic
         self.topic_id = topic_id
         self.partition: int = row["partition"]
-        self.told: tuple[int, int] | None = None
+        self.sent: tuple[int, int] | None = None
         self.watched: Partition | None = None
         self.may_have_missed = False
         self.ask(row)
 
     def ask(self, row: Row) -> None:
-        """Take over what the client asks now."""
+        """Update the fields from a row of a request."""
         self.named = True
         self.fetch_offset: int = row["fetch_offset"]
         self.bytes_max: int = row["partition_max_bytes"]
@@ -65,32 +66,32 @@ class Wanted:
         return (self.topic, self.topic_id, self.partition)
 
     def is_news(self, row: Row) -> bool:
-        """Whether an answer inside a session has to name this partition."""
-        told = (row["high_watermark"], row["log_start_offset"])
+        """Return whether a response of a session must include this partition."""
+        values = (row["high_watermark"], row["log_start_offset"])
         diverges = row.get("diverging_epoch", NO_DIVERGENCE) is not NO_DIVERGENCE
-        news = bool(row["error_code"] or row["records"] or told != self.told or diverges or self.may_have_missed)
+        news = bool(row["error_code"] or row["records"] or values != self.sent or diverges or self.may_have_missed)
         self.may_have_missed = False
-        # An error is told again and again, until it is gone and the figures are told too.
-        self.told = None if row["error_code"] else told
+        # An error is sent in each response; the values are sent when it has gone.
+        self.sent = None if row["error_code"] else values
         return news or row["preferred_read_replica"] >= 0
 
 
 class Watch:
-    """Tells which of some wanted partitions changed since they were read.
+    """Reports changes of partitions since they were read.
 
-    :param changed: called with them; each is told once, and watched no more until it is added again.
-    :ivar is_awaited: asked of each, while somebody waits: a change that is of no use to him is not told of.
+    :param changed: called with changed partitions; each is reported once, until it is added again.
+    :ivar is_awaited: filter while a fetch waits; changes for which it returns false are not reported.
     """
 
     __slots__ = ("_changed", "_wanted", "is_awaited")
 
-    def __init__(self, changed: Callable[[list[Wanted]], object]) -> None:
+    def __init__(self, changed: Callable[[list[FetchPartition]], object]) -> None:
         self._changed = changed
-        self._wanted: dict[Partition, list[Wanted]] = {}
-        self.is_awaited: Callable[[Wanted], bool] | None = None
+        self._wanted: dict[Partition, list[FetchPartition]] = {}
+        self.is_awaited: Callable[[FetchPartition], bool] | None = None
 
-    def add(self, wanted: Wanted, partition: Partition) -> None:
-        """Tell when this one changes."""
+    def add(self, wanted: FetchPartition, partition: Partition) -> None:
+        """Watch a partition."""
         if wanted.watched is partition:
             return
         if wanted.watched is not None:
@@ -99,8 +100,8 @@ class Watch:
         self._wanted.setdefault(partition, []).append(wanted)
         partition.watchers[self] = None
 
-    def remove(self, wanted: Wanted) -> None:
-        """Tell of this one no more."""
+    def remove(self, wanted: FetchPartition) -> None:
+        """Stop watching a partition."""
         partition, wanted.watched = wanted.watched, None
         if partition is not None:
             others = self._wanted[partition]
@@ -110,7 +111,7 @@ class Watch:
                 partition.watchers.pop(self, None)
 
     def clear(self) -> None:
-        """Tell of none any more."""
+        """Stop watching all partitions."""
         for partition, wanted in self._wanted.items():
             partition.watchers.pop(self, None)
             for one in wanted:
@@ -118,14 +119,14 @@ class Watch:
         self._wanted.clear()
 
     def changed(self, partitions: set[Partition]) -> None:
-        """Called by ``Purgatory``."""
-        told: list[Wanted] = []
+        """Report changed partitions; called by ``Purgatory``."""
+        changed: list[FetchPartition] = []
         is_awaited = self.is_awaited
         for partition in sorted(partitions & self._wanted.keys(), key=_in_order):
             if is_awaited is None or any(map(is_awaited, self._wanted[partition])):
                 partition.watchers.pop(self, None)
-                told += self._wanted.pop(partition)
-        if told:
-            for wanted in told:
+                changed += self._wanted.pop(partition)
+        if changed:
+            for wanted in changed:
                 wanted.watched = None
-            self._changed(told)
+            self._changed(changed)

@@ -1,4 +1,4 @@
-"""What a fetch gets of one partition: a consumer what is committed, a follower all there is, and why not where not."""
+"""Reads of one partition for a fetch: committed records for consumers, all records for followers, or an error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kreplica.model import NO_BROKER_EPOCH, NO_EPOCH, TopicPartition
 from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED, Partition, Partitions, Role
 from kreplica.replication.leader.replica_selection import RackOf, Replica, ReplicaSelector
 from kreplica.replication.throttle import ReplicationThrottle, TokenBucket
-from kreplica.server.fetch.partition import Wanted
+from kreplica.server.fetch.partition import FetchPartition
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.responses import LeaderHints
 from kreplica.storage.log.results import LogSlice
@@ -19,21 +19,21 @@ Row = dict[str, Any]
 
 CONSUMER = -1
 DEBUGGER = -2
-"""Who reads any replica, and beyond what is committed."""
+"""Replica ID of a client that reads any replica, past the high watermark."""
 
 _new_tuple = tuple.__new__
 
 
 class Reader(NamedTuple):
-    """Who fetches.
+    """Client of a fetch.
 
-    :param replica_id: a broker's that follows, ``CONSUMER`` or ``DEBUGGER``.
-    :param is_follower: it is a broker's.
-    :param broker_epoch: the follower's; -1 where its version of Fetch does not say.
-    :param by_id: topics are named by id.
-    :param any_replica: it may read from a follower.
-    :param rack: the consumer's; empty where it does not say.
-    :param may_read: asked of each topic, where somebody has to be asked.
+    :param replica_id: broker ID of a follower, ``CONSUMER`` or ``DEBUGGER``.
+    :param is_follower: the client is a broker.
+    :param broker_epoch: broker epoch of the follower; -1 in versions of Fetch without it.
+    :param by_id: topics are identified by ID.
+    :param any_replica: the client may read from a follower.
+    :param rack: rack of the consumer, or empty.
+    :param may_read: authorizes a topic; None if all topics may be read.
     """
 
     replica_id: int = CONSUMER
@@ -47,14 +47,14 @@ class Reader(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What was read.
+    """Result of a read.
 
-    :param row: None where there are only figures to tell: those of the time of the answer.
-    :param partition: None where it is not here.
+    :param row: response row; None without records or error, in which case the row is built with the response.
     :param size: bytes of records in the row.
-    :param settled: there is nothing more until the partition changes or the reader moves.
-    :param urgent: the reader is to hear of it at once.
-    :param throttles: what its bytes count for.
+    :param partition: None if this broker has no replica.
+    :param settled: no more data is available until the partition changes or the client's offset moves.
+    :param urgent: the response must be sent at once.
+    :param throttles: token buckets that the bytes are charged to.
     """
 
     row: Row | None
@@ -66,12 +66,12 @@ class Read(NamedTuple):
 
 
 class PartitionReads:
-    """Reads for every fetch of a broker.
+    """Reads partitions for all fetches of a broker.
 
-    :param seconds: a clock that never goes back.
-    :param rack_of: of live brokers; of use with a selector.
-    :param selector: where consumers may be sent to a nearer replica.
-    :param throttle: for replicas that move.
+    :param seconds: monotonic clock.
+    :param rack_of: returns the rack of a live broker; used by the selector.
+    :param selector: selects the preferred read replica (KIP-392), or None.
+    :param throttle: replication throttle of reassignments, or None.
     """
 
     def __init__(
@@ -92,19 +92,19 @@ class PartitionReads:
         self._selector = selector
 
     def read(
-        self, reader: Reader, wanted: Wanted, space: int, hints: Callable[[], LeaderHints], *, at_least_one: bool
+        self, reader: Reader, wanted: FetchPartition, space: int, hints: Callable[[], LeaderHints], *, at_least_one: bool
     ) -> Read:
-        """Read one partition, as much as there is room for; an error is the row's.
+        """Read one partition up to ``space`` bytes; errors are returned in the row.
 
-        :param hints: asked for where there is an error.
-        :param at_least_one: the first batch comes whole, however large it is (KIP-74).
+        :param hints: called if there is an error.
+        :param at_least_one: return the first batch whole, whatever its size (KIP-74).
         """
         try:
             partition = self._find(reader, wanted)
             try:
                 return self._read(reader, wanted, partition, space, at_least_one)
             except (OSError, StorageError) as error:
-                # One partition's trouble: whoever else waits for what happened in this turn is answered all the same.
+                # Other partitions of the fetch, and other fetches that wait for this turn, are not affected.
                 raise partition.cannot_be_read(wanted.fetch_offset, error) from error
         except KafkaError as error:
             code = error.code
@@ -114,13 +114,13 @@ class PartitionReads:
             row["current_leader"] = hints().leader_of(TopicPartition(topic, wanted.partition), code)
         return Read(row, urgent=True)
 
-    def is_worth_another(self, reader: Reader, reads: Mapping[Wanted, Read], wanted: Wanted) -> bool:
-        """Whether a partition that has changed holds anything now that its reader waits for.
+    def is_worth_another(self, reader: Reader, reads: Mapping[FetchPartition, Read], wanted: FetchPartition) -> bool:
+        """Return whether another read of a changed partition would give the client anything.
 
-        Whatever is appended changes it twice, when it is written and when it is committed: the one is for followers,
-        the other for consumers.
+        Each append changes a partition twice: when it is written, which concerns followers, and when it is committed,
+        which concerns consumers.
 
-        :param reads: what was read last of each.
+        :param reads: last read of each partition.
         """
         before = reads.get(wanted)
         if before is None:
@@ -132,16 +132,16 @@ class PartitionReads:
             return True
         if reader.is_follower:
             return partition.log.log_end_offset > wanted.fetch_offset or (
-                wanted.told is not None and self._is_told_late(wanted.told, partition)
+                wanted.sent is not None and self._has_urgent_values(wanted.sent, partition)
             )
         if reader.replica_id != CONSUMER or (self._selector is not None and reader.rack):
             return True
         return partition.visible_end(reader.isolation) > wanted.fetch_offset
 
-    def _find(self, reader: Reader, wanted: Wanted) -> Partition:
+    def _find(self, reader: Reader, wanted: FetchPartition) -> Partition:
         topic = wanted.topic
         if topic is None:
-            # The controller names a new topic's leaders first, and publishes its metadata afterwards.
+            # The controller sends a new topic's leaders before its metadata.
             topic = self._metadata.name_of(wanted.topic_id) or self._partitions.name_of(wanted.topic_id)
             if topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -159,7 +159,7 @@ class PartitionReads:
             partition.check_leader(wanted.current_leader_epoch)
         return partition
 
-    def _read(self, reader: Reader, wanted: Wanted, partition: Partition, space: int, at_least_one: bool) -> Read:
+    def _read(self, reader: Reader, wanted: FetchPartition, partition: Partition, space: int, at_least_one: bool) -> Read:
         if wanted.last_fetched_epoch != NO_EPOCH:
             diverging = _diverging(partition, wanted)
             if diverging is not None:
@@ -169,12 +169,12 @@ class PartitionReads:
         log = partition.log
         offset = wanted.fetch_offset
         throttles: Sequence[TokenBucket] = ()
-        is_told_late = False
+        has_urgent_values = False
         if reader.is_follower:
             if wanted.named:
                 self._acknowledge(reader, wanted, partition)
             end_offset = log.log_end_offset
-            is_told_late = wanted.told is not None and self._is_told_late(wanted.told, partition)
+            has_urgent_values = wanted.sent is not None and self._has_urgent_values(wanted.sent, partition)
             if self.throttle is not None and reader.replica_id not in partition.leadership.isr:
                 throttles = self.throttle.leading(
                     partition.topic_partition, reader.replica_id, partition.leadership.adding
@@ -192,24 +192,24 @@ class PartitionReads:
         else:
             end_offset = log.log_end_offset
         if offset == end_offset:
-            return _new_tuple(Read, (None, 0, partition, True, is_told_late, throttles))
+            return _new_tuple(Read, (None, 0, partition, True, has_urgent_values, throttles))
         slice_ = log.read(
             offset, size_max=max(min(wanted.bytes_max, space), 0), offset_max=end_offset, at_least_one=at_least_one
         )
         if not slice_.size:
-            return _new_tuple(Read, (None, 0, partition, offset >= end_offset, is_told_late, throttles))
+            return _new_tuple(Read, (None, 0, partition, offset >= end_offset, has_urgent_values, throttles))
         if reader.is_follower:
-            _look_twice(reader.replica_id, offset, partition, slice_)
+            _check_resent(reader.replica_id, offset, partition, slice_)
         row = _figures(partition, wanted.partition)
         row["records"] = slice_
         if reader.isolation == READ_COMMITTED:
             row["aborted_transactions"] = _aborted(partition, offset, slice_)
-        return _new_tuple(Read, (row, slice_.size, partition, offset >= end_offset, is_told_late, throttles))
+        return _new_tuple(Read, (row, slice_.size, partition, offset >= end_offset, has_urgent_values, throttles))
 
-    def _acknowledge(self, reader: Reader, wanted: Wanted, partition: Partition) -> None:
-        """A follower that asks for an offset has everything before it; before the read, whose figures it may move.
+    def _acknowledge(self, reader: Reader, wanted: FetchPartition, partition: Partition) -> None:
+        """Record that a follower has all records before its fetch offset.
 
-        What lies outside the log acknowledges nothing.
+        Called before the read, since it may advance the high watermark.  An offset outside the log is refused.
         """
         if not partition.log.log_start_offset <= wanted.fetch_offset <= partition.log.log_end_offset:
             raise KafkaError(
@@ -221,22 +221,22 @@ class PartitionReads:
             reader.replica_id, reader.broker_epoch, wanted.fetch_offset, self.seconds(), wanted.log_start_offset
         )
 
-    def _is_told_late(self, told: tuple[int, int], partition: Partition) -> bool:
-        """Whether a follower has to hear of the leader's figures before there is anything else to say.
+    def _has_urgent_values(self, sent: tuple[int, int], partition: Partition) -> bool:
+        """Return whether a follower needs changed values without waiting for new records.
 
-        Of the log's start, for whoever deletes records waits until all have (KIP-107).  Of the high watermark only
-        where consumers read from followers: for its own sake a follower needs it when it leads, and learns it then
-        from its own followers.  Telling every follower at once would double the number of fetches under load.
+        The log start offset is needed because DeleteRecords waits for all replicas (KIP-107).  The high watermark is
+        needed only if consumers read from followers; a new leader learns it from its own followers.  Sending it at once
+        in all cases would double the number of fetches under load.
         """
-        high_watermark, log_start_offset = told
+        high_watermark, log_start_offset = sent
         return log_start_offset != partition.log.log_start_offset or (
             self._selector is not None and high_watermark != partition.high_watermark
         )
 
     def _preferred(
-        self, selector: ReplicaSelector, rack: str, wanted: Wanted, partition: Partition
+        self, selector: ReplicaSelector, rack: str, wanted: FetchPartition, partition: Partition
     ) -> int | None:
-        """The in-sync follower to which a consumer is sent, where one that has its offset is nearer."""
+        """Return the in-sync follower that the selector prefers among those with the fetch offset, or None."""
         leader_id = partition.leadership.leader
         followers = [
             Replica(broker_id, self._rack_of(broker_id), end_offset)
@@ -249,23 +249,23 @@ class PartitionReads:
         return selector(rack, leader, followers)
 
 
-def _look_twice(replica_id: int, offset: int, partition: Partition, slice_: LogSlice) -> None:
-    """Check what a follower is sent, where it was sent the same before, or where there is a gap.
+def _check_resent(replica_id: int, offset: int, partition: Partition, slice_: LogSlice) -> None:
+    """Check the CRC of a batch that a follower fetches again, or that follows a gap.
 
-    :raise Damage: it may not be sent.
+    :raise Damage: the batch is damaged and must not be sent.
     """
     if partition.was_sent(replica_id, offset) or slice_.first_offset > offset:
         partition.log.check_batch(offset)
 
 
-def _diverging(partition: Partition, wanted: Wanted) -> dict[str, int] | None:
-    """Where the client's history leaves this leader's, where it does (KIP-595).
+def _diverging(partition: Partition, wanted: FetchPartition) -> dict[str, int] | None:
+    """Return the diverging epoch if the client's log differs from this leader's, else None (KIP-595).
 
     :raise KafkaError: OFFSET_OUT_OF_RANGE, this leader has no epoch up to the client's.
     """
     log = partition.log
     if wanted.last_fetched_epoch == log.leader_epochs.latest and wanted.fetch_offset <= log.log_end_offset:
-        return None  # as mostly
+        return None  # the usual case
     epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
     if end_offset < 0:
         raise KafkaError(
@@ -278,7 +278,7 @@ def _diverging(partition: Partition, wanted: Wanted) -> dict[str, int] | None:
 
 
 def _aborted(partition: Partition, first_offset: int, slice_: LogSlice) -> list[dict[str, int]]:
-    """The aborted transactions that a consumer must leave out of what it is sent (and perhaps some more)."""
+    """Return the aborted transactions that overlap the slice, and perhaps some others."""
     log = partition.log
     return [
         {"producer_id": aborted.producer_id, "first_offset": aborted.first_offset}
@@ -286,8 +286,8 @@ def _aborted(partition: Partition, first_offset: int, slice_: LogSlice) -> list[
     ]
 
 
-def row_of_figures(reader: Reader, wanted: Wanted, partition: Partition) -> Row:
-    """The row of a partition of which there are no records to send."""
+def row_of_figures(reader: Reader, wanted: FetchPartition, partition: Partition) -> Row:
+    """Return the row of a partition without records."""
     row = _figures(partition, wanted.partition)
     if reader.isolation == READ_COMMITTED:
         row["aborted_transactions"] = []
@@ -307,7 +307,7 @@ def _row(
     last_stable_offset: int = -1,
     log_start_offset: int = -1,
 ) -> Row:
-    """An answer for one partition with all fields but those that have tags: so it is built fastest."""
+    """Return a row with all fields except tagged ones, which takes the fastest builder."""
     return {
         "partition_index": partition,
         "error_code": error_code,

@@ -1,7 +1,7 @@
-"""Fetch sessions (KIP-227): what a client fetches is kept here, so that its requests and answers name only changes.
+"""Fetch sessions (KIP-227): requests and responses name only the partitions that changed.
 
-Reading is incremental too: a partition of which there was nothing new is looked at again when it changes, and not
-before, so that a fetch costs what happened since the last one, and not what a client follows.
+Reads are incremental too: a partition without new data is read again when it changes, so that the cost of a fetch
+depends on the changes since the last one, not on the number of partitions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import ZERO_UUID
 from kreplica.replication import Partition
 from kreplica.runtime.slices import STEP_ROWS, Steps
-from kreplica.server.fetch.partition import Key, Wanted, Watch
+from kreplica.server.fetch.partition import FetchPartition, Key, Watch
 
 NO_SESSION = 0
 FINAL_EPOCH = -1
@@ -24,34 +24,34 @@ EPOCH_MAX = 2**31 - 1
 CHANGING = 2**31
 """Epoch of a session while a large request changes it: larger than the epoch of any request."""
 PARTITIONS_MAX = 100_000
-"""A session may hold so many; who fetches more names them in each request."""
+"""Maximum partitions per session; a client that fetches more names them in each request."""
 SESSION_PARTITION_BYTES = 700
-"""Memory that a partition of a session takes, as metrics show it."""
+"""Estimated memory of one partition in a session, for metrics."""
 EVICTION_SECONDS = 120.0
-"""A session that was not used for so long may give its place to a new one."""
+"""Idle time after which a session may be evicted for a new one."""
 
 Row = dict[str, Any]
 
 
 class FetchContext:
-    """One fetch, inside a session or not.
+    """Fetch with or without a session.
 
-    :ivar to_read: what has to be read for it, in order.
-    :ivar full: whether the answer names every partition.
+    :ivar to_read: partitions to read, in order.
+    :ivar full: the response names all partitions.
     """
 
-    def __init__(self, to_read: list[Wanted], session: FetchSession | None, *, full: bool) -> None:
+    def __init__(self, to_read: list[FetchPartition], session: FetchSession | None, *, full: bool) -> None:
         self.to_read = to_read
         self.session = session
         self.full = full
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing at all is wanted."""
+        """True if no partition is fetched."""
         return not (self.to_read if self.session is None else self.session.partitions)
 
-    def finish(self, rows: dict[Wanted, Row]) -> tuple[int, list[tuple[Wanted, Row]]]:
-        """The session id to answer, and the partitions that the answer names."""
+    def finish(self, rows: dict[FetchPartition, Row]) -> tuple[int, list[tuple[FetchPartition, Row]]]:
+        """Return the session ID and the rows of the response."""
         pairs = list(rows.items())
         if self.session is None:
             return NO_SESSION, pairs
@@ -61,8 +61,8 @@ class FetchContext:
                 self.session.served(wanted)
         return self.session.session_id, pairs if self.full else news
 
-    def names(self, wanted: Wanted, row: Row) -> bool:
-        """Return whether the answer names this partition: ``finish`` for one partition of a large answer."""
+    def names(self, wanted: FetchPartition, row: Row) -> bool:
+        """Return whether a large response includes this partition; replaces ``finish``."""
         session = self.session
         if session is None:
             return True
@@ -73,14 +73,14 @@ class FetchContext:
 
 
 class FetchSession:
-    """What one client fetches.
+    """Partitions that one client fetches.
 
-    :ivar pending: what the next fetch has to read, in order: what the client moved, what changed, and what the last
-        one had no room for.
-    :ivar on_change: called while a fetch waits, with what changed.
-    :ivar supersede: ends the fetch under way: its client has sent the next one, so that it has news.
-    :ivar follower: whether it is a broker's.
-    :ivar counted: number of its partitions that ``FetchSessions`` has counted.
+    :ivar pending: partitions that the next fetch reads, in order: new fetch offsets, changes, and partitions for which
+        the last response had no room.
+    :ivar on_change: called with changed partitions while a fetch waits.
+    :ivar supersede: answers the waiting fetch when the client has sent the next one.
+    :ivar follower: the client is a broker.
+    :ivar counted: number of partitions that ``FetchSessions`` has counted.
     """
 
     __slots__ = (
@@ -98,42 +98,42 @@ class FetchSession:
     )
 
     def __init__(
-        self, session_id: int, wanted: Iterable[Wanted], *, by_id: bool, now_s: float, follower: bool
+        self, session_id: int, wanted: Iterable[FetchPartition], *, by_id: bool, now_s: float, follower: bool
     ) -> None:
         self.session_id = session_id
         self.follower = follower
         self.epoch = 1
         self.by_id = by_id
         self.used_at_s = now_s
-        self.partitions: dict[Key, Wanted] = {w.key: w for w in wanted}
-        self.pending: dict[Wanted, None] = dict.fromkeys(self.partitions.values())
+        self.partitions: dict[Key, FetchPartition] = {w.key: w for w in wanted}
+        self.pending: dict[FetchPartition, None] = dict.fromkeys(self.partitions.values())
         self.counted = 0
         self.watch = Watch(self._changed)
-        self.on_change: Callable[[list[Wanted]], object] | None = None
+        self.on_change: Callable[[list[FetchPartition]], object] | None = None
         self.supersede: Callable[[], object] | None = None
 
-    def settle(self, wanted: Wanted, partition: Partition) -> None:
-        """There is nothing more to read of it until it changes, or its client moves."""
+    def settle(self, wanted: FetchPartition, partition: Partition) -> None:
+        """Skip a partition until it changes or its fetch offset moves."""
         self.pending.pop(wanted, None)
         self.watch.add(wanted, partition)
 
-    def served(self, wanted: Wanted) -> None:
-        """One that got data goes to the end, so that the limit of one answer starves nobody."""
+    def served(self, wanted: FetchPartition) -> None:
+        """Move a partition with data to the end, so that the response limit starves no partition."""
         if self.pending.pop(wanted, wanted) is None:
             self.pending[wanted] = None
 
     def change(self, topics: Iterable[Row], forgotten: Iterable[Row]) -> None:
-        """Take in what a request adds, moves and forgets."""
+        """Add, update and remove partitions as a request says."""
         for topic in topics:
             name, topic_id = topic.get("topic"), topic.get("topic_id", ZERO_UUID)
             for row in topic["partitions"]:
                 wanted = self.partitions.get((name, topic_id, row["partition"]))
                 if wanted is None:
-                    wanted = Wanted(name, topic_id, row)
+                    wanted = FetchPartition(name, topic_id, row)
                     self.partitions[wanted.key] = wanted
                 else:
                     wanted.ask(row)
-                    # An answer was under way perhaps, and a follower leaves out what it has asked for anew.
+                    # A follower ignores rows of a response in flight for partitions that it requested again.
                     wanted.may_have_missed = self.follower
                 self.pending[wanted] = None
         for gone in forgotten:
@@ -157,7 +157,7 @@ class FetchSession:
                         count = 0
                         yield
 
-    def _changed(self, wanted: list[Wanted]) -> None:
+    def _changed(self, wanted: list[FetchPartition]) -> None:
         self.pending.update(dict.fromkeys(wanted))
         if self.on_change is not None:
             self.on_change(wanted)
@@ -166,10 +166,9 @@ class FetchSession:
 class FetchSessions:
     """All sessions of one broker.
 
-    :param slots_max: ``max.incremental.fetch.session.cache.slots``; where all are taken and in use, clients are
-        answered without a session.
-    :param partitions_max: of all sessions together, a quarter of them for followers alone.
-    :ivar partition_count: of all sessions; each takes about ``SESSION_PARTITION_BYTES``.
+    :param slots_max: ``max.incremental.fetch.session.cache.slots``; if all slots are in use, clients get no session.
+    :param partitions_max: limit for all sessions together; a quarter is reserved for followers.
+    :ivar partition_count: partitions of all sessions; each takes about ``SESSION_PARTITION_BYTES``.
     :ivar refused: sessions that were refused or ended because there were too many partitions.
     """
 
@@ -196,9 +195,9 @@ class FetchSessions:
         now_s: float,
         follower: bool = False,
     ) -> FetchContext:
-        """What a request asks for.
+        """Apply a request to its session.
 
-        :param follower: it comes from a broker, whose sessions go before those of clients.
+        :param follower: the client is a broker, whose sessions take precedence.
         :raise KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
@@ -250,7 +249,7 @@ class FetchSessions:
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if session_id != NO_SESSION:
                 self._end(session_id)
-            # It is added to the sessions when it is complete; until then no request can name it.
+            # Added when complete; no request can name it before.
             session = FetchSession(self._new_id(), (), by_id=by_id, now_s=now_s, follower=follower)
             yield from session.change_in_steps(topics, ())
             is_open = epoch == INITIAL_EPOCH and self._may_open(
@@ -267,13 +266,13 @@ class FetchSessions:
             try:
                 yield from known.change_in_steps(topics, forgotten)
             except GeneratorExit:
-                self._end(session_id)  # its client has gone
+                self._end(session_id)  # the connection has closed
                 raise
             known.epoch = epoch
         return self.begin(session_id, epoch, (), (), by_id=by_id, now_s=now_s, follower=follower)
 
     def _may_open(self, count: int, *, follower: bool, now_s: float) -> bool:
-        """Return whether there may be one more session, of so many partitions."""
+        """Return whether a session with ``count`` partitions may be opened."""
         return (
             0 < count <= PARTITIONS_MAX
             and self._has_memory(follower, count, now_s)
@@ -281,14 +280,14 @@ class FetchSessions:
         )
 
     def _has_room(self, follower: bool, now_s: float) -> bool:
-        """Whether there may be one more session, of which another may have to make way."""
+        """Return whether a slot is free, after evicting another session if allowed."""
         if len(self._sessions) < self._slots_max:
             return True
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:
             return False
         if now_s - oldest.used_at_s < EVICTION_SECONDS:
-            # A follower has thousands of partitions, all of which each of its fetches would have to name.
+            # Without a session each fetch of a follower would name thousands of partitions.
             oldest = next((session for session in self._sessions.values() if not session.follower), None)
             if not follower or oldest is None:
                 return False
@@ -296,9 +295,9 @@ class FetchSessions:
         return True
 
     def _has_memory(self, follower: bool, more: int, now_s: float) -> bool:
-        """Return whether sessions may hold that many more partitions.
+        """Return whether sessions may hold ``more`` partitions.
 
-        Sessions that were not used for long end for it, and those of clients for a follower's.
+        Idle sessions are evicted first; for a follower, sessions of clients are evicted too.
         """
         partitions_max = self._partitions_max if follower else self._client_partitions_max
         if self.partition_count + more <= partitions_max:
@@ -334,9 +333,9 @@ class FetchSessions:
             session.watch.clear()
 
 
-def _wanted(topics: Iterable[Row]) -> list[Wanted]:
+def _wanted(topics: Iterable[Row]) -> list[FetchPartition]:
     found = []
     for topic in topics:
         name, topic_id = topic.get("topic"), topic.get("topic_id", ZERO_UUID)
-        found += [Wanted(name, topic_id, row) for row in topic["partitions"]]
+        found += [FetchPartition(name, topic_id, row) for row in topic["partitions"]]
     return found
