@@ -92,7 +92,13 @@ class PartitionReads:
         self._selector = selector
 
     def read(
-        self, reader: Reader, wanted: FetchPartition, space: int, hints: Callable[[], LeaderHints], *, at_least_one: bool
+        self,
+        reader: Reader,
+        wanted: FetchPartition,
+        space: int,
+        hints: Callable[[], LeaderHints],
+        *,
+        at_least_one: bool,
     ) -> Read:
         """Read one partition up to ``space`` bytes; errors are returned in the row.
 
@@ -159,7 +165,9 @@ class PartitionReads:
             partition.check_leader(wanted.current_leader_epoch)
         return partition
 
-    def _read(self, reader: Reader, wanted: FetchPartition, partition: Partition, space: int, at_least_one: bool) -> Read:
+    def _read(
+        self, reader: Reader, wanted: FetchPartition, partition: Partition, space: int, at_least_one: bool
+    ) -> Read:
         if wanted.last_fetched_epoch != NO_EPOCH:
             diverging = _diverging(partition, wanted)
             if diverging is not None:
