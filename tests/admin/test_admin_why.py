@@ -131,7 +131,7 @@ def test_a_broker_that_does_not_obey_is_named():
     why = scene.why(asked=1)
     assert why["decided"][0]["change"].startswith("leader 2 -> ")
     assert why["decided"][0]["unanswered"] == [3]
-    assert any(each.startswith("Broker 3 to answer what the controller told ") for each in why["waits_for"])
+    assert any(each.startswith("Broker 3 to answer the controller's command of ") for each in why["waits_for"])
     scene.cluster.simulation.network.heal()
     scene.cluster.run(30)
     assert scene.why(asked=1)["decided"][0]["unanswered"] == []
@@ -182,7 +182,7 @@ def test_a_transaction_that_stays_open():
     scene.run(producer.send(TopicPartition("orders", 0), [b"kept back"]))
     why = scene.why()
     assert why["state"] == "open_transaction"
-    assert "who reads only what is committed gets nothing from offset 0 on" in why["summary"]
+    assert "read-committed consumers cannot read beyond offset 0" in why["summary"]
     (transaction,) = why["facts"]["open_transactions"]
     assert f"producer id {transaction['producer_id']} " in why["waits_for"][0]
     scene.run(producer.commit())
@@ -225,7 +225,7 @@ def test_a_rebalance_waits_for_a_member_that_does_not_poll():
     assert (why["state"], why["facts"]["state"]) == ("rebalancing", "PreparingRebalance")
     (waits,) = why["waits_for"]
     assert waits.startswith(f"Member {member.metadata.member_id} (client hangs at ")
-    assert "to join anew, which a consumer does when it polls, until 2023-11-14" in waits
+    assert "to rejoin, which a consumer does when it polls, until 2023-11-14" in waits
     scene.run(second, 120.0)
     assert scene.why("groups/readers")["facts"]["members"] == 1
 
@@ -239,11 +239,11 @@ def test_a_member_without_a_sign_of_life():
     scene.produce(5)
     scene.cluster.run(12)
     why = scene.why("groups/readers")
-    assert any(each.startswith("A sign of life of member ") for each in why["waits_for"])
+    assert any(each.startswith("A heartbeat of member ") for each in why["waits_for"])
     scene.cluster.run(20)
     why = scene.why("groups/readers", asked=1)
     assert (why["state"], why["facts"]["lag"]) == ("empty", 5)
-    assert "nobody reads for it; it is 5 records behind" in why["summary"]
+    assert "it reads nothing; it is 5 records behind" in why["summary"]
     assert ("POST", "/v1/groups/readers/offsets") in requests(why)
 
 

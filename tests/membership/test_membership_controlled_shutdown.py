@@ -70,7 +70,7 @@ class World:
 
         def happen() -> None:
             change()
-            self.metadata.look_again()
+            self.metadata.recheck()
 
         self.simulation.host("world").runtime.reactor.callLater(seconds, happen)
 

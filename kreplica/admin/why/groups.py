@@ -72,10 +72,10 @@ class GroupFacts:
 REBALANCES = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 
 _HAS_TO = {
-    "join": "{member} to join anew, which a consumer does when it polls",
+    "join": "{member} to rejoin, which a consumer does when it polls",
     "sync": "{member} to ask for its assignment, which a consumer does when it polls",
-    "revoke": "{member} to give partitions up, which a consumer does when it polls",
-    "come": "{member} to come, because the group has just begun",
+    "revoke": "{member} to give up partitions, which a consumer does when it polls",
+    "come": "{member} to join, because the group is new",
 }
 
 
@@ -96,27 +96,27 @@ def explain_group(facts: GroupFacts, problems: Sequence[str] = ()) -> Explanatio
 def _state_and_summary(facts: GroupFacts) -> tuple[str, str]:
     led = f"Group {facts.group}, which broker {facts.coordinator} coordinates,"
     if facts.state in REBALANCES:
-        return "rebalancing", f"{led} shares its partitions out anew: it is {facts.state}."
+        return "rebalancing", f"{led} is rebalancing: it is {facts.state}."
     lag = sum(each.lag for each in facts.partitions if each.lag is not None)
     behind = f"it is {lag:,} record{'' if lag == 1 else 's'} behind" if lag else "it is not behind"
     if facts.state == "Empty":
-        return "empty", f"{led} has no members, so nobody reads for it; {behind}."
+        return "empty", f"{led} has no members, so it reads nothing; {behind}."
     leaderless = [each for each in facts.partitions if each.leader is None]
     if leaderless:
-        return "leaderless", f"{led} cannot read {_named(leaderless)}, which nobody leads; {behind}."
+        return "leaderless", f"{led} cannot read {_named(leaderless)}, because there is no leader; {behind}."
     held = [each for each in facts.partitions if each.lag and each.transactions]
     if held:
-        return "open_transaction", f"{led} may be held up in {_named(held)}, where a transaction is open; {behind}."
+        return "open_transaction", f"{led} may be blocked by an open transaction in {_named(held)}; {behind}."
     for status, state, text in (
-        ("STOPPED", "stopped", "does not commit any more in"),
-        ("STALLED", "stalled", "commits the same offset again and again in"),
+        ("STOPPED", "stopped", "no longer commits in"),
+        ("STALLED", "stalled", "repeatedly commits the same offset in"),
         ("WARN", "falling_behind", "falls further behind in"),
     ):
         rows = [each for each in facts.partitions if each.status == status]
         if rows:
             return state, f"{led} {text} {_named(rows)}; {behind}."
     if facts.silent:
-        return "silent", f"{led} has members that are silent; {behind}."
+        return "silent", f"{led} has members without recent heartbeats; {behind}."
     return "stable", f"{led} is {facts.state}; {behind}."
 
 
@@ -125,14 +125,14 @@ def _waits_for(facts: GroupFacts) -> Iterator[str]:
         until = f", until {time_text(wait.until_ms)} at the latest" if wait.until_ms is not None else ""
         yield _capital(_HAS_TO[wait.what].format(member=wait.member or "more members")) + f"{until}."
     for member, until_ms in facts.silent.items():
-        yield f"A sign of life of {member}: without one it is a member no more at {time_text(until_ms)}."
+        yield f"A heartbeat of {member}; its session times out at {time_text(until_ms)}."
     for each in facts.partitions:
         for transaction in each.transactions if each.lag else ():
             wrote = transaction.last_written_ms
             since = f", which wrote last at {time_text(wrote)}" if wrote >= 0 else ""
             yield (
-                f"The end of a transaction of producer id {transaction.producer_id} in {each.name}{since}: who reads "
-                f"only what is committed gets nothing from offset {transaction.first_offset} on."
+                f"The end of a transaction of producer id {transaction.producer_id} in {each.name}{since}: "
+                f"read-committed consumers cannot read beyond offset {transaction.first_offset}."
             )
         if each.leader is None:
             yield f"A leader of {each.name}."
@@ -141,19 +141,19 @@ def _waits_for(facts: GroupFacts) -> Iterator[str]:
 def _advice(facts: GroupFacts, state: str) -> Iterator[Advice]:
     for wait in facts.waits:
         if wait.member:
-            yield Advice(f"See whether {wait.member} hangs between two polls; stop it where it does.")
+            yield Advice(f"Check whether {wait.member} hangs between two polls; if so, stop it.")
     for each in [each for each in facts.partitions if each.leader is None or each.transactions][:NAMED_MAX]:
         path = f"/v1/why/partitions/{quote(each.topic)}/{each.partition}"
         yield Advice(f"See why {each.name} is as it is.", ("GET", path))
     if state in ("stopped", "stalled"):
-        yield Advice("See whether its consumers hang, or fail at the same record each time: their logs say it.")
+        yield Advice("Check the logs of its consumers for hangs or repeated failures at one record.")
     if state == "falling_behind":
-        yield Advice("Start more consumers, as many as there are partitions at most, or make each faster.")
+        yield Advice("Start more consumers, up to the number of partitions, or make them faster.")
     if state == "empty":
         name = quote(facts.group, safe="")
         yield Advice("Start its consumers.")
         skip = ("POST", f"/v1/groups/{name}/offsets", {"to": {"kind": "latest"}})
-        yield Advice("Skip what nobody read: its consumers begin with what comes then.", skip)
+        yield Advice("Skip the unread records: reset the offsets to the end.", skip)
         yield Advice("Delete it, with its offsets.", ("DELETE", f"/v1/groups/{name}"))
 
 

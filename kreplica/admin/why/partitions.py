@@ -49,7 +49,7 @@ class _Explained:
     def state_and_summary(self) -> tuple[str, str]:
         facts, key = self._facts, self._facts.key
         if facts.is_deleting:
-            return "deleting", f"Topic {key.topic} is being deleted: nobody can read or write {key} any more."
+            return "deleting", f"Topic {key.topic} is being deleted: {key} can no longer be read or written."
         if facts.state is None:
             if facts.online:
                 return "new", f"{key} has no leader yet: it has just been made."
@@ -107,8 +107,8 @@ class _Explained:
     def _held_up(self) -> str:
         first = self._facts.transactions[0]
         return (
-            f"a transaction of producer id {first.producer_id} is open: who reads only what is committed gets nothing "
-            f"from offset {first.first_offset} on."
+            f"a transaction of producer id {first.producer_id} is open: read-committed consumers cannot "
+            f"read beyond offset {first.first_offset}."
         )
 
     # --- what it waits for -------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class _Explained:
             silent = [broker for broker in decision["unanswered"] if broker in self._facts.replicas]
             if silent:
                 at = time_text(decision["at_ms"])
-                yield f"{brokers_text(silent).capitalize()} to answer what the controller told at {at}."
+                yield f"{brokers_text(silent).capitalize()} to answer the controller's command of {at}."
 
     # --- what one can do ---------------------------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ class _Explained:
         if state == "offline" and facts.online:
             row = {"topic": key.topic, "partition": key.partition}
             yield Advice(
-                f"Have {brokers_text(facts.online[:1])} lead with what it has; acknowledged records may be lost.",
+                f"Have {brokers_text(facts.online[:1])} lead with its log; acknowledged records may be lost.",
                 ("POST", "/v1/elections", {"type": "unclean", "partitions": [row]}),
             )
         if state == "under_min_isr":

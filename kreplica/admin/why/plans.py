@@ -60,7 +60,7 @@ def _summary(read: PlanRead) -> str:
             failed = f", {progress.failed} failed" if progress.failed else ""
             return f"{what} runs: {done}, {progress.moving} under way, {progress.waiting} waiting{failed}."
         case PlanState.CANCELLING:
-            back = "all that it moved goes back" if plan.rollback else "what is under way goes back"
+            back = "all its moves are reverted" if plan.rollback else "ongoing moves are reverted"
             return f"{what} is being cancelled, and {back}: {progress.moving} under way."
     at = f" at {time_text(plan.ended_at_ms)}" if plan.ended_at_ms is not None else ""
     return f"{what} is {plan.state.value}{at}; {done}{reason}."
