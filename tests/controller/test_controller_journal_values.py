@@ -243,7 +243,7 @@ def test_a_copy_does_not_change():
 
 
 class Entries(list[dict]):
-    """A keeper that collects entries."""
+    """A sink that collects entries."""
 
     def note(self, entry, weight=1):
         self.append(entry)

@@ -30,7 +30,7 @@ log = Logger()
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class BrokerChanges:
     """Differences between the known and the current live brokers.
 
     :param gone: brokers whose process ended.
@@ -47,7 +47,7 @@ class News:
         return [broker for broker in self.joined if broker in self.gone]
 
     @classmethod
-    def between(cls, known: Mapping[int, BrokerRegistration], live: Mapping[int, BrokerRegistration]) -> News:
+    def between(cls, known: Mapping[int, BrokerRegistration], live: Mapping[int, BrokerRegistration]) -> BrokerChanges:
         """Compare by broker epoch, which is unique for each process (KIP-380)."""
 
         def is_same(broker: int) -> bool:
@@ -64,49 +64,49 @@ async def brokers_changed(term: ControllerTerm) -> None:
     """Handle a change of the live brokers, or brokers that need the full state again."""
     live = await read_brokers(term)
     context = term.context
-    news = News.between(context.brokers, live)
-    outdated = _outdated_brokers(term, news, live)
-    if not (news.gone or news.joined or news.changed or outdated):
+    changes = BrokerChanges.between(context.brokers, live)
+    outdated = _outdated_brokers(term, changes, live)
+    if not (changes.gone or changes.joined or changes.changed or outdated):
         return
     log.info(
         "controller: brokers gone {gone}, joined {joined}, changed {changed}, full state again {outdated}",
-        gone=list(news.gone),
-        joined=list(news.joined),
-        changed=list(news.changed),
+        gone=list(changes.gone),
+        joined=list(changes.joined),
+        changed=list(changes.changed),
         outdated=outdated,
     )
-    _record_broker_events(term, news, live)
-    unclean = {b for b in news.joined if not decisions.has_lost_nothing(live[b], context.known_epoch(b))}
-    _reconnect(term, news, live, outdated)
-    await _enter_states(term, news)
-    replica_deletion.brokers_gone(term, {*news.gone, *outdated})
-    full_state = [*news.joined, *outdated]
+    _record_broker_events(term, changes, live)
+    unclean = {b for b in changes.joined if not decisions.has_lost_nothing(live[b], context.known_epoch(b))}
+    _reconnect(term, changes, live, outdated)
+    await _enter_states(term, changes)
+    replica_deletion.brokers_gone(term, {*changes.gone, *outdated})
+    full_state = [*changes.joined, *outdated]
     requests = term.requests()
     requests.introduce(full_state)
-    await _repair(term, news, unclean, requests)
+    await _repair(term, changes, unclean, requests)
     await _send_roles(term, full_state, requests)
     requests.publish(())
     requests.send()
     await term.note_epochs()
-    if news.joined:
+    if changes.joined:
         new = context.staying(context.partitions_in(PartitionState.NEW))
         if new:
             await elect_new_partitions(term, new)
     if full_state:
         replica_deletion.resume_deletions(term, full_state)
     await reassignment.proceed(term)
-    if news.gone:
+    if changes.gone:
         await finish_deletions(term, sorted(context.deleting))
 
 
-def _record_broker_events(term: ControllerTerm, news: News, live: Mapping[int, BrokerRegistration]) -> None:
-    history, bounced = term.history, news.bounced
+def _record_broker_events(term: ControllerTerm, changes: BrokerChanges, live: Mapping[int, BrokerRegistration]) -> None:
+    history, bounced = term.history, changes.bounced
     texts = []
     for kind, brokers, what in (
         ("broker_restarted", bounced, "registered again"),
-        ("broker_left", [broker for broker in news.gone if broker not in bounced], "left"),
-        ("broker_joined", [broker for broker in news.joined if broker not in bounced], "joined"),
-        ("broker_changed", news.changed, "changed its registration"),
+        ("broker_left", [broker for broker in changes.gone if broker not in bounced], "left"),
+        ("broker_joined", [broker for broker in changes.joined if broker not in bounced], "joined"),
+        ("broker_changed", changes.changed, "changed its registration"),
     ):
         for broker in brokers:
             stopped = kind == "broker_left" and broker in term.context.shutting_down
@@ -114,16 +114,16 @@ def _record_broker_events(term: ControllerTerm, news: News, live: Mapping[int, B
             epoch = live[broker].epoch if broker in live else term.context.known_epoch(broker)
             history.record(kind, f"broker {broker}", text, broker_epoch=epoch)
             texts.append(text)
-    history.live_brokers(gone=news.gone, joined=news.joined)
+    history.live_brokers(gone=changes.gone, joined=changes.joined)
     if texts:
         history.set_cause("; ".join(texts))
 
 
-def _outdated_brokers(term: ControllerTerm, news: News, live: Mapping[int, BrokerRegistration]) -> list[int]:
+def _outdated_brokers(term: ControllerTerm, changes: BrokerChanges, live: Mapping[int, BrokerRegistration]) -> list[int]:
     """Return live brokers with an unchanged process whose queued commands were dropped or go to an old endpoint."""
-    outdated = {*term.outdated_brokers, *news.changed}
+    outdated = {*term.outdated_brokers, *changes.changed}
     term.outdated_brokers.clear()
-    return sorted(broker for broker in outdated if broker in live and broker not in news.joined)
+    return sorted(broker for broker in outdated if broker in live and broker not in changes.joined)
 
 
 async def read_brokers(term: ControllerTerm) -> dict[int, BrokerRegistration]:
@@ -151,26 +151,26 @@ async def _read_broker(term: ControllerTerm, broker_id: int) -> BrokerRegistrati
 
 
 def _reconnect(
-    term: ControllerTerm, news: News, live: Mapping[int, BrokerRegistration], outdated: Sequence[int]
+    term: ControllerTerm, changes: BrokerChanges, live: Mapping[int, BrokerRegistration], outdated: Sequence[int]
 ) -> None:
     """Replace the channels of ended or outdated processes."""
     context = term.context
-    for broker in dict.fromkeys([*news.gone, *outdated]):
+    for broker in dict.fromkeys([*changes.gone, *outdated]):
         term.close_channel(broker)
-    for broker in news.gone:
+    for broker in changes.gone:
         context.remove_broker(broker)
-    for broker in news.joined:
+    for broker in changes.joined:
         context.add_broker(live[broker])
-    for broker in news.changed:
+    for broker in changes.changed:
         context.brokers[broker] = live[broker]
-    for broker in sorted({*news.joined, *outdated}):
+    for broker in sorted({*changes.joined, *outdated}):
         term.open_channel(live[broker])
 
 
-async def _enter_states(term: ControllerTerm, news: News) -> None:
+async def _enter_states(term: ControllerTerm, changes: BrokerChanges) -> None:
     """Mark replicas and leaders of ended processes as offline."""
     context = term.context
-    gone = set(news.gone)
+    gone = set(changes.gone)
     async for partition, replica in term.in_turns(context.replicas_on(gone)):
         state = context.replica_state(partition, replica)
         if state in (ReplicaState.NEW, ReplicaState.ONLINE):
@@ -180,13 +180,13 @@ async def _enter_states(term: ControllerTerm, news: News) -> None:
             context.move_partition(partition, PartitionState.OFFLINE)
 
 
-async def _repair(term: ControllerTerm, news: News, unclean: Collection[int], requests: BrokerRequests) -> None:
-    context, rules, bounced = term.context, term.rules(), news.bounced
+async def _repair(term: ControllerTerm, changes: BrokerChanges, unclean: Collection[int], requests: BrokerRequests) -> None:
+    context, rules, bounced = term.context, term.rules(), changes.bounced
 
     def decide(partitions: Sequence[TopicPartition]) -> list[StateChange]:
         return decisions.repairs(context, partitions, rules, bounced=bounced, unclean=unclean)
 
-    replicas = term.in_turns(context.replicas_on([*news.gone, *news.joined]))
+    replicas = term.in_turns(context.replicas_on([*changes.gone, *changes.joined]))
     touched = {partition: None async for partition, _ in replicas}
     await term.decide(context.staying(touched), decide, requests)
 

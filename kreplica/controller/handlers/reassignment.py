@@ -40,14 +40,14 @@ async def reassign(term: ControllerTerm, targets: Targets) -> Results:
     :return: after the write, for each partition the error or None.  INVALID_REPLICA_ASSIGNMENT,
         NO_REASSIGNMENT_IN_PROGRESS, UNKNOWN_TOPIC_OR_PARTITION.
     """
-    beginnings = _Beginnings(term.context, term.rules(), targets)
+    requested_moves = _RequestedMoves(term.context, term.rules(), targets)
     requests = term.requests()
-    await change_topics(term, beginnings.topics, beginnings.decide, requests)
+    await change_topics(term, requested_moves.topics, requested_moves.decide, requests)
     requests.send()
-    begun = [partition for partition, error in beginnings.results.items() if error is None]
-    _record_reassignments(term, begun, beginnings.results)
+    begun = [partition for partition, error in requested_moves.results.items() if error is None]
+    _record_reassignments(term, begun, requested_moves.results)
     await proceed(term, begun)
-    return beginnings.results
+    return requested_moves.results
 
 
 def _record_reassignments(term: ControllerTerm, begun: Iterable[TopicPartition], results: Results) -> None:
@@ -79,7 +79,7 @@ async def proceed(term: ControllerTerm, partitions: Iterable[TopicPartition] | N
     context, rules, requests = term.context, term.rules(), term.requests()
     wanted = moving(context, partitions)
     topics = sorted({partition.topic for partition in wanted})
-    await change_topics(term, topics, lambda topic: _contraction(context, rules, topic), requests)
+    await change_topics(term, topics, lambda topic: _final_change(context, rules, topic), requests)
     requests.send()
     still = set(moving(context, wanted))
     arrived = [partition for partition in wanted if partition not in still]
@@ -117,7 +117,7 @@ def placement(context: ControllerContext, partition: TopicPartition) -> Placemen
 # --- decisions --------------------------------------------------------------------------------------------------------
 
 
-class _Beginnings:
+class _RequestedMoves:
     """Requested reassignments with their results; decided by topic, and again if a write fails."""
 
     def __init__(self, context: ControllerContext, rules: RulesOf, targets: Targets) -> None:
@@ -186,7 +186,7 @@ class _Beginnings:
         return target
 
 
-def _contraction(context: ControllerContext, rules: RulesOf, topic: str) -> TopicChange | None:
+def _final_change(context: ControllerContext, rules: RulesOf, topic: str) -> TopicChange | None:
     """Return the change that finishes a topic's reassignments that are ready."""
     assignment = context.topics[topic]
     numbers = sorted((assignment.adding.keys() | assignment.removing.keys()) & assignment.partitions.keys())

@@ -33,7 +33,7 @@ TIMERS_SWEPT = 64
 """Number of known timers from which cancelled ones are removed."""
 
 
-class Keeper(Protocol):
+class EntrySink(Protocol):
     """Destination of entries."""
 
     def note(self, entry: Entry, weight: int = 1) -> None:
@@ -51,8 +51,8 @@ class Journal(ControllerObserver):
     :ivar timers: timers by number.
     """
 
-    def __init__(self, keeper: Keeper, now_s: Callable[[], float]) -> None:
-        self.note = keeper.note
+    def __init__(self, sink: EntrySink, now_s: Callable[[], float]) -> None:
+        self.note = sink.note
         self._now_s = now_s
         self._depth = 0
         self.on_idle: Callable[[], None] = lambda: None

@@ -28,7 +28,7 @@ class Difference:
 
 
 class Script:
-    """A keeper of the journal of the controller that repeats a run.
+    """Sink for the journal of the controller that repeats a run.
 
     :param lines: the journal of that run.
     :param told: called with each entry that is the same.
