@@ -119,7 +119,9 @@ def _record_broker_events(term: ControllerTerm, changes: BrokerChanges, live: Ma
         history.set_cause("; ".join(texts))
 
 
-def _outdated_brokers(term: ControllerTerm, changes: BrokerChanges, live: Mapping[int, BrokerRegistration]) -> list[int]:
+def _outdated_brokers(
+    term: ControllerTerm, changes: BrokerChanges, live: Mapping[int, BrokerRegistration]
+) -> list[int]:
     """Return live brokers with an unchanged process whose queued commands were dropped or go to an old endpoint."""
     outdated = {*term.outdated_brokers, *changes.changed}
     term.outdated_brokers.clear()
@@ -180,7 +182,9 @@ async def _enter_states(term: ControllerTerm, changes: BrokerChanges) -> None:
             context.move_partition(partition, PartitionState.OFFLINE)
 
 
-async def _repair(term: ControllerTerm, changes: BrokerChanges, unclean: Collection[int], requests: BrokerRequests) -> None:
+async def _repair(
+    term: ControllerTerm, changes: BrokerChanges, unclean: Collection[int], requests: BrokerRequests
+) -> None:
     context, rules, bounced = term.context, term.rules(), changes.bounced
 
     def decide(partitions: Sequence[TopicPartition]) -> list[StateChange]:
