@@ -1,24 +1,25 @@
-"""ZooKeeper: a client on Twisted, the protocol both ways, and (in ``embedded``) a coordinator that speaks it.
+"""ZooKeeper: a Twisted client, the wire protocol for client and server, and an embedded server (``embedded``).
 
-What callers use is exported here.  Client, from the outside in:
+The public API is exported here.  Client modules, from the outermost layer inwards:
 
-* ``client`` the operations and the chroot; ``multi`` what comes back from a multi; ``standing_watch`` watches that stay
-* ``batches`` many conditional writes, or reads, cut into multis of a bounded size and pipelined
-* ``session`` finding a server, keeping alive, moving to another, ending; ``waiting`` requests without a connection
-* ``watches`` the registry of one session; ``sasl`` DIGEST-MD5
-* ``ensemble`` connect strings and the order of servers; ``chroot`` a client's paths and the server's
-* ``connection`` one TCP connection: requests out, answers in, pings
+* ``client``: operations and chroot; ``multi``: decoding of multi responses; ``standing_watch``: persistent watches
+* ``batches``: splits many writes or reads into multis of bounded size and pipelines them
+* ``session``: connects, keeps the session alive, fails over, closes; ``waiting``: requests queued while disconnected
+* ``watches``: watch registry of one session; ``sasl``: DIGEST-MD5
+* ``ensemble``: connect strings and server order; ``chroot``: path mapping
+* ``connection``: one TCP connection with its requests, responses and pings
 
-Protocol, without I/O, for both sides:
+Protocol modules, without I/O, used by client and server:
 
-* ``errors`` one class per error code
-* ``jute`` the record encoding; ``framing`` a byte stream into frames
-* ``records`` operation codes, stat, ACLs, watch events, the session handshake, frame headers
-* ``requests`` every request as a value (``operations``: those that can stand in a multi), ``responses`` every answer's
-  body; all with their encoding both ways
+* ``errors``: one class per error code
+* ``jute``: record encoding; ``framing``: splits a byte stream into frames
+* ``records``: operation codes, stat, ACLs, watch events, session handshake, frame headers
+* ``requests``: all requests as values; ``operations``: the requests allowed in a multi; ``responses``: response bodies
 
-* ``embedded`` the coordinator of a single machine and of simulations
-* ``java_server`` what starts ZooKeeper's own server
+Servers:
+
+* ``embedded``: ZooKeeper-protocol server for a single machine and for simulations
+* ``java_server``: command line that starts Apache ZooKeeper
 """
 
 from kreplica.zookeeper.batches import BatchLimits, GuardFailed, UnitOutcome, list_all, read_all, write_units

@@ -1,7 +1,7 @@
-"""Many writes or reads at once: cut into multis of a bounded size, pipelined, each unit with an outcome of its own.
+"""Batches of writes or reads: split into multis of bounded size and pipelined, with one outcome per unit.
 
-A multi is all or nothing, so that one conflict would fail all the writes that happen to share it.  Here the unit that
-failed is taken out and the rest is sent again: a conflict costs one more round trip and nobody else's write.
+A multi is atomic, so one conflict fails every write in it.  The unit that failed is removed and the others are sent
+again: a conflict costs one more round trip and does not fail unrelated writes.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from kreplica.zookeeper.responses import OperationResult, ReadResult
 T = TypeVar("T")
 
 Unit: TypeAlias = Sequence[Operation]
-# What became of a unit: one result per operation, or why none of them was done.
+# Outcome of a unit: one result per operation, or the error because of which none of them was applied.
 UnitOutcome: TypeAlias = "list[OperationResult] | ZooKeeperError"
 
 
 class GuardFailed(ZooKeeperError):
-    """The guard no longer holds, so nothing of this unit was written: whoever writes has lost the right to.
+    """The guard check failed, so the unit was not written; the writer has been fenced.
 
-    :param error: why the guard failed, usually ``BadVersion``.
+    :param error: the guard's error, usually ``BadVersion``.
     """
 
     def __init__(self, error: ZooKeeperError) -> None:
-        super().__init__(error.path, f"the guard of the write does not hold: {error.message or error.meaning}")
+        super().__init__(error.path, f"the guard check of the write failed: {error.message or error.meaning}")
         self.error = error
 
 
@@ -54,12 +54,12 @@ class MultiReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How much goes into one multi and how many of them travel at a time.
+    """Limits on the size of a multi and on the number of multis in flight.
 
-    :param bytes_max: of a multi's operations; a single unit beyond it still gets a multi of its own.
-    :param operations_max: in a multi; also the reads in a multi-read, whose answer's size is not known before.
-    :param in_flight_max: multis that are sent and not answered.
-    :param conflicts_max: after so many conflicts in one multi each of its remaining units gets one of its own.
+    :param bytes_max: maximum size of a multi's operations in bytes; a larger single unit is sent in its own multi.
+    :param operations_max: maximum number of operations in a multi, and of reads in a multi-read.
+    :param in_flight_max: maximum number of unanswered multis.
+    :param conflicts_max: after more conflicts than this in one multi, each remaining unit is sent in its own multi.
     """
 
     bytes_max: int = 512 * 1024
@@ -74,12 +74,12 @@ DEFAULT_LIMITS = BatchLimits()
 async def write_units(
     client: MultiWriter, units: Sequence[Unit], guard: Check | None = None, limits: BatchLimits = DEFAULT_LIMITS
 ) -> list[UnitOutcome]:
-    """Write each unit whole or not at all, however the others fare.
+    """Write each unit atomically, independently of the other units.
 
-    Units that share no znode: after a conflict their order is not kept.
+    The units must not share znodes, because their order is not kept after a conflict.
 
-    :param guard: stands at the head of every multi.  Once it fails, every unit that is not written has ``GuardFailed``.
-    :return: an outcome per unit, in their order; ``ConnectionLoss`` says that whether it was written is unknown.
+    :param guard: first operation of every multi.  After it fails, every unit not yet written gets ``GuardFailed``.
+    :return: one outcome per unit, in order; ``ConnectionLoss`` means that the unit may or may not have been written.
     """
     batch = _Writes(client, units, guard, limits)
     await _together([batch.write(indices) for indices in _cut(units, limits)], limits.in_flight_max)
@@ -87,7 +87,7 @@ async def write_units(
 
 
 class _Writes:
-    """One call of ``write_units``: the units, and what is known of each so far."""
+    """State of one ``write_units`` call: the units and their outcomes so far."""
 
     def __init__(self, client: MultiWriter, units: Sequence[Unit], guard: Check | None, limits: BatchLimits) -> None:
         self._client = client
@@ -98,7 +98,7 @@ class _Writes:
         self.outcomes: list[UnitOutcome | None] = [None] * len(units)
 
     async def write(self, indices: list[int]) -> None:
-        """Write some units in one multi, again without each that fails."""
+        """Write units in one multi; after a conflict, retry without the unit that failed."""
         conflicts = 0
         while indices:
             if conflicts > self._limits.conflicts_max and len(indices) > 1:
@@ -111,7 +111,7 @@ class _Writes:
             conflicts += 1
 
     async def _try(self, indices: list[int]) -> int | None:
-        """Send one multi; the unit that failed alone, or None where the outcome of all is known."""
+        """Send one multi; return the index of the unit that failed, or None if the outcome of all units is known."""
         if self._guard_failed is not None:
             self._all_failed(indices, self._guard_failed)
             return None
@@ -168,9 +168,9 @@ async def read_all(
 ) -> list[tuple[bytes, Stat] | ZooKeeperError]:
     """Read many znodes' data and stat.
 
-    :return: per path what it holds, or ``NoNode`` or ``NoAuth`` as a value.  Each multi-read sees one state of the
-        tree, all of them together do not.
-    :raise ConnectionLoss: or ``SessionExpired`` ..., where anything could not be read.
+    :return: per path, (data, stat), or ``NoNode`` or ``NoAuth`` as a value.  Each multi-read sees one state of the
+        tree, but different multi-reads may see different states.
+    :raise ConnectionLoss: or another session error, if any read could not be completed.
     """
     answers = await _read([GetData(path) for path in paths], client, limits)
     return cast("list[tuple[bytes, Stat] | ZooKeeperError]", answers)
@@ -179,7 +179,7 @@ async def read_all(
 async def list_all(
     client: MultiReader, paths: Sequence[str], limits: BatchLimits = DEFAULT_LIMITS
 ) -> list[list[str] | ZooKeeperError]:
-    """Read the names of many znodes' children; as ``read_all``."""
+    """Read the names of many znodes' children; errors and consistency as in ``read_all``."""
     answers = await _read([GetChildren(path) for path in paths], client, limits)
     return cast("list[list[str] | ZooKeeperError]", answers)
 
@@ -195,7 +195,7 @@ async def _read_batch(client: MultiReader, reads: Sequence[Read]) -> list[ReadRe
     try:
         return await client.multi_read(reads)
     except Unimplemented:
-        # Servers before 3.6: the same reads, one by one, pipelined.
+        # Servers before 3.6 lack multi-read: send the reads individually, pipelined.
         return await _together([_read_one(client, read) for read in reads], len(reads))
 
 
@@ -209,7 +209,7 @@ async def _read_one(client: MultiReader, read: Read) -> ReadResult:
 
 
 async def _together(coroutines: Sequence[Coroutine[Deferred[Any], Any, T]], in_flight_max: int) -> list[T]:
-    """Run them, so many at a time; when all have ended, give their results in their order or raise the first error."""
+    """Run at most ``in_flight_max`` coroutines at a time; return all results in order, or raise the first error."""
     turns = DeferredSemaphore(max(in_flight_max, 1))
 
     def start(coroutine: Coroutine[Deferred[Any], Any, T]) -> Deferred[T]:

@@ -1,4 +1,4 @@
-"""The client: ZooKeeper's operations, each a Deferred, on one pipelined connection."""
+"""ZooKeeper client: pipelined operations on one connection, each returning a Deferred."""
 
 from __future__ import annotations
 
@@ -56,38 +56,38 @@ SessionListener = Callable[[SessionState], None]
 
 
 class ZooKeeperClient:
-    """A client of one ensemble.
+    """Client of one ensemble.
 
-    It has one session at a time and makes none by itself but the first (``start``).  When that has ended (``EXPIRED``,
-    ``AUTH_FAILED``) every request fails, until the caller asks for another session with ``renew``, on purpose.
+    It has one session at a time.  ``start`` establishes the first one.  After that session has ended (``EXPIRED``,
+    ``AUTH_FAILED``), every request fails until the caller establishes another session with ``renew``.
 
-    What becomes of a request:
+    Request handling depends on the session's state:
 
-    * while ``CONNECTED`` it is sent; the answer or a typed error comes
-    * while ``CONNECTING`` or ``SUSPENDED`` it waits for a connection, for at most ``waiting_ms_max``, then fails
-      with ``NotSent``
-    * a request that was sent on a connection that is then lost fails with ``ConnectionLoss``: whether it took effect
-      is unknown, and only the caller can find out
-    * when the session ends, all fail at once with ``SessionExpired`` (or ``AuthFailed``, ``ClientClosed``)
+    * ``CONNECTED``: the request is sent; it completes with the response or with a typed error.
+    * ``CONNECTING`` or ``SUSPENDED``: the request waits for a connection for at most ``waiting_ms_max``, then fails
+      with ``NotSent``.
+    * If the connection is lost after the request was sent, it fails with ``ConnectionLoss``; the request may or may
+      not have taken effect.
+    * When the session ends, all pending requests fail with ``SessionExpired``, ``AuthFailed`` or ``ClientClosed``.
 
-    Session listeners hear of a change before any request fails or is answered because of it.  A one-shot watch calls
-    its listener once; watches move with the session to another server and end with it.
+    Session listeners are called before any request completes or fails because of the state change.  A one-shot watch
+    calls its listener once.  Watches move with the session to another server and end with the session.
 
     :param connect_string: ``host:port,host:port/chroot``.
-    :param random: shuffles the servers and makes the jitter between tries.
-    :param session_timeout_ms: as asked for; the server grants it within its own limits.
-    :param connection_timeout_ms: how long ``start`` and ``renew`` try.
+    :param random: shuffles the servers and provides the jitter between connection attempts.
+    :param session_timeout_ms: requested session timeout; the server clamps it to its own limits.
+    :param connection_timeout_ms: time limit of ``start`` and ``renew``.
     :param auth: (scheme, credentials) of identities, such as ``("digest", b"user:password")``.
-    :param sasl: a user for SASL DIGEST-MD5.
-    :param tls_context_factory: makes a connection creator for a server's host name
-        (``twisted.internet.ssl.optionsForClientTLS``); None is plain TCP.
-    :param resume: (``session_id``, ``session_password``) of a session to continue; ``start`` fails with
-        ``SessionExpired`` where it has ended.  None makes a new one.
-    :param frame_size_max: the servers' ``jute.maxbuffer``, in bytes: larger requests fail with ``RequestTooLarge``.
-    :param answer_size_max: in bytes; a larger answer ends the connection.
-    :param requests_max: requests without an answer; one more fails with ``PipelineFull``, as it does beyond
-        ``request_bytes_max`` bytes of them.
-    :param waiting_ms_max: None is the session's timeout.
+    :param sasl: credentials for SASL DIGEST-MD5.
+    :param tls_context_factory: creates a connection creator for a server's host name
+        (``twisted.internet.ssl.optionsForClientTLS``); None means plain TCP.
+    :param resume: (``session_id``, ``session_password``) of a session to resume; ``start`` fails with
+        ``SessionExpired`` if it has ended.  None creates a new session.
+    :param frame_size_max: the servers' ``jute.maxbuffer``, in bytes; larger requests fail with ``RequestTooLarge``.
+    :param answer_size_max: maximum response size in bytes; a larger response closes the connection.
+    :param requests_max: maximum number of unanswered requests; further requests fail with ``PipelineFull``.
+    :param request_bytes_max: maximum total size of unanswered requests; beyond it requests fail with ``PipelineFull``.
+    :param waiting_ms_max: how long a request may wait for a connection; None means the session timeout.
     """
 
     def __init__(
@@ -135,19 +135,20 @@ class ZooKeeperClient:
     def start(self) -> Deferred[None]:
         """Establish the first session; called once.
 
-        :return: fires when it is there; fails with ``OperationTimeout`` after ``connection_timeout_ms``, with
-            ``AuthFailed`` where the credentials are refused, with ``ClientClosed`` after ``close``.
+        :return: fires when the session is established; fails with ``OperationTimeout`` after
+            ``connection_timeout_ms``, with ``AuthFailed`` if the server rejects the credentials, and with
+            ``ClientClosed`` after ``close``.
         """
         assert not self._started, "a client is started once; renew() makes another session"
         self._started = True
         return self._session.start(self._connection_timeout_s)
 
     def renew(self) -> Deferred[None]:
-        """Establish another session in place of one that has ended (also of one that could not be established).
+        """Replace a session that has ended, or that could not be established, with a new one.
 
-        Nothing moves over: neither watches nor requests.
+        Watches and requests of the old session are not carried over.
 
-        :return: as ``start``.
+        :return: as for ``start``.
         """
         assert self._session.state.ended, "the session has not ended"
         options = replace(self._options, resume=None)
@@ -155,35 +156,35 @@ class ZooKeeperClient:
         return self._session.start(self._connection_timeout_s)
 
     def close(self) -> Deferred[None]:
-        """End the session, after the answers to earlier requests; ephemeral znodes are gone when this fires.
+        """Close the session after the responses to earlier requests; its ephemeral znodes are deleted when this fires.
 
-        A session that has no connection just now is left to expire.
+        A session without a connection is left to expire at the server.
         """
         return self._session.close()
 
     @property
     def state(self) -> SessionState:
-        """Of the present session."""
+        """State of the current session."""
         return self._session.state
 
     @property
     def session_id(self) -> int:
-        """The present session's; 0 before it is established."""
+        """ID of the current session; 0 before it is established."""
         return self._session.id
 
     @property
     def session_password(self) -> bytes:
-        """What proves that a session is ours, for ``resume``; a secret."""
+        """Password of the session, for ``resume``; secret."""
         return self._session.password
 
     @property
     def session_timeout_ms(self) -> int:
-        """As the server has granted it; before that as asked for."""
+        """Negotiated session timeout; before the handshake, the requested one."""
         return self._session.timeout_ms
 
     @property
     def last_zxid(self) -> int:
-        """The last transaction of the ensemble that the session has seen."""
+        """Last transaction ID (zxid) that the session has seen."""
         return self._session.last_zxid
 
     @property
@@ -198,19 +199,19 @@ class ZooKeeperClient:
 
     @property
     def session_may_have_expired(self) -> bool:
-        """Whether the server may have given the session up although nothing has said so.
+        """True if the server may have expired the session without this client knowing.
 
-        True once the session's timeout has passed since it was last confirmed.  Whoever acts on the strength of an
-        ephemeral znode stops acting then, for another may act in its place.
+        That is so when the session timeout has passed since the server last confirmed the session.  A process that
+        relies on an ephemeral znode (such as the controller) must stop acting then, because another may have replaced it.
         """
         return self._session.may_have_expired
 
     def on_session_event(self, listener: SessionListener) -> Callable[[], None]:
-        """Have a listener called with each new state of the session.
+        """Call a listener with each new state of the session.
 
-        :return: call it to stop that; again does nothing.
+        :return: removes the registration; idempotent.
         """
-        # A wrapper of its own makes each registration removable apart, also of the same listener.
+        # One wrapper per registration, so that a listener registered twice can be removed once.
         entry: SessionListener = lambda state: listener(state)  # noqa: E731
         self._listeners.append(entry)
 
@@ -221,7 +222,7 @@ class ZooKeeperClient:
         return remove
 
     def session_changed(self, session: Session, state: SessionState) -> None:
-        """Called by the session."""
+        """Notify the listeners; called by the session."""
         if session is not self._session:
             return
         for listener in tuple(self._listeners):
@@ -241,30 +242,30 @@ class ZooKeeperClient:
         ephemeral: bool = False,
         sequence: bool = False,
     ) -> Deferred[Created]:
-        """Make a znode.
+        """Create a znode.
 
-        :param data: None makes one without data, which ZooKeeper's Java client can tell from empty data.
-        :param ephemeral: it goes when the session ends.
-        :param sequence: a ten-digit counter is appended to the path.
-        :return: its (path, stat).
-        :raise NodeExists: also ``NoNode`` without a parent, ``NoChildrenForEphemerals``, ``InvalidAcl``, ``NoAuth``.
+        :param data: None creates a znode without data, which ZooKeeper's Java client distinguishes from empty data.
+        :param ephemeral: the server deletes the znode when the session ends.
+        :param sequence: the server appends a ten-digit counter to the path.
+        :return: (path, stat).
+        :raise NodeExists: or ``NoNode`` (no parent), ``NoChildrenForEphemerals``, ``InvalidAcl``, ``NoAuth``.
         """
         request = Create(self._absolute(path), data, acl, ephemeral, sequence)
         return self._session.submit(Opcode.CREATE2, request.encode(), self._decode_created, path)
 
     def delete(self, path: str, version: int = ANY_VERSION) -> Deferred[None]:
-        """Remove a znode.
+        """Delete a znode.
 
-        :param version: that its data must have; -1 is any.
-        :raise NoNode: also ``BadVersion``, ``NotEmpty``, ``NoAuth``.
+        :param version: expected data version; -1 matches any.
+        :raise NoNode: or ``BadVersion``, ``NotEmpty``, ``NoAuth``.
         """
         body = Delete(self._absolute(path), version).encode()
         return self._session.submit(Opcode.DELETE, body, decode_empty, path)
 
     def exists(self, path: str, watch: WatchListener | None = None) -> Deferred[Stat | None]:
-        """Read a znode's stat; None where there is no such znode.
+        """Read a znode's stat; None if the znode does not exist.
 
-        :param watch: called once, when the znode is made, changed or deleted.
+        :param watch: called once, when the znode is created, changed or deleted.
         """
         absolute = self._absolute(path)
         body = Exists(absolute, watch is not None).encode()
@@ -275,7 +276,7 @@ class ZooKeeperClient:
     def get_data(self, path: str, watch: WatchListener | None = None) -> Deferred[tuple[bytes, Stat]]:
         """Read a znode's data and stat.
 
-        :param watch: called once, when the data changes or the znode is deleted; not left where the read fails.
+        :param watch: called once, when the data changes or the znode is deleted; not registered if the read fails.
         :raise NoNode: or ``NoAuth``.
         """
         absolute = self._absolute(path)
@@ -286,8 +287,8 @@ class ZooKeeperClient:
     def set_data(self, path: str, data: bytes, version: int = ANY_VERSION) -> Deferred[Stat]:
         """Replace a znode's data.
 
-        :param version: that its data must have; -1 is any.
-        :raise NoNode: also ``BadVersion``, ``NoAuth``.
+        :param version: expected data version; -1 matches any.
+        :raise NoNode: or ``BadVersion``, ``NoAuth``.
         """
         body = SetData(self._absolute(path), data, version).encode()
         return self._session.submit(Opcode.SET_DATA, body, decode_stat, path)
@@ -295,7 +296,7 @@ class ZooKeeperClient:
     def get_children(self, path: str, watch: WatchListener | None = None) -> Deferred[list[str]]:
         """Read the names of a znode's children, in no particular order.
 
-        :param watch: called once, when a child is made or deleted, or the znode itself is deleted.
+        :param watch: called once, when a child is created or deleted, or the znode itself is deleted.
         :raise NoNode: or ``NoAuth``.
         """
         absolute = self._absolute(path)
@@ -310,13 +311,13 @@ class ZooKeeperClient:
     def set_acl(self, path: str, acl: tuple[Acl, ...], version: int = ANY_VERSION) -> Deferred[Stat]:
         """Replace a znode's ACL.
 
-        :param version: of the ACL (``Stat.acl_version``); -1 is any.
+        :param version: expected ACL version (``Stat.acl_version``); -1 matches any.
         """
         body = SetAcl(self._absolute(path), acl, version).encode()
         return self._session.submit(Opcode.SET_ACL, body, decode_stat, path)
 
     def sync(self, path: str = "/") -> Deferred[str]:
-        """Let this client's server catch up with the leader; reads made after this see all earlier writes."""
+        """Make this client's server catch up with the leader; later reads see all earlier writes."""
         return self._session.submit(
             Opcode.SYNC,
             Sync(self._absolute(path)).encode(),
@@ -324,13 +325,13 @@ class ZooKeeperClient:
             path,
         )
 
-    # Several at once.
+    # Operations on several znodes.
 
     def multi(self, operations: Sequence[Operation]) -> Deferred[list[OperationResult]]:
-        """Do all of these operations, in order, or none.
+        """Apply all of these operations in order, or none of them.
 
         :return: one result per operation: ``Created``, ``Stat`` (SetData) or None (Delete, Check).
-        :raise MultiFailed: naming the first operation that failed; nothing was done.
+        :raise MultiFailed: with the index of the first operation that failed; none was applied.
         """
         absolute = (
             [each._replace(path=self._absolute(each.path)) for each in operations] if self._chroot.path else operations
@@ -339,11 +340,11 @@ class ZooKeeperClient:
         return self._session.submit(Opcode.MULTI, encode_operations(absolute), decode, None)
 
     def multi_read(self, reads: Sequence[Read]) -> Deferred[list[ReadResult]]:
-        """Answer all of these reads from one state of the tree (ZooKeeper 3.6 and newer).
+        """Perform all of these reads on one state of the tree (ZooKeeper 3.6 and newer).
 
         :param reads: without watches.
         :return: per read: (data, stat), a list of children's names, or the error (``NoNode``, ``NoAuth``) as a value.
-        :raise Unimplemented: where the server is too old; some close the connection instead (``ConnectionLoss``).
+        :raise Unimplemented: if the server is too old; some close the connection instead (``ConnectionLoss``).
         """
         paths = [each.path for each in reads]
         absolute = [each._replace(path=self._absolute(each.path)) for each in reads] if self._chroot.path else reads
@@ -354,15 +355,15 @@ class ZooKeeperClient:
             None,
         )
 
-    # Watches that stay.
+    # Persistent watches.
 
     def add_watch(self, path: str, listener: WatchListener, *, recursive: bool = False) -> Deferred[Watch]:
-        """Have a listener called with every change of a znode, until it is removed or the session ends.
+        """Call a listener for every change of a znode until the watch is removed or the session ends.
 
-        What changes while the connection is lost is never told.  When it is back, the listener is called with an event
-        of type ``NONE`` and the watched path: read again whatever is derived from it.  (ZooKeeper 3.6 and newer.)
+        Changes during a connection loss are not delivered.  After the reconnect, the listener is called with an event
+        of type ``NONE`` and the watched path: the caller must read the state again.  (ZooKeeper 3.6 and newer.)
 
-        :param recursive: also of all znodes below it; each tells of itself, so there is no news of children then.
+        :param recursive: watch all descendants as well; the server then sends no children events.
         """
         absolute = self._absolute(path)
         mode = AddWatchMode.PERSISTENT_RECURSIVE if recursive else AddWatchMode.PERSISTENT
@@ -373,7 +374,7 @@ class ZooKeeperClient:
     # The chroot.
 
     def create_chroot(self) -> Deferred[None]:
-        """Make the chroot's znode and those above it, where they do not exist."""
+        """Create the chroot's znode and its ancestors if they do not exist."""
         return Deferred.fromCoroutine(self._create_chroot())
 
     async def _create_chroot(self) -> None:
@@ -384,7 +385,7 @@ class ZooKeeperClient:
             try:
                 await self._session.submit(Opcode.CREATE2, Create(path).encode(), decode_created, path)
             except NodeExists:
-                pass  # another client was quicker
+                pass  # created concurrently by another client
 
     def _decode_created(self, data: bytes, start: int, end: int) -> Created:
         created = decode_created(data, start, end)

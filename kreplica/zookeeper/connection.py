@@ -1,7 +1,7 @@
-"""One TCP connection of a session: frames out and in, answers to their requests in order, pings, silence noticed.
+"""One TCP connection of a session: sends requests, matches responses in order, pings, detects a silent server.
 
-It lives from the handshake to the loss of the connection and is then thrown away; what outlives it (the session, its
-watches, requests that wait) belongs to ``session``.
+An instance is used from the handshake until the connection is lost.  The session, its watches and its queued requests
+outlive it and belong to ``session``.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from kreplica.zookeeper.records import (
     request_frame,
 )
 
-# Reads an answer's body from (buffer, start, end); a ZooKeeperError it raises is the request's outcome.
+# Decodes a response body from (buffer, start, end); a ZooKeeperError it raises fails the request.
 Decode: TypeAlias = Callable[[bytes, int, int], Any]
-# Told the error code of the answer (0 is success) before the caller gets it: leaves or does not leave a watch.
+# Called with the response's error code (0 is success) before the request completes, to register a watch.
 Answered: TypeAlias = Callable[[int], None]
 _Outstanding: TypeAlias = "tuple[int, int, Deferred[Any], Decode, str | None, Answered | None]"
 
@@ -47,28 +47,28 @@ _pack_header = REQUEST_FRAME_HEADER.pack
 _unpack_reply = REPLY_HEADER.unpack_from
 _REPLY_HEADER_SIZE = REPLY_HEADER.size
 _XID_MAX = 0x7FFFFFFF
-# How often in a session's time a backlog is looked at that keeps a ping back.
+# Number of checks per session timeout while a send backlog delays a ping.
 _BACKLOG_LOOKS = 30
 
 
 class ConnectionOwner(Protocol):
-    """What a connection tells the session that it serves; every call may end the connection."""
+    """Callbacks from a connection to its session; every call may close the connection."""
 
     def handshake_done(self, connection: Connection, response: ConnectResponse) -> None: ...
 
     def watch_fired(self, event: WatchEvent) -> None: ...
 
     def authenticated(self, connection: Connection, error: ZooKeeperError | None) -> None:
-        """One of the identities that were sent was taken, or refused."""
+        """Called when the server has accepted or rejected one of the identities."""
 
     def connection_lost(self, connection: Connection, reason: str) -> None: ...
 
 
 class Connection(TwistedProtocol):
-    """A connection; ``send`` may be called from ``handshake_done`` on and until ``connection_lost``.
+    """Protocol of one connection; ``send`` may be called between ``handshake_done`` and ``connection_lost``.
 
-    :param handshake: what is sent first.
-    :param frame_size_max: of what the server sends, in bytes.
+    :param handshake: first frame of the connection.
+    :param frame_size_max: maximum size of a received frame in bytes.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Connection(TwistedProtocol):
         self._out: list[bytes] = []
         self._flushing: IDelayedCall | None = None
         self._reading = False
-        # Gives the socket what it takes at once; in the reactor's next turn is too late for a lone request.
+        # Writes to the socket immediately: waiting for the next reactor iteration delays a single request.
         self._send_now: Callable[[bytes], int | Exception] | None = None
         self._buffered = False  # whether the transport may hold bytes that the socket has not taken
         self._ended = False
@@ -92,25 +92,24 @@ class Connection(TwistedProtocol):
         self._timeout_s = 0.0
         self._heard_at = self._ping_at = reactor.seconds()
         self._pings_sent_at: deque[float] = deque()
-        #: When the last request was sent of which the answer has come: the server counts the session's time from
-        #: then or later.  Only the handshake and pings are looked at; there is a ping every third of the session.
+        #: Send time of the latest answered handshake or ping; the server restarted the session timeout then or later.
         self.confirmed_at = self._heard_at
-        #: How many bytes of requests have not been answered.
+        #: Total size of the unanswered requests in bytes.
         self.unanswered_bytes = 0
         self.last_zxid = handshake.last_zxid_seen
 
     @property
     def unanswered_count(self) -> int:
-        """How many requests have not been answered."""
+        """Number of unanswered requests."""
         return len(self._outstanding)
 
-    # What Twisted calls.
+    # Called by Twisted.
 
     def connectionMade(self) -> None:
         assert self.transport is not None
         assert self._handshake is not None
         if ITCPTransport.providedBy(self.transport):
-            self.transport.setTcpNoDelay(True)  # writes are already gathered, one per turn of the reactor
+            self.transport.setTcpNoDelay(True)  # writes are already batched, one per reactor iteration
         if isinstance(self.transport, tcp.Connection):
             self._send_now = self.transport.writeSomeData
         self.confirmed_at = self._heard_at = self._reactor.seconds()
@@ -126,7 +125,7 @@ class Connection(TwistedProtocol):
             self.abort(f"the server sent malformed bytes: {error}")
         self._reading = False
         if awaited and not self._outstanding:
-            self._buffered = False  # every request is answered, so every byte was sent
+            self._buffered = False  # all requests are answered, so the send buffer is empty
         if self._out:
             self._flush()
 
@@ -138,10 +137,10 @@ class Connection(TwistedProtocol):
         text = self._reason or (reason.getErrorMessage() if reason is not None else "")
         self._owner.connection_lost(self, text)
 
-    # What the session calls.
+    # Called by the session.
 
     def keep_alive(self, timeout_s: float) -> None:
-        """Ping at every third of the session's timeout from now on, and give up after two thirds of silence."""
+        """Ping every third of the session timeout; close the connection after two thirds without received data."""
         self._timeout_s = timeout_s
         self._ping_at = self._reactor.seconds() + timeout_s / 3
         self._schedule_check()
@@ -155,7 +154,7 @@ class Connection(TwistedProtocol):
         path: str | None,
         answered: Answered | None,
     ) -> None:
-        """Send a request; its answer, decoded, or its error goes to the Deferred."""
+        """Send a request; the Deferred receives the decoded response or the error."""
         xid = self._xid = self._xid + 1 if self._xid < _XID_MAX else 1
         size = len(body) + 8
         self.unanswered_bytes += size
@@ -167,20 +166,20 @@ class Connection(TwistedProtocol):
         out.append(body)
 
     def send_apart(self, xid: int, opcode: Opcode, body: bytes) -> None:
-        """Send one of the messages that have a transaction id of their own (ping, auth, setWatches)."""
+        """Send a message with a reserved transaction ID (ping, auth, setWatches)."""
         if not self._out and not self._reading:
             self._flushing = self._reactor.callLater(0, self._flush)
         self._out.append(request_frame(xid, opcode, body))
 
     def end(self, reason: str) -> None:
-        """Close in good order, after what was written."""
+        """Close the connection after flushing the written data."""
         self._reason = self._reason or reason
         if not self._ended and self.transport is not None:
             self._flush()
             self.transport.loseConnection()
 
     def abort(self, reason: str) -> None:
-        """Close at once; nothing that comes after this is read."""
+        """Close the connection immediately and ignore data received later."""
         self._reason = self._reason or reason
         self._ended = True
         transport: Any = self.transport
@@ -188,13 +187,11 @@ class Connection(TwistedProtocol):
             transport.abortConnection()
 
     def fail_outstanding(self, error: Callable[[str | None], ZooKeeperError]) -> None:
-        """Fail every request that has no answer, in the order in which they were made."""
+        """Fail all unanswered requests, oldest first."""
         outstanding, self._outstanding = self._outstanding, deque()
         self.unanswered_bytes = 0
         for _xid, _size, deferred, _decode, path, _answered in outstanding:
             deferred.errback(error(path))
-
-    # The rest is this class's own.
 
     def _flush(self) -> None:
         self._flushing = None
@@ -228,7 +225,7 @@ class Connection(TwistedProtocol):
                 self._read_apart(xid, error, Reader(buffer, body, end, "event"))
                 continue
             if not outstanding or outstanding[0][0] != xid:
-                raise ProtocolError("reply", f"an answer to request {xid}, which is not the next")
+                raise ProtocolError("reply", f"response to request {xid}, which is not the oldest unanswered one")
             if zxid > self.last_zxid:
                 self.last_zxid = zxid
             _xid, size, deferred, decode, path, answered = outstanding.popleft()
@@ -244,7 +241,7 @@ class Connection(TwistedProtocol):
                 deferred.errback(failed)
             except ProtocolError as malformed:
                 self.abort(f"the server sent malformed bytes: {malformed}")
-                deferred.errback(MarshallingError(path, f"malformed answer: {malformed}"))
+                deferred.errback(MarshallingError(path, f"malformed response: {malformed}"))
             else:
                 deferred.callback(answer)
 
@@ -259,7 +256,7 @@ class Connection(TwistedProtocol):
         elif xid != XID_SET_WATCHES:
             raise ProtocolError("reply", f"the server sent the unknown transaction id {xid}")
         elif error:
-            self.abort(f"the server would not watch again: {error_of(error)}")
+            self.abort(f"the server did not restore the watches: {error_of(error)}")
 
     def _schedule_check(self) -> None:
         silent_at = self._heard_at + self._timeout_s * 2 / 3
@@ -272,7 +269,7 @@ class Connection(TwistedProtocol):
             self.abort(f"the server has been silent for {now - self._heard_at:.1f} s")
             return
         if now >= self._ping_at:
-            # Behind a backlog a ping would only be late; and its answer must not say that the backlog was sent.
+            # Behind a backlog the ping would be late, and its response would wrongly confirm the session.
             if self._buffered:
                 self._ping_at = now + self._timeout_s / _BACKLOG_LOOKS
             else:

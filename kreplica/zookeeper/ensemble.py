@@ -1,4 +1,4 @@
-"""Where a ZooKeeper ensemble is: the connect string, the order in which its servers are tried, and the way to one."""
+"""Connect string of a ZooKeeper ensemble, the order in which servers are tried, and the TCP or TLS connect."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from kreplica.zookeeper.errors import BadArguments
 
 PORT_DEFAULT = 2181
 
-# The first try at each server comes almost at once, for a fail-over should be quick; a little jitter keeps the clients
-# of a lost server from arriving at the next one together.  After that the pause doubles with each round.
+# The first attempt at each server is almost immediate, so that a failover is fast; jitter spreads the clients of a
+# failed server.  Afterwards the backoff doubles with each round through all servers.
 FIRST_PAUSE_S_MAX = 0.05
 PAUSE_S = 0.1
 PAUSE_S_MAX = 2.0
@@ -44,9 +44,9 @@ class Server(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """What a connect string says.
+    """Parsed connect string.
 
-    :param chroot: the path under which everything is, without a slash at its end; empty for the whole tree.
+    :param chroot: path prefix of the client, without a trailing slash; empty for the whole tree.
     """
 
     servers: tuple[Server, ...]
@@ -54,14 +54,14 @@ class Ensemble:
 
     @classmethod
     def parse(cls, connect_string: str) -> Ensemble:
-        """Read ``host:port,host:port/chroot``, as ``zookeeper.connect`` has it; the port is 2181 unless given.
+        """Parse ``host:port,host:port/chroot``, the format of ``zookeeper.connect``; the default port is 2181.
 
-        :raise BadArguments: naming the part that cannot be read.
+        :raise BadArguments: with the part that cannot be parsed.
         """
         hosts, slash, chroot = connect_string.strip().partition("/")
         chroot = (slash + chroot).rstrip("/")
         if "//" in chroot:
-            raise BadArguments(None, f"connect string {connect_string!r}: the chroot has an empty part")
+            raise BadArguments(None, f"connect string {connect_string!r}: the chroot has an empty component")
         return cls(tuple(_parse_server(part.strip(), connect_string) for part in hosts.split(",")), chroot)
 
 
@@ -80,9 +80,9 @@ def _parse_server(text: str, connect_string: str) -> Server:
 
 
 class ServerOrder:
-    """Says which server to try next and after what pause; one per session.
+    """Order and backoff of the connection attempts of one session.
 
-    :param randomness: shuffles the servers, so that an ensemble's clients spread over it.
+    :param randomness: shuffles the servers, so that clients spread over the ensemble.
     """
 
     def __init__(self, ensemble: Ensemble, randomness: random.Random) -> None:
@@ -93,7 +93,7 @@ class ServerOrder:
         self._failures = 0
 
     def next(self) -> tuple[Server, float]:
-        """The next server and how many seconds to wait before trying it; nothing before the very first try."""
+        """Return the next server and the delay in seconds before the attempt; the first delay is 0."""
         server = self._servers[self._next % len(self._servers)]
         first = self._next == 0
         self._next += 1
@@ -105,7 +105,7 @@ class ServerOrder:
         return server, pause_s * (0.5 + 0.5 * self._random.random())
 
     def succeeded(self) -> None:
-        """The session has lived for a while on the server tried last: the next pause is short again."""
+        """Reset the backoff after a connection that lasted for a while."""
         self._failures = 0
 
 
@@ -116,9 +116,9 @@ def connect(
     timeout_s: float,
     tls_context_factory: TlsContextFactory | None,
 ) -> Deferred[IProtocol]:
-    """Open a connection; cancelling the Deferred gives up.
+    """Open a connection; cancelling the Deferred aborts the attempt.
 
-    :param timeout_s: for each address that the host's name has.
+    :param timeout_s: timeout for each address of the host name.
     """
     untyped: Any = reactor
     endpoint: IStreamClientEndpoint

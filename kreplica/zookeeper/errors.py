@@ -1,7 +1,7 @@
-"""ZooKeeper's errors: one class per code, the same classes on the client's and on the server's side.
+"""ZooKeeper's errors: one class per error code, shared by client and server.
 
-The numbers are those of the protocol.  Errors that only a client can meet (a lost connection) have codes too, because
-ZooKeeper's own clients give them some.
+The codes are those of the protocol.  Errors that occur only in a client (such as a lost connection) have the codes
+that ZooKeeper's own clients assign.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from kreplica.errors import KreplicaError
 
 
 class ZooKeeperError(KreplicaError):
-    """A ZooKeeper request that failed; the subclass says how.
+    """Base class of ZooKeeper errors.
 
-    :param path: the znode concerned, as the caller named it (without the chroot); None where there is none.
-    :param message: what happened, where the class alone does not say it.
+    :param path: path of the znode as the caller passed it (without the chroot); None if the error concerns no znode.
+    :param message: details; if empty, the class's ``meaning`` is shown.
     """
 
     code: ClassVar[int] = -1
-    meaning: ClassVar[str] = "the server met an error it does not describe"
+    meaning: ClassVar[str] = "unspecified server error"
 
     def __init__(self, path: str | None = None, message: str = "") -> None:
         super().__init__(path, message)
@@ -33,14 +33,14 @@ class ZooKeeperError(KreplicaError):
 
 
 class ServerError(ZooKeeperError):
-    """The server failed in a way that has no code of its own."""
+    """Server error without a specific code."""
 
 
 class RuntimeInconsistency(ZooKeeperError):
-    """This operation of a multi was not tried, because an earlier one of the same multi failed."""
+    """The operation was not attempted because an earlier operation of the same multi failed."""
 
     code = -2
-    meaning = "not tried: another operation of the multi failed"
+    meaning = "not attempted: another operation of the multi failed"
 
 
 class DataInconsistency(ZooKeeperError):
@@ -51,38 +51,38 @@ class DataInconsistency(ZooKeeperError):
 
 
 class ConnectionLoss(ZooKeeperError):
-    """The connection ended before the answer came: whether the request took effect is unknown.
+    """The connection was lost before the response arrived; the request may or may not have taken effect.
 
-    A request that was still waiting to be sent fails with ``NotSent`` instead, which certainly had no effect.
+    A request that was not sent fails with ``NotSent`` instead and had no effect.
     """
 
     code = -4
-    meaning = "the connection was lost before the answer; the outcome is unknown"
+    meaning = "the connection was lost before the response; the outcome is unknown"
 
 
 class NotSent(ConnectionLoss):
-    """The request never left this process: it had no effect and can be made again."""
+    """The request was not sent: it had no effect and can be retried."""
 
     meaning = "not connected, and the request was not sent"
 
 
 class PipelineFull(NotSent):
-    """Too many requests are without an answer already; wait for some before sending more."""
+    """Too many requests are unanswered; the caller must wait for responses before sending more."""
 
     meaning = "too many requests are unanswered; the request was not sent"
 
 
 class ClientClosed(NotSent):
-    """The client was closed by its owner before this request was made or sent."""
+    """The client was closed before the request was sent."""
 
     meaning = "the client is closed"
 
 
 class MarshallingError(ZooKeeperError):
-    """The server could not read the request, or the client the answer."""
+    """The server could not decode the request, or the client could not decode the response."""
 
     code = -5
-    meaning = "the bytes are not what the protocol says"
+    meaning = "malformed request or response"
 
 
 class Unimplemented(ZooKeeperError):
@@ -93,10 +93,10 @@ class Unimplemented(ZooKeeperError):
 
 
 class OperationTimeout(ZooKeeperError):
-    """The operation was not done within the time allowed."""
+    """The operation did not complete within its timeout."""
 
     code = -7
-    meaning = "not done within the time allowed"
+    meaning = "the operation timed out"
 
 
 class BadArguments(ZooKeeperError):
@@ -107,10 +107,10 @@ class BadArguments(ZooKeeperError):
 
 
 class RequestTooLarge(BadArguments):
-    """A request beyond ``jute.maxbuffer``: the server would drop the connection, so it is not sent."""
+    """The request exceeds ``jute.maxbuffer``; it is not sent because the server would close the connection."""
 
     def __init__(self, size: int, size_max: int, path: str | None = None) -> None:
-        super().__init__(path, f"the request takes {size:,} bytes where jute.maxbuffer allows {size_max:,}")
+        super().__init__(path, f"the request has {size:,} bytes; jute.maxbuffer allows {size_max:,}")
 
 
 class NewConfigNoQuorum(ZooKeeperError):
@@ -121,14 +121,14 @@ class NewConfigNoQuorum(ZooKeeperError):
 
 
 class ReconfigInProgress(ZooKeeperError):
-    """Another reconfiguration of the ensemble has not ended."""
+    """Another reconfiguration of the ensemble is in progress."""
 
     code = -14
     meaning = "another reconfiguration is in progress"
 
 
 class ApiError(ZooKeeperError):
-    """The codes from here down are answers of the application level, not failures of the system."""
+    """Base class of application errors; the other codes are system failures."""
 
     code = -100
     meaning = "the request cannot be served"
@@ -142,49 +142,49 @@ class NoNode(ApiError):
 
 
 class NoAuth(ApiError):
-    """The znode's ACL does not allow this to any identity of the session."""
+    """The znode's ACL does not grant this operation to any identity of the session."""
 
     code = -102
     meaning = "not allowed by the znode's ACL"
 
 
 class BadVersion(ApiError):
-    """The znode is at another version than the request asks for."""
+    """The znode's version differs from the expected one."""
 
     code = -103
-    meaning = "the znode is at another version"
+    meaning = "the znode's version differs from the expected one"
 
 
 class NoChildrenForEphemerals(ApiError):
     """An ephemeral znode cannot have children."""
 
     code = -108
-    meaning = "ephemeral znodes have no children"
+    meaning = "an ephemeral znode cannot have children"
 
 
 class NodeExists(ApiError):
-    """The znode to be created exists."""
+    """The znode to create already exists."""
 
     code = -110
-    meaning = "the znode exists"
+    meaning = "the znode already exists"
 
 
 class NotEmpty(ApiError):
-    """The znode to be deleted has children."""
+    """The znode to delete has children."""
 
     code = -111
     meaning = "the znode has children"
 
 
 class SessionExpired(ApiError):
-    """The session is over: its ephemeral znodes and watches are gone, and this client makes no other by itself."""
+    """The session has expired with its ephemeral znodes and watches; the client does not replace it automatically."""
 
     code = -112
     meaning = "the session has expired"
 
 
 class InvalidCallback(ApiError):
-    """A callback was not valid (kept for the code's sake)."""
+    """Invalid callback; defined only because the protocol has this code."""
 
     code = -113
     meaning = "invalid callback"
@@ -198,10 +198,10 @@ class InvalidAcl(ApiError):
 
 
 class AuthFailed(ApiError):
-    """The server refused the credentials."""
+    """The server rejected the credentials."""
 
     code = -115
-    meaning = "the server refused the credentials"
+    meaning = "the server rejected the credentials"
 
 
 class SessionMoved(ApiError):
@@ -212,7 +212,7 @@ class SessionMoved(ApiError):
 
 
 class NotReadOnly(ApiError):
-    """A write was sent to a server that is read-only for now."""
+    """A write was sent to a read-only server."""
 
     code = -119
     meaning = "the server is read-only"
@@ -226,10 +226,10 @@ class EphemeralOnLocalSession(ApiError):
 
 
 class NoWatcher(ApiError):
-    """There is no such watch to remove."""
+    """The watch to remove does not exist."""
 
     code = -121
-    meaning = "no such watch"
+    meaning = "the watch does not exist"
 
 
 class RequestTimeout(ApiError):
@@ -240,7 +240,7 @@ class RequestTimeout(ApiError):
 
 
 class ReconfigDisabled(ApiError):
-    """Reconfiguration is switched off at the server."""
+    """Reconfiguration is disabled on the server."""
 
     code = -123
     meaning = "reconfiguration is disabled"
@@ -261,27 +261,26 @@ class QuotaExceeded(ApiError):
 
 
 class Throttled(ApiError):
-    """The server is overloaded and dropped the request unserved."""
+    """The server is overloaded and dropped the request."""
 
     code = -127
     meaning = "the server is overloaded"
 
 
 class UnknownCode(ZooKeeperError):
-    """The server answered with a code that this client does not know; ``code`` of the instance is that number."""
+    """The server returned an error code that this client does not know; the instance's ``code`` holds it."""
 
     def __init__(self, unknown: int, path: str | None = None) -> None:
-        super().__init__(path, f"the server answered with the unknown error code {unknown}")
+        super().__init__(path, f"the server returned the unknown error code {unknown}")
         self.code = unknown  # type: ignore[misc]  # the one class whose code belongs to the instance
 
 
 class MultiFailed(ZooKeeperError):
-    """A multi of which nothing was done, because one of its operations failed.
+    """One operation of a multi failed, so none was applied.
 
-    :param index: the position of the first operation that failed.
-    :param error: why that one failed; its ``path`` names the znode.
-    :param results: one error per operation; ``RuntimeInconsistency`` for those after ``index``, None for those
-        before it, which would have succeeded and were undone.
+    :param index: position of the first operation that failed.
+    :param error: error of that operation; its ``path`` is the znode's.
+    :param results: one error per operation: None before ``index`` (rolled back), ``RuntimeInconsistency`` after it.
     """
 
     def __init__(self, index: int, error: ZooKeeperError, results: Sequence[ZooKeeperError | None]) -> None:
@@ -296,16 +295,16 @@ def _children(root: type[ZooKeeperError]) -> list[type[ZooKeeperError]]:
     return [each for each in root.__subclasses__() if each not in (UnknownCode, MultiFailed)]
 
 
-# The classes with a code of their own: finer ones, which only a client raises, share their parent's.
+# Subclasses that only a client raises share their parent's code and are not listed.
 ERRORS_BY_CODE: dict[int, type[ZooKeeperError]] = {
     each.code: each for each in (*_children(ZooKeeperError), *_children(ApiError))
 }
 
 
 def error_of(code: int, path: str | None = None) -> ZooKeeperError:
-    """The exception for a code that a server answered.
+    """Return the exception for an error code of a response.
 
-    :param code: not 0, which is success.
+    :param code: must not be 0 (success).
     """
     kind = ERRORS_BY_CODE.get(code)
     return kind(path) if kind is not None else UnknownCode(code, path)

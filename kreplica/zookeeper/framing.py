@@ -1,4 +1,4 @@
-"""Cuts a ZooKeeper connection's byte stream into frames (a length in four bytes, then the body); without I/O."""
+"""Splits a ZooKeeper connection's byte stream into frames (a four-byte length, then the body); performs no I/O."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from kreplica.zookeeper.jute import unpack_int32
 
 
 class FrameSplitter:
-    """Collects what a connection receives; one per connection, for as long as that lives.
+    """Reassembles frames from received data; one per connection.
 
-    :param frame_size_max: the longest body accepted, in bytes (ZooKeeper's ``jute.maxbuffer``).
+    :param frame_size_max: maximum body size in bytes (ZooKeeper's ``jute.maxbuffer``).
     """
 
     __slots__ = ("_frame_size_max", "_held_size", "_pieces", "_wanted")
@@ -20,15 +20,15 @@ class FrameSplitter:
         self._frame_size_max = frame_size_max
         self._pieces: list[bytes] = []
         self._held_size = 0
-        # Pieces are only joined once this many bytes are there, so that a long frame is copied once.
+        # Pieces are joined only when this many bytes have arrived, so that a long frame is copied once.
         self._wanted = 4
 
     def frames(self, data: bytes) -> Iterator[tuple[bytes, int, int]]:
-        """Take bytes in; give every frame that they complete, in place, as (buffer, start, end) of its body.
+        """Add received data and yield every completed frame, in place, as (buffer, start, end) of its body.
 
-        The iterator has to be run to its end before more bytes come.
+        The iterator must be exhausted before the next call.
 
-        :raise ProtocolError: at a length that is negative or too large; the connection cannot go on.
+        :raise ProtocolError: if a length is negative or too large; the connection must be closed.
         """
         if self._pieces:
             self._pieces.append(data)

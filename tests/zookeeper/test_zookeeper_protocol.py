@@ -269,7 +269,7 @@ def test_what_the_server_cannot_do_is_an_error_it_can_answer() -> None:
 def test_every_code_has_its_error_and_unknown_ones_keep_their_number() -> None:
     """A caller can tell errors apart by class and by code."""
     assert isinstance(error_of(-103, "/a"), BadVersion)
-    assert str(error_of(-103, "/a")) == "/a: the znode is at another version"
+    assert str(error_of(-103, "/a")) == "/a: the znode's version differs from the expected one"
     assert all(error_of(code).code == code for code in ERRORS_BY_CODE)
     unknown = error_of(-999, "/a")
     assert isinstance(unknown, UnknownCode)
