@@ -201,8 +201,8 @@ class ZooKeeperClient:
     def session_may_have_expired(self) -> bool:
         """True if the server may have expired the session without this client knowing.
 
-        That is so when the session timeout has passed since the server last confirmed the session.  A process that
-        relies on an ephemeral znode (such as the controller) must stop acting then, because another may have replaced it.
+        The session timeout has then passed since the server last confirmed the session.  A process that relies on an
+        ephemeral znode (such as the controller) must stop acting, because another process may have replaced it.
         """
         return self._session.may_have_expired
 
