@@ -1,4 +1,4 @@
-"""Record batches (magic 2) made from records, and made anew from a part of their records, as compaction does."""
+"""Builds record batches (magic 2) from records, and filters the records of a batch for compaction."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from kreplica.wire.compression import Codec, compress
 from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, Headers, Record, iter_heads, open_records, read_record
 
 NEXT_OFFSET = -1
-"""As a record's offset: the one after the record before it."""
+"""Offset argument for the offset after the previous record."""
 
 NO_LEADER_EPOCH = -1
 
@@ -44,7 +44,7 @@ NO_HEADERS = _ZIGZAG_BYTES[0]
 
 
 class BatchOptions(TypedDict, total=False):
-    """What ``build_batch`` takes besides records: the fields of a ``BatchBuilder`` by name."""
+    """Keyword arguments of ``build_batch``: the fields of ``BatchBuilder``."""
 
     codec: int
     base_offset: int
@@ -60,7 +60,7 @@ class BatchOptions(TypedDict, total=False):
 
 @dataclass(slots=True, kw_only=True)
 class BatchBuilder:
-    """One batch in the making, by whoever sends or stores it; of no use once built.
+    """Accumulates the records of one batch; must not be used after ``build``.
 
     :param codec: a ``compression.Codec``.
     :param base_offset: 0 from producers; the leader sets it.
@@ -98,7 +98,7 @@ class BatchBuilder:
     ) -> int:
         """Add a record.
 
-        :param offset: beyond that of the record before it; ``NEXT_OFFSET`` leaves no gap.
+        :param offset: larger than the previous offset; ``NEXT_OFFSET`` leaves no gap.
         :return: its offset.
         :raise ValueError: the offset is not beyond the last one's, and nothing was added.
         """
@@ -116,7 +116,7 @@ class BatchBuilder:
         return self.base_offset + delta
 
     def build(self) -> bytes:
-        """The batch.
+        """Return the batch.
 
         :raise ValueError: no record was added.
         """
@@ -153,9 +153,9 @@ class BatchBuilder:
 
 
 def build_batch(records: Iterable[Record], **options: Unpack[BatchOptions]) -> bytes:
-    """A batch of these records, with the offsets that they have or, where that is ``NEXT_OFFSET``, get.
+    """Return a batch of records, which keep their offsets unless these are ``NEXT_OFFSET``.
 
-    :param options: as the fields of ``BatchBuilder``.
+    :param options: fields of ``BatchBuilder``.
     :raise ValueError: no records, or offsets that do not ascend from ``base_offset``.
     """
     builder = BatchBuilder(**options)
@@ -172,10 +172,10 @@ def filter_batch(
     keep_empty: bool = False,
     decompressed_size_max: int = DECOMPRESSED_SIZE_MAX,
 ) -> bytes | None:
-    """The batch without the records that are not to be kept, as a log cleaner writes it.
+    """Return the batch without the records that ``keep`` rejects, as log compaction writes it.
 
-    Offsets, leader epoch, producer and sequence stay, and so does ``last_offset_delta``: offsets leave no hole, and a
-    producer's last sequence is not forgotten.
+    Offsets, leader epoch, producer, sequence and ``last_offset_delta`` are unchanged, so that consecutive batches leave
+    no gap and the producer's last sequence is kept.
 
     :param delete_horizon_ms: when the tombstones and markers kept may go; a batch that has such a time keeps its own.
     :param keep_empty: where no record is kept give the header alone, for the sake of its sequence (KIP-98), not None.
@@ -199,10 +199,10 @@ def filter_batch(
 
 
 def with_records(header: BatchHeader, records: Sequence[Record]) -> bytes:
-    """A batch of that header with other records: offsets, producer and sequence stay, as by ``filter_batch``.
+    """Return a batch with the same header fields and other records, see ``filter_batch``.
 
-    :param records: with offsets that grow, within the header's; none leaves the header alone.
-    :raise ValueError: the offsets are others.
+    :param records: offsets must increase within the header's range; without records only the header remains.
+    :raise ValueError: an offset is out of range or order.
     """
     if not records:
         return _empty(header)
@@ -220,7 +220,7 @@ def with_records(header: BatchHeader, records: Sequence[Record]) -> bytes:
 
 
 def seal(header: BatchHeader, records: bytes) -> bytes:
-    """A batch from its header, whose length and CRC are made here, and its (compressed) records."""
+    """Return a batch from its header and (compressed) records; sets the length and the CRC."""
     covered = _CRC_COVERED.pack(*header[5:])
     crc = crc32c(records, crc32c(covered))
     length = HEADER_SIZE - LENGTH_END + len(records)
@@ -230,7 +230,7 @@ def seal(header: BatchHeader, records: bytes) -> bytes:
 def encode_record(
     timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Headers = ()
 ) -> bytes:
-    """One record as it lies in a batch, its length first."""
+    """Return a record in its batch encoding, with its length."""
     return encode_fields(varint(timestamp_delta), varint(offset_delta), key, value, headers)
 
 
@@ -258,13 +258,13 @@ def _encode(record: Record, base_offset: int, base_timestamp: int) -> bytes:
 
 
 def _empty(header: BatchHeader) -> bytes:
-    """The header alone, uncompressed, with one timestamp for both."""
+    """Return a batch without records, in which both timestamps are the maximum."""
     attributes = header.attributes & ~CODEC_MASK & ~DELETE_HORIZON_BIT
     return seal(header._replace(attributes=attributes, base_timestamp=header.max_timestamp, record_count=0), b"")
 
 
 def varint(number: int) -> bytes:
-    """A zigzag varint of up to 64 bits."""
+    """Encode a zigzag varint of up to 64 bits."""
     zigzag = (number << 1) ^ (number >> 63)
     if zigzag < 0x80:
         return _ZIGZAG_BYTES[zigzag]

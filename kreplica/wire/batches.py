@@ -1,7 +1,6 @@
-"""Record batches (magic 2) by their 61-byte headers: read, checked, stamped in place; the records stay closed.
+"""Headers of record batches (magic 2): parses, checks and updates them without reading the records.
 
-What a leader needs for a produce is here, and costs one unpack and one CRC.  ``records`` opens batches,
-``batch_building`` makes them.  Batches of the older magics 0 and 1 are told apart and refused.
+A leader handles a produced batch with one unpack and one CRC.  Batches of magic 0 and 1 are detected and refused.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ WritableBytes: TypeAlias = bytearray | memoryview
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_SIZE = 61
 LENGTH_END = 12
-"""``length`` counts the bytes after itself: a batch takes these more."""
+"""Size of the fields up to ``length``, which does not count them."""
 
 MAGIC = 2
 MAGIC_POSITION = 16
 CRC_POSITION = 17
 CRC_START = 21
-"""The CRC covers from the attributes on: neither offset nor leader epoch, so stamping those keeps it valid."""
+"""The CRC covers the bytes from the attributes on, so the offset and the leader epoch can be set without it."""
 ATTRIBUTES_POSITION = CRC_START + 1
-"""Of the lower half of the attributes, in which all of them are."""
+"""Position of the low byte of the attributes, which holds all defined bits."""
 
 CODEC_MASK = 0b0000_0111
 LOG_APPEND_TIME_BIT = 0b0000_1000
 TRANSACTIONAL_BIT = 0b0001_0000
 CONTROL_BIT = 0b0010_0000
 DELETE_HORIZON_BIT = 0b0100_0000
-"""``base_timestamp`` is the time from which a cleaner may drop the batch's tombstones (KIP-534)."""
+"""``base_timestamp`` is the time after which compaction may remove the batch's tombstones (KIP-534)."""
 
 CLIENT_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL_BIT
 CODEC_ID_MAX = 4
@@ -64,17 +63,17 @@ _PRODUCER_POSITION = 43
 
 
 class TimestampType(IntEnum):
-    """What a batch's timestamps mean."""
+    """Meaning of a batch's timestamps."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class BatchHeader(NamedTuple):
-    """The fixed part of a batch, field by field as it lies there; timestamps in milliseconds since 1970.
+    """Header of a batch, in wire order; timestamps in milliseconds since 1970.
 
-    :param length: bytes after this field; ``size`` is the whole.
-    :param last_offset_delta: of the last record the batch was made with; compaction keeps it when that record goes.
+    :param length: bytes after this field; see ``size``.
+    :param last_offset_delta: offset delta of the batch's original last record; compaction does not change it.
     """
 
     base_offset: int
@@ -93,60 +92,60 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """Size of the batch in bytes."""
         return self[1] + LENGTH_END
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record."""
+        """Offset of the last record."""
         return self[0] + self[6]
 
     @property
     def next_offset(self) -> int:
-        """The offset after the last record: where the next batch starts."""
+        """Offset after the last record."""
         return self[0] + self[6] + 1
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record, which wraps from 2**31 - 1 to 0; ``NO_SEQUENCE`` where there is none."""
+        """Sequence number of the last record, which wraps from 2**31 - 1 to 0, or ``NO_SEQUENCE``."""
         base_sequence = self.base_sequence
         return base_sequence if base_sequence < 0 else (base_sequence + self.last_offset_delta) & SEQUENCE_MASK
 
     @property
     def codec(self) -> int:
-        """A ``compression.Codec`` id, or 5 to 7, which nobody has defined."""
+        """``compression.Codec`` ID, or an undefined one from 5 to 7."""
         return self.attributes & CODEC_MASK
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Whose clock the timestamps come from."""
+        """Clock of the timestamps: the producer's or the broker's."""
         return TimestampType((self.attributes & LOG_APPEND_TIME_BIT) >> 3)
 
     @property
     def has_producer_id(self) -> bool:
-        """Whether an idempotent producer wrote it (or a coordinator, in its name)."""
+        """True if an idempotent producer wrote the batch, or a coordinator on its behalf."""
         return self.producer_id >= 0
 
     @property
     def is_transactional(self) -> bool:
-        """Whether it belongs to a transaction."""
+        """True if the batch belongs to a transaction."""
         return self.attributes & TRANSACTIONAL_BIT != 0
 
     @property
     def is_control(self) -> bool:
-        """Whether it holds a marker for consumers' libraries and not records of users."""
+        """True if the batch holds control records, which clients hide from applications."""
         return self.attributes & CONTROL_BIT != 0
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether ``base_timestamp`` says when its tombstones may go (KIP-534)."""
+        """True if ``base_timestamp`` is the delete horizon of tombstones (KIP-534)."""
         return self.attributes & DELETE_HORIZON_BIT != 0
 
 
 def parse_header(buffer: Bytes, position: int = 0) -> BatchHeader:
-    """The header of the batch that starts there; its records may lie beyond the buffer.
+    """Parse the header at a position; the records may extend past the buffer.
 
-    :raise ProtocolError: fewer than ``HEADER_SIZE`` bytes, a length that no batch has, or another magic.
+    :raise ProtocolError: fewer than ``HEADER_SIZE`` bytes, an invalid length, or another magic.
     """
     if position + HEADER_SIZE > len(buffer):
         raise ProtocolError("RecordBatch", f"{len(buffer) - position} bytes, the header alone has {HEADER_SIZE}")
@@ -159,10 +158,10 @@ def parse_header(buffer: Bytes, position: int = 0) -> BatchHeader:
 
 
 def iter_headers(buffer: Bytes, *, incomplete_last: bool = False) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of batch after batch, to the end of the buffer.
+    """Yield (position, header) of each batch in the buffer.
 
-    :param incomplete_last: end quietly at a last batch that is cut short, as fetched records may be (KIP-74).
-    :raise ProtocolError: bytes that are no batch, or a last one that is cut short.
+    :param incomplete_last: accept a truncated last batch, as in fetched records (KIP-74).
+    :raise ProtocolError: bytes that are not a batch, or a truncated last batch.
     """
     position, end = 0, len(buffer)
     while position + HEADER_SIZE <= end:
@@ -180,7 +179,7 @@ def iter_headers(buffer: Bytes, *, incomplete_last: bool = False) -> Iterator[tu
 
 
 def verify_crc(buffer: Bytes, header: BatchHeader, position: int = 0) -> bool:
-    """Whether the batch's bytes are those that its CRC-32C was taken of; False also where some are missing."""
+    """Return whether the CRC-32C of the batch matches; false if the batch is truncated."""
     end = position + header[1] + LENGTH_END
     if end > len(buffer):
         return False
@@ -188,9 +187,9 @@ def verify_crc(buffer: Bytes, header: BatchHeader, position: int = 0) -> bool:
 
 
 def check_batch(buffer: Bytes) -> BatchHeader:
-    """Check what a client sent for one partition: one batch, by header and CRC, its records unopened.
+    """Check the header and the CRC of a batch that a client produced; the records are not read.
 
-    A coordinator's own batches are not for here: markers are control batches, and none has a sequence.
+    Not for batches of coordinators: markers are control batches and have no sequence.
 
     What depends on settings is the caller's: size, age of the timestamps, zstd below Produce v7, keys.
     ``max_timestamp`` may be ``NO_TIMESTAMP`` (clients exist that leave it so): ``records.max_timestamp_record`` finds
@@ -229,16 +228,16 @@ def check_batch(buffer: Bytes) -> BatchHeader:
 
 
 def stamp(buffer: WritableBytes, base_offset: int, leader_epoch: int, position: int = 0) -> None:
-    """Give the batch its place in the log; the CRC stays valid."""
+    """Set the base offset and the leader epoch; the CRC stays valid."""
     _BASE_OFFSET.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_POSITION, leader_epoch)
 
 
 def stamped(buffer: WritableBytes, header: BatchHeader, base_offset: int, leader_epoch: int) -> BatchHeader:
-    """Give a batch that was checked its place, as ``stamp`` does, in one step.
+    """Set the base offset and the leader epoch of a checked batch, and return the new header.
 
-    :param buffer: begins with the batch.
-    :param header: the batch's.
+    :param buffer: starts with the batch.
+    :param header: header of the batch.
     :return: its header as it is now.
     """
     length = header[1]
@@ -247,7 +246,7 @@ def stamped(buffer: WritableBytes, header: BatchHeader, base_offset: int, leader
 
 
 def stamp_producer(buffer: WritableBytes, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-    """Give a batch the numbers by which its leader recognizes it, and take the CRC anew (KIP-98).
+    """Set the producer ID, producer epoch and base sequence of a batch, and update the CRC (KIP-98).
 
     :param buffer: exactly the batch.
     """
@@ -256,7 +255,7 @@ def stamp_producer(buffer: WritableBytes, producer_id: int, producer_epoch: int,
 
 
 def stamp_log_append_time(buffer: WritableBytes, timestamp_ms: int) -> None:
-    """Let the time of the append be that of every record of a checked batch, and take the CRC anew (KIP-32).
+    """Set LogAppendTime and its timestamp in a checked batch, and update the CRC (KIP-32).
 
     :param buffer: exactly the batch.
     """
@@ -266,7 +265,7 @@ def stamp_log_append_time(buffer: WritableBytes, timestamp_ms: int) -> None:
 
 
 def stamp_max_timestamp(buffer: WritableBytes, timestamp_ms: int) -> None:
-    """Set the highest timestamp of a checked batch, and take the CRC anew.
+    """Set the maximum timestamp of a checked batch, and update the CRC.
 
     :param buffer: exactly the batch.
     """

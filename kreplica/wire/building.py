@@ -1,4 +1,4 @@
-"""Turns a tree of types into the source of one flat building function.
+"""Generates the source of one flat building function from a tree of types.
 
 Neighbouring fields of fixed size, with the length or count that follows them, are written by one ``pack``; the empty
 tag section of a record is a pad byte of the run that it ends.
@@ -28,10 +28,10 @@ from kreplica.wire.structures import Array, Field, Record
 from kreplica.wire.types import Blob, Fixed, Records, Sized, Text, Uuid, WireType
 
 VALUE_ERRORS = (StructError, TypeError, AttributeError, UnicodeEncodeError)
-"""What generated builders raise at values that do not fit their field."""
+"""Errors that generated builders raise for values that do not fit their fields."""
 
 Builder = Callable[..., list[Any]]
-"""A function of the value and, optionally, of bytes that are to stand before it."""
+"""Function of a value and, optionally, of bytes before it."""
 
 
 SlicedBuilder = Callable[[Any, bytes], Generator[None, None, list[Any]]]
@@ -57,7 +57,7 @@ def compile_builder(root: WireType, *, lenient: bool = True) -> Builder:
 
 
 class BuilderSource:
-    """The source of one building function, line by line.
+    """Source of one building function.
 
     ``_run`` holds fixed fields that were not written yet: ``struct`` letter and expression, None for a pad byte.
     ``_has_apart`` says that a piece may stand by itself.
@@ -116,14 +116,14 @@ class BuilderSource:
         return name
 
     def _packed(self, run: list[tuple[str, str | None]]) -> str:
-        """The expression that packs a run."""
+        """Return the expression that packs a run of fixed fields."""
         if all(expression is None for _, expression in run):
             return repr(bytes(len(run)))
         pack = self._constant("pack", struct_of("".join(code for code, _ in run)).pack)
         return f"{pack}({', '.join(expression for _, expression in run if expression is not None)})"
 
     def _flush(self) -> None:
-        """Write the run."""
+        """Generate the write of the run."""
         if self._run:
             self._line(f"append({self._packed(self._run)})")
             self._run.clear()
@@ -142,7 +142,7 @@ class BuilderSource:
             self._bytes(kind, expression)
 
     def _length(self, kind: Sized, length: str) -> None:
-        """Write a length, -1 for null, with the run before it."""
+        """Generate the write of a length, -1 for null, together with the run before it."""
         if not kind.compact:
             self._run.append((kind.prefix, length))
             self._flush()
@@ -239,11 +239,11 @@ class BuilderSource:
 
     @staticmethod
     def _is_row(item: Record) -> bool:
-        """Whether one ``pack`` writes the whole record."""
+        """Return whether one ``pack`` can write the whole record."""
         return not item.nullable and not item.tagged and all(isinstance(field.type, Fixed) for field in item.fields)
 
     def _numbers(self, kind: Array, item: Fixed, items: str, length: str) -> None:
-        """Write an array of numbers, together with its count where it is short."""
+        """Generate the write of an array of numbers, with one ``pack`` if it is short."""
         prefix, count = ("B", f"{length} + 1") if kind.compact else (kind.prefix, length)
         ready = [struct_of(f"{prefix}{number}{item.code}").pack for number in range(SHORT_ARRAY_MAX + 1)]
         packs = self._constant("packs", ready)
@@ -290,7 +290,7 @@ class BuilderSource:
             self._run.append(("x", None))
 
     def _tags(self, kind: Record, expression: str) -> None:
-        """Write the tag section: an empty one with the run before it, unless a field differs from its default."""
+        """Generate the write of a tag section; an empty one is packed with the run before it."""
         fields, unchanged = [], []
         for field in kind.tagged:
             value, default = self._name("t"), self._constant("default", field.default)

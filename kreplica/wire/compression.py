@@ -1,4 +1,4 @@
-"""Compression of a batch's records, both ways; what comes out never takes more memory than the caller allows.
+"""Compresses and decompresses the records of batches, with a limit on the decompressed size.
 
 Codecs are those of Java clients: gzip; snappy in the framing of xerial's library (raw blocks are read too, as some
 clients write them); an lz4 frame of independent 64 KiB blocks (Java reads no others); zstd (KIP-110).
@@ -37,7 +37,7 @@ ZSTD_GUESS_RATIO = 8
 _OUTPUT_FULL = "failed to write whole buffer"
 
 SNAPPY_RATIO_MAX = 22
-"""A copy of 3 bytes produces 64 at most, so snappy data cannot expand further."""
+"""Maximum expansion of snappy data: a copy element of 3 bytes produces at most 64."""
 
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_FLAGS_POSITION = 4
@@ -51,11 +51,11 @@ _GZIP_LEVEL = 6
 
 
 class DecompressedTooLarge(ProtocolError):
-    """The data is larger than the caller allows when decompressed, or declares so."""
+    """The decompressed data, or its declared size, exceeds the limit."""
 
 
 class Codec(IntEnum):
-    """How the records of a batch are compressed: bits 0 to 2 of its attributes."""
+    """Compression codec of a batch: bits 0 to 2 of its attributes."""
 
     NONE = 0
     GZIP = 1
@@ -77,8 +77,8 @@ def compress(codec: int, data: Bytes) -> bytes:
 def decompress(codec: int, data: Bytes, size_max: int) -> bytes:
     """Decompress with a ``Codec``.
 
-    :param size_max: bytes that may come out; beyond that nothing more than a chunk is allocated.
-    :raise DecompressedTooLarge: more would come out.
+    :param size_max: maximum decompressed bytes; at most one chunk more is allocated.
+    :raise DecompressedTooLarge: the data exceeds ``size_max``.
     :raise ProtocolError: the codec is not known, or the data is corrupt or cut short.
     """
     return bytes(decompress_to_buffer(codec, data, size_max))
@@ -115,7 +115,7 @@ def _compress_gzip(data: Bytes) -> bytes:
 
 
 def _decompress_gzip(data: Bytes, size_max: int) -> bytes | bytearray:
-    """Decompress one member, piece by piece; its trailer is not a promise, so the size is limited as it grows."""
+    """Decompress one gzip member in chunks; the size in its trailer is not trusted."""
     member = zlib.decompressobj(wbits=_GZIP_WBITS)
     try:
         output: bytes | bytearray = member.decompress(data, min(CHUNK_SIZE, size_max + 1))
@@ -136,7 +136,7 @@ def _decompress_gzip(data: Bytes, size_max: int) -> bytes | bytearray:
 
 
 def _next_size(size: int, size_max: int) -> int:
-    """Bytes that a decompressor may produce next, after ``size`` bytes; one more than allowed shows an excess."""
+    """Return the size of the next chunk after ``size`` bytes; one byte above the limit reveals an excess."""
     return min(max(size, CHUNK_SIZE), PIECE_SIZE_MAX, size_max + 1 - size)
 
 
@@ -170,7 +170,7 @@ def _decompress_snappy(data: Bytes, size_max: int) -> bytearray:
 
 
 def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
-    """The raw blocks that follow magic, version and oldest compatible version, each after its length (int32)."""
+    """Yield the raw blocks after the xerial header, each prefixed by its length (int32)."""
     position = len(XERIAL_HEADER)
     if len(view) < position:
         raise _corrupt("snappy", "the header is cut short")
@@ -194,7 +194,7 @@ def _compress_lz4(data: Bytes) -> bytes:
 
 
 def _decompress_lz4(data: Bytes, size_max: int) -> bytes | bytearray:
-    """Decompress one frame, piece by piece."""
+    """Decompress one lz4 frame in chunks."""
     _check_lz4_header(data, size_max)
     frame = lz4.frame.LZ4FrameDecompressor()
     try:
@@ -216,7 +216,7 @@ def _decompress_lz4(data: Bytes, size_max: int) -> bytes | bytearray:
 
 
 def _check_lz4_header(data: Bytes, size_max: int) -> None:
-    """Check what the frame descriptor says before anything is decompressed; the library checks its checksum."""
+    """Check the frame descriptor before decompressing; the library verifies its checksum."""
     if data[:4] != LZ4_MAGIC or len(data) < _LZ4_CONTENT_SIZE_POSITION:
         raise _corrupt("lz4", "no frame header")
     has_size = data[_LZ4_FLAGS_POSITION] & _LZ4_CONTENT_SIZE_BIT
@@ -231,7 +231,7 @@ def _compress_zstd(data: Bytes) -> bytes:
 
 
 def _decompress_zstd(data: Bytes, size_max: int) -> bytearray:
-    """Into a buffer of the declared size; where none is declared, or it is wrong, into larger and larger ones."""
+    """Decompress into a buffer of the declared size, or into growing buffers if it is absent or wrong."""
     declared = _zstd_declared_size(data)
     if declared is not None and declared > size_max:
         raise _too_large(size_max)
@@ -252,7 +252,7 @@ def _decompress_zstd(data: Bytes, size_max: int) -> bytearray:
 
 
 def _zstd_declared_size(data: Bytes) -> int | None:
-    """The content size in the header of the first frame (RFC 8878, 3.1.1.1), or None where there is none."""
+    """Return the content size of the first frame (RFC 8878, 3.1.1.1), or None if absent."""
     if data[:4] != ZSTD_MAGIC or len(data) < 6:
         return None
     descriptor = data[4]

@@ -19,9 +19,9 @@ _VALUE = Struct(">hi")
 
 
 class EndMarker(NamedTuple):
-    """What the record of a transaction marker says.
+    """Value of a transaction marker.
 
-    :param coordinator_epoch: the leader epoch of the coordinator's partition: an older coordinator is refused.
+    :param coordinator_epoch: leader epoch of the coordinator's partition, which fences older coordinators.
     """
 
     committed: bool
@@ -29,7 +29,7 @@ class EndMarker(NamedTuple):
 
 
 def build_end_marker(marker: EndMarker, producer_id: int, producer_epoch: int, timestamp_ms: int) -> bytes:
-    """The control batch that ends a producer's transaction in one partition."""
+    """Return the control batch that ends a producer's transaction in one partition."""
     key = _KEY.pack(_VERSION, COMMIT if marker.committed else ABORT)
     value = _VALUE.pack(_VERSION, marker.coordinator_epoch)
     return build_batch(
@@ -42,9 +42,9 @@ def build_end_marker(marker: EndMarker, producer_id: int, producer_epoch: int, t
 
 
 def parse_end_marker(record: Record) -> EndMarker | None:
-    """What a control record says, or None where it is not of a kind that ends a transaction: such are ignored.
+    """Parse a control record; None if it is not a transaction marker.
 
-    :raise ProtocolError: it is cut short.
+    :raise ProtocolError: the record is truncated.
     """
     try:
         _, kind = _KEY.unpack_from(record.key or b"")

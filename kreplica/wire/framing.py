@@ -1,4 +1,4 @@
-"""Cuts a connection's byte stream into frames, each a length in four bytes and a body; without I/O."""
+"""Splits a byte stream into frames: a length of four bytes and a body."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ REQUEST_SIZE_MAX = 104_857_600
 """Kafka's default of ``socket.request.max.bytes``."""
 
 ROOM_SIZE_MIN = 1 << 16
-"""What is missing of a frame is received in its place if it is as much; less is copied sooner."""
+"""Minimum number of missing bytes for receiving the rest of a frame in place; copying less is faster."""
 
 _LENGTH = Struct(">i")
 
 
 class FrameReader:
-    """Collects what one connection receives; lives as long as the connection.
+    """Assembles the frames of one connection.
 
-    A frame that comes whole within one piece is a view of that piece; one that comes in several is copied once.
+    A frame within one chunk is a view of that chunk; a frame that spans chunks is copied once.
 
     :param size_max: the longest body accepted, in bytes.
     """
@@ -38,12 +38,12 @@ class FrameReader:
 
     @property
     def held_size(self) -> int:
-        """Bytes held of a frame that is not complete yet."""
+        """Buffered bytes of an incomplete frame."""
         return len(self._held) if self._whole is None else self._filled
 
     @property
     def wanted_size(self) -> int:
-        """Bytes of that frame when it is complete, with its length; 4 while the length itself is not."""
+        """Size of the incomplete frame with its length prefix; 4 if the prefix is incomplete."""
         return self._wanted
 
     @property
@@ -106,14 +106,14 @@ class FrameReader:
 
 
 def frame(body: bytes) -> bytes:
-    """A body with its length before it."""
+    """Return a body with its length prefix."""
     return _LENGTH.pack(len(body)) + body
 
 
 def frame_pieces(pieces: list[Any]) -> list[Any]:
-    """Pieces as ``Schema.build_pieces`` gives them, with the length of all of them before the first.
+    """Return buffers of ``Schema.build_pieces`` with a length prefix in the first.
 
-    :param pieces: at least one, of which the first is bytes.
+    :param pieces: at least one; the first is bytes.
     """
     size = sum(map(records_size, pieces))
     return [_LENGTH.pack(size) + pieces[0], *pieces[1:]]

@@ -50,7 +50,7 @@ def version_range(text: str | None) -> range:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the text, with those nested below it."""
+    """Line of a message text, with the lines nested below it."""
 
     name: str
     type: str
@@ -108,7 +108,7 @@ def _default(text: str | None, kind: WireType, nullable: bool) -> Any:
 
 
 class _TreeOfVersion:
-    """Makes the types of one version; those that do not depend on it are shared by all."""
+    """Makes the types of one version; types that are equal in all versions are shared."""
 
     def __init__(self, version: int, flexible: bool) -> None:
         self._version = version
@@ -148,9 +148,9 @@ def make_tree(lines: list[Line], version: int, *, flexible: bool, title: str) ->
 
 
 def refuse_unknown(lines: list[Line], value: Any, path: str) -> None:
-    """Look for names that are not in the text at any version, which are mistakes of whoever made the value.
+    """Check that every name in a value exists in some version of the message.
 
-    :param path: of the value, for the error.
+    :param path: path of the value, for the error.
     :raise ValueError: at the first such name.
     """
     if isinstance(value, (list, tuple)):

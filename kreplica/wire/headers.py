@@ -1,4 +1,4 @@
-"""The headers of requests and responses, which come before the body and differ by version (KIP-482)."""
+"""Headers of requests and responses, whose layout depends on the version (KIP-482)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HEADER_VERSIONS = {
 
 
 class RequestHeader(NamedTuple):
-    """What comes before a request.
+    """Header of a request.
 
     ``client_id`` is None where the client gave none.  ``body_offset`` is the body's position in the frame, or None for
     an API or a version that has no schema: then nothing behind the correlation id was looked at, and the client id is
@@ -113,5 +113,5 @@ def build_response_header(header_version: int, correlation_id: int) -> bytes:
 
 
 def _behind_tags(frame: Buffer, position: int) -> int:
-    """The position behind a tag section that is not empty, whose tags are all skipped."""
+    """Skip a tag section that is not empty, and return the position after it."""
     return read_tags(frame, position + 1, len(frame), frame[position], 0, {})[1]

@@ -19,7 +19,7 @@ from kreplica.wire.compression import Codec, DecompressedTooLarge, decompress
 
 PATH = "MessageSet"
 MESSAGES_PER_SLICE = 256
-"""Messages converted between two calls of ``pause``."""
+"""Messages converted between calls of ``pause``."""
 
 _PLACE = Struct(">qi")
 _HEAD = Struct(">IBB")
@@ -30,7 +30,7 @@ _ATTRIBUTES_POSITION = MAGIC_POSITION + 1
 
 
 class Message(NamedTuple):
-    """One message; ``timestamp_ms`` is -1 in format 0."""
+    """Message of format 0 or 1; ``timestamp_ms`` is -1 in format 0."""
 
     attributes: int
     timestamp_ms: int
@@ -46,8 +46,8 @@ def is_message_set(records: Bytes) -> bool:
 def convert(records: Bytes, size_max: int, pause: Callable[[], object] | None = None) -> bytes:
     """Convert the messages of one partition's Produce to one batch of format 2, with the same codec.
 
-    :param size_max: bytes that may come out when the set is decompressed.
-    :param pause: called now and then during long work.
+    :param size_max: maximum decompressed size in bytes.
+    :param pause: called periodically during long work.
     :raise KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE.
     :raise DecompressedTooLarge: more would come out.
     """
@@ -70,7 +70,7 @@ def convert(records: Bytes, size_max: int, pause: Callable[[], object] | None = 
 
 
 def _opened(messages: Iterator[Message], codec: int, size_max: int) -> Iterator[Message]:
-    """The messages inside of the one compressed message that the set consists of."""
+    """Return the messages inside the single compressed message of a set."""
     (outer, *others) = messages
     if others:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a compressed message must be the only one of its set")
@@ -89,7 +89,7 @@ def _opened(messages: Iterator[Message], codec: int, size_max: int) -> Iterator[
 
 
 def iter_messages(records: Bytes) -> Iterator[Message]:
-    """The messages of a set, compressed ones unopened.
+    """Return the messages of a set without decompressing them.
 
     :raise KafkaError: CORRUPT_MESSAGE (a CRC, or lengths that do not fit), INVALID_RECORD (another format).
     """

@@ -1,8 +1,7 @@
-"""Control batches that carry notes of produce interceptors: in a partition's log, and not seen by its consumers.
+"""Control batches with notes of produce interceptors, which consumers skip.
 
-A note stands right before what is left of the batch that it was taken from, and names that batch by its CRC: a note
-whose batch does not follow was never acknowledged, and says nothing.  Kafka's clients skip control batches, and records
-in them that they do not know; so does everything else that reads a log here.
+A note precedes the changed batch and refers to it by CRC.  If that batch does not follow, the note was never
+acknowledged and is ignored.  Kafka's clients skip control batches and unknown control records.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from kreplica.wire.batches import BatchHeader, Bytes
 from kreplica.wire.records import Record, iter_records
 
 NOTE = 0x6B72
-"""The type of such a control record; Kafka's own are numbered from 0."""
+"""Control record type of notes; Kafka numbers its types from 0."""
 
 _VERSION = 0
 _KEY = Struct(">hh")
@@ -26,9 +25,9 @@ _VALUE = Struct(">h?IH")
 
 
 class Note(NamedTuple):
-    """What one plugin leaves.
+    """Note of one plugin.
 
-    :param plugin: its name.
+    :param plugin: name of the plugin.
     """
 
     plugin: str
@@ -38,19 +37,19 @@ class Note(NamedTuple):
 class Notes(NamedTuple):
     """The notes of one control batch.
 
-    :param crc: of the batch that has to follow; None where nothing was left of it.
+    :param crc: CRC of the batch that must follow; None if the interceptors removed all records.
     """
 
     notes: tuple[Note, ...]
     crc: int | None
 
     def are_of(self, following: BatchHeader | None) -> bool:
-        """Whether they count, given the batch behind them."""
+        """Return whether the notes are valid, given the next batch."""
         return self.crc is None or (following is not None and following.crc == self.crc)
 
 
 def build_notes(notes: Sequence[Note], crc: int | None, timestamp_ms: int) -> bytes:
-    """The control batch."""
+    """Return the control batch of notes."""
     key = _KEY.pack(_VERSION, NOTE)
     records = []
     for index, (plugin, data) in enumerate(notes):
@@ -61,9 +60,9 @@ def build_notes(notes: Sequence[Note], crc: int | None, timestamp_ms: int) -> by
 
 
 def parse_notes(batch: Bytes) -> Notes | None:
-    """What a control batch holds; None for those of other kinds.
+    """Parse the notes of a control batch; None for other control batches.
 
-    :raise ProtocolError: it is cut short.
+    :raise ProtocolError: a note is truncated.
     """
     found: list[Note] = []
     crc: int | None = None

@@ -1,4 +1,4 @@
-"""Turns a tree of types into the source of one flat parsing function over a buffer and a position.
+"""Generates the source of one flat parsing function from a tree of types.
 
 Neighbouring fields of fixed size, with the length or count that follows them, are read by one ``unpack_from``;
 arrays of rows of fixed size by ``iter_unpack``.  A length that reaches beyond the buffer is not checked where it is
@@ -30,7 +30,7 @@ from kreplica.wire.structures import Array, Field, Record
 from kreplica.wire.types import Fixed, Records, Sized, Text, Uuid, WireType
 
 INPUT_ERRORS = (MalformedError, StructError, IndexError, UnicodeDecodeError)
-"""What generated parsers raise at bytes that are not what their schema says."""
+"""Errors that generated parsers raise for malformed bytes."""
 
 SHORT_ARRAY_MAX = 16
 """Number arrays up to this length have a ready ``Struct``."""
@@ -47,7 +47,7 @@ def compile_parser(root: WireType, cost_max: int = COST_MAX) -> Parser:
     """Compile a tree.
 
     :param cost_max: in place of ``COST_MAX``.
-    :return: a function of a buffer and a position that gives the value and the position behind it, and raises one of
+    :return: a function of a buffer and a position that returns the value and the position after it, and raises one of
         ``INPUT_ERRORS``.
     """
     return ParserSource(root, cost_max=cost_max).function()
@@ -62,7 +62,7 @@ def compile_sliced_parser(root: WireType, cost_max: int = COST_MAX) -> SlicedPar
 
 
 def literal(value: Any) -> str:
-    """A Python expression that makes this default anew."""
+    """Return a Python expression that creates this default value."""
     if isinstance(value, UUID):
         return "ZERO_UUID" if value == ZERO_UUID else f"UUID({str(value)!r})"
     if isinstance(value, dict):
@@ -71,7 +71,7 @@ def literal(value: Any) -> str:
 
 
 class ParserSource:
-    """The source of one parsing function, line by line.
+    """Source of one parsing function.
 
     ``_run`` holds fixed fields that were not read yet: they wait for what follows, to be read together.
 
@@ -134,13 +134,13 @@ class ParserSource:
         return name
 
     def _read(self, code: str) -> str:
-        """Put one fixed field into the run; give the name it will have."""
+        """Add a fixed field to the run, and return its variable name."""
         name = self._name("v")
         self._run.append((code, name))
         return name
 
     def _flush(self) -> None:
-        """Read the run."""
+        """Generate the read of the run."""
         if not self._run:
             return
         codes = "".join(code for code, _ in self._run)
@@ -156,7 +156,7 @@ class ParserSource:
         self._line(f"position += {struct.size}")
 
     def _value(self, kind: WireType) -> str:
-        """Read one value; give the expression that it is."""
+        """Generate the read of one value, and return its expression."""
         if isinstance(kind, Uuid):
             return f"uuid_of({self._read('16s')})"
         if isinstance(kind, Fixed):
@@ -169,7 +169,7 @@ class ParserSource:
         return self._sized(kind, lambda length, target: self._content(kind, length, target))
 
     def _sized(self, kind: Sized, content: Callable[[str, str], None]) -> str:
-        """Read a length and what it is the length of."""
+        """Generate the read of a length and its content."""
         target = self._name("x")
         length = self._read("B" if kind.compact else kind.prefix)
         self._flush()
@@ -258,9 +258,9 @@ class ParserSource:
         self._line("        yield")
 
     def _rows(self, item: Record, length: str, target: str) -> bool:
-        """Read an array of rows of fixed size at once, where no row has tags; leave an open ``if`` behind.
+        """Generate the read of an array of fixed-size rows without tags in one step, inside an open ``if``.
 
-        :return: whether the rows are of fixed size; nothing was written where not.
+        :return: false if the rows have no fixed size; nothing was generated then.
         """
         if item.nullable or not all(isinstance(field.type, Fixed) for field in item.fields):
             return False
@@ -306,7 +306,7 @@ class ParserSource:
         return "{" + ", ".join(f"{f.name!r}: {value}" for f, value in zip(fields, values + tagged, strict=True)) + "}"
 
     def _tags(self, kind: Record) -> list[str]:
-        """Read the tag section; give the expressions of the tagged fields."""
+        """Generate the read of the tag section, and return the expressions of the tagged fields."""
         first = self._read("B")
         self._flush()
         names = [self._name("t") for _ in kind.tagged]

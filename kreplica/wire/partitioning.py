@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: all clients, in whatever language, have it the same."""
+"""Partition of a key, equal to that of Kafka's Java clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _POSITIVE = 0x7FFFFFFF
 
 
 def murmur2(key: bytes) -> int:
-    """The 32-bit hash of a key by which Kafka's producers choose partitions, as an unsigned number."""
+    """Return the murmur2 hash by which Kafka's producers select partitions, as an unsigned 32-bit number."""
     size = len(key)
     result = _SEED ^ size
     whole = size & ~3
@@ -24,8 +24,8 @@ def murmur2(key: bytes) -> int:
 
 
 def partition_of_key(key: bytes, partitions: int) -> int:
-    """The partition that all records of a key go to, whichever client writes them.
+    """Return the partition for a key.
 
-    :param partitions: how many the topic has.
+    :param partitions: number of partitions of the topic.
     """
     return (murmur2(key) & _POSITIVE) % partitions

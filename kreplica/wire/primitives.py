@@ -1,4 +1,4 @@
-"""What the generated code calls: varints, tag sections, packed numbers, and the bounds on input.  Pure functions."""
+"""Pure functions that generated code calls (varints, tag sections, packed numbers), and limits on input."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from uuid import UUID
 
 COST_MAX = 8_000_000
-"""What one frame may cost, all its arrays and tags together, in units of about 40 bytes of Python objects.
+"""Maximum cost of one frame, the sum of its arrays and tags, in units of about 40 bytes of Python objects.
 
 A number in a list costs 1, a record 5 and its fields (``WireType.cost``).  So no frame, however it nests what takes two
 bytes on the wire, fills the memory or the minute; a LeaderAndIsr request may still speak of 250,000 partitions.
 """
 
 COST_BYTES = 40
-"""Bytes of memory that a unit of cost stands for."""
+"""Estimated bytes of memory per unit of cost."""
 
 TAG_COST = 5
-"""What each tag of a tag section costs, known or not."""
+"""Cost of each tag, known or unknown."""
 
 TAGS_MAX = 100
 """Tags in one section; the protocol defines fewer than ten."""
@@ -28,16 +28,16 @@ STEP_COST = 1000
 """Cost of the elements that a sliced parser or builder handles between two yields: about a tenth of a millisecond."""
 
 LENGTH_MAX = 2**31 - 1
-"""The largest varint that means a length, a count or a tag."""
+"""Largest valid length, count or tag."""
 
 INLINE_SIZE_MAX = 4096
-"""Records of at least this many bytes stay a piece of their own instead of being copied into the message."""
+"""Records of at least this size are sent as a separate buffer instead of being copied into the message."""
 
 Buffer = bytes | bytearray | memoryview
 
 
 class Built:
-    """Elements of an array that were built before (``Schema.element``), in place of the list of them.
+    """Prebuilt elements of an array (``Schema.element``), used instead of a list.
 
     :param count: number of elements.
     :param pieces: their bytes, in order; a piece may hold several elements or a part of one.
@@ -54,16 +54,16 @@ class Built:
 
     @property
     def size(self) -> int:
-        """Bytes of all pieces."""
+        """Total size in bytes."""
         return sum(map(len, self.pieces))
 
 
 class MalformedError(Exception):
-    """Raised by generated parsers only: the types parse the same bytes again and say what is wrong."""
+    """Raised by generated parsers; the types then parse the bytes again and raise a detailed error."""
 
 
 class CostlyError(MalformedError):
-    """Raised by generated parsers at a message with more elements than they were compiled for."""
+    """Raised by generated parsers if a message exceeds their cost limit."""
 
 
 @cache
@@ -95,8 +95,8 @@ def uvarint(number: int) -> bytes:
 def uvarint_rest(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
     """Read the rest of an unsigned varint whose first byte has its continuation bit set.
 
-    :param position: of the second byte.
-    :return: the number, and the position behind it.
+    :param position: position of the second byte.
+    :return: the number, and the position after it.
     :raise MalformedError: when it takes more than five bytes or is beyond ``LENGTH_MAX``.
     :raise IndexError: when the buffer ends within it.
     """
@@ -116,7 +116,7 @@ def uvarint_rest(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Read an unsigned varint; give the number and the position behind it.  Raises as ``uvarint_rest``."""
+    """Read an unsigned varint, and return it with the position after it.  Raises as ``uvarint_rest``."""
     first = buffer[position]
     return (first, position + 1) if first < 128 else uvarint_rest(buffer, position + 1, first)
 
@@ -129,8 +129,8 @@ def read_tags(
 ) -> tuple[dict[int, Any], int, int]:
     """Read a tag section that is not empty: known tags are parsed, others are skipped.
 
-    :param position: behind the first byte of the section's count, which is ``first``.
-    :param size: where the buffer ends.
+    :param position: position after the first byte of the tag count, which is ``first``.
+    :param size: end of the buffer.
     :param cost: of the frame so far.
     :return: known tags with their values, the position behind the section, the cost so far.
     :raise MalformedError: at tags out of order, too many of them, or a size that is not that of the field.
@@ -172,20 +172,20 @@ def write_tags(fields: Iterable[tuple[int, Any, Any, Callable[[Any], bytes]]]) -
 
 @lru_cache(maxsize=4096)
 def uuid_of(data: bytes) -> UUID:
-    """The UUID of sixteen bytes; topic ids come again in every request, and making one anew takes a microsecond."""
+    """Return a UUID, cached since topic IDs repeat in requests and creating one takes a microsecond."""
     return UUID(bytes=data)
 
 
 def bytes_size(data: Any) -> int:
-    """How many bytes an object holds.
+    """Return the size of a bytes-like object.
 
-    :raise TypeError: when it is not bytes-like.
+    :raise TypeError: the object is not bytes-like.
     """
     return len(data) if type(data) is bytes else memoryview(data).nbytes
 
 
 def records_size(records: Any) -> int:
-    """Bytes of records to be written: of bytes-like objects, or the ``size`` of whatever else will be sent there."""
+    """Return the size of records: of a bytes-like object, or the ``size`` of a range of a file."""
     if records.__class__ is bytes:
         return len(records)
     size: int | None = getattr(records, "size", None)

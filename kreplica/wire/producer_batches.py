@@ -1,4 +1,4 @@
-"""Record batches as producers send them: all records of a batch encoded in one go."""
+"""Encodes all records of a producer's batch at once."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def build_producer_batch(
     *,
     transactional: bool = False,
 ) -> bytearray:
-    """A batch as a producer sends it, in one go; its numbers may be stamped into it.
+    """Return a producer's batch, into which producer ID and sequence can be stamped.
 
-    :param timestamps: of each record; all four are of one length.
-    :raise ValueError: there is no record.
+    :param timestamps: one per record, as the other three.
+    :raise ValueError: no records.
     """
     if not timestamps:
         raise ValueError("a batch without records")
@@ -67,7 +67,7 @@ def _plain_records(
     values: Sequence[bytes | None],
     headers: Sequence[Headers],
 ) -> bytes:
-    """Records without keys and headers, made at about the same time, column by column; nothing where one is not so."""
+    """Encode records without keys and headers and with close timestamps by column; None if a record differs."""
     count, base_timestamp, end = len(timestamps), timestamps[0], _VARINT_ENDS[0]
     if (
         keys[0] is not None
@@ -91,14 +91,14 @@ def _plain_records(
 
 @cache
 def _plain_heads(delta_size: int) -> list[bytes]:
-    """What is before the timestamp of a plain record, by the size of its value."""
+    """Return the bytes before the timestamp of a plain record, by value size."""
     small = _small_varints()
     return [small[size + len(small[size]) + delta_size + 4] + b"\x00" for size in range(PLAIN_SIZE_END)]
 
 
 @cache
 def _plain_tails() -> list[bytes]:
-    """What is between the offset and the value of a plain record, by the size of its value."""
+    """Return the bytes between offset and value of a plain record, by value size."""
     return [NULL + size for size in _small_varints()[:PLAIN_SIZE_END]]
 
 
@@ -156,5 +156,5 @@ def _encode_run(
 
 @cache
 def _small_varints() -> list[bytes]:
-    """The varints of all numbers that take up to two bytes."""
+    """Return the varints of up to two bytes."""
     return [varint(number) for number in range(_VARINT_ENDS[1])]

@@ -1,4 +1,4 @@
-"""The records inside a batch, all at once, column by column: for who reads whole batches.
+"""Reads all records of a batch at once into columns.
 
 Many records are plain: they have neither key nor headers, and the offset after the last one.  Where those have one
 size, they are checked by slices with a stride, a column of bytes at a time, and their values are cut all at once; else
@@ -28,13 +28,13 @@ from kreplica.wire.records import (
 )
 
 ALIKE_MIN = 12
-"""Fewer records that may have one size are read one by one."""
+"""Minimum number of records of equal size that are read together."""
 
 CUTS_CACHED = 32
-"""Sizes and counts of records for which what cuts them is kept."""
+"""Number of cached cutters, by size and count of records."""
 
 PAUSE = 16
-"""So many records are read one by one where others could not be read faster twice."""
+"""Records that are read one by one after two failed attempts to read records together."""
 
 _TIMESTAMP_MAX = 1 << 62
 _new = tuple.__new__
@@ -57,7 +57,7 @@ _PREFIXES = [
 
 
 class Columns(NamedTuple):
-    """Of all records of a batch; equally long."""
+    """Columns of all records of a batch, of equal length."""
 
     offsets: list[int]
     timestamps: list[int]
@@ -67,7 +67,7 @@ class Columns(NamedTuple):
 
 
 def read_records(section: bytes, header: BatchHeader) -> list[Record]:
-    """All records of a section.
+    """Return all records of a section.
 
     :raise ProtocolError: as ``records.read_record`` and ``records.iter_heads``.
     """
@@ -75,7 +75,7 @@ def read_records(section: bytes, header: BatchHeader) -> list[Record]:
 
 
 def read_columns(section: bytes, header: BatchHeader) -> Columns:
-    """All records of a section, by columns.
+    """Return all records of a section as columns.
 
     :raise ProtocolError: as ``records.read_record`` and ``records.iter_heads``.
     """
@@ -89,7 +89,7 @@ def read_columns(section: bytes, header: BatchHeader) -> Columns:
 
 
 class _Section:
-    """A section that is being read.
+    """Reader of one section.
 
     :ivar end: where the records end that were read; ``delta``: the offset delta of the last one.
     :ivar start: where the last one begins that was read one by one; ``time_size``: bytes that its timestamp takes.
@@ -107,7 +107,10 @@ class _Section:
         self.time_size = 1
 
     def read(self) -> Columns:
-        """:raise OverflowError: something is wrong, as it is with whatever else is raised."""
+        """Read the section.
+
+        :raise OverflowError: the section is malformed; other errors mean the same.
+        """
         header, count, columns = self.header, self.count, self.columns
         values, timestamps = columns.values, columns.timestamps
         try_from, was_tried = 0, False
@@ -129,7 +132,7 @@ class _Section:
         return columns
 
     def _read_plain(self) -> int:
-        """Read the records that follow as long as they are plain; how many those are, which may be none.
+        """Read consecutive plain records, and return their number, which may be 0.
 
         Each of their lengths takes one byte or two, timestamps and offsets as many as the first one's.
         """
@@ -151,7 +154,7 @@ class _Section:
         return self._add(first, times)
 
     def _read_keyed(self) -> int:
-        """Read the records that follow the last one, which has a key, if they have its size; how many those are."""
+        """Read records of the same size as the last one, which has a key, and return their number."""
         columns, first = self.columns, self.delta + 1
         key = columns.keys[-1] if columns.values else None
         is_wide = first > 63
@@ -161,7 +164,7 @@ class _Section:
         return self._add(first, self._read_alike(self.start, key, first, count))
 
     def _add(self, first: int, times: list[int]) -> int:
-        """What else belongs to the records whose keys and values were added; how many those are."""
+        """Add offsets, timestamps and headers of records whose keys and values were added, and return their number."""
         count = len(times)
         if count:
             columns, header = self.columns, self.header
@@ -172,7 +175,7 @@ class _Section:
         return count
 
     def _read_each(self, deltas: list[int], is_wide: bool) -> list[int]:
-        """Add the values of plain records, up to one that is not; their timestamps, as they lie there."""
+        """Add the values of plain records up to the first other one, and return their encoded timestamps."""
         section, start, (lengths_of_one, lengths) = self.section, self.end, _LENGTHS
         long, short = _PREFIXES[self.time_size - 1][is_wide]
         head = self.time_size + is_wide + 7  # from a length of two bytes to a value of a length of two bytes
@@ -204,7 +207,7 @@ class _Section:
         return times
 
     def _read_alike(self, start: int, key: bytes | None, first: int, count: int) -> list[int]:
-        """Add keys and values of all that follow the record from ``start`` on, if they have its size; none otherwise.
+        """Add keys and values of all records from ``start`` on if they have the same size, otherwise none.
 
         They are checked and cut by slices with a stride, a column of bytes at a time.
 
@@ -242,7 +245,7 @@ class _Section:
         return [low | high << 8 for low, high in zip(times, section[time_at + size + 1 : behind : size], strict=True)]
 
     def _read_one_by_one(self, try_from: int) -> None:
-        """Read records up to one after which others may be read faster, or to the end."""
+        """Read records one by one until the next ones may be read together, or to the end."""
         section, header, count = self.section, self.header, self.count
         base_offset, base_timestamp = header.base_offset, header.base_timestamp
         columns = self.columns
@@ -310,13 +313,13 @@ class _Section:
 
 @lru_cache(maxsize=CUTS_CACHED)
 def _cut(before: int, key: int, between: int, value: int, count: int) -> Callable[[bytes, int], tuple[bytes, ...]]:
-    """What cuts keys and values of one size, with so many bytes before and between them, and one behind."""
+    """Return a struct that extracts keys and values of one size, with the given gaps before and between them."""
     fields = f"{before}x{key}s{between}x{value}sx" if between else f"{before}x{value}sx"
     return Struct(fields * count).unpack_from
 
 
 def _times(raw: list[int], base: int, numbers: list[int]) -> list[int]:
-    """Timestamps, of what lies there of them."""
+    """Decode timestamps."""
     if raw.count(raw[0]) == len(raw):  # written at once
         return [base + numbers[raw[0]]] * len(raw)
     return [base + numbers[each] for each in raw]

@@ -1,4 +1,4 @@
-"""Structural check of all records of a batch: what a broker verifies before it stores records that it cannot read yet.
+"""Structural check of all records of a batch, which a broker makes before it appends the batch.
 
 Lengths, offsets and the number of records are checked; keys, values and headers are skipped and never copied.
 """
@@ -14,14 +14,14 @@ from kreplica.wire.compression import PATH
 from kreplica.wire.records import INT64_END, read_varint
 
 RECORDS_PER_SLICE = 512
-"""Records walked between two calls of ``pause``: about 0.4 ms."""
+"""Records checked between calls of ``pause``: about 0.4 ms."""
 
 NOTED_MAX = 1000
 """Largest number of records that are reported one by one."""
 
 
 class TimestampRange(NamedTuple):
-    """The timestamps that a topic accepts, both included, in milliseconds."""
+    """Inclusive range of timestamps that a topic accepts, in milliseconds."""
 
     earliest_ms: int
     latest_ms: int
@@ -49,7 +49,7 @@ def walk_records(
     accepted: TimestampRange = ANY_TIMESTAMP,
     pause: Callable[[], object] | None = None,
 ) -> WalkedRecords:
-    """Walk over all records of a decompressed section.
+    """Check all records of a decompressed section.
 
     :param header: of the batch, checked already: at least one record.
     :param accepted: a record without a timestamp (-1) is always accepted.
@@ -71,7 +71,7 @@ def walk_records(
 
 
 class _Walk:
-    """State of one walk between two slices."""
+    """State of one check between two slices."""
 
     def __init__(self, section: bytes | bytearray, header: BatchHeader, accepted: TimestampRange) -> None:
         self.section = section
@@ -85,7 +85,7 @@ class _Walk:
         self.out_of_range: list[tuple[int, int]] = []
 
     def advance(self, first: int, behind: int) -> None:
-        """Walk over the records with these indexes: the loop that a compressed produce costs.
+        """Check the records with these indexes; the hot loop of a compressed produce.
 
         Varints of one and two bytes are read in place, lengths in their zigzag form (negative ones are odd).
         """
@@ -161,7 +161,7 @@ def _decoded(zigzag: int) -> int:
 
 
 def _zigzag(section: bytes | bytearray, position: int) -> tuple[int, int]:
-    """A varint as it is encoded, negative numbers odd, and the position after it.
+    """Read a varint without undoing zigzag (negative numbers are odd), and return it with the position after it.
 
     :raise IndexError: the data ends in it.
     :raise OverflowError: it is longer than 64 bits.
@@ -174,7 +174,7 @@ def _zigzag(section: bytes | bytearray, position: int) -> tuple[int, int]:
 
 
 def _skip_bytes(section: bytes | bytearray, position: int, index: int, field: str) -> int:
-    """The position after a length and as many bytes; a length of -1 is null."""
+    """Skip a length and its bytes (-1 is null), and return the position after them."""
     length, position = read_varint(section, position)
     if length < -1:
         raise _malformed(index, field, f"length {length}")

@@ -1,4 +1,4 @@
-"""The records inside a batch (magic 2): read one by one, by key, or by timestamp; ``record_columns`` reads all at once.
+"""Reads the records of a batch (magic 2) one by one, by key or by timestamp.
 
 A CRC says that a batch arrived as it was sent, not that it was made well: every length here is checked against what is
 left, and what decompresses is bounded.  The CRC itself is the business of ``batches``.
@@ -14,13 +14,13 @@ from kreplica.wire.batches import HEADER_SIZE, LOG_APPEND_TIME_BIT, RECORD_SIZE_
 from kreplica.wire.compression import decompress
 
 DECOMPRESSED_SIZE_MAX = 100 * 1024 * 1024
-"""Bytes that the records of one batch may take unless the caller says otherwise: as many as the largest request."""
+"""Default limit of the decompressed size of a batch: that of the largest request."""
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 INT64_END = 1 << 63
 _LENGTHS_SIZE_MIN = 3
-"""The lengths of key and value, and the number of headers."""
+"""Lengths of key and value, and number of headers."""
 
 _VARINT_SIZE_MAX = 10
 
@@ -43,18 +43,18 @@ class Record(NamedTuple):
 
 
 class RecordTime(NamedTuple):
-    """A record's offset and timestamp, as ListOffsets answers them."""
+    """Offset and timestamp of a record, for ListOffsets."""
 
     offset: int
     timestamp_ms: int
 
 
 RecordHead: TypeAlias = tuple[int, int, int, int, int]
-"""Where a record lies and what precedes its key: start, position of the key's length, end, timestamp, offset."""
+"""Start of a record, position of the key length, end, timestamp and offset."""
 
 
 def iter_records(batch: Bytes, *, decompressed_size_max: int = DECOMPRESSED_SIZE_MAX) -> Iterator[Record]:
-    """The records of the batch that a buffer starts with, control records included.
+    """Yield the records of the batch at the start of a buffer, including control records.
 
     :param decompressed_size_max: bytes that all its records may take together.
     :raise ProtocolError: at the first record that is malformed; those before it have been given.
@@ -68,7 +68,7 @@ def iter_records(batch: Bytes, *, decompressed_size_max: int = DECOMPRESSED_SIZE
 def iter_keys(
     batch: Bytes, *, decompressed_size_max: int = DECOMPRESSED_SIZE_MAX
 ) -> Iterator[tuple[int, bytes | None]]:
-    """(offset, key) of each record, values and headers unread: what a compaction needs first.
+    """Yield (offset, key) of each record, for compaction; values and headers are not read.
 
     :raise ProtocolError: as ``iter_records``, but what is not read is not checked.
     """
@@ -82,7 +82,7 @@ def iter_keys(
 def find_timestamp(
     batch: Bytes, timestamp_ms: int, start_offset: int = 0, *, decompressed_size_max: int = DECOMPRESSED_SIZE_MAX
 ) -> RecordTime | None:
-    """The first record that is not older than a time, or None.
+    """Return the first record with at least the given timestamp, or None.
 
     :param start_offset: records before it do not count: the log may start inside the batch.
     :raise ProtocolError: as ``iter_records``, up to the record found.
@@ -98,7 +98,7 @@ def find_timestamp(
 def max_timestamp_record(
     batch: Bytes, start_offset: int = 0, *, decompressed_size_max: int = DECOMPRESSED_SIZE_MAX
 ) -> RecordTime | None:
-    """The first record that has the highest timestamp (KIP-734); None where no record counts.
+    """Return the first record with the highest timestamp, or None (KIP-734).
 
     :param start_offset: records before it do not count.
     :raise ProtocolError: as ``iter_records``.
@@ -113,7 +113,7 @@ def max_timestamp_record(
 
 
 def open_records(batch: Bytes, header: BatchHeader, decompressed_size_max: int) -> bytes:
-    """The section of records, decompressed.
+    """Return the decompressed records of a batch.
 
     :raise ProtocolError: the batch is cut short, the section is corrupt or too large, or cannot hold that many records.
     """
@@ -126,7 +126,7 @@ def open_records(batch: Bytes, header: BatchHeader, decompressed_size_max: int) 
 
 
 def iter_heads(section: bytes, header: BatchHeader) -> Iterator[RecordHead]:
-    """Each record's place, timestamp and offset; keys, values and headers unread.
+    """Yield position, timestamp and offset of each record; keys, values and headers are not read.
 
     The commonest varints, of one byte, are read in place: this loop is what a compaction's speed hangs on.
 
@@ -167,7 +167,7 @@ def iter_heads(section: bytes, header: BatchHeader) -> Iterator[RecordHead]:
 
 
 def read_record(section: bytes, head: RecordHead) -> Record:
-    """The whole record at a place that ``iter_heads`` gave.
+    """Return the record at a position from ``iter_heads``.
 
     :raise ProtocolError: it is malformed.
     """
@@ -185,7 +185,7 @@ def read_record(section: bytes, head: RecordHead) -> Record:
 
 
 def read_headers(section: bytes, position: int, end: int, offset: int) -> tuple[Headers, int]:
-    """The headers of a record, and the position after them.
+    """Read the headers of a record, and return them with the position after them.
 
     :raise ProtocolError: they are malformed.
     """
@@ -223,7 +223,7 @@ def _read_number(section: bytes, position: int, end: int, offset: int, field: st
 
 
 def read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
-    """A zigzag varint of up to 64 bits, and the position after it.
+    """Read a zigzag varint of up to 64 bits, and return it with the position after it.
 
     :raise IndexError: the data ends in it.
     :raise OverflowError: it is longer.

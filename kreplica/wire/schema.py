@@ -1,4 +1,4 @@
-"""A message in all its versions: text in ``grammar``, which compiles version by version, when first used."""
+"""Schema of a message: parsers and builders, compiled from text for each version at first use."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ EXPLAINED_ELEMENTS_MAX = 500
 
 
 class Schema:
-    """One message in all its versions.  What is compiled is kept, for as long as the schema lives.
+    """Schema of one message in all versions; compiled functions are kept.
 
-    :param name: the message's name, with which the paths of errors start.
-    :param versions: the lowest and the highest.
+    :param name: name of the message, the first part of paths in errors.
+    :param versions: lowest and highest version.
     :param flexible_from: the first version with the encodings of KIP-482, or None.
     :param text: the fields, see ``kreplica.wire.grammar``.
     :param varying: fields in which frequent messages differ, for ``MessageParsers``; None if templates do not help.
@@ -67,14 +67,14 @@ class Schema:
         return f"<Schema {self.name} {self.versions[0]}-{self.versions[-1]}>"
 
     def flexible(self, version: int) -> bool:
-        """Whether that version has the encodings of KIP-482."""
+        """Return whether a version has the encodings of KIP-482."""
         return self.flexible_from is not None and version >= self.flexible_from
 
     def parse(self, version: int, buffer: Buffer, offset: int = 0) -> dict[str, Any]:
         """Parse a message.
 
-        :param offset: where in the buffer it starts.  What follows it in the buffer is ignored.
-        :return: the fields that this version has, and no others; records are views of the buffer, other bytes copies.
+        :param offset: start of the message; bytes after the message are ignored.
+        :return: the fields of this version; records are views of the buffer, other bytes are copies.
         :raise ProtocolError: when the bytes are not such a message, or the message has no such version; it names the
             field.
         :raise LargeMessage: when it costs more than ``step_cost_max``; ``sliced_parser`` may parse it.
@@ -82,17 +82,17 @@ class Schema:
         return (self._parsers.get(version) or self.parser(version))(buffer, offset)
 
     def build(self, version: int, value: dict[str, Any]) -> bytes:
-        """Build a message from what ``parse`` gives; missing fields are their default, unknown ones are ignored.
+        """Build a message; missing fields take their default, unknown fields are ignored.
 
         :raise ProtocolError: when a value does not fit its field; it names the field.
         """
         return self.builder(version)(value)
 
     def build_pieces(self, version: int, value: dict[str, Any], prefix: bytes = b"") -> list[Any]:
-        """Build a message whose records may be anything with a ``size`` in bytes, such as a range of a file.
+        """Build a message whose records may be an object with a ``size`` in bytes, such as a range of a file.
 
-        :param prefix: bytes to stand before the message, in the first piece.
-        :return: at least one run of bytes; between them, in place, records of 4 KiB and more, and those objects.
+        :param prefix: bytes before the message in the first buffer.
+        :return: buffers in order; records of 4 KiB and more, and such objects, are items of their own.
         :raise ProtocolError: as ``build``.
         """
         builder = self._piece_builders.get(version) or self._piece_builder(version)
@@ -113,9 +113,9 @@ class Schema:
         return builder
 
     def element(self, version: int, *names: str) -> MessageBuilder:
-        """What builds one element of an array by itself: a message of thousands of them is put together of ``Built``.
+        """Return a builder of one array element, for arrays of prebuilt elements (``Built``).
 
-        :param names: the field that is the array, after those that it stands in, from the message inwards.
+        :param names: path of field names from the message to the array.
         """
         builder = self._elements.get((version, names))
         if builder is None:
@@ -152,13 +152,13 @@ class Schema:
         return kind
 
     def parse_uncompiled(self, version: int, buffer: Buffer, offset: int = 0) -> dict[str, Any]:
-        """``parse`` by the construct itself: slow; what says what is wrong with a message."""
+        """Parse by the types, slowly and with errors that name the field."""
         data = memoryview(buffer)[offset:]
         value: dict[str, Any] = self.tree(version).parse(data, cost_max=self._cost_max)
         return value
 
     def build_uncompiled(self, version: int, value: dict[str, Any]) -> bytes:
-        """``build`` by the construct itself: slow; what says what is wrong with a value.
+        """Build by the types, slowly and with errors that name the field.
 
         :raise ValueError: at a name that no version of this message has.
         """
@@ -167,7 +167,7 @@ class Schema:
         return data
 
     def tree(self, version: int) -> Record:
-        """The construct of one version.
+        """Return the type tree of one version.
 
         :raise ProtocolError: when the message has no such version.
         """
@@ -215,7 +215,7 @@ class Schema:
 
 
 def _explain(tree: Record, buffer: Buffer, offset: int, cost_max: int = COST_MAX) -> dict[str, Any]:
-    """Parse a malformed message by the construct itself, whose errors name the field."""
+    """Parse a malformed message by its types, whose errors name the field."""
     data = memoryview(buffer)[offset:]
     value: dict[str, Any] = tree.parse(data, patience=EXPLAINED_ELEMENTS_MAX, cost_max=cost_max)
     return value

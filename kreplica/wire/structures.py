@@ -1,4 +1,4 @@
-"""The types that hold others: arrays and records, with the tag sections of flexible versions (KIP-482).
+"""Array and record types, with the tag sections of flexible versions (KIP-482).
 
 They also count what a frame becomes in memory.
 """
@@ -17,7 +17,7 @@ from kreplica.wire.types import Fixed, Sized, Uuid, WireType, take, take_uvarint
 
 
 def spend(context: Any, cost: int, path: str) -> None:
-    """Count what the frame has cost so far.
+    """Add to the cost of the frame.
 
     :raise ProtocolError: when that is too much.
     """
@@ -27,12 +27,12 @@ def spend(context: Any, cost: int, path: str) -> None:
 
 
 def remaining(stream: BytesIO) -> int:
-    """Bytes that the stream still holds."""
+    """Return the number of unread bytes."""
     return stream.getbuffer().nbytes - stream.tell()
 
 
 class Array(Sized):
-    """A list of one type; how long it may be depends on what the frame has cost before (``COST_MAX``).
+    """List of values of one type, whose length is limited by the cost of the frame (``COST_MAX``).
 
     The context value ``patience`` says after how many elements to give up the search for what is wrong with a frame.
     """
@@ -43,7 +43,7 @@ class Array(Sized):
 
     @property
     def zero(self) -> list[Any]:
-        """A list of its own each time, since the caller may fill it."""
+        """New empty list, since the caller may change it."""
         return []
 
     def _parse_content(self, stream: BytesIO, length: int, context: Any, path: str) -> list[Any]:
@@ -75,10 +75,10 @@ class Array(Sized):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a record at one version.
+    """Field of a record in one version.
 
-    :param default: what it is when not given; never handed out itself, only copies of it.
-    :param tag: its number in the tag section, or None where it stands among the plain fields.
+    :param default: value if the field is absent; callers receive copies.
+    :param tag: tag number, or None for an untagged field.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Field:
 
 
 class Record(WireType):
-    """Named fields in order, with a tag section at the end in flexible versions; a plain dict in Python.
+    """Named fields in order, followed by a tag section in flexible versions; a dict in Python.
 
     :param title: the message's name for the root of a tree, else empty: error paths start with it.
     :param nullable: a byte before it says whether it is there (KIP-893).
@@ -108,7 +108,7 @@ class Record(WireType):
 
     @property
     def zero(self) -> dict[str, Any]:
-        """Every field with its default."""
+        """Dict of all fields with their defaults."""
         return {field.name: copy.deepcopy(field.default) for field in (*self.fields, *self.tagged)}
 
     def _parse(self, stream: BytesIO, context: Any, path: str) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""The wire's types as constructs: each parses and builds by itself, slowly and with exact errors.
+"""Types of the wire format as constructs, which parse and build slowly, with detailed errors.
 
 ``structures`` has those that hold others.  The fast form of the same trees is source code made by ``parsing`` and
 ``building``.  Where that form meets anything it does not accept, it hands over to these classes, so they alone know how
@@ -22,7 +22,7 @@ from kreplica.wire.primitives import LENGTH_MAX, uvarint
 
 
 def take(stream: BytesIO, size: int, path: str) -> bytes:
-    """Read exactly that many bytes.
+    """Read an exact number of bytes.
 
     :raise ProtocolError: where fewer remain.
     """
@@ -48,16 +48,16 @@ def take_uvarint(stream: BytesIO, path: str) -> int:
 
 
 class WireType(Construct):  # type: ignore[misc]  # construct is not typed
-    """One type at one version; immutable once made, shared by all who parse with it."""
+    """Type in one version; immutable and shared."""
 
     size_min: int
-    """Bytes that the smallest value takes: what bounds the count of an array before anything is allocated."""
+    """Size of the smallest value in bytes, which bounds the count of an array before allocation."""
 
     cost: int
-    """What each value costs in memory, see ``COST_MAX``; arrays without their elements."""
+    """Memory cost of a value, see ``COST_MAX``; for arrays without their elements."""
 
     zero: Any
-    """The value of a field that was not given and has no default."""
+    """Value of an absent field without default."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class WireType(Construct):  # type: ignore[misc]  # construct is not typed
 
 
 class Fixed(WireType):
-    """A value of fixed size that ``struct`` reads and writes as it is: numbers and bool.
+    """Number or bool of fixed size, read and written by ``struct``.
 
     :param code: the ``struct`` letter.
     """
@@ -122,7 +122,7 @@ class Fixed(WireType):
 
 
 class Uuid(Fixed):
-    """Sixteen raw bytes, a ``uuid.UUID`` in Python."""
+    """UUID of sixteen bytes, a ``uuid.UUID`` in Python."""
 
     def __init__(self) -> None:
         super().__init__("16s")
@@ -140,7 +140,7 @@ class Uuid(Fixed):
 
 
 class Sized(WireType):
-    """What is preceded by its length: text, bytes, arrays.
+    """Type with a length prefix: text, bytes or array.
 
     :param compact: the length is an unsigned varint of length + 1, with 0 for null (KIP-482); else a signed number.
     :param nullable: None is a value, as length -1.
@@ -148,7 +148,7 @@ class Sized(WireType):
 
     cost = 2
     prefix = "i"
-    """The ``struct`` letter of the length in the plain form."""
+    """``struct`` code of the length in versions without compact encodings."""
 
     def __init__(self, compact: bool, nullable: bool) -> None:
         super().__init__()
@@ -187,7 +187,7 @@ class Sized(WireType):
 
 
 class Text(Sized):
-    """A string in UTF-8."""
+    """String in UTF-8."""
 
     prefix = "h"
     zero = ""
