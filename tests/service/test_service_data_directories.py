@@ -137,10 +137,10 @@ def test_a_file_with_a_secret_that_everybody_may_read(tmp_path, warnings, line):
 
 @pytest.mark.parametrize(("given", "warned"), [([], 0), (["--interface", "::1"], 0), (["--interface", "0.0.0.0"], 1)])
 def test_the_coordinator_listens_on_loopback(tmp_path, warnings, given, warned):
-    """Unless it is asked to listen elsewhere, which is logged: it authenticates no client."""
+    """The coordinator listens on loopback by default; another interface logs a warning."""
     options = CoordinatorOptions()
     options.parseOptions(["--data-dir", str(tmp_path / "data"), *given])
     process = coordinator_from_options(MemoryReactorClock(), options, lambda _: None)
     process._runtime.offload.stop()
     assert process._coordinator.interface == (given[-1] if given else "127.0.0.1")
-    assert ["authenticates no client" in text for text in warnings] == [True] * warned
+    assert ["without authentication" in text for text in warnings] == [True] * warned

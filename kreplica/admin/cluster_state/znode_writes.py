@@ -96,9 +96,9 @@ async def write(
 
 
 _CONFLICTS = {
-    NodeExists: (409, "there already"),
-    NoNode: (409, "gone, or its parent is"),
-    NotEmpty: (409, "not empty"),
+    NodeExists: (409, "already exists"),
+    NoNode: (409, "does not exist, or its parent does not"),
+    NotEmpty: (409, "is not empty"),
 }
 
 
@@ -110,6 +110,6 @@ def _conflict(failed: MultiFailed, changed: int) -> Problem:
         return Problem(changed, title, detail, what_to_do="Read it again and repeat the change.")
     for kind, (status, state) in _CONFLICTS.items():
         if isinstance(failed.error, kind):
-            detail = f"{path} is {state}; nothing was written"
+            detail = f"{path} {state}; nothing was written"
             return Problem(status, "CONFLICT", detail, what_to_do="Read the current state and repeat the change.")
     return Problem(500, "UNKNOWN_SERVER_ERROR", f"ZooKeeper refused it, and nothing was written: {failed}")

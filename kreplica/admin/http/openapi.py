@@ -20,9 +20,8 @@ PATH = "/openapi.json"
 PROBLEM_JSON = "application/problem+json"
 
 DESCRIPTION = (
-    "What can be seen and done of a cluster, by any of its brokers. Each write is one transaction in ZooKeeper, which "
-    "the answer shows; `?dry_run=true` only shows it. What goes wrong is a problem document (RFC 9457) that says what "
-    "to do next."
+    "Administers a cluster through any of its brokers. Each write is one ZooKeeper transaction, which the response "
+    "shows; `?dry_run=true` shows it without writing. Errors are problem documents (RFC 9457) with advice."
 )
 
 PROBLEM = record(

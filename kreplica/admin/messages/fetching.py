@@ -92,7 +92,7 @@ class ChunkFetcher:
             return
         if answer.get("error_code"):
             code = ErrorCode.of(answer["error_code"])
-            result.problems.update(dict.fromkeys(keys, f"broker {leader} says {code.name}"))
+            result.problems.update(dict.fromkeys(keys, f"broker {leader} answered {code.name}"))
             return
         for answered in answer["responses"]:
             for row in answered["partitions"]:
@@ -105,7 +105,7 @@ class ChunkFetcher:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._jump(key, span, result)
         elif code is not ErrorCode.NONE:
-            result.problems[key] = f"broker {leader} says of {key}: {code.name}"
+            result.problems[key] = f"broker {leader} answered {code.name} for {key}"
         else:
             result.high_watermarks[number] = row["high_watermark"]
             if row["records"]:

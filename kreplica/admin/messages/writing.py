@@ -85,7 +85,7 @@ class MessageWriter:
     async def _produce(self, key: TopicPartition, batch: bytes) -> tuple[int, int]:
         leader = self._leaders.leader_of(key)
         if leader is None:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {key}")
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"no leader of {key}")
         body = {
             "transactional_id": None,
             "acks": ALL_IN_SYNC,

@@ -180,12 +180,12 @@ class Forwarding:
                 MISDIRECTED_REQUEST,
                 "misdirected",
                 f"broker {self._broker_id} was asked by another broker for what broker {broker_id} has to say",
-                what_to_do="Ask again: the office has just moved.",
+                what_to_do="Retry: the controller has just changed.",
             )
         url = await self._url_of(broker_id, with_token=call.authorization is not None)
         if self._closed or len(self._under_way) >= UNDER_WAY_MAX:
-            why = "stops" if self._closed else f"waits for {len(self._under_way)} answers of other brokers already"
-            raise Problem(503, "busy", f"broker {self._broker_id} {why}", what_to_do="Ask again in a moment.")
+            why = "stops" if self._closed else f"has {len(self._under_way)} requests to other brokers in flight"
+            raise Problem(503, "busy", f"broker {self._broker_id} {why}", what_to_do="Retry in a moment.")
         given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
         suffix = f"?{urlencode(given)}" if given else ""
         status, text = await self._answer_of(broker_id, method, f"{url.rstrip('/')}{path}{suffix}", call, body)

@@ -60,7 +60,7 @@ class Leaders:
         for key in keys:
             leader = self.leader_of(key)
             if leader is None:
-                problems[key] = f"nobody leads {key}"
+                problems[key] = f"{key} has no leader"
             else:
                 found.setdefault(leader, []).append(key)
         return dict(sorted(found.items()))
@@ -108,7 +108,7 @@ class Leaders:
                 key = TopicPartition(topic["name"], row["partition_index"])
                 if row["error_code"]:
                     code = ErrorCode.of(row["error_code"])
-                    result.problems[key] = f"broker {leader} says of {key}: {code.name}"
+                    result.problems[key] = f"broker {leader} answered {code.name} for {key}"
                 else:
                     result.found[key] = row["offset"]
 

@@ -120,8 +120,8 @@ REQUEST = record(
         "topics": listing(TOPIC, minItems=1),
         "weights": {
             **listing(WEIGHT, minItems=1),
-            "description": "What a rebalance evens out, of one replica of each partition: bytes, or bytes a second. "
-            "Absent: partitions are counted.",
+            "description": "The load of one replica of each partition, in bytes or bytes per second. "
+            "Absent: every partition counts as 1.",
         },
         "topic": TOPIC,
         "brokers": listing(BROKER_ID, minItems=1),

@@ -131,8 +131,8 @@ RESET = record(
                 "kind": one_of(*KINDS),
                 "value": {
                     "type": "integer",
-                    "description": "Of `offset`; records of `shift`, below 0 for back; milliseconds since 1970 of "
-                    "`timestamp`; milliseconds back from now of `duration`.",
+                    "description": "The offset of `offset`; the number of records of `shift` (negative: "
+                    "backwards); milliseconds since 1970 of `timestamp`; milliseconds before now of `duration`.",
                     "minimum": -(2**62),
                     "maximum": 2**62,
                 },

@@ -100,8 +100,8 @@ ONE_PARTITION = Parameter("partition", PARTITION, "Only this partition.")
 SEARCH = Parameter(
     "search",
     {"type": "string", "maxLength": SEARCH_LENGTH_MAX},
-    "Only those that have this text, in any case, in their key, their value or a header; "
-    "`/expression/` is one in RE2's syntax. Of each only the first 64 KiB are looked at.",
+    "Only records with this text, case-insensitive, in the key, the value or a header; "
+    "`/expression/` is an RE2 expression. Only the first 64 KiB of each field are searched.",
 )
 ISOLATION = Parameter(
     "isolation", one_of(*ISOLATIONS), "Whether uncommitted records are included.", default=READ_UNCOMMITTED

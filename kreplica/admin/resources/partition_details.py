@@ -19,20 +19,20 @@ ASKED_SECONDS_MAX = 2.0
 EARLIEST, LATEST = -2, -1
 CONSUMER = -1
 
-_ZOOKEEPER = "Null while ZooKeeper is out of this broker's reach."
+_ZOOKEEPER = "Null while ZooKeeper is unreachable."
 _LEADER = "Null if its leader does not answer."
 
 DETAILS = {
-    "controller_epoch": {**nullable(COUNT), "description": f"Of the controller that decided it last. {_ZOOKEEPER}"},
+    "controller_epoch": {**nullable(COUNT), "description": f"Epoch of the writing controller. {_ZOOKEEPER}"},
     "partition_epoch": {**nullable(COUNT), "description": f"The version of its state. {_ZOOKEEPER}"},
     "written_at_ms": {**nullable(TIME_MS), "description": f"When its state was written last. {_ZOOKEEPER}"},
     "eligible_leader_replicas": {
         **nullable(listing(BROKER_ID)),
-        "description": f"Not in sync, but they have everything that was acknowledged. {_ZOOKEEPER}",
+        "description": f"Out of sync, but with all acknowledged records. {_ZOOKEEPER}",
     },
-    "start_offset": {**nullable(COUNT), "description": f"Of its first record. {_LEADER}"},
-    "end_offset": {**nullable(COUNT), "description": f"Of the record that consumers get next. {_LEADER}"},
-    "size_bytes": {**nullable(COUNT), "description": f"Of its leader's log. {_LEADER}"},
+    "start_offset": {**nullable(COUNT), "description": f"Offset of its first record. {_LEADER}"},
+    "end_offset": {**nullable(COUNT), "description": f"Its high watermark. {_LEADER}"},
+    "size_bytes": {**nullable(COUNT), "description": f"Size of its leader's log. {_LEADER}"},
 }
 
 Row = dict[str, Any]

@@ -29,7 +29,7 @@ class LocalGroupFacts:
         view = self._coordinators.view
         count = view.partition_count(CONSUMER_OFFSETS)
         if not count:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group at all: {CONSUMER_OFFSETS} is not there")
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there are no groups: {CONSUMER_OFFSETS} does not exist")
         home = TopicPartition(CONSUMER_OFFSETS, partition_of(group, count))
         return home, view.leader_of(home)
 

@@ -70,4 +70,4 @@ class FindCoordinator:
                     "error_code": 0,
                     "error_message": None,
                 }
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody leads the partition of {topic} just now")
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the partition of {topic} has no leader")
