@@ -1,4 +1,4 @@
-"""A follower's requests by form are those that the schema builds, byte for byte."""
+"""Fetch requests from templates equal those that the schema builds."""
 
 from __future__ import annotations
 

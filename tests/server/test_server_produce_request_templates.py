@@ -31,7 +31,7 @@ def frame(version, value, correlation_id=1, client_id="me"):
 
 
 def learn(templates, received):
-    """As the dispatch does with what it has parsed."""
+    """Parse a frame and add its template, as the dispatch does."""
     header = parse_request_header(received)
     parsed = PRODUCE.request.parser(header.api_version)(received, header.body_offset)
     templates.learn(received, header, parsed)
@@ -39,8 +39,8 @@ def learn(templates, received):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_same_as_parsed(version):
-    """Whatever came before, whoever sends, and however long records are; most are known."""
+def test_fields_equal_those_of_the_parser(version):
+    """Random requests give the parser's fields, mostly from templates."""
     chance = random.Random(version)
     templates = ProduceTemplates()
     found_count = 0
@@ -73,7 +73,7 @@ def test_the_same_as_parsed(version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_records_are_views(version):
-    """Nothing is copied."""
+    """A change of the buffer is visible in the records."""
     templates = ProduceTemplates()
     received = bytearray(frame(version, body(batch())))
     learn(templates, memoryview(received))
@@ -84,8 +84,8 @@ def test_records_are_views(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_one_that_is_cut_short_or_goes_on(version):
-    """It is the parser's, wherever it ends, though its beginning is known."""
+def test_truncated_and_extended_frames_match_no_template(version):
+    """A frame matches only with its exact length."""
     whole = frame(version, body(batch()))
     templates = ProduceTemplates()
     learn(templates, whole)
@@ -96,8 +96,8 @@ def test_one_that_is_cut_short_or_goes_on(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_batches_that_such_a_request_may_not_have(version):
-    """Of transactions, and of zstd before clients could read that, somebody else speaks."""
+def test_forbidden_attributes_match_no_template(version):
+    """Transactional batches, and zstd in old versions, are left to the parser."""
     templates = ProduceTemplates()
     learn(templates, frame(version, body(batch())))
     transactional = batch(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
@@ -109,7 +109,7 @@ def test_batches_that_such_a_request_may_not_have(version):
 
 
 def test_another_version_or_api():
-    """The same bytes behind another beginning mean something else."""
+    """A template matches only its own API and version."""
     templates = ProduceTemplates()
     received = frame(7, body(batch()))
     learn(templates, received)
@@ -120,7 +120,7 @@ def test_another_version_or_api():
 
 
 def test_bounded():
-    """However many topics there are, and however long their names."""
+    """The numbers of templates and of their sizes are limited."""
     templates = ProduceTemplates()
     for number in range(ENTRIES_MAX + 50):
         learn(templates, frame(7, body(batch(), topic="t" * (number % 240 + 1), partition=number)))

@@ -16,7 +16,7 @@ from kreplica.wire.messages import PRODUCE
 @pytest.mark.parametrize("version", range(PRODUCE.versions[0], PRODUCE.versions[1] + 1))
 @pytest.mark.parametrize("topic", ["t", "a.long-name_with.everything" * 9])
 def test_the_same_as_one_that_is_built(version, topic):
-    """Byte for byte, whatever the numbers are."""
+    """Filled frames equal built frames for random numbers."""
     chance = random.Random(1)
     template = ResponseTemplate(version, TopicPartition(topic, 7))
     for count in [1] * 20 + [2, 3, 64]:

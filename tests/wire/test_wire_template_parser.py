@@ -34,7 +34,7 @@ def number(chance):
 
 
 def request(chance, topics=1, partitions=1):
-    """One of few kinds, with numbers of its own."""
+    """Return a request of one of a few kinds, with random numbers."""
     rows = [
         {"partition": chance.randrange(2), "fetch_offset": number(chance) << chance.randrange(32),
          "partition_max_bytes": 1000, "current_leader_epoch": chance.randrange(2)}
@@ -67,15 +67,15 @@ def response(chance, topics=1, partitions=1):
 
 
 def repeated(chance, schema):
-    """A message; most are about one partition, some about none, some about several."""
+    """Return a message about one partition, or sometimes about none or several."""
     make = request if schema is FETCH.request else response
     topics, partitions = chance.choice([(1, 1)] * 6 + [(0, 0), (1, 2), (2, 1), (1, 0)])
     return make(chance, topics, partitions)
 
 
 @pytest.mark.parametrize(("schema", "version"), REQUESTS + RESPONSES)
-def test_the_same_as_parsed(schema, version):
-    """Whatever came before, and whatever its numbers are; most are known, wherever in a buffer they stand."""
+def test_results_equal_those_of_the_schema(schema, version):
+    """Random messages at random buffer positions give the schema's result, mostly from templates."""
     chance = random.Random(version)
     counted = Counted(schema, version)
     for _ in range(1500):
@@ -89,8 +89,8 @@ def test_the_same_as_parsed(schema, version):
 
 
 @pytest.mark.parametrize(("schema", "version"), REQUESTS + RESPONSES)
-def test_what_is_cut_short_or_damaged_is_left_to_the_parser(schema, version):
-    """Of a message that is known: every shorter one, one that is longer, and any byte another."""
+def test_truncated_and_damaged_messages_give_the_result_of_the_schema(schema, version):
+    """Each prefix of a cached message, an extended one, and one with a changed byte."""
     chance = random.Random(version)
     compiled = schema.parser(version)
     for _ in range(5):
@@ -111,8 +111,8 @@ def outcome(parse, data):
         return type(error), str(error)
 
 
-def test_what_differs_in_numbers_only_is_parsed_once():
-    """A follower's round: request after request, answer after answer."""
+def test_messages_that_differ_in_numbers_are_parsed_once():
+    """Requests and responses of a follower match one template each."""
     chance = random.Random(1)
     for schema, make in ((FETCH.request, request), (FETCH.response, response)):
         counted = Counted(schema, 17)
@@ -126,8 +126,8 @@ def test_what_differs_in_numbers_only_is_parsed_once():
         assert counted.parsed == 1
 
 
-def test_records_are_views_and_those_that_were_learnt_are_not_kept():
-    """The buffer of a message may be used again, and is let go of."""
+def test_records_are_views_and_the_cache_keeps_no_buffer():
+    """A message's buffer can be resized after it was cached."""
     counted = Counted(FETCH.response, 17)
     value = {"throttle_time_ms": 0, "responses": [{"topic_id": IDS[0], "partitions": [
         {"partition_index": 0, "error_code": 0, "high_watermark": 3, "records": b"abc"}]}]}  # fmt: skip
@@ -141,8 +141,8 @@ def test_records_are_views_and_those_that_were_learnt_are_not_kept():
     assert counted.parsed == 1
 
 
-def test_no_message_is_of_another():
-    """Who changes one changes no other."""
+def test_messages_share_no_mutable_parts():
+    """Changing one parsed message does not change another."""
     counted = Counted(FETCH.request, 17)
     data = FETCH.request.build(17, request(random.Random(1)))
     expected = FETCH.request.parse_uncompiled(17, data)
@@ -155,8 +155,8 @@ def test_no_message_is_of_another():
         message["session_id"] = -7
 
 
-def test_what_is_kept_is_bounded():
-    """Of any number of partitions that are fetched one by one, so many are known, and others take their place."""
+def test_the_cache_is_bounded():
+    """Fetches of many partitions fill the cache up to ``ENTRIES_MAX``, and later ones replace them."""
     counted = Counted(FETCH.request, 17)
 
     def parse(partition):

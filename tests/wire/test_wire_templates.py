@@ -7,8 +7,8 @@ import pytest
 from kreplica.wire.template_cache import MARK, Template
 
 
-def test_numbers_are_filled_in_in_their_places():
-    """Of any size; all else stays, and no filling disturbs the next."""
+def test_numbers_are_filled_in():
+    """Constant bytes are unchanged, and a template can be filled repeatedly."""
     template = Template(b"head" + pack(">i", MARK) + pack(">q", MARK + 1) + b"between" + pack(">q", MARK + 2), "iqq")
     for numbers in ((1, 2, 3), (-1, 2**63 - 1, -(2**63)), (1, 2, 3)):
         data = template.fill(*numbers)
@@ -18,15 +18,15 @@ def test_numbers_are_filled_in_in_their_places():
         assert template.struct.unpack(data)[1::2] == numbers
 
 
-def test_a_message_without_the_marks_has_no_form():
-    """Nothing is guessed."""
+def test_a_missing_mark_is_an_error():
+    """A template without its marks is refused."""
     with pytest.raises(ValueError, match="not found"):
         Template(b"head" + pack(">q", MARK + 1), "q")
 
 
 @pytest.mark.parametrize("numbers", [(1,), (1, 2, 3), (2**31, 1)])
-def test_what_does_not_fit_is_refused(numbers):
-    """Too few numbers, too many, and one that is too large."""
+def test_wrong_numbers_are_refused(numbers):
+    """Too few numbers, too many numbers, and a number out of range raise an error."""
     template = Template(pack(">iq", MARK, MARK + 1), "iq")
     with pytest.raises((error, ValueError)):
         template.fill(*numbers)

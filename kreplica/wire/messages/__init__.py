@@ -156,7 +156,7 @@ APIS: Mapping[int, Api] = MappingProxyType(
         )
     }
 )
-"""Every API that has a schema, by its key."""
+"""All APIs by key."""
 
 __all__ = [
     "ADD_OFFSETS_TO_TXN",

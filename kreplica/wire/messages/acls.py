@@ -1,4 +1,4 @@
-"""ACLs: who may do what, as tools see and change it."""
+"""ACLs: describe, create and delete."""
 
 from __future__ import annotations
 

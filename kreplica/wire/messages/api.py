@@ -1,4 +1,4 @@
-"""What one API is: its key, its versions, and the two messages."""
+"""API of the protocol: key, versions, request and response."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from kreplica.wire.template_cache import VaryingFields
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Api:
-    """One API of the protocol.
+    """API of the protocol.
 
-    :param versions: the lowest and the highest that Apache Kafka 3.9 speaks.
-    :param flexible_from: the first version with the encodings of KIP-482, or None.
+    :param versions: lowest and highest version of Apache Kafka 3.9.
+    :param flexible_from: first version with the encodings of KIP-482, or None.
     """
 
     key: int
@@ -39,12 +39,12 @@ class Api:
         request_cost_max: int = COST_MAX,
         request_step_cost_max: int | None = None,
     ) -> Api:
-        """Define an API by the texts of its messages, in the grammar of ``kreplica.wire.schema``.
+        """Define an API by the texts of its messages (``kreplica.wire.grammar``).
 
         :param request_varying: fields in which its frequent requests differ, see ``kreplica.wire.template_cache``.
         :param response_varying: likewise for its responses.
-        :param request_cost_max: the most that a request may cost, in the units of ``COST_MAX``.
-        :param request_step_cost_max: the most that a request may cost that is parsed in one step.
+        :param request_cost_max: maximum cost of a request, in units of ``COST_MAX``.
+        :param request_step_cost_max: maximum cost of a request that is parsed in one step.
         """
         return cls(
             key,
@@ -64,18 +64,18 @@ class Api:
         )
 
     def flexible(self, version: int) -> bool:
-        """Whether that version has the encodings of KIP-482."""
+        """Return whether a version has the encodings of KIP-482."""
         return self.flexible_from is not None and version >= self.flexible_from
 
     def request_header_version(self, version: int) -> int:
-        """Which of the request headers 0 (no client id), 1 or 2 (with tags) such a request has."""
+        """Return the version of the request header: 0 (no client ID), 1, or 2 (with tags)."""
         if self.key == 7 and version == 0:  # ControlledShutdown 0 is older than the client id
             return 0
         return 2 if self.flexible(version) else 1
 
     def response_header_version(self, version: int) -> int:
-        """Which of the response headers 0 or 1 (with tags) such a response has.
+        """Return the version of the response header: 0, or 1 (with tags).
 
-        ApiVersions has 0 always: who asks does not know yet what the broker speaks (KIP-511).
+        ApiVersions always has 0, since the client does not know the broker's versions yet (KIP-511).
         """
         return 1 if self.flexible(version) and self.key != 18 else 0

@@ -1,4 +1,4 @@
-"""Between brokers and controller, apart from partitions: features, forwarding, producer-id blocks."""
+"""Requests of brokers to the controller, except those about partitions: features and producer ID blocks."""
 
 from __future__ import annotations
 

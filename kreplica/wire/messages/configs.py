@@ -1,4 +1,4 @@
-"""Settings of topics and brokers."""
+"""Configurations of topics and brokers."""
 
 from __future__ import annotations
 

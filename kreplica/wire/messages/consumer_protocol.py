@@ -1,4 +1,4 @@
-"""What classic consumers put into the ``metadata`` and ``assignment`` bytes of groups; brokers do not look inside.
+"""Content of the ``metadata`` and ``assignment`` bytes of classic consumers, which brokers do not parse.
 
 Each is preceded by its version as an int16.
 """

@@ -1,4 +1,4 @@
-"""What the controller tells brokers, and what brokers ask of it for their partitions."""
+"""Commands of the controller to brokers, and requests of brokers about their partitions."""
 
 from __future__ import annotations
 

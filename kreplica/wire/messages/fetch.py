@@ -1,4 +1,4 @@
-"""Reading: records out, offsets by timestamp, and the ends of leader epochs."""
+"""Fetch, ListOffsets and OffsetForLeaderEpoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumer groups: membership, assignment, and what tools see of them."""
+"""Consumer groups: membership, assignment and administration."""
 
 from __future__ import annotations
 

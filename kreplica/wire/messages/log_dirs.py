@@ -1,4 +1,4 @@
-"""Log directories: what is in them, and moving replicas between them."""
+"""Log directories: description, and replica moves between them."""
 
 from __future__ import annotations
 

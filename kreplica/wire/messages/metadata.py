@@ -1,4 +1,4 @@
-"""What the cluster looks like: brokers, topics, partitions and their leaders."""
+"""Metadata of the cluster: brokers, topics, partitions and their leaders."""
 
 from __future__ import annotations
 

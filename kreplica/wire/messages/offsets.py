@@ -1,4 +1,4 @@
-"""Offsets that groups committed, and the deletion of records up to an offset."""
+"""Committed offsets of groups, and DeleteRecords."""
 
 from __future__ import annotations
 

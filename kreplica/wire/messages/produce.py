@@ -1,14 +1,14 @@
-"""Producing: records in, and the producer ids that make it idempotent."""
+"""Produce and InitProducerId."""
 
 from __future__ import annotations
 
 from kreplica.wire.messages.api import Api
 
 PARTITIONS_COST_MAX = 200_000
-"""Produce requests: 18,000 partitions of one topic, or 10,000 topics."""
+"""Maximum cost of a Produce request: 18,000 partitions of one topic, or 10,000 topics."""
 
 STEP_COST_MAX = 20_000
-"""Produce requests that are parsed in one step, which takes about a millisecond: a tenth of that."""
+"""Maximum cost of a Produce request that is parsed in one step, which takes about a millisecond."""
 
 PRODUCE = Api.define(
     0,

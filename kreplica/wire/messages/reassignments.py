@@ -1,4 +1,4 @@
-"""Moving replicas and leaders: elections and reassignments."""
+"""Leader elections and partition reassignments."""
 
 from __future__ import annotations
 

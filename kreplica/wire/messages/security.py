@@ -1,4 +1,4 @@
-"""Who is there: SASL on a connection."""
+"""SASL handshake and authentication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics: making, deleting and widening them."""
+"""Topics: creation, deletion, and addition of partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions: partitions and offsets in them, their ends, and what tools see of them."""
+"""Transactions: partitions, offsets, end and administration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which APIs and versions a broker speaks; the first request of every connection (KIP-35, KIP-511)."""
+"""ApiVersions, the first request of a connection (KIP-35, KIP-511)."""
 
 from __future__ import annotations
 
