@@ -1,4 +1,4 @@
-"""Who may use the admin API."""
+"""Access rules of the admin API."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def api(access=None):
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8080", "127.0.0.1:8080", "[::1]:8080", "[::1]"])
 def test_our_own_names(host):
-    """This machine's names lead here."""
+    """Requests for this machine's names are accepted."""
     assert api().ask("GET", "/v1/things", {"Host": host}).status == 200
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8080", "localhost.evil.example", "", None])
 def test_other_names(host):
-    """A name that somebody made to lead here is refused: a page of that name could read everything else."""
+    """A foreign host name is refused, against DNS rebinding."""
     answer = api().ask("GET", "/v1/things", {"Host": host})
     assert answer.status in (400, 421)
     if answer.status == 421:
@@ -78,7 +78,7 @@ def test_other_names(host):
     ],
 )
 def test_pages_of_others_do_not_write(headers):
-    """What a page of another site sends is refused, whatever it would do."""
+    """Writes from a page of another origin are refused."""
     answer = api().ask("POST", "/v1/things", {"Host": "localhost:8080", **headers}, {})
     assert (answer.status, answer.json()["title"]) == (403, "FORBIDDEN")
 
@@ -88,12 +88,12 @@ def test_pages_of_others_do_not_write(headers):
     [{}, {"Origin": "http://localhost:8080"}, {"Origin": "https://LOCALHOST:8080"}, {"Sec-Fetch-Site": "none"}],
 )
 def test_our_pages_and_programs_write(headers):
-    """Our own pages write, and programs, which send no Origin."""
+    """Writes from the dashboard, and from programs without an Origin, are accepted."""
     assert api().ask("POST", "/v1/things", {"Host": "localhost:8080", **headers}, {}).status == 200
 
 
 def test_what_browsers_may_do_with_answers():
-    """Every answer says that nothing of others may be run or asked, and that nobody may frame it."""
+    """Every response forbids foreign content and embedding in a frame."""
     for path in ("/", "/v1/things", "/nothing"):
         headers = api().ask("GET", path).headers
         policy = headers["content-security-policy"]
@@ -109,7 +109,7 @@ def test_what_browsers_may_do_with_answers():
 
 @pytest.mark.parametrize("given", [None, "Bearer wrong", "Basic " + TOKEN, TOKEN, "Bearer", "Bearer " + TOKEN + "x"])
 def test_without_the_token(given):
-    """Where there is a token, nothing is told or done without it."""
+    """With a configured token, requests without it are refused."""
     guarded = api(Access(hosts=None, token=TOKEN.encode()))
     for method, body in (("GET", None), ("POST", {})):
         answer = guarded.ask(method, "/v1/things", {"Authorization": given}, body)
@@ -119,7 +119,7 @@ def test_without_the_token(given):
 
 
 def test_with_the_token():
-    """Who has the token may do everything, under any name."""
+    """With the token, every request is accepted under any host name."""
     guarded = api(Access(hosts=None, token=TOKEN.encode()))
     headers = {"Authorization": f"bearer  {TOKEN}", "Host": "kafka.example"}
     assert guarded.ask("GET", "/v1/things", headers).status == 200
@@ -128,12 +128,12 @@ def test_with_the_token():
 
 @pytest.mark.parametrize("path", ["/health/live", "/", "/dashboard/app.js"])
 def test_what_needs_no_token(path):
-    """Supervisors ask for health without a token, and browsers get the page that asks for it."""
+    """Health checks and the dashboard's files need no token."""
     assert api(Access(hosts=None, token=TOKEN.encode())).ask("GET", path).status == 200
 
 
 def test_the_document_says_so():
-    """The OpenAPI document says that a token is needed exactly where it is."""
+    """The OpenAPI document requires a token exactly if one is configured."""
     headers = {"Authorization": f"Bearer {TOKEN}"}
     with_token = api(Access(hosts=None, token=TOKEN.encode())).ask("GET", "/openapi.json", headers).json()
     assert with_token["security"] == [{"token": []}]
@@ -153,7 +153,7 @@ def settings(**given):
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "[::]", "192.0.2.1", "kafka.example"])
 def test_others_could_reach_it(host):
-    """A listener that others can reach is refused without a token and TLS, in a line that says what to do."""
+    """A non-loopback listener without token and TLS is refused with advice."""
     for more in ({}, {"token_file": "/t"}, {"tls_certificate_file": "/c", "tls_key_file": "/k"}):
         with pytest.raises(SettingsError, match="listen on 127"):
             settings(listener=f"{host}:8080", **more)
@@ -162,19 +162,19 @@ def test_others_could_reach_it(host):
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "[::1]"])
 def test_only_this_machine_reaches_it(host):
-    """On loopback nothing is needed."""
+    """A loopback listener needs neither token nor TLS."""
     assert admin_access(OsDisk(), settings(listener=f"{host}:0"), host.strip("[]")).token is None
 
 
 def test_half_of_tls():
-    """A certificate without a key is a mistake wherever it listens."""
+    """A certificate without a key is refused on any interface."""
     with pytest.raises(SettingsError, match="belong together"):
         settings(listener="127.0.0.1:0", tls_certificate_file="/c")
 
 
 @pytest.mark.parametrize("content", [None, b"", b"short", b"two words are no token", b"\xff" * 20])
 def test_files_without_a_token(tmp_path, content):
-    """A file that holds no token is refused, by its name."""
+    """An empty token file is refused with its name."""
     path = tmp_path / "token"
     if content is not None:
         path.write_bytes(content)
@@ -183,7 +183,7 @@ def test_files_without_a_token(tmp_path, content):
 
 
 def test_a_file_with_a_token(tmp_path):
-    """The line feed at the end of a file is not of the token."""
+    """A line feed at the end of the token file is ignored."""
     path = tmp_path / "token"
     path.write_text(f"{TOKEN}\n")
     assert admin_access(OsDisk(), settings(token_file=path), "127.0.0.1").token == TOKEN.encode()
@@ -213,7 +213,7 @@ def certificate(directory, key=None):
 
 
 def test_files_that_are_no_certificate(tmp_path):
-    """A file that is missing, is no certificate, or is another's key is refused, by its name."""
+    """A missing file, a malformed certificate and a key of another certificate are refused with the file's name."""
     cert, key = certificate(tmp_path, ec.generate_private_key(ec.SECP256R1()))
     with pytest.raises(SettingsError, match="no certificate and its key"):
         admin_tls(OsDisk(), settings(tls_certificate_file=cert, tls_key_file=key))
@@ -225,7 +225,7 @@ def test_files_that_are_no_certificate(tmp_path):
 
 
 def test_a_broker_with_both(tmp_path):
-    """A broker with a token and TLS is asked by those who have the one and trust the other, and by nobody else."""
+    """A broker with a token and TLS answers only clients that have the token and trust the certificate."""
     cert, key = certificate(tmp_path)
     token = tmp_path / "token"
     token.write_text(TOKEN)

@@ -56,7 +56,7 @@ def scene():
 
 @pytest.mark.parametrize("hosts", [1, 3, 1100])
 def test_half_sent_requests_do_not_shut_the_port(scene, hosts):
-    """Of 1,100 half-sent requests the oldest are closed, and health checks are answered all the time (S11)."""
+    """Of 1,100 half-sent requests the oldest are closed, and health checks are always answered (S11)."""
     opened = []
     for number in range(1100):
         opened.append(scene.half_sent(f"10.1.{number % hosts // 250}.{number % hosts % 250}"))
@@ -71,7 +71,7 @@ def test_half_sent_requests_do_not_shut_the_port(scene, hosts):
 
 
 def test_connections_of_one_address_are_bounded(scene):
-    """One address cannot take all connections; its oldest one makes room for its next."""
+    """One address cannot use all connections; its oldest one is closed for its next one."""
     opened = [scene.half_sent() for _ in range(ADDRESS_CONNECTIONS_MAX)]
     assert not any(wire.aborted for _, wire in opened)
     scene.half_sent()
@@ -88,7 +88,7 @@ def test_the_address_that_holds_most_makes_room(scene):
 
 
 def test_connections_whose_requests_are_answered_are_not_closed_for_others(scene, monkeypatch):
-    """Where every connection waits for its answer, a new one is refused."""
+    """If every connection waits for a response, a new one is refused."""
     monkeypatch.setattr(routing, "CALLS_MAX", CONNECTIONS_MAX)
     busy = []
     for number in range(CONNECTIONS_MAX):
@@ -102,7 +102,7 @@ def test_connections_whose_requests_are_answered_are_not_closed_for_others(scene
 
 
 def test_an_idle_connection_makes_room(scene):
-    """Connections that are kept open for a next request go before a new one is refused."""
+    """An idle connection is closed for a new one."""
     opened = []
     for number in range(CONNECTIONS_MAX):
         protocol, wire = scene.api.connect(f"10.0.0.{number % 3}")
@@ -126,7 +126,7 @@ def test_headers_have_to_come_in_time(scene, step_s):
 
 
 def test_a_body_has_to_come_in_time(scene):
-    """A body of which a byte comes now and then is given up."""
+    """A request whose body arrives too slowly is closed."""
     protocol, wire = scene.api.connect()
     protocol.dataReceived(b"POST /slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n")
     for _ in range(int(BODY_SECONDS_MAX) - 1):
@@ -138,7 +138,7 @@ def test_a_body_has_to_come_in_time(scene):
 
 
 def test_a_request_that_waits_for_its_answer_has_no_deadline(scene):
-    """A slow handler is not a slow client; and the next request on the connection has a deadline of its own."""
+    """A slow handler does not count as a slow client, and the next request has its own deadline."""
     protocol, wire = scene.api.connect()
     protocol.dataReceived(request("GET", "/slow"))
     scene.api.clock.advance(HEADER_SECONDS_MAX + BODY_SECONDS_MAX)
@@ -151,7 +151,7 @@ def test_a_request_that_waits_for_its_answer_has_no_deadline(scene):
 
 
 def test_health_is_answered_when_all_calls_are_taken(scene):
-    """Calls that take long leave a reserve for health checks."""
+    """Slow calls leave a reserve for health checks."""
     for number in range(routing.CALLS_MAX):
         protocol, _ = scene.api.connect(f"10.0.0.{number % 3}")
         protocol.dataReceived(request("GET", "/slow"))

@@ -1,4 +1,4 @@
-"""What a handler gets, and what is refused before it gets anything."""
+"""Validation of requests before a handler is called."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def refused(api, kept, method, path, headers=(), body=None, status=400):
 
 
 def test_parameters_come_typed(api, kept):
-    """A handler gets numbers and truth values, and the default of what was left out."""
+    """A handler receives typed parameters and the defaults of absent ones."""
     api.ask("GET", "/things?ratio=-2.5&flag=true")
     assert dict(kept.calls[0].query) == {"limit": 5, "ratio": -2.5, "flag": True}
     api.ask("GET", "/things?limit=9")
@@ -85,26 +85,26 @@ def test_parameters_come_typed(api, kept):
     ],
 )
 def test_wrong_parameters(api, kept, path, said):
-    """Each wrong parameter is named, with what is wrong with it."""
+    """Each invalid parameter is named with the reason."""
     assert said in refused(api, kept, "GET", path)["detail"]
 
 
 def test_the_nearest_name_is_told(api, kept):
-    """Who mistypes a parameter or a member hears which one was probably meant."""
+    """The error for an unknown parameter or member suggests the nearest name."""
     assert refused(api, kept, "GET", "/things?limt=3")["what_to_do"] == "Did you mean limit?"
     problem = refused(api, kept, "POST", "/things", body={"name": "a", "conut": 3})
     assert problem["what_to_do"] == "Did you mean count?"
 
 
 def test_names_with_slashes(api, kept):
-    """Where a name may hold slashes it is found whole, percent-encoded or not."""
+    """A name with slashes is matched as a whole, percent-encoded or not."""
     api.ask("GET", "/named/a%2Fb%20c/end")
     api.ask("GET", "/named/a/b/end")
     assert [call.path["name"] for call in kept.calls] == ["a/b c", "a/b"]
 
 
 def test_bodies_come_checked(api, kept):
-    """A handler gets what the JSON says; a whole number may be written as 2.0."""
+    """A handler receives the parsed JSON; an integer may be written as 2.0."""
     answer = api.ask("POST", "/things?dry_run=true", body=b'{"name": "\\u00e9", "count": 2.0}')
     assert answer.status == 200
     (call,) = kept.calls
@@ -130,12 +130,12 @@ def test_bodies_come_checked(api, kept):
     ],
 )
 def test_wrong_bodies(api, kept, body, said):
-    """Each wrong body is refused with what is wrong, and where."""
+    """Each invalid body is refused with the reason and the place."""
     assert said in refused(api, kept, "POST", "/things", body=body)["detail"]
 
 
 def test_everything_that_is_wrong_is_told(api, kept):
-    """A body with several mistakes has them all listed; a long value does not hide what is wrong with it."""
+    """All errors of a body are listed; a long value does not hide the reason."""
     problem = refused(api, kept, "POST", "/things", body={"name": 3, "count": 0, "x" * 1000: 1})
     told = {row["where"]: row["what"] for row in problem["errors"]}
     assert sorted(told) == ["body", "body.count", "body.name"]
@@ -144,7 +144,7 @@ def test_everything_that_is_wrong_is_told(api, kept):
 
 
 def test_no_body_where_one_is_needed(api, kept):
-    """A body that is missing is asked for, with its members; where none is needed, nothing is an empty object."""
+    """A missing required body is refused with its members; an optional body defaults to an empty object."""
     problem = refused(api, kept, "POST", "/things")
     assert problem["what_to_do"] == "It has name (needed), count, deep."
     api.ask("PATCH", "/things")
@@ -158,14 +158,14 @@ def test_a_body_where_none_is_taken(api, kept):
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", None])
 def test_bodies_of_another_type(api, kept, content_type):
-    """Only what is said to be JSON is taken: a form of another site's page can say no such thing."""
+    """Only a JSON content type is accepted, which a form of another site cannot send."""
     headers = {"Content-Type": content_type}
     problem = refused(api, kept, "POST", "/things", headers, b'{"name": "a"}', status=415)
     assert "application/json" in problem["what_to_do"]
 
 
 def test_bodies_are_bounded(api, kept):
-    """A body of up to 1 MiB is taken, a longer one is not, whether its length is said before or not."""
+    """A body of up to 1 MiB is accepted and a longer one is refused, with or without a declared length."""
     most = b'{"name": "' + b"a" * (BODY_BYTES_MAX - 12) + b'"}'
     assert api.ask("POST", "/things", body=most).status == 200
     kept.calls.clear()
@@ -178,7 +178,7 @@ def test_bodies_are_bounded(api, kept):
 
 
 def test_who_never_stops_is_cut_off(api):
-    """A body that goes on and on costs no memory, and ends with the connection."""
+    """An endless body uses bounded memory and ends with the connection."""
     protocol, wire = api.connect()
     headers = {"Content-Length": str(2**40), "Content-Type": "application/json"}
     protocol.dataReceived(request("POST", "/things", headers))
@@ -191,7 +191,7 @@ def test_who_never_stops_is_cut_off(api):
     ("path", "headers", "status"), [("/things?" + "a" * 20_000, {}, 414), ("/things", {"X": "a" * 20_000}, 431)]
 )
 def test_lines_are_bounded(api, path, headers, status):
-    """A path or a header that is too long is refused in words, and ends the connection."""
+    """A too long path or header is refused with a message and closes the connection."""
     _, wire = api.begin("GET", path, headers)
     answer = received(wire.value())
     assert (answer.status, answer.json()["status"]) == (status, status)
@@ -200,7 +200,7 @@ def test_lines_are_bounded(api, path, headers, status):
 
 
 def test_etags_of_writes(api, kept):
-    """If-Match reaches a handler that heeds it, and is refused where nobody would."""
+    """If-Match reaches a handler that supports it, and is refused otherwise."""
     api.ask("PATCH", "/things", {"If-Match": '"7.abc"'}, {})
     api.ask("PATCH", "/things", {"If-Match": "*"}, {})
     api.ask("PATCH", "/things", (), {})
@@ -212,14 +212,14 @@ def test_etags_of_writes(api, kept):
 
 
 def test_who_asks(api, kept):
-    """A handler sees for whom it may ask other brokers, and whether another broker asks it."""
+    """A handler receives the caller's authorization and whether another broker forwarded the request."""
     api.ask("GET", "/things", {"Authorization": "Bearer x", "X-Kreplica-Forwarded": "1", "Last-Event-ID": "9"})
     (call,) = kept.calls
     assert (call.authorization, call.forwarded, call.last_event_id) == ("Bearer x", True, "9")
 
 
 def test_methods_and_paths(api, kept):
-    """A path that leads nowhere is a 404, a method that it does not take a 405 that names those it takes."""
+    """An unknown path is a 404, an unsupported method a 405 with the supported ones."""
     assert refused(api, kept, "GET", "/thongs", status=404)["title"] == "NOT_FOUND"
     assert refused(api, kept, "GET", "/things//", status=404)["title"] == "NOT_FOUND"
     answer = api.ask("PUT", "/things", (), {})
@@ -229,7 +229,7 @@ def test_methods_and_paths(api, kept):
 
 @pytest.mark.parametrize("line", [b"g3t /things", b"GET /%FF", b"GET /things/%C3%28"])
 def test_what_is_no_text(api, line):
-    """A method or a path that is no text is refused in words."""
+    """A method or path that is not text is refused with a message."""
     protocol, wire = api.connect()
     protocol.dataReceived(line + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
     answer = received(wire.value())
@@ -245,7 +245,7 @@ def test_only_heads(api, kept):
 
 
 def test_two_resources_of_one_api():
-    """Resources share nothing but the port."""
+    """Two resources of one API share only the port."""
     first, second = Kept(), Kept()
     other = Resource(Route("GET", "/others", second.keep, "Others."))
     api = Api(first, other)

@@ -1,4 +1,4 @@
-"""Asking other brokers' admin listeners: what comes back, and what is said of those who do not answer."""
+"""Requests to other brokers' admin listeners: results and errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ANYTHING = PeerAnswer({})
 
 
 class Listener(Resource):
-    """An admin listener that notes what it was asked, and answers the same each time."""
+    """An admin listener that records requests and always sends the same response."""
 
     isLeaf = True
 
@@ -67,7 +67,7 @@ class Known:
 
 
 class World:
-    """Three brokers of which the first asks, on virtual time."""
+    """Three brokers in virtual time; broker 1 sends the requests."""
 
     def __init__(self):
         self.simulation = Simulation(seed=1)
@@ -114,7 +114,7 @@ SECRET = Call(authorization="Bearer secret")
 
 @pytest.mark.parametrize("url", ["http://broker-3:8080", "https://broker-3:8080", "http://2130706433:8080"])
 def test_a_registration_cannot_send_a_request_to_another_host(world, url):
-    """Whoever writes a registration does not receive the caller's token, nor the request without one."""
+    """A forged registration receives neither the caller's token nor the request."""
     listener = world.serve(3, {})
     world.registrations[2] = replace(world.registrations[2], admin_url=url)
     for call in (SECRET, Call()):
@@ -137,7 +137,7 @@ def test_an_admin_url_that_is_no_address_is_refused(world, url):
 
 
 def test_a_token_does_not_cross_the_network_in_clear(world):
-    """Without TLS a token goes to this machine only; a request without a token goes anywhere."""
+    """Without TLS a token is sent only to this machine; a request without a token is sent anywhere."""
     listener = world.serve(2, {})
     problem = world.problem(world.forwarding.ask(2, SECRET, "/v1/x", ANYTHING))
     assert (problem.status, problem.title) == (502, "untrusted admin listener")
@@ -148,7 +148,7 @@ def test_a_token_does_not_cross_the_network_in_clear(world):
 
 
 def test_a_token_goes_to_brokers_of_this_machine():
-    """By TLS or on loopback, whichever of its names a listener has."""
+    """A token may be sent over TLS, or on loopback under any of the listener's names."""
     endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
     for host in ("127.0.0.1", "localhost", "[::1]"):
         registration = BrokerRegistration(2, (endpoint,), admin_url=f"http://{host}:8080")
@@ -158,7 +158,7 @@ def test_a_token_goes_to_brokers_of_this_machine():
 
 
 def test_a_redirect_is_not_followed(world):
-    """Its target gets nothing; the caller is told which broker answered so."""
+    """A redirect is not followed; the problem names the broker that sent it."""
     target = world.serve(3, {})
     world.serve(2, b"", status=307, location=f"http://broker-3:{PORT}/v1/x")
     problem = world.problem(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING))
@@ -167,7 +167,7 @@ def test_a_redirect_is_not_followed(world):
 
 
 def test_a_write_is_forwarded_with_its_body(world):
-    """A body goes along as JSON; an answer without one is None."""
+    """A body is forwarded as JSON; a response without a body is None."""
     listener = world.serve(2, b"", status=204)
     assert (
         world.result(world.forwarding.ask(2, Call(), "/v1/x", PeerAnswer(None), method="DELETE", body={"a": 1})) is None
@@ -178,7 +178,7 @@ def test_a_write_is_forwarded_with_its_body(world):
 
 
 def test_what_is_wrong_there_is_said_here(world):
-    """A problem of the broker that was asked comes through as it is."""
+    """A problem of the other broker is returned unchanged."""
     document = {"title": "GROUP_ID_NOT_FOUND", "status": 404, "detail": "no g", "what_to_do": "look", "instance": "/"}
     world.serve(2, {**document, "group": "g"}, status=404)
     problem = world.problem(world.forwarding.ask(2, Call(), "/v1/groups/g", ANYTHING))
@@ -186,7 +186,7 @@ def test_what_is_wrong_there_is_said_here(world):
 
 
 def test_what_was_forwarded_is_not_forwarded_again(world):
-    """Two brokers that take each other for the controller do not ask each other for ever."""
+    """A forwarded request is not forwarded again, so two brokers cannot loop."""
     listener = world.serve(2, {})
     assert world.problem(world.forwarding.ask(2, Call(forwarded=True), "/v1/x", ANYTHING)).status == 421
     answers = world.result(world.forwarding.ask_all(Call(forwarded=True), "/v1/x", ANYTHING, here("mine")))
@@ -201,7 +201,7 @@ def here(document):
 
 
 def test_all_brokers_are_asked_and_those_who_do_not_answer_are_named(world):
-    """One that is dead and one that hangs hide nobody else's answer, and cost one time-out together."""
+    """A dead and a hanging broker do not hide other results, and cost one timeout together."""
     world.serve(2, None, never=True)
     began = world.simulation.scheduler.now_s
     answers = world.result(world.forwarding.ask_all(Call(), "/v1/x", ANYTHING, here({"mine": 1})))
@@ -213,7 +213,7 @@ def test_all_brokers_are_asked_and_those_who_do_not_answer_are_named(world):
 
 
 def test_answers_of_all_come_in_the_order_of_the_brokers(world):
-    """Everybody who answers is there, by number."""
+    """The results of all brokers are ordered by ID."""
     world.serve(2, 2)
     world.serve(3, 3)
     answers = world.result(world.forwarding.ask_all(Call(), "/v1/x", ANYTHING, here(1)))
@@ -222,7 +222,7 @@ def test_answers_of_all_come_in_the_order_of_the_brokers(world):
 
 @pytest.mark.parametrize(("document", "status"), [(b"<html>", 200), (b"", 302), (b'"%s"' % (b"x" * 2000), 200)])
 def test_an_answer_that_is_none_says_whose_it_is(world, monkeypatch, document, status):
-    """What is no JSON, leads elsewhere or is larger than anybody keeps is the other broker's fault, and named so."""
+    """A malformed, redirected or too large response is a problem that names the broker."""
     monkeypatch.setattr(forwarding, "ANSWER_BYTES_MAX", 1000)
     world.serve(2, document, status=status)
     problem = world.problem(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING))
@@ -231,7 +231,7 @@ def test_an_answer_that_is_none_says_whose_it_is(world, monkeypatch, document, s
 
 
 def test_a_broker_that_cannot_be_asked_is_named(world):
-    """A broker that is gone, or has no admin listener, is said to be so, with what to do."""
+    """A missing broker, or one without an admin listener, is a problem with advice."""
     world.registrations[2] = BrokerRegistration(2, ())
     del world.registrations[3]
     silent, gone = (world.problem(world.forwarding.ask(number, Call(), "/v1/x", ANYTHING)) for number in (2, 3))
@@ -252,7 +252,7 @@ def test_so_many_are_asked_at_once_and_no_more(world, monkeypatch):
 
 
 def test_a_broker_that_stops_waits_for_nobody(world):
-    """What is under way when the broker stops fails at once, and no timer is left."""
+    """Requests in flight fail at once when the broker stops, and no timer remains."""
     world.serve(2, {})
     world.serve(3, None, never=True)
     assert world.result(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING)) == {}
@@ -293,7 +293,7 @@ class Tree:
 
 
 def test_registrations_are_read_once_for_all_who_ask_at_a_time():
-    """A page of charts that several people look at does not cost ZooKeeper a read for each."""
+    """Concurrent callers share one read of the registrations."""
     tree, now = Tree(), [100.0]
     registrations = RegistrationsRead(lambda: now[0], tree)
     first, second = (Deferred.fromCoroutine(registrations.live()) for _ in range(2))
@@ -316,7 +316,7 @@ def test_registrations_are_read_once_for_all_who_ask_at_a_time():
 
 
 def test_registrations_that_cannot_be_read_are_asked_for_again():
-    """A lost connection to ZooKeeper fails those who ask then, and nobody later."""
+    """A lost connection to ZooKeeper fails only the current callers."""
     tree = Tree()
     registrations = RegistrationsRead(lambda: 1.0, tree)
     lost = Deferred.fromCoroutine(registrations.live())
@@ -330,7 +330,7 @@ def test_registrations_that_cannot_be_read_are_asked_for_again():
 
 
 def test_brokers_with_tokens_and_tls_ask_each_other(tmp_path):
-    """Brokers that share a certificate and a token answer for the whole cluster, for who has the token alone."""
+    """Brokers with a shared certificate and token answer for the cluster, only to callers with the token."""
     cert, key = certificate(tmp_path)
     token = tmp_path / "token"
     token.write_text(TOKEN)
@@ -347,7 +347,7 @@ def test_brokers_with_tokens_and_tls_ask_each_other(tmp_path):
 
 
 def test_a_listener_on_all_addresses_is_announced_by_name():
-    """Other brokers cannot ask 0.0.0.0: they are told the machine's name."""
+    """A listener on all interfaces is announced by the machine's name."""
     reactor = Simulation(seed=1).host("broker-1").reactor
     for host, announced in (("0.0.0.0", "machine"), ("::", "machine"), ("broker-1", "broker-1")):
         site = AdminSite(reactor, Listener({}), host=host, port=0)

@@ -1,6 +1,7 @@
-"""The cluster, its brokers, topics, partitions, settings and elections, asked of a broker that is not the controller.
+"""Resources of the cluster, brokers, topics, partitions, settings and elections, served by a broker that is not the
+controller.
 
-Three brokers in a simulation: one of them can die, and ZooKeeper can go away, without anybody waiting for it.
+Three simulated brokers; one may die and ZooKeeper may become unreachable.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def row(rows, name):
 
 
 def test_the_cluster_at_a_glance(cluster, api):
-    """Who is the controller, who lives, and what is wrong, before and after a broker dies."""
+    """The summary shows the controller, live brokers and problems before and after a broker dies."""
     make(api, assignment={"0": [1, 2], "1": [3, 2]})
     make(api, "single", assignment={"0": [3]})
     found = api.document("GET", "/v1/cluster")
@@ -59,7 +60,7 @@ def test_the_cluster_at_a_glance(cluster, api):
 
 
 def test_the_brokers(cluster, api):
-    """Each broker says what it leads and holds; one that died is still there as long as there are replicas of it."""
+    """Each broker shows its leaders and replicas; a dead one is listed as long as it has replicas."""
     make(api, assignment={"0": [1, 2], "1": [3, 2]})
     first, second, third = api.document("GET", "/v1/brokers")["brokers"]
     assert (first["is_controller"], second["is_controller"]) == (True, False)
@@ -93,7 +94,7 @@ def test_cordons(cluster, api):
 
 
 def test_topics_come_in_pages(api):
-    """Topics are listed by name, a part at a time, found by a part of their name, without Kafka's own where wanted."""
+    """Topics are listed by name in pages, with a name filter, with or without internal topics."""
     for name in ("b", "a", "Orders", "orders-2", "__consumer_offsets"):
         make(api, name, partitions=1)
     names, after = [], None
@@ -110,7 +111,7 @@ def test_topics_come_in_pages(api):
 
 
 def test_a_topic(api):
-    """A topic is made with its settings, grown and deleted; trying any of that changes nothing."""
+    """A topic is created with settings, extended and deleted; dry runs change nothing."""
     tried = api.answer("POST", "/v1/topics", {"name": "orders", "partitions": 2}, dry_run=True)
     assert (tried.status, tried.document["led"]) == (200, False)
     assert api.document("GET", "/v1/topics")["topics"] == []
@@ -143,7 +144,7 @@ def test_a_topic(api):
     ],
 )
 def test_what_cannot_be(api, method, path, body, code):
-    """What Kafka's own requests refuse is refused with the same error."""
+    """Invalid requests get the same error as Kafka's requests."""
     make(api, partitions=2)
     with pytest.raises(KafkaError) as refused:
         api.answer(method, path, body)
@@ -151,13 +152,13 @@ def test_what_cannot_be(api, method, path, body, code):
 
 
 def test_replicas_both_chosen_and_counted(api):
-    """Who chooses the replicas by hand cannot say their number beside it."""
+    """A request cannot have both an assignment and a replication factor."""
     with pytest.raises(Problem, match="beside it"):
         make(api, partitions=1, assignment={"0": [1]})
 
 
 def test_partitions(cluster, api):
-    """Partitions are listed in order, of all topics or of one, a part at a time, by what is wrong with them."""
+    """Partitions are listed in order and pages, for all topics or one, filtered by state."""
     make(api, "b", assignment={"0": [1, 3], "1": [1, 2]})
     make(api, "a", assignment={"0": [3]})
     found, after = [], None
@@ -182,7 +183,7 @@ def test_partitions(cluster, api):
 
 
 def test_what_moves(cluster, api):
-    """While replicas move, it is said which come and which go; one that is dead and has gone goes no more."""
+    """A reassignment shows the added and removed replicas; a removed replica on a dead broker is not listed."""
     make(api, assignment={"0": [1, 3]})
     cluster.brokers[3].kill()
     cluster.run(30)
@@ -202,7 +203,7 @@ def test_what_moves(cluster, api):
 
 
 def test_one_partition(cluster, api):
-    """One partition has its epochs, its offsets and its size, whoever leads it."""
+    """A partition shows its epochs, offsets and size, independent of its leader."""
     make(api, assignment={"0": [3, 1]})
     client = cluster.client(broker=3)
     cluster.run_until(client.produce("orders", 0, batch(b"one", b"two")))
@@ -214,7 +215,7 @@ def test_one_partition(cluster, api):
 
 
 def test_settings_of_a_topic(cluster, api):
-    """Settings say where they come from; who saw an older version cannot overwrite a newer one."""
+    """Settings show their sources; a write based on an old version is refused."""
     make(api, partitions=1)
     first = api.answer("GET", "/v1/configs/topics/orders")
     assert row(first.document["configs"], "retention.ms")["is_default"] is True
@@ -232,7 +233,7 @@ def test_settings_of_a_topic(cluster, api):
 
 
 def test_settings_of_brokers(api):
-    """Any broker's settings are read and changed by any broker; those of all brokers are their default."""
+    """Settings of each broker and of all brokers can be read and changed through any broker."""
     api.answer("PATCH", "/v1/configs/brokers/default", {"set": {"log.retention.ms": 1000}})
     api.answer("PATCH", "/v1/configs/brokers/3", {"set": {"log.retention.ms": 2000}})
     own = row(api.document("GET", "/v1/configs/brokers/3")["configs"], "log.retention.ms")
@@ -245,7 +246,7 @@ def test_settings_of_brokers(api):
 
 
 def test_elections(cluster, api):
-    """Preferred leaders come back when they are asked for; without leaders, one that may lose records is elected."""
+    """A preferred election restores leaders; an unclean one elects a leader despite possible loss."""
     make(api, assignment={"0": [3, 2]})
     cluster.brokers[3].kill()
     cluster.run(30)
@@ -267,7 +268,7 @@ def test_elections(cluster, api):
 
 
 def test_zookeeper_is_away(cluster, api):
-    """What is published can be read without ZooKeeper, what only it knows is null, and nothing is written."""
+    """Without ZooKeeper, metadata can be read, other members are null, and writes fail."""
     make(api, partitions=1)
     cluster.coordinator.kill()
     cluster.run(3)

@@ -1,4 +1,4 @@
-"""From what a handler gives, or raises, to the answer; and what is bounded."""
+"""Responses of handlers, errors, and limits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def answering(reply, method="GET", **more):
 
 
 def test_an_answer():
-    """An answer is a line of JSON that nobody keeps."""
+    """A response is one line of JSON that must not be cached."""
     answer = answering(Answer({"é": [1, None]}, status=201, location="/it/1")).ask("GET", "/it")
     assert (answer.status, answer.body) == (201, '{"é":[1,null]}\n'.encode())
     assert answer.headers["content-type"] == "application/json"
@@ -45,7 +45,7 @@ def test_an_answer():
 
 @pytest.mark.parametrize("reply", [Answer({"a": 1}, etag="7.x"), Page(b"a", "text/css", etag="7.x")])
 def test_what_has_not_changed(reply):
-    """Who has the present version already is told so, and gets nothing else."""
+    """A matching If-None-Match gets a 304 without a body."""
     api = answering(reply)
     first = api.ask("GET", "/it")
     assert (first.status, first.headers["etag"]) == (200, '"7.x"')
@@ -70,7 +70,7 @@ def test_long_answers_are_whole(count):
 
 
 def test_long_answers_let_others_have_their_turn():
-    """While a long answer is made, the reactor gets its turn again and again."""
+    """Encoding a long response yields to the reactor."""
 
     class Slow:
         now, later = 0.0, []
@@ -115,7 +115,7 @@ def test_long_answers_let_others_have_their_turn():
     ],
 )
 def test_errors_are_problems(error, status, title):
-    """Whatever a handler raises is a problem document of a status that says whose mistake it is."""
+    """Each exception of a handler becomes a problem document with a fitting status."""
     answer = answering(error).ask("GET", "/it")
     problem = answer.json()
     assert (answer.status, problem["status"], problem["title"]) == (status, status, title)
@@ -125,19 +125,19 @@ def test_errors_are_problems(error, status, title):
 
 
 def test_whether_a_write_may_have_happened():
-    """Who asks for a write hears whether it may have been done although no answer came."""
+    """The error of a failed write states whether it may have taken effect."""
     assert "look before" in answering(ConnectionLoss("/a")).ask("GET", "/it").json()["what_to_do"]
     assert answering(NotSent("/a")).ask("GET", "/it").json()["what_to_do"].startswith("Nothing was written.")
 
 
 def test_every_error_has_a_status():
-    """No error of Kafka's is answered with a status that is none of an error."""
+    """Every Kafka error has an HTTP error status."""
     for code in ErrorCode:
         assert 400 <= status_of(code) <= 503
 
 
 def test_what_nobody_expected():
-    """A mistake of ours is told without its particulars, and logged with them."""
+    """An internal error is answered without details and logged with them."""
     with capturedLogs() as logged:
         answer = answering(ZeroDivisionError("secret")).ask("GET", "/it")
     assert (answer.status, b"secret" in answer.body) == (500, False)
@@ -149,7 +149,7 @@ def test_what_nobody_expected():
 
 
 class Waiting:
-    """A handler that waits, and what became of each call."""
+    """A handler that waits, and the outcome of each call."""
 
     def __init__(self, method="GET"):
         self.waits, self.ended = [], []
@@ -167,7 +167,7 @@ class Waiting:
 
 
 def test_a_reader_who_goes():
-    """What is read for a client that is gone is given up."""
+    """A read is cancelled when its client disconnects."""
     waiting = Waiting()
     protocol, _ = waiting.api.begin("GET", "/it")
     gone(protocol)
@@ -175,7 +175,7 @@ def test_a_reader_who_goes():
 
 
 def test_a_writer_who_goes():
-    """What a client that is gone asked to be written is finished all the same."""
+    """A write continues after its client disconnects."""
     waiting = Waiting("DELETE")
     protocol, _ = waiting.api.begin("DELETE", "/it")
     gone(protocol)
@@ -185,7 +185,7 @@ def test_a_writer_who_goes():
 
 
 def test_a_read_that_does_not_end():
-    """A read is given up after a minute, and the caller is told."""
+    """A read is cancelled after a minute with an error."""
     waiting = Waiting()
     _, wire = waiting.api.begin("GET", "/it")
     waiting.api.clock.advance(routing.CALL_SECONDS_MAX - 1)
@@ -196,7 +196,7 @@ def test_a_read_that_does_not_end():
 
 
 def test_calls_are_bounded():
-    """When too many calls are under way the next one is refused at once; room comes back with each that ends."""
+    """Calls beyond the limit are refused at once until a call ends."""
     waiting = Waiting()
     for _ in range(routing.CALLS_MAX):
         waiting.api.begin("GET", "/it")
@@ -242,7 +242,7 @@ def stream():
 
 
 def test_events_as_they_come(stream):
-    """Each event goes out at once, with its name, its number and its data on one line."""
+    """Each event is sent at once with its name, ID and data on one line."""
     _, wire = stream.api.begin("GET", "/it")
     head = wire.value()
     assert b"content-type: text/event-stream" in head.lower()
@@ -256,7 +256,7 @@ def test_events_as_they_come(stream):
 
 
 def test_a_quiet_stream_beats(stream):
-    """Every fifteen seconds without an event a comment says that the stream is there."""
+    """After fifteen idle seconds a comment is sent."""
     _, wire = stream.api.begin("GET", "/it")
     wire.clear()
     stream.api.clock.advance(HEARTBEAT_SECONDS - 1)
@@ -269,7 +269,7 @@ def test_a_quiet_stream_beats(stream):
 
 
 def test_the_client_goes(stream):
-    """What makes the events is closed when the client is gone, and no timer is left."""
+    """The event source is closed when the client disconnects, and no timer remains."""
     protocol, _ = stream.api.begin("GET", "/it")
     gone(protocol)
     assert stream.closed == 1
@@ -277,7 +277,7 @@ def test_the_client_goes(stream):
 
 
 def test_a_slow_client(stream):
-    """A client that does not read holds the stream back, and is let go after a minute."""
+    """A slow client blocks the stream and is disconnected after a minute."""
     protocol, wire = stream.api.begin("GET", "/it")
     wire.producer.pauseProducing()
     wire.clear()
@@ -295,7 +295,7 @@ def test_a_slow_client(stream):
 
 
 def test_the_broker_stops(stream):
-    """A stream ends when the broker does."""
+    """A stream ends when the broker stops."""
     _, wire = stream.api.begin("GET", "/it")
     stream.api.site.root.stop()
     assert stream.closed == 1
@@ -303,7 +303,7 @@ def test_the_broker_stops(stream):
 
 
 def test_streams_are_bounded(stream):
-    """So many streams at a time, and no more; one that ends makes room."""
+    """Streams beyond the limit are refused until one ends."""
     begun = [stream.api.begin("GET", "/it") for _ in range(routing.STREAMS_MAX)]
     assert stream.api.ask("GET", "/it").status == 503
     gone(begun[0][0])
@@ -311,7 +311,7 @@ def test_streams_are_bounded(stream):
 
 
 def test_a_stream_that_fails(stream):
-    """What goes wrong after the headers went is the last event."""
+    """A failure after the headers were sent is the last event."""
     _, wire = stream.api.begin("GET", "/it")
     stream.next.errback(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone"))
     assert b'event: problem\ndata: {"title":"UNKNOWN_TOPIC_OR_PARTITION"' in wire.value()
@@ -319,7 +319,7 @@ def test_a_stream_that_fails(stream):
 
 
 def test_only_the_head_of_a_stream(stream):
-    """HEAD of a stream is answered at once, and leaves nothing behind."""
+    """HEAD of a stream is answered at once and leaves nothing behind."""
     answer = stream.api.ask("HEAD", "/it")
     assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream")
     assert stream.api.begin("HEAD", "/it")[1].value().endswith(b"\r\n\r\n")
@@ -328,7 +328,7 @@ def test_only_the_head_of_a_stream(stream):
 
 
 def test_who_wrote_is_logged():
-    """The log has a line for each request that writes, and none for those that read."""
+    """Writes are logged, reads are not."""
     lines = []
     for method in ("GET", "DELETE"):
         api = answering(Answer({}), method)
