@@ -1,4 +1,4 @@
-"""What a log directory remembers of its logs in checkpoints, and what has to wait until they are written."""
+"""Checkpoints of a log directory, and logs that wait for them."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from kreplica.storage.formats.checkpoints import (
 from kreplica.storage.log.log import Log
 
 _RETRY_SECONDS = 1.0
-"""Until a checkpoint that logs wait for is written again."""
+"""Delay before a checkpoint that logs wait for is retried."""
 
 
 class CheckpointedDirectory:
-    """The part of a ``LogDirectory`` that knows its logs and writes its checkpoints."""
+    """The part of a ``LogDirectory`` that manages its logs' checkpoints."""
 
     def __init__(self, path: str, runtime: Runtime) -> None:
         self.path = path
         self.logs: dict[TopicPartition, Log] = {}
         self.failed_logs: dict[TopicPartition, FailedLog] = {}
-        """Logs that could not be opened, or were taken out."""
+        """Logs that could not be opened, or were taken out of use."""
         self.offline: OSError | None = None
         self.high_watermarks: dict[TopicPartition, int] = {}
-        """As they were checkpointed before this start."""
+        """Values checkpointed before this start."""
         self.cleaner_offsets: dict[TopicPartition, int] = {}
-        """Up to where logs have been compacted."""
+        """End of the compacted range, by log."""
         self._runtime = runtime
         self._offsets = OffsetCheckpoints(path, runtime, self._failed)
         self._overstated: dict[Log, None] = {}
-        """Logs that take no records until the recovery point on disk is no longer beyond what is durable of them."""
+        """Logs that reject appends because the recovery point on disk is above their durable records."""
         self._retry: IDelayedCall | None = None
         self._checkpoints = Coalescing(self._write_checkpoints)
 
@@ -47,7 +47,7 @@ class CheckpointedDirectory:
         raise NotImplementedError
 
     def checkpoint(self) -> None:
-        """Have recovery points and log start offsets written soon; many calls make one writing."""
+        """Request a write of recovery points and log start offsets; requests are coalesced."""
         self._checkpoints.request()
 
     async def _write_checkpoints(self) -> None:
@@ -56,10 +56,10 @@ class CheckpointedDirectory:
         await self._write(LOG_START_OFFSETS, start_offsets(self.logs, self.failed_logs))
 
     def _hold_if_overstated(self, log: Log) -> None:
-        """See that nothing is appended below the recovery point on disk.
+        """Reject appends below the recovery point on disk.
 
-        After a power loss nothing below it would be checked: records that were cut off, or torn, would count as those
-        that took their place.
+        After a power loss, records below it are not checked: truncated or torn ones would be taken for the ones that
+        replaced them.
         """
         log.let_go()
         self._overstated.pop(log, None)
@@ -79,12 +79,12 @@ class CheckpointedDirectory:
             self.checkpoint()
 
     async def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Checkpoint the high watermarks of the partitions that are in this directory."""
+        """Checkpoint the high watermarks of this directory's partitions."""
         self.high_watermarks.update((key, high_watermarks[key]) for key in self.logs if key in high_watermarks)
         await self._write(HIGH_WATERMARKS, dict(self.high_watermarks))
 
     async def write_cleaner_offsets(self) -> None:
-        """Checkpoint up to where logs have been compacted."""
+        """Checkpoint the ends of the compacted ranges."""
         await self._write(CLEANER_OFFSETS, dict(self.cleaner_offsets))
 
     async def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:

@@ -1,4 +1,4 @@
-"""The one compaction that runs at a time: the log with most to gain first, off the reactor's thread."""
+"""Log cleaner: runs one compaction at a time in another thread, the log with the largest gain first."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _log = Logger()
 
 
 class Cleaner:
-    """Owned by the log directories, which call ``run`` from time to time.
+    """Log cleaner of a broker; the log directories call ``run`` periodically.
 
-    A log with a damaged batch is left alone until it was opened again.
+    A log with a damaged batch is skipped until it is opened again.
     """
 
     def __init__(self, runtime: Runtime, config: StorageConfig) -> None:
@@ -31,17 +31,17 @@ class Cleaner:
         self._config = config
         self._stopped = False
         self._uncleanable: dict[TopicPartition, tuple[Log, StorageError]] = {}
-        """The logs that cannot be compacted, and why."""
+        """Logs that cannot be compacted, with the reason."""
 
     def stop(self) -> None:
-        """End after the segment that is being written."""
+        """Stop after the current segment."""
         self._stopped = True
 
     async def run(self, directories: Iterable[LogDirectory], high_watermarks: Mapping[TopicPartition, int]) -> int:
-        """Compact what is worth it, one log after the other.
+        """Compact the logs that need it, one after the other.
 
-        :param high_watermarks: of all partitions now.
-        :return: how many logs.
+        :param high_watermarks: current high watermarks of all partitions.
+        :return: number of logs compacted.
         """
         done = 0
         for directory in directories:
@@ -78,12 +78,12 @@ class Cleaner:
                 await directory.write_cleaner_offsets()
         except StorageError as error:
             self._uncleanable[key] = log, error
-            _log.error("{log} is not compacted any more: {error}", log=str(key), error=str(error))
+            _log.error("{log} is no longer compacted: {error}", log=str(key), error=str(error))
             if isinstance(error, Damage):
                 log.found_damage(error)
         except OSError as error:
             if is_out_of_descriptors(error):
-                _log.warn("{log} is compacted later: {error}", log=str(key), error=str(error))
+                _log.warn("{log}: compaction failed, will be retried: {error}", log=str(key), error=str(error))
             else:
                 log.fail(error)
 
@@ -103,7 +103,7 @@ class Cleaner:
         after = sum(segment.size for segment in log.segments.closed if segment.base_offset < compaction.end_offset)
         directory.cleaner_offsets[log.topic_partition] = compaction.end_offset
         _log.info(
-            "{log}: compacted up to offset {end}, {before} bytes are {after} now",
+            "{log}: compacted up to offset {end}, from {before} to {after} bytes",
             log=str(log.topic_partition),
             end=compaction.end_offset,
             before=before,
@@ -112,7 +112,7 @@ class Cleaner:
         return True
 
     async def _replace(self, log: Log, compaction: Compaction, group: list[Source]) -> bool:
-        """Write one group and put it in place, unless the log was truncated or deleted meanwhile."""
+        """Write one group and install it, unless the log was truncated or deleted meanwhile."""
         target = await self._runtime.offload.run(compaction.write_group, group)
         if log.failure is None and log.replace_segments([source.segment for source in group], target):
             return True
@@ -120,7 +120,7 @@ class Cleaner:
         return False
 
     async def _pause(self, read_bytes: int) -> None:
-        """Keep to ``log.cleaner.io.max.bytes.per.second``."""
+        """Enforce ``log.cleaner.io.max.bytes.per.second``."""
         seconds = read_bytes / self._config.log_cleaner_io_max_bytes_per_second
         if seconds > 0.001:
             pause: Deferred[None] = Deferred()

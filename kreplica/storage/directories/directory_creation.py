@@ -1,4 +1,4 @@
-"""Making the directories of new logs: one when it is needed, or many beforehand, away from the reactor."""
+"""Creates directories of new logs: individually, or many in advance in other threads."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kreplica.runtime.together import together
 from kreplica.storage.formats.checkpoints import PARTITION_METADATA, write_topic_id
 
 _AT_ONCE_MAX = 50
-"""Directories made by one call on another thread."""
+"""Directories created per call in another thread."""
 
 Wanted = Sequence[tuple[str, UUID]]
-"""Paths, each with its topic's id (zero where the cluster has none)."""
+"""Paths and topic ids (zero if the cluster has none)."""
 
 
 class Made(Enum):
@@ -27,17 +27,17 @@ class Made(Enum):
 
 
 class NewDirectories:
-    """Of one log directory."""
+    """New directories in one log directory."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._made: dict[str, Made | OSError] = {}
-        """Those that wait for their log."""
+        """Directories created in advance, by path."""
 
     async def make(self, wanted: Wanted) -> None:
-        """Make many on other threads; ``take`` tells errors.
+        """Create many directories in other threads; ``take`` reports errors.
 
-        A busy disk takes milliseconds for each, in which the reactor has better things to do.
+        A busy disk takes milliseconds for each, which would block the reactor.
         """
 
         async def make_some(some: Wanted) -> list[Made | OSError]:
@@ -49,9 +49,9 @@ class NewDirectories:
         self._made.update(zip((path for path, _ in wanted), made, strict=True))
 
     def take(self, path: str, topic_id: UUID) -> Made:
-        """What was made beforehand, or is made now.
+        """Return a directory created in advance, or create it now.
 
-        :raise OSError: the device fails.
+        :raise OSError: the device failed.
         """
         made = self._made.pop(path, None) or _make(self._runtime.disk, path, topic_id)
         if isinstance(made, OSError):
@@ -60,7 +60,7 @@ class NewDirectories:
 
 
 def _make(disk: Disk, path: str, topic_id: UUID) -> Made:
-    """Make a log's directory, and note whose it is."""
+    """Create a log's directory with its topic id."""
     made = Made.LEFT_OVER if disk.exists(path) else Made.EMPTY
     try:
         disk.make_directories(path)
@@ -74,15 +74,15 @@ def _make(disk: Disk, path: str, topic_id: UUID) -> Made:
 
 
 def _discard(disk: Disk, path: str) -> None:
-    """Leave nothing of a directory that could not be made whole: nobody knows of it, so nobody would ever delete it."""
+    """Remove a partly created directory, which would otherwise never be deleted."""
     try:
         disk.remove_tree(path)
     except OSError:
-        pass  # the device fails: the next start finds it
+        pass  # the next start finds the device failure
 
 
 def _make_all(disk: Disk, work: Wanted) -> list[Made | OSError]:
-    """Make many; an error of one leaves the others alone."""
+    """Create many directories; an error of one does not affect the others."""
     made: list[Made | OSError] = []
     for path, topic_id in work:
         try:

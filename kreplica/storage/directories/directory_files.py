@@ -1,4 +1,4 @@
-"""The small files of one log directory that is in use: whose it is, and what is remembered of its logs."""
+"""Small files of a log directory in use: identity and offset checkpoints."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Failed = Mapping[TopicPartition, FailedLog]
 
 
 def check_identity(disk: Disk, directory: str, cluster_id: str, broker_id: int) -> None:
-    """See that a directory is this broker's; one that is nobody's becomes so.
+    """Check that a directory belongs to this broker, or claim it if it is new.
 
     :raise StorageError: it belongs to another cluster or broker.
     """
@@ -52,8 +52,8 @@ def check_identity(disk: Disk, directory: str, cluster_id: str, broker_id: int) 
 class OffsetCheckpoints:
     """Reads and writes the offset checkpoints of a directory.
 
-    :param failed: told where one cannot be written; that something has run out (room, descriptors) is none of that:
-        it is logged once, and the checkpoint is written whole when it is next asked for.
+    :param failed: called if a checkpoint cannot be written. Lack of space or descriptors is only logged once; the
+        checkpoint is written at the next request.
     """
 
     def __init__(self, directory: str, runtime: Runtime, failed: Callable[[OSError], None]) -> None:
@@ -62,28 +62,28 @@ class OffsetCheckpoints:
         self._failed = failed
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
         self._put_off: dict[str, None] = {}
-        """Checkpoints that could not be written the last time."""
+        """Checkpoints whose last write failed."""
         self._may_be_there: dict[str, Mapping[TopicPartition, int]] = {}
-        """The highest offsets that each of them may hold after a power loss."""
+        """Highest offsets that each checkpoint may contain after a power loss."""
 
     def read(self, name: str) -> dict[TopicPartition, int]:
-        """A checkpoint; a damaged one costs a longer recovery, never data."""
+        """Read a checkpoint; a damaged one is ignored, which only makes recovery longer."""
         try:
             offsets = read_offsets(self._runtime.disk, f"{self._directory}/{name}")
         except StorageError as error:
-            _log.warn("{error}: it is ignored", error=str(error))
+            _log.warn("{error}; the file is ignored", error=str(error))
             return {}
         self._may_be_there[name] = offsets
         return offsets
 
     def highest(self, name: str, key: TopicPartition) -> int:
-        """The highest offset that a checkpoint may hold for a log, whatever happens to the machine; 0 where none."""
+        """Return the highest offset that a checkpoint may contain for a log after a power loss, or 0."""
         return self._may_be_there.get(name, {}).get(key, 0)
 
     async def write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace a checkpoint, durably, where this process has not left it like that.
+        """Replace a checkpoint durably, unless it is unchanged.
 
-        :param offsets: not to be changed any more.
+        :param offsets: must not be changed afterwards.
         """
         if self._written.get(name) == offsets:
             return
@@ -97,20 +97,20 @@ class OffsetCheckpoints:
                 self._failed(error)
             elif name not in self._put_off:
                 self._put_off[name] = None
-                _log.warn("{path} cannot be written, and is tried again later: {error}", path=path, error=str(error))
+                _log.warn("{path} cannot be written, will be retried: {error}", path=path, error=str(error))
         else:
             self._put_off.pop(name, None)
             self._written[name] = self._may_be_there[name] = offsets
 
 
 def recovery_points(logs: Logs, failed: Failed) -> dict[TopicPartition, int]:
-    """Up to where each log is durable; of one that cannot be used, as it was."""
+    """Return each log's recovery point; for a failed log the previous value."""
     points = {key: one.to_open.recovery_point for key, one in failed.items()}
     return points | {key: log.recovery_point for key, log in logs.items()}
 
 
 def start_offsets(logs: Logs, failed: Failed) -> dict[TopicPartition, int]:
-    """Only where the first segment does not say it, as in Kafka."""
+    """Return the log start offsets that differ from the base offset of the first segment, as in Kafka."""
     offsets = {key: one.to_open.log_start_offset for key, one in failed.items()}
     return {key: offset for key, offset in offsets.items() if offset} | {
         key: log.log_start_offset

@@ -1,7 +1,6 @@
-"""The logs of one directory that cannot be used as they are, and how they come back.
+"""Logs of one directory that cannot be used, and their repair.
 
-What is damaged is never removed: files are set aside under names that end in ``.damaged``, for an operator to look at
-or to remove.
+Damaged files are never deleted: they are renamed to end in ``.damaged``, for an operator to inspect or remove.
 """
 
 from __future__ import annotations
@@ -27,9 +26,11 @@ _log = Logger()
 
 @dataclass(frozen=True, slots=True)
 class FailedLog:
-    """:param error: why it cannot be used.
-    :param to_open: how it would be opened again.
-    :param log: as it was in use; None where it could not be opened at the start.
+    """A log that cannot be used.
+
+    :param error: the reason.
+    :param to_open: arguments to open it again.
+    :param log: the log if it was in use; None if it could not be opened at startup.
     """
 
     error: StorageError
@@ -38,15 +39,15 @@ class FailedLog:
 
     @property
     def good_until(self) -> int:
-        """The base offset of the damaged segment: those before it are not known to be damaged; 0 where nothing is."""
+        """Base offset of the damaged segment; 0 if unknown. Earlier segments have no known damage."""
         return self.error.base_offset if isinstance(self.error, Damage) else 0
 
     def begin_anew(self) -> tuple[Log, UUID]:
-        """Set the damaged segment and all later ones aside, and open what is left; blocks.
+        """Set the damaged segment and all later ones aside, and open the rest; blocks.
 
         :return: as ``LogToOpen.open``.
-        :raise StorageError: what is left is damaged too.
-        :raise OSError: the device fails.
+        :raise StorageError: the rest is damaged too.
+        :raise OSError: the device failed.
         """
         to_open = self.to_open
         set_aside(to_open.disk, to_open.path, self.good_until, to_open.wall_clock_ms())
@@ -55,11 +56,11 @@ class FailedLog:
 
 
 def set_aside(disk: Disk, directory: str, base_offset: int, now_ms: int) -> None:
-    """Give the segments from a base offset on names that nobody opens; what can be made again is removed.
+    """Rename the segments from a base offset on; files that can be rebuilt are removed.
 
-    The last one goes first: interrupted, it leaves a log that ends earlier, and none with a hole.
+    The last segment is renamed first, so that an interruption leaves no gap.
 
-    :raise OSError: the device fails.
+    :raise OSError: the device failed.
     """
     for name, offset in reversed(list(_numbered(disk.list_directory(directory)))):
         path = f"{directory}/{name}"
@@ -72,7 +73,7 @@ def set_aside(disk: Disk, directory: str, base_offset: int, now_ms: int) -> None
 
 
 def _numbered(names: list[str]) -> Iterator[tuple[str, int]]:
-    """The files of segments, each with the offset in its name."""
+    """Return the files of segments, each with the offset in its name."""
     for name in names:
         stem, dot, suffix = name.partition(".")
         if stem.isdecimal() and dot + suffix in SUFFIXES:

@@ -1,4 +1,4 @@
-"""Files and directories that nobody needs any more, removed later and off the reactor's thread, many at a time."""
+"""Removes unneeded files and directories later, in batches and in another thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 from kreplica.runtime import Runtime
 
 TOGETHER_SECONDS = 0.01
-"""What was given away within so long, to go after the same delay, goes by one call: a topic may have 1,000 logs."""
+"""Removals requested within this time are combined, since a topic may have 1,000 logs."""
 
 
 @dataclass(eq=False, slots=True)
@@ -26,9 +26,9 @@ class _Batch:
 
 
 class Removals:
-    """What one log directory has to remove; what has not gone at the end is found, and goes, at the next start.
+    """Pending removals of one log directory; remaining ones are completed at the next start.
 
-    :param failed: told what a removal failed with.
+    :param failed: called with the failure of a removal.
     """
 
     def __init__(self, runtime: Runtime, failed: Callable[[Failure], None]) -> None:
@@ -37,7 +37,7 @@ class Removals:
         self._batches: dict[_Batch, IDelayedCall] = {}
 
     def later(self, remove: Callable[[], None], delay_ms: int) -> None:
-        """Call it on another thread, after so long (or a moment less)."""
+        """Run a removal in another thread after about this delay."""
         now_s = self._runtime.reactor.seconds()
         batch = next(reversed(self._batches), None)
         if batch is None or batch.delay_ms != delay_ms or now_s - batch.asked_s > TOGETHER_SECONDS:
@@ -50,7 +50,7 @@ class Removals:
         self._runtime.offload.run(batch.run).addErrback(self._failed)
 
     def cancel(self) -> None:
-        """Remove nothing any more."""
+        """Cancel all pending removals."""
         for call in self._batches.values():
             call.cancel()
         self._batches.clear()

@@ -1,4 +1,4 @@
-"""All log directories of a broker, and what goes on by itself: checkpoints, retention, flushing, compaction."""
+"""All log directories of a broker, and periodic work: checkpoints, retention, flushing and compaction."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _log = Logger()
 
 
 class LogDirectories:
-    """Opened at the broker's start, before it takes part in anything; closed as the last thing of an orderly stop.
+    """Log directories of one broker, opened before it joins the cluster and closed last.
 
-    A directory whose device fails goes offline with its logs; the others carry on.
+    If a device fails, its directory and logs go offline; the others stay in use.
 
     :param paths: ``log.dirs``.
     """
@@ -59,7 +59,7 @@ class LogDirectories:
         ]
         self._logs: dict[TopicPartition, Log] = {}
         self._made_in: dict[TopicPartition, LogDirectory] = {}
-        """Where directories were made for logs that are about to be created."""
+        """Directory chosen for each log that is about to be created."""
         self._loops: list[tuple[LoopingCall, Deferred[LoopingCall]]] = []
         self._high_watermarks: Callable[[], Mapping[TopicPartition, int]] = dict
         self._cleaner = Cleaner(runtime, self.config)
@@ -67,12 +67,12 @@ class LogDirectories:
         self._last_flush_ms: dict[TopicPartition, int] = {}
 
     def lock(self) -> None:
-        """Take all directories for this process, before anything else is done in this broker's name.
+        """Lock all directories before the broker does anything else.
 
-        A directory whose device fails is offline, as long as there is another.
+        A directory whose device fails goes offline, unless it is the last one.
 
-        :raise StorageError: another process has one of them, or the devices of all fail; none is taken then.
-        :raise OSError: nothing is said against a device, but something has run out (descriptors, room).
+        :raise StorageError: another process holds a lock, or all devices fail; no lock is held then.
+        :raise OSError: a transient error, such as no descriptors or space.
         """
         try:
             for directory in self.directories:
@@ -86,7 +86,7 @@ class LogDirectories:
             raise
 
     def abandon(self) -> None:
-        """Let go of directories that were locked, or opened and not used: nothing is closed, nothing marked."""
+        """Unlock directories without closing logs or writing markers."""
         for directory in self.directories:
             directory.abandon()
 
@@ -99,13 +99,14 @@ class LogDirectories:
     ) -> None:
         """Open all directories and their logs.
 
-        :param config_of: the settings of a topic's logs.
-        :param is_intact: True for a directory that holds everything that earlier processes had written.
-        A directory whose device fails is offline, as long as there is another.
+        :param config_of: returns the settings of a topic's logs.
+        :param is_intact: True for a directory that has everything that earlier processes wrote.
 
-        :raise StorageError: a directory is in use, belongs to another cluster or broker, or a log is in two of them;
-            or the devices of all fail.
-        :raise OSError: nothing is said against a device, but something has run out (descriptors, room).
+        A directory whose device fails goes offline, unless it is the last one.
+
+        :raise StorageError: a directory is in use or belongs to another cluster or broker, a log exists twice, or all
+            devices fail.
+        :raise OSError: a transient error, such as no descriptors or space.
         """
         try:
             for directory in self.directories:
@@ -133,7 +134,7 @@ class LogDirectories:
 
     @property
     def may_hold_more(self) -> bool:
-        """Whether there may be logs that nobody has seen, in a directory that is offline from the start."""
+        """True if a directory has been offline since startup and may contain unknown logs."""
         return any(directory.is_unseen for directory in self.directories)
 
     def _take_over(self, directory: LogDirectory) -> None:
@@ -146,15 +147,15 @@ class LogDirectories:
 
     @property
     def logs(self) -> Mapping[TopicPartition, Log]:
-        """The logs that can be used, by partition."""
+        """Usable logs by partition."""
         return self._logs
 
     def create(self, key: TopicPartition, topic_id: UUID, config: LogConfig) -> Log:
-        """Make a new, empty log in the directory that has the fewest.
+        """Create an empty log in the directory with the fewest logs.
 
-        :param topic_id: zero where the cluster has none.
-        :raise StorageError: it is on disk but could not be opened, or every directory is offline.
-        :raise OSError: the device fails.
+        :param topic_id: zero if the cluster has no topic ids.
+        :raise StorageError: the log exists but could not be opened, or every directory is offline.
+        :raise OSError: the device failed.
         """
         for directory in self.directories:
             if key in directory.failed_logs:
@@ -169,7 +170,7 @@ class LogDirectories:
         return log
 
     async def make(self, wanted: Iterable[tuple[TopicPartition, UUID]]) -> None:
-        """Have the directories of many logs made, off the reactor's thread; ``create`` follows, and tells errors."""
+        """Create the directories of many logs in other threads; the following ``create`` reports errors."""
         chosen: dict[LogDirectory, list[tuple[TopicPartition, UUID]]] = {}
         for key, topic_id in wanted:
             directory = self._emptiest(chosen)
@@ -180,14 +181,14 @@ class LogDirectories:
             await directory.make(some)
 
     def _emptiest(self, chosen: Mapping[LogDirectory, Sequence[object]] = MappingProxyType({})) -> LogDirectory | None:
-        """The directory with the fewest logs, those counted that are about to be made."""
+        """Return the directory with the fewest logs, including those about to be created."""
         online = [directory for directory in self.directories if directory.offline is None]
         return min(online, key=lambda each: len(each.logs) + len(chosen.get(each, ())), default=None)
 
     async def delete(self, key: TopicPartition) -> None:
-        """Take a log away; a partition that has none is fine.
+        """Delete a log if it exists.
 
-        :raise OSError: the device fails.
+        :raise OSError: the device failed.
         """
         directory = self._directory_of(key) or self._failed_in(key)
         if directory is not None:
@@ -196,34 +197,34 @@ class LogDirectories:
             directory.delete(key)
 
     def topic_id(self, key: TopicPartition) -> UUID | None:
-        """The id of the topic that a log was made for; None where that is not known."""
+        """Return the topic id of a log, or None if unknown."""
         directory = self._directory_of(key)
         topic_id = directory.topic_ids.get(key, ZERO_UUID) if directory is not None else ZERO_UUID
         return topic_id if topic_id != ZERO_UUID else None
 
     def high_watermark(self, key: TopicPartition) -> int:
-        """The last high watermark that was remembered; 0 where none was."""
+        """Return the checkpointed high watermark, or 0."""
         directory = self._directory_of(key)
         return directory.high_watermarks.get(key, 0) if directory is not None else 0
 
     def forget_high_watermarks(self) -> None:
-        """Logs may have lost something: beyond what was surely synced they may hold what was never committed."""
+        """Limit high watermarks to synced records, because logs may have lost others."""
         for directory in self.directories:
             directory.forget_high_watermarks()
 
     def flush(self, key: TopicPartition) -> None:
-        """Have a log made durable soon (group commit), where it can be used; ``on_synced`` tells."""
+        """Request a sync of a usable log (group commit); ``on_synced`` listeners are notified."""
         directory, opened = self._directory_of(key), self._logs.get(key)
         if directory is not None and opened is not None:
             directory.flush(opened)
 
     def failure(self, key: TopicPartition) -> StorageError | None:
-        """Why a log that is on disk cannot be used; None where nothing is known against it."""
+        """Return why a log on disk cannot be used, or None."""
         directory = self._failed_in(key)
         return directory.failed_logs[key].error if directory is not None else None
 
     def failed_logs(self) -> list[TopicPartition]:
-        """The partitions whose logs are on disk and cannot be used."""
+        """Return the partitions whose logs are on disk but cannot be used."""
         return [key for directory in self.directories for key in directory.failed_logs]
 
     def _failed_in(self, key: TopicPartition) -> LogDirectory | None:
@@ -233,16 +234,16 @@ class LogDirectories:
         return None
 
     def take_out(self, key: TopicPartition, error: StorageError) -> None:
-        """Use a log no more, for what is wrong with it; ``on_offline`` tells."""
+        """Stop using a log because of an error; ``on_offline`` listeners are notified."""
         directory = self._directory_of(key)
         if directory is not None and self._logs.pop(key, None) is not None:
             directory.take_out(key, error)
             self._tell_offline([key])
 
     async def put_back(self, key: TopicPartition) -> bool:
-        """Use a log again as it is: there is no better copy.
+        """Use a failed log again as it is, because no better copy exists.
 
-        :return: whether it can be.
+        :return: True if it can be used.
         """
         directory = self._failed_in(key)
         log = await directory.put_back(key) if directory is not None else None
@@ -251,9 +252,9 @@ class LogDirectories:
         return log is not None
 
     async def begin_anew(self, key: TopicPartition) -> bool:
-        """Set what is damaged of a log aside, and use what is left.
+        """Set the damaged part of a log aside and use the rest.
 
-        :return: whether it can be used again.
+        :return: True if it can be used.
         """
         directory = self._failed_in(key)
         log = await directory.begin_anew(key) if directory is not None else None
@@ -262,7 +263,7 @@ class LogDirectories:
         return log is not None
 
     def unreadable(self, path: str, error: OSError) -> None:
-        """A read of a segment's file failed; what is no error of the device changes nothing."""
+        """Handle a failed read of a segment's file; ignored unless the device failed."""
         if not is_unreadable(error):
             return
         directory, _, name = path.rpartition("/")
@@ -279,25 +280,25 @@ class LogDirectories:
 
     @property
     def clean_broker_epoch(self) -> int | None:
-        """The broker epoch that the last orderly stop noted; None where any directory was not closed in order."""
+        """Broker epoch of the last clean shutdown; None unless all directories were closed cleanly."""
         epochs = [directory.clean_broker_epoch for directory in self.directories]
         known = [epoch for epoch in epochs if epoch is not None]
         return min(known) if known and len(known) == len(epochs) else None
 
-    # --- who is told what ---
+    # --- listeners -----------
 
     def on_offline(self, listener: Callable[[list[TopicPartition]], None]) -> None:
-        """Call it with the partitions of a directory whose device failed."""
+        """Add a listener, called with the partitions of a failed directory."""
         self._offline_listeners.append(listener)
 
     def on_synced(self, listener: Callable[[list[TopicPartition]], None]) -> None:
-        """Call it with the partitions whose recovery point has moved up."""
+        """Add a listener, called with the partitions whose recovery point advanced."""
         self._synced_listeners.append(listener)
 
     def on_damage(self, listener: Callable[[Log, Damage], None]) -> None:
-        """Call it with a log in which a batch is not what was written, each time that is seen.
+        """Set a listener, called with a log each time damage is found in it.
 
-        It may have it taken out, or kept as it is.
+        It decides whether the log goes offline or stays in use.
         """
         self._damage_listeners.append(listener)
 
@@ -322,12 +323,12 @@ class LogDirectories:
         for listener in self._synced_listeners:
             listener(keys)
 
-    # --- what goes on by itself ---
+    # --- periodic work ------------
 
     def start(self, high_watermarks: Callable[[], Mapping[TopicPartition, int]]) -> None:
-        """Begin the periodic work.
+        """Start the periodic work.
 
-        :param high_watermarks: of all partitions now.
+        :param high_watermarks: returns the current high watermarks of all partitions.
         """
         self._high_watermarks = high_watermarks
         for directory in self.directories:
@@ -357,7 +358,7 @@ class LogDirectories:
             await directory.write_high_watermarks(high_watermarks)
 
     async def delete_expired(self) -> None:
-        """Remove what retention allows, in every log."""
+        """Apply retention to every log."""
         high_watermarks = self._high_watermarks()
         now_ms = self._runtime.wall_clock_ms()
 
@@ -366,7 +367,7 @@ class LogDirectories:
                 log.delete_expired(now_ms, high_watermarks.get(log.topic_partition, 0))
             except OSError as error:
                 if is_passing(error):
-                    _log.warn("{log}: what has expired stays for now: {error}", log=log.path, error=str(error))
+                    _log.warn("{log}: expired segments are removed later: {error}", log=log.path, error=str(error))
                 else:
                     log.fail(error)
 
@@ -387,11 +388,11 @@ class LogDirectories:
         await self._for_each_log(flush)
 
     async def compact(self) -> None:
-        """Compact the logs that are worth it."""
+        """Compact the logs that need it."""
         await self._cleaner.run(self.directories, self._high_watermarks())
 
     async def _for_each_log(self, work: Callable[[Log], None]) -> None:
-        """Do something with every log that is there; others have their turn of the reactor in between."""
+        """Call ``work`` for every log, in several reactor iterations."""
         turns = Turns(self._runtime.reactor)
         for key in list(self._logs):
             log = self._logs.get(key)
@@ -401,12 +402,12 @@ class LogDirectories:
             if turns.is_over:
                 await turns.next()
 
-    # --- the end ---
+    # --- shutdown --
 
     async def close(self, broker_epoch: int) -> None:
-        """End the periodic work, close every log, and leave the markers of an orderly stop.
+        """Stop periodic work, close every log, and write the clean-shutdown markers.
 
-        :param broker_epoch: noted in the marker (KIP-966); -1 where there is none.
+        :param broker_epoch: written to the markers (KIP-966); -1 if unknown.
         """
         self._cleaner.stop()
         for loop, ended in self._loops:
@@ -422,4 +423,4 @@ class LogDirectories:
 
 
 def _report(failure: Failure) -> None:
-    _log.failure("periodic work on the logs failed; it is tried again at its next turn", failure)
+    _log.failure("periodic work on the logs failed; it is retried at its next interval", failure)

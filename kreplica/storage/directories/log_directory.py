@@ -1,4 +1,4 @@
-"""One log directory (an entry of ``log.dirs``): its lock, its identity, its logs, its checkpoints, its failure."""
+"""One log directory (an entry of ``log.dirs``): lock, identity, logs, checkpoints and failure."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ from kreplica.storage.segments.open_segments import OpenSegments
 from kreplica.storage.segments.segment_list import remove_files
 
 _AT_ONCE_MAX = 50
-"""Logs closed by one call on another thread: the way there and back costs more than closing a small one."""
+"""Logs closed per call in another thread, to amortize the thread switch."""
 
 _REFUSED_TOLD_SECONDS = 60.0
-"""A full disk is told again after so long, not for each record that it refuses."""
+"""Minimum interval between warnings about a full disk."""
 
 _log = Logger()
 
 
 class LogDirectory(CheckpointedDirectory):
-    """Opened once, closed once; its logs report to it.
+    """A log directory, opened and closed once; owner of its logs.
 
-    :param went_offline: told once, when the device fails: none of its logs can be used any more.
-    :param synced: told which logs have a higher recovery point now.
-    :param damaged: told of damage in one of its logs; may take it out.
+    :param went_offline: called once if the device fails; none of the logs can be used afterwards.
+    :param synced: called with the logs whose recovery point advanced.
+    :param damaged: called for damage in one of the logs; may take it out of use.
     """
 
     def __init__(
@@ -72,15 +72,15 @@ class LogDirectory(CheckpointedDirectory):
         super().__init__(path, runtime)
         self.topic_ids: dict[TopicPartition, UUID] = {}
         self.missing: list[TopicPartition] = []
-        """Logs that the last checkpoint knew and that are not there: somebody took them away."""
+        """Logs in the last checkpoint that no longer exist."""
         self.cut: list[TopicPartition] = []
-        """Logs of which recovery had to cut something off."""
+        """Logs from which recovery removed records."""
         self.strays: list[str] = []
-        """Names in it that are not ours; left alone."""
+        """Unknown directory entries, which are left alone."""
         self.is_unseen = False
-        """Whether its device failed at the start, so that nobody knows which logs are in it."""
+        """True if the device failed at startup, so that the directory's logs are unknown."""
         self.clean_broker_epoch: int | None = None
-        """The broker epoch of the last orderly stop; None after an unclean one."""
+        """Broker epoch of the last clean shutdown, or None."""
         self._recovery_points_found: dict[TopicPartition, int] = {}
         self._new = NewDirectories(runtime)
         self._disk = runtime.disk
@@ -97,12 +97,12 @@ class LogDirectory(CheckpointedDirectory):
     async def open(
         self, cluster_id: str, broker_id: int, config_of: Callable[[str], LogConfig], is_intact: Callable[[str], bool]
     ) -> None:
-        """Take the lock, see whose directory it is, and open all logs in it.
+        """Lock the directory, check its identity, and open all logs.
 
-        :param config_of: the settings of a topic's logs.
-        :param is_intact: True for a directory that holds everything that earlier processes had written.
-        :raise StorageError: it is in use, or belongs to another cluster or broker.
-        :raise OSError: the device fails.
+        :param config_of: returns the settings of a topic's logs.
+        :param is_intact: True if the directory has everything that earlier processes wrote.
+        :raise StorageError: the directory is in use, or belongs to another cluster or broker.
+        :raise OSError: the device failed.
         """
         self.lock()
         try:
@@ -113,7 +113,7 @@ class LogDirectory(CheckpointedDirectory):
             raise
 
     def begin_offline(self, error: OSError) -> None:
-        """The device failed at the start: do without it until the next one."""
+        """Mark the directory offline because its device failed at startup."""
         self.abandon()
         self.logs.clear()
         self.failed_logs.clear()
@@ -126,9 +126,9 @@ class LogDirectory(CheckpointedDirectory):
         )
 
     def lock(self) -> None:
-        """Take the directory for this process, before anything in it is read or written; again does nothing.
+        """Lock the directory for this process before it is read or written; may be called again.
 
-        :raise StorageError: another process has it.
+        :raise StorageError: another process holds the lock.
         """
         if self._lock is None:
             make_directories_durably(self._disk, self.path)
@@ -144,9 +144,9 @@ class LogDirectory(CheckpointedDirectory):
         clean = self.clean_broker_epoch is not None
         sync_failed = is_marked(self._disk, self.path)
         if sync_failed:
-            _log.warn("{path}: a sync failed before this start: what was not synced is written anew", path=self.path)
+            _log.warn("{path}: a sync failed before this start; unsynced records are rewritten", path=self.path)
         if clean:
-            # From here on the directory is in use: the marker may not outlive the next power loss.
+            # Remove the clean-shutdown marker durably before the directory is used.
             self._disk.remove(self._at(CLEAN_SHUTDOWN))
             self._disk.sync_directory(self.path)
         recovery_points = self._recovery_points_found = self._offsets.read(RECOVERY_POINTS)
@@ -174,10 +174,10 @@ class LogDirectory(CheckpointedDirectory):
             remove_mark(self._disk, self.path)
 
     def forget_high_watermarks(self) -> None:
-        """Let none be beyond the recovery point that this start found.
+        """Limit the high watermarks to the recovery points found at startup.
 
-        What a log is given after it was cut may go with the machine, and what was cut off may be back: a history that
-        ended uncommitted, under a high watermark of the one that followed.
+        After a power loss, records appended after a truncation may be gone and the truncated ones back; those were
+        never committed.
         """
         found = self._recovery_points_found
         self.high_watermarks = {key: min(end, found.get(key, 0)) for key, end in self.high_watermarks.items()}
@@ -196,7 +196,7 @@ class LogDirectory(CheckpointedDirectory):
             elif not name.startswith("."):
                 self.strays.append(name)
         if self.strays:
-            _log.warn("{path} holds directories that are no logs: {names}", path=self.path, names=self.strays)
+            _log.warn("{path} contains directories that are not logs: {names}", path=self.path, names=self.strays)
         return found
 
     def _adopt(self, one: LogToOpen, opened: tuple[Log, UUID] | StorageError) -> None:
@@ -213,18 +213,18 @@ class LogDirectory(CheckpointedDirectory):
         self._hold_if_overstated(log)
 
     def start(self) -> None:
-        """Begin to write: what this start found out about its logs is noted elsewhere by now."""
+        """Start to write checkpoints, after the results of recovery were reported."""
         if self._overstated:
             self.checkpoint()
 
     # --- logs ---
 
     def create(self, key: TopicPartition, topic_id: UUID, config: LogConfig) -> Log:
-        """Make a new, empty log.
+        """Create a new, empty log.
 
-        :param topic_id: zero where the cluster has none.
-        :raise StorageError: it is there already but could not be opened, or the directory is offline.
-        :raise OSError: the device fails.
+        :param topic_id: zero if the cluster has no topic ids.
+        :raise StorageError: the log exists but could not be opened, or the directory is offline.
+        :raise OSError: the device failed.
         """
         if self.offline is not None:
             raise StorageError(f"{self.path} is offline: {self.offline}")
@@ -234,12 +234,12 @@ class LogDirectory(CheckpointedDirectory):
         made = self._new.take(to_open.path, topic_id)
         log = to_open.create() if made is Made.EMPTY else to_open.open()[0]
         self._adopt(to_open, (log, topic_id))
-        if log in self._overstated:  # an older one of that name was deleted just now
+        if log in self._overstated:  # an older log of the same name was just deleted
             self.checkpoint()
         return log
 
     async def make(self, wanted: Iterable[tuple[TopicPartition, UUID]]) -> None:
-        """Make the directories of many logs that are about to be created, on other threads; ``create`` tells errors."""
+        """Create directories for many logs in other threads; ``create`` reports errors."""
         await self._new.make([(self._at(directory_name(key)), topic_id) for key, topic_id in wanted])
 
     def _to_open(self, key: TopicPartition, config: LogConfig) -> LogToOpen:
@@ -253,9 +253,9 @@ class LogDirectory(CheckpointedDirectory):
         )
 
     def delete(self, key: TopicPartition) -> None:
-        """Take a log away: it is renamed at once, and its files are removed after ``file.delete.delay.ms``.
+        """Rename a log's directory at once and delete its files after ``file.delete.delay.ms``.
 
-        :raise OSError: the device fails.
+        :raise OSError: the device failed.
         """
         self.topic_ids.pop(key, None)
         self.high_watermarks.pop(key, None)
@@ -274,10 +274,10 @@ class LogDirectory(CheckpointedDirectory):
         self._removals.later(partial(self._disk.remove_tree, path), config.file_delete_delay_ms)
         self.checkpoint()
 
-    # --- logs that cannot be used as they are ---
+    # --- failed logs ----------------------------
 
     def take_out(self, key: TopicPartition, error: StorageError) -> None:
-        """Use a log no more, until it is put back or begun anew."""
+        """Stop using a log until it is put back or recreated."""
         log = self.logs.pop(key)
         self._flusher.forget(log)
         self._overstated.pop(log, None)
@@ -289,7 +289,7 @@ class LogDirectory(CheckpointedDirectory):
         _log.error("{log} is taken out, for others to lead and to fetch from: {error}", log=str(key), error=str(error))
 
     async def put_back(self, key: TopicPartition) -> Log | None:
-        """Use a log again as it is; None where it still cannot be opened, or the whole directory is offline."""
+        """Use a log again as it is; returns None if it cannot be opened or the directory is offline."""
         if self.offline is not None:
             return None
         failed = self.failed_logs[key]
@@ -305,7 +305,7 @@ class LogDirectory(CheckpointedDirectory):
         return log
 
     async def begin_anew(self, key: TopicPartition) -> Log | None:
-        """Set what is damaged aside, and use what is left; None where that cannot be done."""
+        """Set damaged segments aside and use the rest; returns None if that fails."""
         if self.offline is not None:
             return None
         return await self._open_again(key, self.failed_logs[key].begin_anew)
@@ -327,14 +327,14 @@ class LogDirectory(CheckpointedDirectory):
         self._adopt(failed.to_open, opened)
         self.checkpoint()
         await self._checkpoints.idle()
-        # Meanwhile the device may have failed, or the log may have been deleted.
+        # The device may have failed, or the log been deleted, in the meantime.
         return opened[0] if self.offline is None and self.logs.get(key) is opened[0] else None
 
     def flush(self, log: Log) -> None:
-        """Have a log synced soon (group commit); ``synced`` is told."""
+        """Request a sync of a log (group commit)."""
         self._flusher.request(log)
 
-    # --- what logs report ---
+    # --- LogOwner -----------
 
     def rolled(self, log: Log) -> None:
         self._flusher.request(log)
@@ -356,9 +356,9 @@ class LogDirectory(CheckpointedDirectory):
         now_s = self._runtime.reactor.seconds()
         if now_s >= self._refused_told_s + _REFUSED_TOLD_SECONDS:
             self._refused_told_s = now_s
-            why = "is full" if is_full(error) else "cannot be written just now"
+            why = "is full" if is_full(error) else "cannot be written at the moment"
             _log.warn(
-                "{path} {why}: records are refused until that has passed ({error})",
+                "{path} {why}: appends are rejected until then ({error})",
                 path=self.path,
                 why=why,
                 error=str(error),
@@ -381,7 +381,7 @@ class LogDirectory(CheckpointedDirectory):
             _log.failure("files in {path} could not be removed", failure, path=self.path)
 
     def _failed(self, error: OSError) -> None:
-        """The device failed: all its logs are lost to this broker until it starts again."""
+        """Take the directory offline until the broker restarts."""
         if self.offline is not None:
             return
         self.offline = error
@@ -399,9 +399,9 @@ class LogDirectory(CheckpointedDirectory):
     # --- closing ---
 
     async def close(self, broker_epoch: int) -> None:
-        """Close all logs in order, and leave the marker that says so; an offline directory is only let go of.
+        """Close all logs and write the clean-shutdown marker; an offline directory is only unlocked.
 
-        :param broker_epoch: noted in the marker (KIP-966); -1 where there is none.
+        :param broker_epoch: written to the marker (KIP-966); -1 if unknown.
         """
         self._cancel()
         await self._flusher.drained()
@@ -413,13 +413,13 @@ class LogDirectory(CheckpointedDirectory):
             if not is_passing(error):
                 self._failed(error)
             elif self.offline is None:
-                _log.warn("{path} is not closed in order: {error}", path=self.path, error=str(error))
+                _log.warn("{path} was not closed cleanly: {error}", path=self.path, error=str(error))
         finally:
-            self._cancel()  # what failed while it was closed is not tried again either
+            self._cancel()  # also cancels retries of syncs that failed during the close
             self._unlock()
 
     def abandon(self) -> None:
-        """Let go without closing anything, when another directory could not be opened; the next start recovers."""
+        """Unlock without closing any log, because another directory could not be opened; the next start recovers."""
         self._cancel()
         for log in self.logs.values():
             log.release()
@@ -428,7 +428,7 @@ class LogDirectory(CheckpointedDirectory):
     async def _close_logs(self, broker_epoch: int) -> None:
         logs = list(self.logs.values())
         batches = [logs[first : first + _AT_ONCE_MAX] for first in range(0, len(logs), _AT_ONCE_MAX)]
-        # On as many threads as there are: the device gathers what several of them sync at a time.
+        # Use several threads, so that the device can combine their syncs.
         closings: list[Deferred[Any]] = [self._runtime.offload.run(_close_all, batch) for batch in batches]
         for closed, failure in await DeferredList(closings, consumeErrors=True):
             if not closed:

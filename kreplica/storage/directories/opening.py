@@ -1,4 +1,4 @@
-"""Opening the logs of a directory, some at a time, on other threads."""
+"""Opens the logs of a directory in batches, in other threads."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _log = Logger()
 Opening = tuple[Log, UUID] | StorageError
 
 _AT_ONCE_MAX = 16
-"""Logs opened by one call on another thread: the way there and back costs more than opening a small one."""
+"""Logs opened per call in another thread, to amortize the thread switch."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogToOpen:
-    """One log as the checkpoints left it; ``open`` may run on any thread."""
+    """A log and its checkpointed state; ``open`` may run in any thread."""
 
     path: str
     key: TopicPartition
@@ -46,10 +46,10 @@ class LogToOpen:
     keep_damage: bool = False
 
     def open(self) -> tuple[Log, UUID]:
-        """The log and its topic's id (zero where it is not known).
+        """Return the log and its topic id (zero if unknown).
 
-        :raise StorageError: what was durable is damaged.
-        :raise OSError: the device fails.
+        :raise StorageError: durable data is damaged.
+        :raise OSError: the device failed.
         """
         log = Log.open(
             self.path,
@@ -68,7 +68,7 @@ class LogToOpen:
         return log, self._topic_id()
 
     def create(self) -> Log:
-        """A new, empty log; its directory is there and empty."""
+        """Return a new, empty log in an existing, empty directory."""
         return Log.create(
             self.path,
             self.key,
@@ -83,7 +83,7 @@ class LogToOpen:
         try:
             topic_id = read_topic_id(self.disk, path)
         except StorageError as error:
-            _log.warn("{error}: the controller will say it again", error=str(error))
+            _log.warn("{error}; the controller will send it again", error=str(error))
             return ZERO_UUID
         if topic_id is None:
             return ZERO_UUID
@@ -93,9 +93,9 @@ class LogToOpen:
 
 
 def open_all(work: list[LogToOpen]) -> list[Opening]:
-    """Open them one after the other; an error of one leaves the others alone.
+    """Open logs one after the other; an error of one does not affect the others.
 
-    :raise OSError: the device takes or gives nothing at all.
+    :raise OSError: the device failed.
     """
     opened: list[Opening] = []
     for one in work:
@@ -113,10 +113,10 @@ def open_all(work: list[LogToOpen]) -> list[Opening]:
 async def open_on_threads(
     offload: Offload, work: list[LogToOpen], adopt: Callable[[LogToOpen, Opening], None]
 ) -> Failure | None:
-    """Open logs on as many threads as there are: one reads while others wait for the device.
+    """Open logs in several threads.
 
-    :param adopt: called for each that was opened or is damaged, in their order.
-    :return: an OSError: the device takes or gives nothing at all, and some logs were not opened.
+    :param adopt: called for each opened or damaged log, in order.
+    :return: an OSError if the device failed and some logs were not opened.
     """
     batches = [work[first : first + _AT_ONCE_MAX] for first in range(0, len(work), _AT_ONCE_MAX)]
     openings: list[Deferred[Any]] = [offload.run(open_all, batch) for batch in batches]

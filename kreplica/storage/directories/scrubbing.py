@@ -1,4 +1,4 @@
-"""Reading all that is stored again and again, slowly, to find damage while other replicas still have what it took."""
+"""Scrubber: slowly reads all stored data again to find damage while other replicas have intact copies."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from kreplica.storage.segments.segment import Segment
 INTERVAL_SECONDS = 1.0
 
 PASS_STEPS_MIN = 30
-"""The next pass begins so many steps after the last: where little is stored, it must not be read all the time."""
+"""Minimum number of steps between the starts of two passes, so that little data is not read continuously."""
 
 _FILES_MAX = 50
-"""Segments that one step looks at: a broker may have very many very small ones."""
+"""Maximum number of segments per step, since a broker may have many small ones."""
 
 _log = Logger()
 
 
 class _Place:
-    """How far one segment is checked."""
+    """Position in the segment being checked."""
 
     def __init__(self, log: Log, segment: Segment) -> None:
         self.log = log
@@ -36,20 +36,20 @@ class _Place:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it is left to be checked, or it is not what it was."""
+        """True if the segment is checked completely, or has changed."""
         return self._position >= self.segment.size or not self.is_current
 
     @property
     def is_current(self) -> bool:
-        """Whether it is a part of its log still, and was not cut since."""
+        """True if the segment still belongs to its log, which was not truncated since."""
         log = self.log
         return log.owner is not None and log.generation == self._generation and self.segment in log.segments
 
     async def check(self, offload: Offload, size_max: int) -> int:
-        """Check some more of it.
+        """Check the next part of the segment.
 
-        :return: how many bytes.
-        :raise Damage: also read a second time it is not what was written.
+        :return: number of bytes checked.
+        :raise Damage: two reads showed damage.
         """
         stretch = self.log.stretch(self.segment, self._position, self._next_offset)
         try:
@@ -75,11 +75,11 @@ class _Place:
 
 
 class Scrubber:
-    """Owned by the log directories, which call ``step`` once in ``INTERVAL_SECONDS``.
+    """Scrubber of a broker; the log directories call ``step`` every ``INTERVAL_SECONDS``.
 
-    :param logs: those that can be used, as they are at each time.
-    :param bytes_max: what one step reads; at least a batch.
-    :ivar passes_count: how often it has been through everything.
+    :param logs: returns the usable logs.
+    :param bytes_max: maximum number of bytes per step, but at least one batch.
+    :ivar passes_count: number of complete passes.
     """
 
     def __init__(self, offload: Offload, logs: Callable[[], Mapping[TopicPartition, Log]], bytes_max: int) -> None:
@@ -92,7 +92,7 @@ class Scrubber:
         self._steps_until_pass = 0
 
     async def step(self) -> None:
-        """Go on where the last step ended, and begin again after the last segment."""
+        """Continue at the last position; after the last segment, start again at the first."""
         self._steps_until_pass -= 1
         left = self._bytes_max
         for _ in range(_FILES_MAX):
@@ -105,7 +105,7 @@ class Scrubber:
                     self._places = self._all()
                 return
             if self._place.is_over:
-                continue  # its log was cut since this pass came to it
+                continue  # its log was truncated during this pass
             left -= await self._check(self._place, left)
             if left <= 0:
                 return

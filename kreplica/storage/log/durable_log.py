@@ -1,4 +1,4 @@
-"""What of a log is durable, and how all of it becomes so: syncing, closing, and what a failure of the device means."""
+"""Durability of a log: syncing, closing, and handling of device failures and damage."""
 
 from __future__ import annotations
 
@@ -19,18 +19,16 @@ _log = Logger()
 
 
 class DurableLog(ReadableLog):
-    """The part of a ``Log`` that changes no record, and makes those last that are there."""
+    """The part of a ``Log`` that makes existing records durable."""
 
     def unsynced(self) -> Unsynced:
-        """What has to be synced for everything up to the log end to be durable."""
+        """Return the files to sync so that all records up to the log end are durable."""
         active = self._segments.active
         closed = [segment for segment in self._segments.not_durable(self.recovery_point) if segment is not active]
         return self._to_sync([*closed, active], closed)
 
     def _to_sync(self, segments: Sequence[Segment], complete: Sequence[Segment], *paths: str) -> Unsynced:
-        """
-        :param complete: segments whose indexes must last too (recovery makes those of the active one again).
-        """
+        """:param complete: segments whose indexes must be durable too; recovery rebuilds those of the active one."""
         if complete or self.recovery_point <= segments[0].base_offset:
             paths = (*paths, self.leader_epochs.path, f"{self.path}/{PARTITION_METADATA}")
         paths = (*index_paths(complete), *paths, *(self._aborted_checkpoint.paths if complete else ()))
@@ -38,14 +36,14 @@ class DurableLog(ReadableLog):
         return Unsynced(files, paths, self.path, self.log_end_offset, self._generation, self._disk)
 
     def mark_synced(self, synced: Unsynced) -> None:
-        """Note that its ``sync`` came back; a truncation since then makes it void."""
+        """Advance the recovery point after a sync, unless the log was truncated since."""
         if synced.generation == self._generation and synced.end_offset > self.recovery_point:
             self.recovery_point = synced.end_offset
 
     def flush(self) -> None:
-        """Make everything durable now; blocks.
+        """Sync all records now; blocks.
 
-        :raise OSError: and then the log has failed, unless a file could not even be opened.
+        :raise OSError: the sync failed and so has the log, unless a file could not be opened.
         """
         self._sync(self.unsynced())
 
@@ -59,9 +57,9 @@ class DurableLog(ReadableLog):
         self.mark_synced(unsynced)
 
     def close(self) -> None:
-        """Write indexes and producers, make everything durable, and let go of all files; blocks.
+        """Write indexes and producer snapshot, sync, and close all files; blocks.
 
-        :raise OSError: the device fails; the directory must not be marked as closed in order.
+        :raise OSError: the device failed; the directory must not get a clean-shutdown marker.
         """
         self.leader_epochs.write()
         if (self.log_end_offset, self._generation) != self._closed_as:
@@ -79,20 +77,20 @@ class DurableLog(ReadableLog):
         self._sync(self._to_sync(segments, segments, *paths))
 
     def _note_complete(self, segment: Segment) -> None:
-        """Note what a segment's index of aborted transactions holds.
+        """Record the content of a segment's index of aborted transactions.
 
-        :raise OSError: the device fails, or is full.
+        :raise OSError: the write failed.
         """
         self._aborted_checkpoint.note(segment)
         self._aborted_checkpoint.write(self._segments)
 
     def release(self) -> None:
-        """Let go of all files; what is still being sent keeps its own."""
+        """Close all files; responses that are being sent keep their own references."""
         for segment in self._segments:
             segment.forget()
 
     def fail(self, error: OSError) -> None:
-        """Accept nothing more: the device failed."""
+        """Mark the log as failed and notify the owner; later appends are rejected."""
         if self._failure is None:
             self._failure = StorageError(f"{self.path}: {error}; the replica is offline until the disk works again")
             if self.owner is not None:
@@ -101,9 +99,9 @@ class DurableLog(ReadableLog):
     # --- damage ---
 
     def replace_indexes(self, segment: Segment, wrong: WrongIndexes) -> None:
-        """Put right what a comparison of a closed segment's indexes with its batches found.
+        """Replace indexes of a closed segment that differ from its batches.
 
-        :raise OSError: the device fails, or is full.
+        :raise OSError: the write failed.
         """
         for reason in wrong.reasons:
             _log.error("{log}: index rebuilt: {reason}", log=str(self.topic_partition), reason=reason)
@@ -114,29 +112,29 @@ class DurableLog(ReadableLog):
             self._note_complete(segment)
 
     def found_damage(self, damage: Damage) -> None:
-        """Tell whoever can decide whether others have what is damaged here; found again, it is told again."""
+        """Report damage to the owner, each time it is found."""
         if self._failure is None and self.owner is not None:
             self.owner.damaged(self, damage)
 
     def keep_damage(self, damage: Damage) -> None:
-        """Go on with it, for want of a better copy: what is damaged is not served, the rest is."""
+        """Keep using a damaged log that has no better copy; damaged batches are not served."""
         if damage.base_offset not in self._damages:
             _log.error(
-                "{log} is damaged, and no other replica in sync has it; all but that is served: {damage}",
+                "{log} is damaged and no other in-sync replica has the data; the rest is served: {damage}",
                 log=str(self.topic_partition),
                 damage=str(damage),
             )
         self._damages[damage.base_offset] = damage
 
     def is_whole_again(self, base_offset: int) -> None:
-        """A segment was read from end to end, and nothing is wrong with it (any more)."""
+        """Clear the damage of a segment that was read without errors."""
         if self._damages.pop(base_offset, None) is not None:
             _log.info("{log}: segment {base} is whole again", log=str(self.topic_partition), base=base_offset)
 
     def forget_damage_removed(self, replaced: Collection[int] = ()) -> None:
-        """Segments are gone, cut, or written anew: what stands there now is not what was damaged.
+        """Clear damage in segments that were removed, truncated or rewritten.
 
-        :param replaced: base offsets of those that were written anew.
+        :param replaced: base offsets of rewritten segments.
         """
         if self._damages:
             sizes = {each.base_offset: each.size for each in self._segments if each.base_offset not in replaced}
@@ -145,13 +143,13 @@ class DurableLog(ReadableLog):
             }
 
     def take_out(self, error: StorageError) -> None:
-        """Be of no use until ``put_back``."""
+        """Stop using the log until ``put_back``."""
         self._failure = error
         self.owner = None
         self.release()
 
     def put_back(self) -> None:
-        """Be of use again, as it was; its owner is to be set anew."""
+        """Use the log again as it is; the caller sets its owner."""
         if isinstance(self._failure, Damage):
             self.keep_damage(self._failure)
         self._failure = None

@@ -1,7 +1,7 @@
-"""A partition's log: what may be appended and removed.
+"""Log of one partition: appends, segments and retention.
 
-Everything here is synchronous and quick, and runs on the reactor's thread; what blocks (``open`` of a log that has to
-be recovered, ``Unsynced.sync``, compaction, ``close``) is called through ``Offload`` by the log directory.
+All methods run in the reactor thread and return quickly. The log directory runs blocking operations (``open`` with
+recovery, ``Unsynced.sync``, compaction, ``close``) in other threads.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from kreplica.storage.segments.segment import Segment
 from kreplica.wire.batches import LENGTH_END
 
 _ENTRIES_WAITING_MAX = 512
-"""Index entries that may wait in memory before they are written."""
+"""Maximum number of index entries in memory before they are written."""
 
 _SNAPSHOT_PRODUCERS_MAX = 500
-"""Largest number of producers of which an interim snapshot is written: encoding it takes about 2 ms."""
+"""Maximum number of producers in an interim snapshot; encoding it takes about 2 ms."""
 
 _RECENT_MAX = 16
-"""Batches at the end of the log whose positions are kept: a fetch of the tail finds its position at once."""
+"""Number of batches at the log end whose positions are cached for fetches of the tail."""
 
 
 class Log(TruncatableLog):
-    """Opened by ``open``; owned by one log directory; used on one thread."""
+    """Append-only log of one partition, owned by one log directory; not thread-safe."""
 
     @classmethod
     def open(
@@ -62,16 +62,16 @@ class Log(TruncatableLog):
         keep_damage: bool = False,
         producer_expiration_ms: int = DAY_MS,
     ) -> Log:
-        """Open a log's directory, making it where it is missing; blocks while it recovers.
+        """Open a log's directory, creating it if necessary; blocks during recovery.
 
-        :param recovery_point: up to where the checkpoint says it was durable.
-        :param log_start_offset: as the checkpoint has it.
-        :param clean_shutdown: the directory was closed in order: nothing is scanned.
-        :param is_intact: the process was killed and its machine stayed up: what it had written is there.
-        :param keep_damage: there is no better copy: what is damaged is not served, and the rest is.
-        :param sync_failed: what was not synced may be in memory only, and clean to the kernel: it is written anew.
-        :raise StorageError: something that was durable is damaged.
-        :raise OSError: the device fails.
+        :param recovery_point: end of the durable records according to the checkpoint.
+        :param log_start_offset: start offset according to the checkpoint.
+        :param clean_shutdown: the log was closed cleanly, so no segment is scanned.
+        :param is_intact: the process was killed but the machine stayed up, so all written data exists.
+        :param keep_damage: no better copy exists; serve all records except damaged ones.
+        :param sync_failed: unsynced data may exist only in memory although the kernel treats it as clean; rewrite it.
+        :raise StorageError: durable data is damaged.
+        :raise OSError: the device failed.
         """
         open_segments = OpenSegments()
         parts = Loading(path, topic_partition, config, disk, open_segments).run(
@@ -99,10 +99,9 @@ class Log(TruncatableLog):
         *,
         producer_expiration_ms: int = DAY_MS,
     ) -> Log:
-        """A new, empty log in a directory that is there and empty.
+        """Return a new, empty log in an existing, empty directory.
 
-        Nothing is read, and no file made until there is a record: a topic may have a thousand partitions, all of them
-        wanted now.
+        No file is created before the first append, so that a topic with 1,000 partitions can be created quickly.
         """
         open_segments = OpenSegments()
         parts = nothing_yet(path, disk, open_segments, producer_expiration_ms, wall_clock_ms())
@@ -111,7 +110,7 @@ class Log(TruncatableLog):
         return log
 
     def owned_by(self, owner: LogOwner[Any], open_segments: OpenSegments) -> None:
-        """Report to this owner, and count open files there, from now on."""
+        """Set the owner, and count open files in its ``OpenSegments``."""
         self.owner = owner
         self._open_segments = open_segments
         for segment in self._segments:
@@ -127,14 +126,14 @@ class Log(TruncatableLog):
         now_ms: int,
         origin: Origin = Origin.CLIENT,
     ) -> AppendResult:
-        """Check one batch, give it the next offsets, and write it.
+        """Validate one batch, assign the next offsets, and write it.
 
-        :param records: exactly one batch; its offset, epoch and (LogAppendTime) timestamp are set in place, or in a
-            copy where the memory is read-only.
-        :raise KafkaError: it is refused, and nothing has changed; KAFKA_STORAGE_ERROR where it could not be written.
+        :param records: exactly one batch; offset, epoch and (LogAppendTime) timestamp are set in place, or in a copy if
+            the memory is read-only.
+        :raise KafkaError: the batch is rejected and the log is unchanged; KAFKA_STORAGE_ERROR if the write failed.
         """
         try:
-            self._check_writable()  # before the producers are asked: what they say may be about what was cut off
+            self._check_writable()  # first, because the producer state may be stale after a truncation
             checked = check_as_leader(records, self.config, origin, now_ms)
             if checked[1].producer_id >= 0 and (duplicate := self._find_duplicate(checked, origin)) is not None:
                 return duplicate
@@ -154,10 +153,9 @@ class Log(TruncatableLog):
         now_ms: int,
         origin: Origin = Origin.CLIENT,
     ) -> list[AppendResult | KafkaError]:
-        """As ``append_as_leader`` one after the other, with one system call for those that follow each other.
+        """Append several batches, writing consecutive ones with one system call.
 
-        :return: of each, in their order, where it is, or why it is not there; a write that fails fails for all that
-            were to be written by it, and they leave no trace.
+        :return: result or error of each batch, in order. If a write fails, none of its batches is appended.
         """
         outcomes: list[AppendResult | KafkaError] = []
         together: list[Checked] = []
@@ -165,7 +163,7 @@ class Log(TruncatableLog):
         append_time_ms = now_ms if self.config.log_append_time else -1
 
         def write() -> None:
-            """What was put together; others may be, after it."""
+            """Write the collected batches."""
             nonlocal size
             run, results = place(together, self.log_end_offset, leader_epoch, append_time_ms)
             try:
@@ -206,9 +204,9 @@ class Log(TruncatableLog):
         return outcomes
 
     def _find_duplicate(self, checked: Checked, origin: Origin) -> AppendResult | None:
-        """Where a batch is already that an idempotent producer sends again.
+        """Return the result of the original append if an idempotent producer sent the batch again.
 
-        :raise KafkaError: it may not follow what its producer wrote before.
+        :raise KafkaError: the batch does not continue its producer's sequence.
         """
         _, header, marker = checked
         duplicate = self.producers.check(header, marker, origin)
@@ -220,14 +218,14 @@ class Log(TruncatableLog):
     def append_as_follower(
         self, records: bytes | bytearray | memoryview, *, now_ms: int, leader_epoch: int | None = None
     ) -> AppendResult:
-        """Write batches as the leader has them; a last one that is cut short is left out.
+        """Append batches from the leader unchanged; an incomplete last batch is ignored.
 
-        Where a disk fills up half-way, those before the one that did not fit stay.
+        If the disk becomes full, batches written before stay in the log.
 
-        :param leader_epoch: nothing that a later epoch wrote is taken.
-        :return: where they are; size 0 where there was no whole batch.
-        :raise KafkaError: CORRUPT_MESSAGE (a CRC, or bytes that are no batch), OFFSET_OUT_OF_RANGE (a batch starts
-            below the log end offset); nothing has changed.  KAFKA_STORAGE_ERROR where it could not be written.
+        :param leader_epoch: batches of later epochs are ignored.
+        :return: the offsets; size 0 if there was no whole batch.
+        :raise KafkaError: CORRUPT_MESSAGE (wrong CRC or invalid batch) or OFFSET_OUT_OF_RANGE (a batch starts below the
+            log end offset), with the log unchanged; KAFKA_STORAGE_ERROR if the write failed.
         """
         data = memoryview(records)
         compacted = self.config.compacted
@@ -243,9 +241,9 @@ class Log(TruncatableLog):
         return AppendResult(base_offset, self.log_end_offset - 1, -1, False, position)
 
     def _write(self, run: AppendRun, now_ms: int) -> None:
-        """Write batches that have their offsets, into one segment, and take in what they say.
+        """Write batches with assigned offsets to one segment, and update the derived state.
 
-        :raise KafkaError: KAFKA_STORAGE_ERROR; the log is as it was.
+        :raise KafkaError: KAFKA_STORAGE_ERROR; the log is unchanged.
         """
         pieces, size, headers, markers = run
         segment = self._segments.active
@@ -278,7 +276,7 @@ class Log(TruncatableLog):
         self._flush_if_due()
 
     def _write_resume_point(self, segment: Segment) -> None:
-        """Write what a start after a kill needs to read only the batches that follow (``resuming``)."""
+        """Write the state that lets a start after a kill skip the batches before it (``recovery.resume_points``)."""
         try:
             if len(self.producers) > _SNAPSHOT_PRODUCERS_MAX:
                 segment.write_indexes()
@@ -288,7 +286,7 @@ class Log(TruncatableLog):
             self.leader_epochs.write()
             self._snapshots.write_interim(self.log_end_offset, self.producers.entries)
         except OSError as error:
-            # The records are in the log, and there may be room (or a descriptor) for these files later.
+            # The append succeeded; these files are written later.
             if not is_passing(error):
                 self.fail(error)
 
@@ -296,12 +294,12 @@ class Log(TruncatableLog):
         try:
             segment.aborted.append(aborted)
         except OSError as error:
-            # The segment keeps it in memory, as index entries: it is written before the segment is closed.
+            # The segment keeps the entry in memory and writes it before it is closed.
             if not is_passing(error):
                 self.fail(error)
 
     def _write_failed(self, segment: Segment, size: int, error: OSError) -> KafkaError:
-        """Take back what a write left; it is refused where something ran out, any other failure ends the log's use."""
+        """Truncate after a failed write; transient errors reject the append, others fail the log."""
         try:
             segment.take_back(size)
         except OSError as second:
@@ -315,23 +313,23 @@ class Log(TruncatableLog):
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self._failure))
 
     def begin_leader_epoch(self, epoch: int) -> None:
-        """Note that an epoch starts at the log's end."""
+        """Record that an epoch starts at the log end."""
         self.leader_epochs.assign(epoch, self.log_end_offset)
 
     # --- segments ---
 
     def roll(self, now_ms: int) -> None:
-        """Close the active segment and start the next one at the log end; an empty one stays.
+        """Close the active segment and start a new one, unless the active one is empty.
 
-        :raise OSError: the new segment cannot be made.
+        :raise OSError: the new segment cannot be created.
         """
         if self._segments.active.size > 0:
             self._start_segment(now_ms)
 
     def _start_segment(self, now_ms: int) -> Segment:
-        """Close the active segment, and start one at the log end: each begins exactly where the one before it ends.
+        """Close the active segment and start a new one at the log end.
 
-        Recovery relies on that to see that the end of a segment was lost.
+        Recovery detects lost records at the end of a segment by a gap to the next one.
         """
         self._finish_cut()
         base_offset = self.log_end_offset
@@ -339,7 +337,7 @@ class Log(TruncatableLog):
         closed.seal()
         self._snapshots.write(base_offset, self.producers.entries)
         self._note_complete(closed)
-        self.leader_epochs.write()  # recovery will not read this segment's batches once it is synced
+        self.leader_epochs.write()  # recovery does not read this segment once it is synced
         segment = Segment(self.path, base_offset, self._disk, self._open_segments, size=0, new=True)
         segment.created_ms = now_ms
         segment.create()
@@ -348,7 +346,7 @@ class Log(TruncatableLog):
                 segment.file.allocate(self.config.segment_bytes)
         except OSError:
             segment.forget()
-            self._disk.remove(segment.path())  # else it would say that the log ends there
+            self._disk.remove(segment.path())  # its name would otherwise mark the log end
             raise
         self._segments.push(segment)
         self._recent.clear()
@@ -357,9 +355,9 @@ class Log(TruncatableLog):
         return segment
 
     def delete_expired(self, now_ms: int, high_watermark: int) -> int:
-        """Remove segments by time, size and log start offset (never beyond the high watermark).
+        """Remove segments by time, size and log start offset, never above the high watermark.
 
-        :return: the bytes removed.
+        :return: number of bytes removed.
         """
         self.producers.first_unstable_offset(high_watermark)
         self.producers.expire(now_ms)
@@ -374,7 +372,7 @@ class Log(TruncatableLog):
             except OSError as error:
                 if not is_passing(error):
                     raise
-                expired.pop()  # the others make room for it
+                expired.pop()  # removing the others frees space
         for segment in expired:
             self._segments.drop(segment)
         self.forget_damage_removed()
@@ -382,10 +380,10 @@ class Log(TruncatableLog):
         return sum(segment.size for segment in expired)
 
     def replace_segments(self, old: Sequence[Segment], compacted: Segment) -> bool:
-        """Put a compacted segment, whose files end in ``.swap``, in the place of those it was made of.
+        """Replace segments by a compacted one, whose files end in ``.swap``.
 
-        :return: false where those are no longer in the log as they were, and nothing was changed.
-        :raise OSError: the device fails; the next start finishes what was begun.
+        :return: False if the log no longer has all these segments; then nothing is changed.
+        :raise OSError: the device failed; the next start completes the replacement.
         """
         closed = self._segments.closed
         if any(segment not in closed for segment in old):
@@ -397,18 +395,18 @@ class Log(TruncatableLog):
         try:
             self._note_complete(new)
         except OSError as error:
-            if not is_passing(error):  # without the row, the next start finds the aborted transactions in the batches
+            if not is_passing(error):  # the next start can read these from the batches
                 raise
         self.forget_damage_removed({segment.base_offset for segment in old})
         return True
 
     def advance_log_start_offset(self, offset: int) -> None:
-        """Let nothing below ``offset`` be read any more (DeleteRecords, or what the leader says); never goes back.
+        """Advance the log start offset for DeleteRecords or a follower; never decreases.
 
-        :raise KafkaError: OFFSET_OUT_OF_RANGE, it is beyond the log end.
+        :raise KafkaError: OFFSET_OUT_OF_RANGE above the log end.
         """
         if offset > self.log_end_offset:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is beyond the log end {self.log_end_offset}")
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is above the log end {self.log_end_offset}")
         self._raise_start(offset)
 
     def _raise_start(self, offset: int) -> None:
@@ -419,12 +417,12 @@ class Log(TruncatableLog):
         if self.owner is not None:
             self.owner.start_offset_advanced(self)
 
-    # --- the end ---
+    # --- deletion --
 
     def rename_for_deletion(self, path: str) -> None:
-        """Move its directory to where it is to be deleted; the log is of no use any more.
+        """Move the directory to its name for deletion; the log cannot be used afterwards.
 
-        :raise OSError: the device fails.
+        :raise OSError: the device failed.
         """
         self.release()
         self._failure = StorageError(f"{self.path} is deleted")

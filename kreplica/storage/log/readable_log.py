@@ -1,4 +1,4 @@
-"""The state of a log, and everything that only reads it."""
+"""State of a log, and all read operations."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from kreplica.storage.segments.segment_list import Segments
 
 
 class ReadableLog:
-    """The half of a ``Log`` that changes nothing.
+    """The read-only part of a ``Log``.
 
-    Offsets: ``log_start_offset`` is the first that can be read, ``log_end_offset`` the next that will be given,
-    ``recovery_point`` the end of what is known to be durable.
+    ``log_start_offset`` is the first readable offset, ``log_end_offset`` the next one to assign, ``recovery_point`` the
+    end of the durable records.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ReadableLog:
         self.leader_epochs = parts.leader_epochs
         self.producers = parts.producers
         self.was_cut = parts.was_cut
-        """Whether the opening found something lost."""
+        """True if recovery removed records."""
         self._segments = parts.segments
         self._snapshots = parts.snapshots
         self._aborted_checkpoint = parts.aborted_checkpoint
@@ -65,40 +65,40 @@ class ReadableLog:
         self._recent: dict[int, int] = {}
         self._generation = 0
         self._closed_as = (parts.log_end_offset, 0) if parts.closed_in_order else None
-        """Log end offset and generation with which everything of it is on disk, ready for the next start."""
+        """Log end offset and generation at which all files are complete on disk; None if unknown."""
         self._failure: StorageError | None = None
         self._damages = dict(parts.damages)
-        """By base offset of the segment: what is known to be damaged, and is kept for want of a better copy."""
+        """Known damage that is kept for lack of a better copy, by base offset of the segment."""
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of all batches, those before the log start offset included while their segment is there."""
+        """Total size of all batches in its segments, including those below the log start offset."""
         return self._segments.size_bytes
 
     @property
     def segments(self) -> Segments:
-        """Its segments; changed by the log alone."""
+        """The segments; only the log may change them."""
         return self._segments
 
     @property
     def failure(self) -> StorageError | None:
-        """Why it can no longer be written, or None."""
+        """The failure that prevents writes, or None."""
         return self._failure
 
     @property
     def generation(self) -> int:
-        """Grows with each truncation."""
+        """Number of truncations."""
         return self._generation
 
     @property
     def damages(self) -> Iterable[Damage]:
-        """What is known to be damaged in it, and is not served."""
+        """Known damage, which is not served."""
         return self._damages.values()
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Up to where readers of committed records may read: the high watermark or the first undecided transaction.
+        """Return the last stable offset: the high watermark or the start of the first open transaction.
 
-        Where the beginning of that transaction is deleted already it is the log's start: nothing may be read.
+        It is the log start offset if the start of that transaction was deleted already.
         """
         first_unstable = self.producers.first_unstable_offset(high_watermark)
         if first_unstable is None:
@@ -106,15 +106,15 @@ class ReadableLog:
         return max(min(first_unstable, high_watermark), self.log_start_offset)
 
     def read(self, offset: int, *, size_max: int, offset_max: int, at_least_one: bool = True) -> LogSlice:
-        """Where the batches lie that start with the one that holds ``offset``.
+        """Return the file ranges of batches, starting with the one that contains ``offset``.
 
-        One slice stays within one segment; the last batch may be cut short by ``size_max``.
+        A slice is within one segment; ``size_max`` may cut the last batch.
 
-        :param offset_max: nothing from this offset on: the high watermark, last stable offset or log end.
-        :param at_least_one: give the first batch whole also where it is larger than ``size_max`` (KIP-74).
-        :return: an empty slice where there is nothing below ``offset_max`` yet.
-        :raise KafkaError: OFFSET_OUT_OF_RANGE, outside the log; CORRUPT_MESSAGE, known to be damaged.
-        :raise Damage: no batch stands where one has to be.
+        :param offset_max: end of the readable offsets: high watermark, last stable offset or log end.
+        :param at_least_one: return the first batch whole even if it exceeds ``size_max`` (KIP-74).
+        :return: an empty slice if there are no records below ``offset_max``.
+        :raise KafkaError: OFFSET_OUT_OF_RANGE outside the log; CORRUPT_MESSAGE for known damage.
+        :raise Damage: the file has no valid batch at the expected position.
         """
         end_offset = self.log_end_offset
         if not self.log_start_offset <= offset <= end_offset:
@@ -146,9 +146,9 @@ class ReadableLog:
         return LogSlice(offset, [FileRange(segment.file, position, size)], size)
 
     def _leave_out_damage(self, segment: Segment, position: int, size: int) -> int:
-        """How much of a range comes before what is known to be damaged.
+        """Return the size of the range before known damage.
 
-        :raise KafkaError: CORRUPT_MESSAGE, nothing does.
+        :raise KafkaError: CORRUPT_MESSAGE if the range starts with it.
         """
         damage = self._damages.get(segment.base_offset)
         if damage is None:
@@ -160,9 +160,9 @@ class ReadableLog:
     # --- damage ---
 
     def check_batch(self, offset: int) -> None:
-        """See that the batch that holds ``offset`` is the one that was written, and that the next one follows it.
+        """Check the batch that contains ``offset``, and that the next one follows it.
 
-        :raise Damage: it is not.
+        :raise Damage: the check failed.
         """
         try:
             found = self._segments.find(offset)
@@ -173,7 +173,7 @@ class ReadableLog:
             raise self.unreadable(offset, error) from error
 
     def stretch(self, segment: Segment, position: int = 0, next_offset: int | None = None) -> Stretch:
-        """The batches of a segment from a position on as they are now, to be checked."""
+        """Return the batches of a segment from a position on, for a check in another thread."""
         is_active = segment is self._segments.active
         return Stretch(
             self._disk,
@@ -187,19 +187,19 @@ class ReadableLog:
         )
 
     def indexes_to_check(self, segment: Segment) -> IndexesToCheck:
-        """The indexes of a closed segment as they are now, to be compared with its batches."""
+        """Return the indexes of a closed segment, for a comparison with its batches in another thread."""
         files = [SegmentFile.of(each) for each in self._segments if each.base_offset <= segment.base_offset]
         return IndexesToCheck(self._disk, files, self.config.index_interval_bytes, self.config.compacted)
 
     def unreadable(self, offset: int, error: OSError) -> StorageError:
-        """What it means that a read from an offset on fails with this error."""
+        """Convert an error of a read at this offset."""
         if not is_unreadable(error):
             return StorageError(f"{self.path}: {error}")
         segment = self._segments[self._segments.index_of(offset)]
         return Damage(segment.path(), segment.base_offset, WHOLE_SEGMENT, str(error))
 
     def _position_of_end(self, segment: Segment, offset_max: int) -> int:
-        """Where the batches of a segment end that lie wholly below ``offset_max``."""
+        """Return the end position of the segment's batches that are entirely below ``offset_max``."""
         if offset_max >= self.log_end_offset:
             return segment.size
         if segment is self._segments.active:
@@ -212,13 +212,13 @@ class ReadableLog:
         return found[0] if found is not None else segment.size
 
     def offset_for_timestamp(self, timestamp_ms: int, offset_max: int) -> FoundOffset | None:
-        """The first record that is not earlier than a time, exactly.
+        """Return the first record whose timestamp is not earlier.
 
-        :param timestamp_ms: milliseconds since 1970, or ``search.LATEST`` (-1), ``EARLIEST`` (-2), ``MAX_TIMESTAMP``
-            (-3, KIP-734) or ``EARLIEST_LOCAL`` (-4).
-        :param offset_max: nothing from this offset on.
-        :return: None where there is no such record below ``offset_max``.
-        :raise ProtocolError: the records of a batch are malformed.
+        :param timestamp_ms: milliseconds since 1970, or ``LATEST`` (-1), ``EARLIEST`` (-2), ``MAX_TIMESTAMP`` (-3,
+            KIP-734) or ``EARLIEST_LOCAL`` (-4).
+        :param offset_max: end of the offsets considered.
+        :return: None if no such record is below ``offset_max``.
+        :raise ProtocolError: a batch is malformed.
         """
         if timestamp_ms == LATEST:
             return FoundOffset(-1, offset_max, self.leader_epochs.epoch_of(offset_max))
@@ -231,7 +231,7 @@ class ReadableLog:
         return found if found is not None and found.offset < offset_max else None
 
     def end_bound_of(self, slice_: LogSlice) -> int:
-        """An offset beyond all records of a slice that ``read`` gave just now, but not far beyond."""
+        """Return an offset slightly above all records of a slice just returned by ``read``."""
         segment = self._segments[self._segments.index_of(slice_.first_offset)]
         last = slice_.ranges[-1]
         offset = segment.offset_index.offset_beyond(last.position + last.size)
@@ -240,7 +240,7 @@ class ReadableLog:
         return self.log_end_offset if segment is self._segments.active else self._segments.end_of(segment)
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions with records in [from, to), for readers of committed records (KIP-98)."""
+        """Return the aborted transactions with records in [from, to), for read_committed consumers (KIP-98)."""
         found = []
         for segment in self._segments.starting_from(from_offset):
             for aborted in segment.aborted.ended_from(from_offset):
