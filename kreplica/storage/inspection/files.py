@@ -1,4 +1,4 @@
-"""The files of a log's directory, and what is in them, entry by entry, in reads that do not grow with the file."""
+"""Reads the files of a log's directory entry by entry, with reads of bounded size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kreplica.storage.segments.segment import LOG_SUFFIX
 from kreplica.wire.batches import BatchHeader
 
 BATCH_SIZE_MAX = 128 * 1024 * 1024
-"""More than any broker takes: a length beyond it is damage, and is not read into memory."""
+"""Upper limit for the size of a batch; a larger length is damage and is not read into memory."""
 
 ABORTED_ENTRY_SIZE = 34
 
@@ -27,9 +27,9 @@ _ABORTED_ENTRY = Struct(">hqqqq")
 
 
 class OffsetEntry(NamedTuple):
-    """The batch at ``position`` of a segment is the first that can hold records from ``offset`` on.
+    """Index entry: the batch at ``position`` is the first that may contain records from ``offset`` on.
 
-    :param at: where the entry is in its file.
+    :param at: position of the entry in its file.
     """
 
     at: int
@@ -38,7 +38,7 @@ class OffsetEntry(NamedTuple):
 
 
 class TimeEntry(NamedTuple):
-    """No record before ``offset`` is later than ``timestamp_ms``."""
+    """Index entry: no record before ``offset`` is later than ``timestamp_ms``."""
 
     at: int
     timestamp_ms: int
@@ -46,7 +46,10 @@ class TimeEntry(NamedTuple):
 
 
 class AbortedEntry(NamedTuple):
-    """:param version: 0; nobody has defined another."""
+    """Entry of an index of aborted transactions.
+
+    :param version: always 0.
+    """
 
     at: int
     version: int
@@ -54,29 +57,29 @@ class AbortedEntry(NamedTuple):
 
 
 def segment_bases(names: list[str]) -> list[int]:
-    """The base offsets of the segments among the names of a log's directory, growing."""
+    """Return the base offsets of the segments among these file names, in increasing order."""
     found = (_SEGMENT_FILE.fullmatch(name) for name in names)
     return sorted(int(match[1]) for match in found if match is not None and match[2] == LOG_SUFFIX)
 
 
 def base_offset_of(name: str) -> int:
-    """The base offset that a file's name says; 0 where it says none."""
+    """Return the base offset in a file name, or 0."""
     digits = name.split(".", 1)[0]
     return int(digits) if digits.isascii() and digits.isdigit() else 0
 
 
 def batches(file: File, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """(position, header, bytes) of the whole batches before ``end``; stops where none stands."""
+    """Yield position, header and bytes of the whole batches before ``end``; stops at the first invalid one."""
     return scan_batches(file, 0, end, batch_size_max=BATCH_SIZE_MAX)
 
 
 class EntryFile:
-    """A file of entries of one size, opened for a look; its size is what it was then.
+    """An open file with entries of fixed size; its size is read once.
 
-    Kafka lengthens the index of an active segment with zeros, and leaves them there when it is killed: they are none.
+    Kafka preallocates the index of an active segment with zeros, which remain if it is killed; they are not entries.
 
-    :ivar exists: whether it is there; one that is not has no entries.
-    :ivar size: in bytes, without such zeros.
+    :ivar exists: False if the file is missing; it then has no entries.
+    :ivar size: size in bytes without such zeros.
     """
 
     def __init__(self, disk: Disk, path: str, entry_size: int, *, zeros_end_it: bool) -> None:
@@ -92,12 +95,12 @@ class EntryFile:
             self.size = self._without_zeros(self.size)
 
     def close(self) -> None:
-        """Close; again does nothing."""
+        """Close the file; may be called again."""
         if self._file is not None:
             self._file.close()
 
     def entries(self) -> Iterator[tuple[int, bytes]]:
-        """(place in the file, bytes) of each whole entry."""
+        """Yield position and bytes of each whole entry."""
         size, step = self.entry_size, _ENTRIES_READ * self.entry_size
         end = self.size // size * size
         for start in range(0, end, step):
@@ -120,36 +123,36 @@ class EntryFile:
 
 
 def offset_index(disk: Disk, path: str) -> EntryFile:
-    """An ``.index``, for ``offset_entries``."""
+    """Open an ``.index`` file for ``offset_entries``."""
     return EntryFile(disk, path, OFFSET_ENTRY_SIZE, zeros_end_it=True)
 
 
 def offset_entries(file: EntryFile, base_offset: int) -> Iterator[OffsetEntry]:
-    """What an ``.index`` says."""
+    """Yield the entries of an ``.index`` file."""
     for at, data in file.entries():
         relative, position = _OFFSET_ENTRY.unpack(data)
         yield OffsetEntry(at, base_offset + relative, position)
 
 
 def time_index(disk: Disk, path: str) -> EntryFile:
-    """A ``.timeindex``, for ``time_entries``."""
+    """Open a ``.timeindex`` file for ``time_entries``."""
     return EntryFile(disk, path, TIME_ENTRY_SIZE, zeros_end_it=True)
 
 
 def time_entries(file: EntryFile, base_offset: int) -> Iterator[TimeEntry]:
-    """What a ``.timeindex`` says."""
+    """Yield the entries of a ``.timeindex`` file."""
     for at, data in file.entries():
         timestamp_ms, relative = _TIME_ENTRY.unpack(data)
         yield TimeEntry(at, timestamp_ms, base_offset + relative)
 
 
 def transaction_index(disk: Disk, path: str) -> EntryFile:
-    """A ``.txnindex``, for ``aborted_entries``."""
+    """Open a ``.txnindex`` file for ``aborted_entries``."""
     return EntryFile(disk, path, ABORTED_ENTRY_SIZE, zeros_end_it=False)
 
 
 def aborted_entries(file: EntryFile) -> Iterator[AbortedEntry]:
-    """What a ``.txnindex`` says."""
+    """Yield the entries of a ``.txnindex`` file."""
     for at, data in file.entries():
         version, *numbers = _ABORTED_ENTRY.unpack(data)
         yield AbortedEntry(at, version, AbortedTransaction(*numbers))

@@ -1,7 +1,7 @@
-"""Whether the indexes of a segment agree with its batches: each walks along beside them, once.
+"""Checks that the indexes of a segment agree with its batches, in one pass.
 
-Each check is given every batch in order, and then told where the segment ends; what does not agree is yielded as (place
-in the index's file, what is wrong).
+Each check receives every batch in order, and then the end of the segment. It yields disagreements as position in the
+index file and description.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _cut_short(file: EntryFile) -> Iterator[Wrong]:
 
 
 class OffsetIndexCheck:
-    """Each entry names the beginning of a batch, and an offset that no earlier batch holds."""
+    """Each entry must point to the start of a batch, with an offset that no earlier batch contains."""
 
     def __init__(self, file: EntryFile, base_offset: int) -> None:
         self._file = file
@@ -38,7 +38,7 @@ class OffsetIndexCheck:
         self._previous: OffsetEntry | None = None
 
     def take(self, position: int, header: BatchHeader) -> Iterator[Wrong]:
-        """The batch at a position."""
+        """Check the entries up to a batch."""
         while (entry := self._next) is not None and entry.position <= position:
             yield from self._order(entry)
             if entry.position < position:
@@ -51,7 +51,7 @@ class OffsetIndexCheck:
             self._advance(entry)
 
     def end(self, size: int, next_offset: int) -> Iterator[Wrong]:
-        """No batch follows."""
+        """Check the remaining entries after the last batch."""
         while (entry := self._next) is not None:
             yield entry.at, f"offset {entry.offset} at position {entry.position}, beyond the batches' end at {size}"
             self._advance(entry)
@@ -74,7 +74,7 @@ class OffsetIndexCheck:
 
 
 class TimeIndexCheck:
-    """Each entry names the largest timestamp so far, and an offset of the batch that brought it."""
+    """Each entry must have the largest timestamp so far, and an offset of the batch that contains it."""
 
     def __init__(self, file: EntryFile, base_offset: int) -> None:
         self._file = file
@@ -84,7 +84,7 @@ class TimeIndexCheck:
         self._largest_ms = NO_TIMESTAMP
 
     def take(self, position: int, header: BatchHeader) -> Iterator[Wrong]:
-        """The next batch."""
+        """Check the entries up to a batch."""
         before_ms = self._largest_ms
         self._largest_ms = max(before_ms, header.max_timestamp)
         while (entry := self._next) is not None and entry.offset <= header.last_offset:
@@ -100,7 +100,7 @@ class TimeIndexCheck:
             self._advance(entry)
 
     def end(self, size: int, next_offset: int) -> Iterator[Wrong]:
-        """No batch follows."""
+        """Check the remaining entries after the last batch."""
         while (entry := self._next) is not None:
             yield entry.at, f"time {entry.timestamp_ms} at offset {entry.offset}, beyond the end at {next_offset}"
             self._advance(entry)
@@ -120,7 +120,7 @@ class TimeIndexCheck:
 
 
 class TransactionIndexCheck:
-    """Each entry names the marker of its producer that aborted a transaction."""
+    """Each entry must match the producer's marker that aborted a transaction."""
 
     def __init__(self, file: EntryFile, base_offset: int) -> None:
         self._file = file
@@ -129,10 +129,10 @@ class TransactionIndexCheck:
         self._next = next(self._entries, None)
         self._previous: AbortedEntry | None = None
         self.known: tuple[int, int] | None = None
-        """(producer id, offset of the marker) of the last entry that agrees with a batch."""
+        """Producer id and marker offset of the last entry that matches a batch."""
 
     def take(self, position: int, header: BatchHeader) -> Iterator[Wrong]:
-        """The next batch."""
+        """Check the entries up to a batch."""
         while (entry := self._next) is not None and entry.aborted.last_offset <= header.last_offset:
             yield from self._shape(entry)
             aborted = entry.aborted
@@ -148,7 +148,7 @@ class TransactionIndexCheck:
             self._advance(entry)
 
     def end(self, size: int, next_offset: int) -> Iterator[Wrong]:
-        """No batch follows."""
+        """Check the remaining entries after the last batch."""
         while (entry := self._next) is not None:
             yield entry.at, f"a marker at offset {entry.aborted.last_offset}, beyond the end at {next_offset}"
             self._advance(entry)

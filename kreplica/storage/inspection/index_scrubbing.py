@@ -1,7 +1,6 @@
-"""Compares the indexes of a closed segment with its batches, and makes those again that differ.
+"""Compares the indexes of a closed segment with its batches, and rebuilds those that differ.
 
-An index lies below the recovery point like the batches it belongs to, and readers believe it: a wrong one hides
-records, or shows those of aborted transactions.
+Indexes below the recovery point are trusted by readers: a wrong one hides records, or exposes aborted ones.
 """
 
 from __future__ import annotations
@@ -28,17 +27,18 @@ from kreplica.storage.segments.segment import (
 
 _SHARE_MIN = 0.25
 _ENTRIES_MIN = 16
-"""An offset index with a smaller share of the entries that a new one has was cut short.  It only makes searches longer,
-and each restart and truncation leaves an entry out, so an index that would be small is left alone."""
+"""Minimum share of the entries of a new offset index; one with fewer was truncated. A short index only makes searches
+slower, and each restart and truncation omits an entry, so small indexes are left alone.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class WrongIndexes:
-    """What has to replace the indexes of a segment.
+    """Replacements for the indexes of a segment.
 
-    :param reasons: what differs from the batches, one line for each kind of index; empty if nothing does.
-    :param made: the segment with offset and time index made from the batches; None if both files are right.
-    :param aborted: what the index of aborted transactions has to hold; None if that file is right.
+    :param reasons: one line for each kind of index that differs from the batches; empty if none does.
+    :param made: segment with new offset and time index; None if both files are correct.
+    :param aborted: new content of the index of aborted transactions; None if that file is correct.
     """
 
     reasons: Sequence[str]
@@ -48,9 +48,9 @@ class WrongIndexes:
 
 @dataclass(frozen=True, slots=True)
 class IndexesToCheck:
-    """The indexes of one closed segment; ``check`` runs on any thread.
+    """Indexes of one closed segment; ``check`` may run in any thread.
 
-    :param segments: all segments of the log up to this one, oldest first.
+    :param segments: segments of the log up to this one, oldest first.
     """
 
     disk: Disk
@@ -59,7 +59,7 @@ class IndexesToCheck:
     compacted: bool
 
     def check(self) -> WrongIndexes:
-        """Read the batches' headers and compare.
+        """Read the headers of the batches and compare.
 
         :raise Damage: the segment cannot be read.
         :raise FileNotFoundError: a segment was removed or compacted.
@@ -77,7 +77,7 @@ class IndexesToCheck:
         return segment_path(posixpath.dirname(target.path), target.base_offset, suffix)
 
     def _check_positions(self) -> tuple[Segment | None, list[str]]:
-        """The segment with new indexes, and what is wrong with those on disk."""
+        """Return the segment with new indexes, and the problems of those on disk."""
         target = self.segments[-1]
         offsets = files.offset_index(self.disk, self._path(INDEX_SUFFIX))
         times = files.time_index(self.disk, self._path(TIME_INDEX_SUFFIX))

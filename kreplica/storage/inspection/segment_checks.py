@@ -1,4 +1,4 @@
-"""One segment, batch by batch: checksums, order, epochs, transactions, and what its indexes say."""
+"""Checks one segment batch by batch: checksums, order, epochs, transactions and indexes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from kreplica.wire.batches import BatchHeader, verify_crc
 from kreplica.wire.records import iter_records
 
 PROBLEMS_MAX = 1000
-"""Of one segment; what follows is of the same kind."""
+"""Maximum number of problems reported for one segment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is not as it was written.
+    """A difference from what was written.
 
-    :param position: in the file, in bytes; None where it is about the whole of it.
+    :param position: position in the file in bytes; None if it concerns the whole file.
     """
 
     path: str
@@ -46,10 +46,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """How closely to look.
+    """Scope of a check.
 
-    :param records: open batches, and read every record.
-    :param gaps: offsets that no batch has are problems: for logs that were never compacted.
+    :param records: decompress batches and parse every record.
+    :param gaps: report missing offsets; only for logs that were never compacted.
     """
 
     records: bool = False
@@ -58,11 +58,11 @@ class CheckOptions:
 
 @dataclass(slots=True)
 class LogPlace:
-    """What is known of a log before some offset.
+    """State of a log before an offset.
 
-    :param next_offset: the first that a batch may have; None where there is no batch before it.
+    :param next_offset: lower bound for the next batch; None if there is no earlier batch.
     :param epoch: the latest leader epoch.
-    :param transactions: producer id -> first offset of a transaction that is open.
+    :param transactions: first offset of each open transaction, by producer id.
     """
 
     next_offset: int | None = None
@@ -74,11 +74,11 @@ class LogPlace:
 
 
 class SegmentCheck:
-    """One look at one segment.
+    """One check of one segment.
 
-    :param place: what is known of what precedes it; brought to its end.
-    :param epochs: of the log's checkpoint, oldest first.
-    :param is_active: whether it is the last, whose indexes a broker writes later.
+    :param place: state before the segment; updated to its end.
+    :param epochs: epochs in the log's checkpoint, oldest first.
+    :param is_active: True for the last segment, whose indexes a broker writes later.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class SegmentCheck:
         self.size = 0
 
     def problems(self) -> Generator[Problem, None, None]:
-        """Everything that is wrong with it.
+        """Yield all problems of the segment.
 
-        :raise FileNotFoundError: it was removed, as old segments are.
+        :raise FileNotFoundError: it was removed by retention.
         """
-        # Indexes first: a broker that writes meanwhile never indexes what is not in the file yet.
+        # Read indexes first: a running broker never indexes batches that are not in the file yet.
         paths = [segment_path(self._directory, self._base_offset, suffix)
                  for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)]  # fmt: skip
         with (
@@ -149,7 +149,7 @@ class SegmentCheck:
         if whole:
             yield from ((position, text) for text in self._records(header, data, aborted))
         self.batches += 1
-        # Of a damaged batch nothing is believed that would put what follows in the wrong.
+        # Ignore the fields of a damaged batch that would make later batches look wrong.
         next_offset = header.next_offset if whole else header.base_offset + 1
         self.place.next_offset = max(next_offset, self.place.next_offset or 0)
         if whole:
@@ -177,7 +177,7 @@ class SegmentCheck:
             return
         index = bisect_right(self._epochs, header.base_offset, key=lambda entry: entry.start_offset)
         known = self._epochs[index - 1].epoch if index else NO_EPOCH
-        # The checkpoint of a broker that runs, or was killed, is older than its last batches.
+        # The checkpoint of a running or killed broker is older than its last batches.
         is_later = index == len(self._epochs) and epoch > known
         if known not in (NO_EPOCH, epoch) and not is_later:
             yield f"leader epoch {epoch}, where {known} wrote by the checkpoint"

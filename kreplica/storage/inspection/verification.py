@@ -1,4 +1,4 @@
-"""Whether a directory of logs, or one log of it, is what was written there."""
+"""Verifies a log directory or the directory of one partition."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS, CLEANER_OFFS
 
 
 class NoLogs(StorageError):
-    """There is nothing to verify."""
+    """There are no logs to verify."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What was looked at."""
+    """Counts of verified objects."""
 
     partitions: int = 0
     segments: int = 0
@@ -45,12 +45,12 @@ class Tally:
 
 
 class Verification:
-    """Looks through a log directory, or the directory of one partition, and changes nothing.
+    """Read-only verification of a log directory, or of one partition's directory.
 
-    A broker may write there meanwhile: segments go, grow and are compacted.  So a problem counts only where the next
-    look, a moment later, finds it too.
+    A broker may write to it meanwhile: segments are removed, grow and are compacted. A problem is therefore reported
+    only if a second check a moment later finds it too.
 
-    :param pause: lets that moment pass.
+    :param pause: waits between the two checks.
     """
 
     def __init__(self, disk: Disk, options: CheckOptions, pause: Callable[[], None]) -> None:
@@ -60,7 +60,7 @@ class Verification:
         self.tally = Tally()
 
     def run(self, directory: str) -> Iterator[Problem]:
-        """Everything that is wrong, file by file.
+        """Yield all problems, file by file.
 
         :raise NoLogs: there is no log.
         """
@@ -84,7 +84,7 @@ class Verification:
             try:
                 yield from self._partition(f"{directory}/{name}")
             except FileNotFoundError:
-                continue  # its topic was deleted meanwhile
+                continue  # the topic was deleted meanwhile
 
     def _partition(self, directory: str) -> Iterator[Problem]:
         self.tally.partitions += 1
@@ -103,7 +103,7 @@ class Verification:
     def _segment(
         self, directory: str, base: int, place: LogPlace, *, is_active: bool
     ) -> tuple[list[Problem], LogPlace]:
-        """Look until two looks find the same, or nothing is found."""
+        """Check until two checks agree or find no problem."""
         known: list[Problem] = []
         for look in range(LOOKS_MAX):
             epochs = self._epochs(directory)
@@ -128,7 +128,7 @@ class Verification:
         return known, check.place
 
     def _twice(self, check: Callable[[str], str | None], path: str) -> Iterator[Problem]:
-        """A small file, which is replaced as a whole: what is wrong with it at the second look too."""
+        """Return the problems of a small file that two checks found."""
         if self._wrong(check, path) is not None:
             self._pause()
             text = self._wrong(check, path)

@@ -1,4 +1,4 @@
-"""Kafka's ``.txnindex`` file: the transactions that were aborted with a marker in a segment (KIP-98)."""
+"""Kafka's ``.txnindex`` file: transactions aborted by a marker in a segment (KIP-98)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _ENTRY = struct.Struct(">hqqqq")
 
 
 class AbortedTransaction(NamedTuple):
-    """Records of ``producer_id`` from ``first_offset`` to the marker at ``last_offset`` are not to be seen.
+    """Records of ``producer_id`` from ``first_offset`` to the marker at ``last_offset`` were aborted.
 
-    :param last_stable_offset: the last stable offset once the marker was replicated.
+    :param last_stable_offset: the last stable offset after the marker was replicated.
     """
 
     producer_id: int
@@ -27,7 +27,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class AbortedTransactions:
-    """The aborted transactions of one segment; there is no file where there were none."""
+    """Aborted transactions of one segment; the file is missing if there are none."""
 
     __slots__ = ("_disk", "_is_absent", "_path", "_waiting")
 
@@ -35,20 +35,20 @@ class AbortedTransactions:
         self._path = path
         self._disk = disk
         self._waiting: tuple[AbortedTransaction, ...] = ()
-        """Those that the file does not hold yet."""
+        """Entries that are not in the file yet."""
         self._is_absent = False
-        """Whether the file is known not to be there, as that of most segments."""
+        """True if the file is known to be missing, as for most segments."""
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Add one at the end of the file; not synced.
+        """Append an entry to the file without a sync.
 
-        :raise OSError: it could not be written; ``write`` does it later.
+        :raise OSError: the write failed; ``write`` repeats it.
         """
         self._waiting += (aborted,)
         self.write()
 
     def write(self) -> None:
-        """Bring the file up to date; not synced.
+        """Write new entries without a sync.
 
         :raise OSError: as ``append``.
         """
@@ -64,16 +64,16 @@ class AbortedTransactions:
         self._waiting = ()
 
     def replace(self, aborted: Sequence[AbortedTransaction]) -> None:
-        """Write the file again with these entries; not synced.
+        """Rewrite the file without a sync.
 
-        :raise OSError: it could not be written, and is as it was.
+        :raise OSError: the write failed, and the file is unchanged.
         """
         self._waiting = ()
         self._is_absent = False
         self._disk.write_file(self._path, b"".join(_ENTRY.pack(0, *each) for each in aborted), sync=False)
 
     def digest(self) -> tuple[int, int]:
-        """Number of entries in the file, and the checksum of all its bytes."""
+        """Return the number of entries in the file and its checksum."""
         data = self._read()
         return len(data) // _ENTRY.size, crc32c.crc32c(data) if data else 0
 
@@ -94,7 +94,7 @@ class AbortedTransactions:
         return self.ended_from(0)
 
     def ended_from(self, offset: int) -> Iterator[AbortedTransaction]:
-        """Those whose marker is at ``offset`` or beyond, in the order of the markers."""
+        """Return entries whose marker is at or above ``offset``, ordered by marker."""
         data = self._read()
         count = len(data) // _ENTRY.size
         first = bisect_left(range(count), offset, key=lambda index: _unpack(data, index).last_offset)
@@ -114,7 +114,7 @@ class AbortedTransactions:
             return b""
 
     def truncate_to(self, offset: int) -> None:
-        """Forget those whose marker is at ``offset`` or beyond."""
+        """Remove entries whose marker is at or above ``offset``."""
         self._waiting = tuple(aborted for aborted in self._waiting if aborted.last_offset < offset)
         kept = sum(1 for aborted in self if aborted.last_offset < offset) - len(self._waiting)
         if self._disk.exists(self._path):

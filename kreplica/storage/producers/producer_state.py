@@ -1,7 +1,7 @@
-"""What a log knows of the producers that wrote to it: sequences, epochs and open transactions.
+"""State of the producers of a log: sequence numbers, epochs and open transactions.
 
-An idempotent producer's retry is recognised by its last five batches (KIP-98); a gap, an old epoch, or a write outside
-a transaction that is open is refused.  The same state says which offsets belong to transactions that are not decided.
+A retry by an idempotent producer is recognized by its last five batches (KIP-98). A gap, an old epoch, or a write
+outside an open transaction is rejected. The same state determines the last stable offset.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SEQUENCE_MASK = 0x7FFFFFFF
 
 
 class Origin(Enum):
-    """Who asks for an append.  INTERCEPTED: a client, but a plugin has changed what it sent."""
+    """Source of an append. INTERCEPTED: a client whose batch was changed by a plugin."""
 
     CLIENT = "client"
     INTERCEPTED = "intercepted"
@@ -42,7 +42,7 @@ _IN_SEQUENCE = (Origin.CLIENT, Origin.INTERCEPTED)
 
 
 class RecentBatch(NamedTuple):
-    """One batch that a producer wrote; ``offset_delta`` is that of its last record."""
+    """A batch written by a producer; ``offset_delta`` is the relative offset of its last record."""
 
     last_sequence: int
     last_offset: int
@@ -51,20 +51,20 @@ class RecentBatch(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """Sequences wrap from 2**31 - 1 to 0."""
+        """Sequence number of the first record; sequence numbers wrap from 2**31 - 1 to 0."""
         return (self.last_sequence - self.offset_delta) & _SEQUENCE_MASK
 
     @property
     def first_offset(self) -> int:
-        """The offset of its first record."""
+        """Offset of the first record."""
         return self.last_offset - self.offset_delta
 
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """One producer id on one log.
+    """State of one producer id in one log.
 
-    :param transaction_first_offset: where its open transaction starts, or ``NO_OFFSET``.
+    :param transaction_first_offset: start of its open transaction, or ``NO_OFFSET``.
     """
 
     producer_id: int
@@ -76,12 +76,12 @@ class ProducerEntry:
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of its last record in this epoch, or ``NO_SEQUENCE``."""
+        """Sequence number of its last record in this epoch, or ``NO_SEQUENCE``."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction that a marker at ``last_offset`` has decided."""
+    """A transaction ended by the marker at ``last_offset``."""
 
     producer_id: int
     first_offset: int
@@ -90,10 +90,10 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducerStates:
-    """The producers of one log.  ``check`` changes nothing; ``take_in`` follows once a batch is in the log.
+    """Producers of one log. ``check`` validates a batch; ``take_in`` applies it after the append.
 
-    :ivar verifications: which transactions may begin; only a leader asks for that.
-    :ivar refusals: batches that were refused for the moment.
+    :ivar verifications: transactions that may start; used only by a leader.
+    :ivar refusals: batches rejected with a retriable error.
     """
 
     def __init__(self, expiration_ms: int) -> None:
@@ -101,29 +101,29 @@ class ProducerStates:
         self.verifications = Verifications()
         self._entries: dict[int, ProducerEntry] = {}
         self._ongoing: dict[int, int] = {}
-        """First offset of each open transaction -> producer id, growing (offsets are given in order)."""
+        """Producer id by first offset of its open transaction, in increasing order."""
         self._undecided: list[CompletedTransaction] = []
-        """Decided, but the marker is not below the high watermark yet: still unstable."""
+        """Ended transactions whose marker is not below the high watermark and which are therefore still unstable."""
         self.refusals = Refusals()
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def get(self, producer_id: int) -> ProducerEntry | None:
-        """What is known of that producer; not to be changed."""
+        """Return the state of a producer; the caller must not change it."""
         return self._entries.get(producer_id)
 
     @property
     def entries(self) -> Iterable[ProducerEntry]:
-        """All producers, in no promised order."""
+        """All producers, in no particular order."""
         return self._entries.values()
 
     def check(self, header: BatchHeader, marker: EndMarker | None, origin: Origin) -> RecentBatch | None:
-        """May this batch follow what its producer wrote before?
+        """Check that a batch may follow its producer's earlier batches.
 
-        :param marker: what it says where it is a transaction marker.
-        :return: where it is already, when it is a retry of one of the last five batches.
-        :raise KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE,
+        :param marker: the end marker, if the batch is one.
+        :return: the earlier batch, if this one repeats one of the last five.
+        :raise KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE or
             TRANSACTION_COORDINATOR_FENCED.
         """
         if not header.is_control:
@@ -153,15 +153,16 @@ class ProducerStates:
         return None
 
     def is_in_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether a producer's transaction of that epoch is open here."""
+        """True if a transaction of this producer and epoch is open here."""
         entry = self._entries.get(producer_id)
         return entry is not None and entry.transaction_first_offset != NO_OFFSET and entry.epoch == producer_epoch
 
     def check_transaction(self, header: BatchHeader) -> None:
-        """May this batch be part of its producer's transaction: of the one that is open, or the first of another?
+        """Check that a batch may continue its producer's open transaction or start another one.
 
-        :raise KafkaError: INVALID_PRODUCER_EPOCH; INVALID_TXN_STATE, its coordinator did not say that the partition is
-            in it, or it has ended since; OUT_OF_ORDER_SEQUENCE_NUMBER, the batches before it are missing.
+        :raise KafkaError: INVALID_PRODUCER_EPOCH; INVALID_TXN_STATE if the coordinator did not confirm that the
+            partition belongs to the transaction, or it has ended; OUT_OF_ORDER_SEQUENCE_NUMBER if earlier batches are
+            missing.
         """
         producer_id, producer_epoch = header.producer_id, header.producer_epoch
         if self.is_in_transaction(producer_id, producer_epoch):
@@ -184,10 +185,10 @@ class ProducerStates:
             )
 
     def check_end(self, producer_id: int, producer_epoch: int, *, epoch_grows: bool) -> None:
-        """May a transaction be ended by a marker of that epoch?
+        """Check that an end marker may end a transaction.
 
-        :param epoch_grows: with each transaction of that producer (KIP-890).
-        :raise KafkaError: INVALID_PRODUCER_EPOCH, the marker is that of an earlier transaction.
+        :param epoch_grows: the producer epoch increases with each transaction (KIP-890).
+        :raise KafkaError: INVALID_PRODUCER_EPOCH if the marker belongs to an earlier transaction.
         """
         entry = self._entries.get(producer_id)
         if entry is None:
@@ -202,13 +203,13 @@ class ProducerStates:
             )
 
     def note_refusal(self, records: Buffer, error: KafkaError, now_ms: int) -> None:
-        """A batch is answered with an error instead of being appended; its producer may send it again."""
+        """Record that a batch was rejected; its producer may send it again."""
         header = header_at(records, 0)
         if header is not None and header.producer_id >= 0:
             self.refusals.note(header, error.code, now_ms)
 
     def _check_sequence(self, entry: ProducerEntry, header: BatchHeader) -> None:
-        """The next sequence of the epoch, or 0 for a new epoch; an entry without epoch says nothing (KIP-360)."""
+        """Check for the next sequence number, or 0 in a new epoch; unknown epochs accept any (KIP-360)."""
         if entry.epoch == NO_PRODUCER_EPOCH:
             expected = None
         elif header.producer_epoch != entry.epoch or not entry.batches:
@@ -238,10 +239,10 @@ class ProducerStates:
             )
 
     def take_in(self, header: BatchHeader, marker: EndMarker | None) -> AbortedTransaction | None:
-        """Note a batch that is in the log now.
+        """Apply a batch that was appended.
 
-        :param marker: what it says where it is a transaction marker.
-        :return: what the index of aborted transactions has to hold from now on.
+        :param marker: the end marker, if the batch is one.
+        :return: the aborted transaction to add to the index, if any.
         """
         if not header.is_control:
             self._take_in_data(header)
@@ -270,7 +271,7 @@ class ProducerStates:
             self._ongoing[header.base_offset] = header.producer_id
 
     def _take_in_marker(self, header: BatchHeader, marker: EndMarker) -> CompletedTransaction | None:
-        """The transaction it ended; None for one without records here."""
+        """Return the transaction ended by a marker, or None if it has no records here."""
         entry = self._entry_of(header)
         entry.timestamp_ms = header.max_timestamp
         entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)
@@ -283,7 +284,7 @@ class ProducerStates:
         return completed
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """The first offset of a transaction that is open or whose marker is at or beyond the high watermark."""
+        """Return the first offset of a transaction that is open or whose marker is not below the high watermark."""
         if not self._ongoing and not self._undecided:
             return None
         self._undecided = [completed for completed in self._undecided if completed.last_offset >= high_watermark]
@@ -293,11 +294,11 @@ class ProducerStates:
 
     @property
     def ongoing_transactions(self) -> dict[int, int]:
-        """First offset -> producer id of the transactions that are open, oldest first."""
+        """Return producer ids of open transactions by first offset, oldest first."""
         return dict(self._ongoing)
 
     def expire(self, now_ms: int) -> int:
-        """Forget producers without an open transaction that wrote nothing for the expiration time; returns how many."""
+        """Remove idle producers without an open transaction after the expiration time, and return their number."""
         self.refusals.expire(now_ms)
         oldest_ms = now_ms - self.expiration_ms
         expired = [
@@ -310,14 +311,14 @@ class ProducerStates:
         return len(expired)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all producers."""
         self._entries.clear()
         self._ongoing.clear()
         self._undecided.clear()
         self.verifications.clear()
 
     def restore(self, entries: Iterable[ProducerEntry]) -> None:
-        """Replace everything by what a snapshot holds."""
+        """Replace all producers by those of a snapshot."""
         self.clear()
         self._entries.update((entry.producer_id, entry) for entry in entries)
         started = (entry for entry in self._entries.values() if entry.transaction_first_offset != NO_OFFSET)
@@ -335,12 +336,12 @@ class ProducerStates:
 
 
 def is_replaced_coordinator(coordinator_epoch: int, known_epoch: int) -> bool:
-    """Whether a newer coordinator has written a marker of the same producer already."""
+    """True if a newer coordinator has already written a marker of this producer."""
     return coordinator_epoch < known_epoch
 
 
 def is_old_epoch(producer_epoch: int, known_epoch: int) -> bool:
-    """Whether a newer incarnation of a producer has written or ended something here, or its next transaction has."""
+    """True if a newer producer epoch has written or ended a transaction here."""
     return producer_epoch < known_epoch
 
 

@@ -1,9 +1,9 @@
-"""Batches of idempotent producers that one log refused for the moment, and that their producers will send again.
+"""Batches of idempotent producers that a log rejected with a retriable error.
 
-A producer has several batches in flight.  If one is refused, those behind it must not be answered with
-OUT_OF_ORDER_SEQUENCE_NUMBER: librdkafka raises its epoch then and sends everything unacknowledged again, on all
-partitions, and what is in a log already is written twice.  They get the error of the refused batch until that one
-comes again and is appended.  A sequence that was never refused is a gap: OUT_OF_ORDER_SEQUENCE_NUMBER remains for it.
+A producer has several batches in flight. After a rejected batch, the following ones must not get
+OUT_OF_ORDER_SEQUENCE_NUMBER: librdkafka would increase its epoch and send all unacknowledged batches again, on all
+partitions, and those already appended would be duplicated. They get the error of the rejected batch until that one is
+sent again and appended. A missing batch that was never rejected is a real gap and gets OUT_OF_ORDER_SEQUENCE_NUMBER.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ PRODUCERS_WITHOUT_LOG_MAX = 100
 """Maximum number of partitions without a log, and of producers of each, whose refusals are kept."""
 
 KEPT_MS = 600_000
-"""Producers that did not send a refused batch again for so long have given it up (librdkafka does after 5 minutes)."""
+"""Time after which a producer has given up a rejected batch (librdkafka does after 5 minutes)."""
 
 _HALF = (SEQUENCE_MASK + 1) // 2
 
 
 class Refusal(NamedTuple):
-    """Consecutive batches of one producer that were refused.
+    """Consecutive rejected batches of one producer.
 
-    :param first: the sequence of the first record of the first batch.
-    :param end: the sequence behind the last record of the last batch.
-    :param code: the error of the first batch.
-    :param noted_ms: the last time at which the first batch was refused.
+    :param first: sequence number of the first record of the first batch.
+    :param end: sequence number after the last record of the last batch.
+    :param code: error of the first batch.
+    :param noted_ms: time at which the first batch was last rejected.
     """
 
     epoch: int
@@ -44,10 +44,10 @@ class Refusal(NamedTuple):
 
 
 class Refusals:
-    """One for a log.
+    """Rejected batches of one log.
 
-    :param producers_max: the producer whose last refusal is the oldest is forgotten when there are more.
-    :ivar by_producer: producer id -> what it has to send again.
+    :param producers_max: maximum number of producers; the one with the oldest last rejection is removed.
+    :ivar by_producer: rejected batches by producer id.
     """
 
     def __init__(self, producers_max: int = REFUSALS_MAX) -> None:
@@ -55,9 +55,9 @@ class Refusals:
         self.by_producer: dict[int, Refusal] = {}
 
     def note(self, header: BatchHeader, code: ErrorCode, now_ms: int) -> None:
-        """A batch was refused.
+        """Record a rejected batch.
 
-        An error that is not retriable ends the sequence there: the batch will not be sent again.
+        An error that is not retriable ends the sequence, because the batch will not be sent again.
         """
         first = header.base_sequence
         if first == NO_SEQUENCE or code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -77,9 +77,9 @@ class Refusals:
                 del self.by_producer[next(iter(self.by_producer))]
 
     def code_for(self, header: BatchHeader, expected: int | None) -> ErrorCode | None:
-        """The error of a batch that has to wait until a refused one was sent again; None if it does not.
+        """Return the error for a batch that must wait for a rejected one, or None.
 
-        :param expected: the sequence that follows in the log; None if any may, as for an unknown producer.
+        :param expected: next sequence number in the log; None if any is accepted, as for an unknown producer.
         """
         refusal = self.by_producer.get(header.producer_id)
         if refusal is None or refusal.epoch != header.producer_epoch:
@@ -91,7 +91,7 @@ class Refusals:
         return refusal.code
 
     def appended(self, header: BatchHeader) -> None:
-        """A batch is in the log: forget what it has caught up with."""
+        """Remove rejected batches that have been appended."""
         refusal = self.by_producer.get(header.producer_id)
         if refusal is None or refusal.epoch > header.producer_epoch:
             return
@@ -102,11 +102,11 @@ class Refusals:
             self.by_producer[header.producer_id] = refusal._replace(first=next_sequence)
 
     def take_over(self, others: Refusals) -> None:
-        """Know what others know, of producers of which nothing is known here."""
+        """Add another object's entries for producers that are unknown here."""
         self.by_producer = {**others.by_producer, **self.by_producer}
 
     def expire(self, now_ms: int) -> None:
-        """Forget refused batches that were not sent again for ``KEPT_MS``."""
+        """Remove batches that were not sent again for ``KEPT_MS``."""
         oldest_ms = now_ms - KEPT_MS
         expired = [producer_id for producer_id, each in self.by_producer.items() if each.noted_ms <= oldest_ms]
         for producer_id in expired:
@@ -114,13 +114,13 @@ class Refusals:
 
 
 class RefusalsWithoutLog:
-    """Refusals for partitions whose log does not exist yet: a new topic, or no room for its log."""
+    """Rejected batches of partitions without a log: new topics, or no disk space for the log."""
 
     def __init__(self) -> None:
         self._of_partition: dict[TopicPartition, Refusals] = {}
 
     def note(self, key: TopicPartition, header: BatchHeader, code: ErrorCode, now_ms: int) -> None:
-        """A batch for that partition was refused."""
+        """Record a rejected batch for a partition."""
         refusals = self._of_partition.pop(key, None) or Refusals(PRODUCERS_WITHOUT_LOG_MAX)
         self._of_partition[key] = refusals
         refusals.note(header, code, now_ms)
@@ -128,14 +128,14 @@ class RefusalsWithoutLog:
             del self._of_partition[next(iter(self._of_partition))]
 
     def move_to(self, log_refusals: Refusals, key: TopicPartition) -> None:
-        """The partition has a log now."""
+        """Move the entries to the partition's new log."""
         refusals = self._of_partition.pop(key, None)
         if refusals is not None:
             log_refusals.take_over(refusals)
 
 
 def is_gap(expected: int, refusal: Refusal) -> bool:
-    """Whether the sequence that a log expects was not refused: then it may never come."""
+    """True if the expected sequence number was never rejected, so that it may never arrive."""
     return not _is_refused(expected, refusal)
 
 
@@ -160,5 +160,5 @@ def _again(known: Refusal, first: int, end: int, code: ErrorCode, now_ms: int) -
 
 
 def _distance(start: int, sequence: int) -> int:
-    """How many sequences it is from one to another, which wrap from 2**31 - 1 to 0."""
+    """Return the distance between two sequence numbers, which wrap from 2**31 - 1 to 0."""
     return (sequence - start) & SEQUENCE_MASK

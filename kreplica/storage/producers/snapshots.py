@@ -1,8 +1,8 @@
-"""Kafka's ``.snapshot`` file: the producers of a log as they were before the offset in its name (version 1).
+"""Kafka's ``.snapshot`` file: producer state of a log before the offset in its name (version 1).
 
-Kafka keeps the last batch of each producer: after a restart a retry of the batches before it is taken for a gap, which
-is the end of most idempotent producers.  Here a producer has a row for each batch that is remembered, the newest last:
-Kafka, which takes the rows one after the other, ends with the one that it would have written.
+Kafka stores the last batch of each producer; after a restart it takes a retry of an earlier batch for a gap, which is
+fatal for most idempotent producers. This implementation writes one row per remembered batch, the newest last. Kafka
+reads the rows in order and ends with the one that it would have written itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
-    """The file's bytes."""
+    """Return the content of the file."""
     rows = [row for entry in sorted(entries, key=lambda entry: entry.producer_id) for row in _pack(entry)]
     body = _COUNT.pack(len(rows)) + b"".join(rows)
     return _HEAD.pack(_VERSION, crc32c.crc32c(body)) + body
@@ -53,9 +53,9 @@ def _pack_row(entry: ProducerEntry, batch: RecentBatch, timestamp_ms: int, trans
 
 
 def decode_snapshot(path: str, data: bytes) -> list[ProducerEntry]:
-    """The producers that a snapshot file holds.
+    """Parse a snapshot file.
 
-    :raise StorageError: another version, a wrong checksum, or a file that is cut short.
+    :raise StorageError: wrong version or checksum, or an incomplete file.
     """
     body = data[_HEAD.size :]
     if len(data) < _HEAD.size + _COUNT.size or _HEAD.unpack_from(data) != (_VERSION, crc32c.crc32c(body)):
@@ -79,9 +79,9 @@ def _unpack(row: tuple[int, ...]) -> ProducerEntry:
 
 
 class SnapshotFiles:
-    """The snapshots of one log's directory: one at the base of each segment, and at most one interim snapshot.
+    """Snapshots in a log's directory: one at the base of each segment, and at most one interim snapshot.
 
-    The interim snapshot lies within the active segment, and is replaced by the next snapshot of either kind.
+    The interim snapshot is within the active segment and is replaced by the next snapshot.
     """
 
     def __init__(self, directory: str, disk: Disk) -> None:
@@ -90,22 +90,22 @@ class SnapshotFiles:
         self._interim_offset: int | None = None
 
     def path(self, offset: int) -> str:
-        """The file of the state before ``offset``."""
+        """Return the path of the snapshot before ``offset``."""
         return f"{self._directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
 
     def offsets(self) -> list[int]:
-        """The offsets of all snapshots, growing."""
+        """Return the offsets of all snapshots in increasing order."""
         names = self._disk.list_directory(self._directory)
         stems = [name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
         return sorted(int(stem) for stem in stems if stem.isdecimal())
 
     def write(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
-        """Write a snapshot of the producers before ``offset``, the base of a segment; not synced."""
+        """Write a snapshot before ``offset``, the base of a segment, without a sync."""
         self._write(offset, entries)
         self._replace_interim(offset, None)
 
     def write_interim(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
-        """Write a snapshot of the producers before ``offset``, an offset in the active segment; not synced."""
+        """Write a snapshot before ``offset`` in the active segment, without a sync."""
         self._write(offset, entries)
         self._replace_interim(offset, offset)
 
@@ -119,7 +119,7 @@ class SnapshotFiles:
                 self._disk.remove(self.path(before))
 
     def load_latest(self, first: int, last: int) -> tuple[int, list[ProducerEntry]] | None:
-        """The latest good snapshot between two offsets; damaged ones are removed on the way."""
+        """Load the latest valid snapshot between two offsets, and remove damaged ones."""
         for offset in reversed(self.offsets()):
             if not first <= offset <= last:
                 continue
@@ -131,15 +131,15 @@ class SnapshotFiles:
         return None
 
     def remove_from(self, offset: int) -> None:
-        """Remove the snapshots of ``offset`` and beyond."""
+        """Remove the snapshots at or above ``offset``."""
         for later in self.offsets():
             if later >= offset:
                 self._disk.remove(self.path(later))
 
     def remove_strays(self, bases: Iterable[int], end_offset: int, trusted_end: int) -> None:
-        """Remove those beyond the log's end, and of the others all but the latest and those at a segment's base.
+        """Remove snapshots above the log end, and interim snapshots except the latest.
 
-        :param trusted_end: a snapshot beyond it that is not at a segment's base may be of another history.
+        :param trusted_end: an interim snapshot above it may belong to another history.
         """
         offsets, bases = self.offsets(), set(bases)
         latest = [offset for offset in offsets if offset <= min(end_offset, trusted_end)][-1:]

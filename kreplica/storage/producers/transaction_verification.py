@@ -1,18 +1,18 @@
-"""Which transactions may begin in a log: those of which the coordinator said that the partition is in them (KIP-890).
+"""Verification that the coordinator added the partition to a transaction before it starts in a log (KIP-890).
 
-A batch that is late, of a transaction that has ended, would open one that nobody ends: readers of committed records
-would wait behind it for ever.  So the leader asks the coordinator before the first batch of a transaction.  An end
-marker may come between the answer and the batch: it takes back what was answered before it.
+A late batch of an ended transaction would open one that never ends, and block read_committed consumers. The leader
+therefore asks the coordinator before the first batch of a transaction. An end marker that arrives in between
+invalidates the response.
 """
 
 from __future__ import annotations
 
 
 class Verification:
-    """What is asked about one producer's transaction; of no use any more once an end marker of that producer came.
+    """Verification of one producer's transaction; invalid after an end marker of that producer.
 
-    :ivar is_verified: the coordinator said that the partition is in it.
-    :ivar starts_at_zero: its first batch has sequence 0, since its producer's epoch is new with it.
+    :ivar is_verified: the coordinator confirmed that the partition belongs to the transaction.
+    :ivar starts_at_zero: its first batch has sequence number 0, because the producer epoch is new.
     """
 
     __slots__ = ("is_verified", "producer_epoch", "starts_at_zero")
@@ -24,7 +24,7 @@ class Verification:
 
 
 class Verifications:
-    """Those of one log that is led, by producer id: from the question until the transaction is open, or over."""
+    """Verifications of a leader's log by producer id, until the transaction is open or ended."""
 
     __slots__ = ("_by_producer",)
 
@@ -35,25 +35,25 @@ class Verifications:
         return len(self._by_producer)
 
     def begin(self, producer_id: int, producer_epoch: int, *, starts_at_zero: bool) -> Verification:
-        """Note that the coordinator is asked from now on, or again; an older epoch's question counts no more."""
+        """Record that the coordinator is asked; verifications of older epochs become invalid."""
         known = self._by_producer.get(producer_id)
         if known is not None and known.producer_epoch == producer_epoch:
             return known
         verification = Verification(producer_epoch, starts_at_zero=starts_at_zero)
         if known is None or known.producer_epoch < producer_epoch:
             self._by_producer[producer_id] = verification
-        # Else it stands nowhere: whatever is answered opens nothing.
+        # Otherwise there is no entry, and the response opens nothing.
         return verification
 
     def get(self, producer_id: int) -> Verification | None:
         return self._by_producer.get(producer_id)
 
     def opened(self, producer_id: int) -> None:
-        """Its transaction is open now."""
+        """Remove the verification of a transaction that is open now."""
         self._by_producer.pop(producer_id, None)
 
     def marker_written(self, producer_id: int, marker_epoch: int, *, epoch_grows: bool) -> None:
-        """A transaction of that producer has ended; what was asked about it counts no more."""
+        """Invalidate the verification of a producer whose transaction ended."""
         verification = self._by_producer.get(producer_id)
         if verification is not None and is_ended_by(
             marker_epoch, verification.producer_epoch, epoch_grows=epoch_grows
@@ -61,35 +61,35 @@ class Verifications:
             del self._by_producer[producer_id]
 
     def give_up(self, producer_id: int, verification: Verification) -> None:
-        """The coordinator's answer was another, or there was none."""
+        """Remove a verification that failed."""
         if self._by_producer.get(producer_id) is verification:
             del self._by_producer[producer_id]
 
     def clear(self) -> None:
-        """This broker leads no more."""
+        """Remove all verifications when this broker stops leading."""
         self._by_producer.clear()
 
 
 def may_begin(verification: Verification | None, producer_epoch: int) -> bool:
-    """Whether a transaction may begin here: its coordinator said so, and no end marker has come since."""
+    """True if the coordinator confirmed the transaction and no end marker arrived since."""
     return verification is not None and verification.is_verified and verification.producer_epoch == producer_epoch
 
 
 def is_ended_by(marker_epoch: int, producer_epoch: int, *, epoch_grows: bool) -> bool:
-    """Whether an end marker says that a transaction is over.
+    """True if an end marker ends a transaction.
 
-    :param producer_epoch: of the transaction's records.
-    :param epoch_grows: with each transaction, and a marker has the next one's.
+    :param producer_epoch: epoch of the transaction's records.
+    :param epoch_grows: the epoch increases with each transaction, and a marker has the next one.
     """
     return producer_epoch < marker_epoch if epoch_grows else producer_epoch <= marker_epoch
 
 
 def is_late_marker(marker_epoch: int, known_epoch: int, *, is_open: bool, epoch_grows: bool) -> bool:
-    """Whether an end marker belongs to an earlier transaction than the producer's last one here.
+    """True if an end marker belongs to an earlier transaction than the producer's last one here.
 
-    :param known_epoch: of the producer's last batch or marker here.
-    :param is_open: whether its transaction is open here.
-    :param epoch_grows: with each transaction, and its marker has the next one's (KIP-890): a marker that has the open
-        one's epoch is that of the transaction before, sent twice.
+    :param known_epoch: epoch of the producer's last batch or marker here.
+    :param is_open: True if its transaction is open here.
+    :param epoch_grows: the epoch increases with each transaction, and its marker has the next one (KIP-890). A marker
+        with the epoch of the open transaction is then a duplicate of the previous one.
     """
     return marker_epoch < known_epoch or (epoch_grows and is_open and marker_epoch == known_epoch)

@@ -1,8 +1,7 @@
-"""Number and checksum of the entries in each ``.txnindex`` of a log, in a small file beside them.
+"""File with the number and checksum of the entries in each ``.txnindex`` of a log.
 
-Kafka's format has no checksum and its files have no expected length: a file that was cut short, or is missing, would
-show readers of committed records what was aborted.  A segment without a row here is one that another version or Apache
-Kafka closed; the scrubber compares that one with its batches.
+Kafka's format has no checksum, so a truncated or missing file would expose aborted records to read_committed consumers.
+A segment without a row was closed by another version or by Apache Kafka; the scrubber checks it against its batches.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Digest = tuple[int, int]
 
 
 class AbortedCheckpoint:
-    """The rows of one log, by the base offset of the segment; segments without aborted transactions have none."""
+    """Rows of one log by base offset of the segment; segments without aborted transactions have none."""
 
     def __init__(self, directory: str, disk: Disk) -> None:
         self.path = f"{directory}/{FILE_NAME}"
@@ -33,7 +32,7 @@ class AbortedCheckpoint:
         self._written: dict[int, Digest] = {}
 
     def load(self) -> None:
-        """Read the file; a damaged one says nothing about any segment."""
+        """Read the file; a damaged one is treated as empty."""
         try:
             rows = {int(row[0]): (int(row[1]), int(row[2])) for row in self._read()}
         except (StorageError, ValueError) as error:
@@ -50,15 +49,15 @@ class AbortedCheckpoint:
         return parse_checkpoint(self.path, data, fields=3)
 
     def knows(self, segment: Segment) -> bool:
-        """True if the file says how many entries the segment has."""
+        """True if the file has a row for the segment."""
         return segment.base_offset in self._rows
 
     def agrees(self, segment: Segment) -> bool:
-        """True if the segment's file holds what it held when its row was written."""
+        """True if the segment's file matches its row."""
         return segment.aborted.digest() == self._rows.get(segment.base_offset, (0, 0))
 
     def note(self, segment: Segment) -> None:
-        """Take over what the segment's file holds now."""
+        """Update the row from the segment's file."""
         digest = segment.aborted.digest()
         if digest[0]:
             self._rows[segment.base_offset] = digest
@@ -66,18 +65,18 @@ class AbortedCheckpoint:
             self._rows.pop(segment.base_offset, None)
 
     def forget_from(self, base_offset: int) -> None:
-        """Drop the rows of a segment that is appended to again, and of those after it."""
+        """Remove the rows of a segment that is active again, and of all later ones."""
         self._rows = {base: digest for base, digest in self._rows.items() if base < base_offset}
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The file, if there is one to sync."""
+        """Path of the file, if it exists, to sync."""
         return (self.path,) if self._written else ()
 
     def write(self, segments: Iterable[Segment]) -> None:
-        """Bring the file up to date, without segments that are gone; not synced.
+        """Write the rows of existing segments without a sync.
 
-        :raise OSError: the device fails, or is full.
+        :raise OSError: the write failed.
         """
         bases = {segment.base_offset for segment in segments}
         self._rows = {base: digest for base, digest in self._rows.items() if base in bases}

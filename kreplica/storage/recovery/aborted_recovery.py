@@ -1,4 +1,4 @@
-"""The aborted transactions of one segment, found in the batches of the log."""
+"""Finds the aborted transactions of a segment in the batches of the log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kreplica.storage.segments.segment import Segment
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """A segment's file of batches; plain values, which any thread may read."""
+    """A segment's file of batches; immutable, so any thread may read it."""
 
     path: str
     base_offset: int
@@ -33,17 +33,17 @@ class SegmentFile:
 
 @dataclass(frozen=True, slots=True)
 class Recomputed:
-    """Aborted transactions as the batches show them.
+    """Aborted transactions found in the batches.
 
-    :param is_exact: the state of all producers at the segment's start was known, and compaction removed no batch:
-        first offsets are those of the transactions.
+    :param is_exact: the state of all producers at the segment's start was known and compaction removed no batch, so the
+        first offsets are exact.
     """
 
     aborted: Sequence[AbortedTransaction]
     is_exact: bool
 
     def allows(self, found: Sequence[AbortedTransaction]) -> bool:
-        """True if an index with these entries hides all aborted records, and (if exact) no others."""
+        """True if an index with these entries hides all aborted records and, if exact, no others."""
         if self.is_exact:
             return list(found) == list(self.aborted)
         known = {(each.producer_id, each.last_offset): each.first_offset for each in found}
@@ -52,10 +52,10 @@ class Recomputed:
 
 
 def recompute(disk: Disk, files: Sequence[SegmentFile], *, compacted: bool) -> Recomputed:
-    """Find the aborted transactions of a segment; runs on any thread.
+    """Find the aborted transactions of a segment; may run in any thread.
 
-    :param files: all segments of the log up to the one in question, oldest first.
-    :raise Damage: a transaction marker cannot be read.
+    :param files: segments of the log up to this one, oldest first.
+    :raise Damage: an end marker cannot be read.
     :raise FileNotFoundError: a segment was removed or compacted.
     """
     target = files[-1]
@@ -73,7 +73,7 @@ def recompute(disk: Disk, files: Sequence[SegmentFile], *, compacted: bool) -> R
 
 
 def _take_in(disk: Disk, each: SegmentFile, from_offset: int, producers: ProducerStates) -> list[AbortedTransaction]:
-    """Take in a segment's batches from an offset on; return the transactions that were aborted in it."""
+    """Process a segment's batches from an offset on, and return the transactions aborted in it."""
     aborted: list[AbortedTransaction] = []
     with reading(each.path, each.base_offset):
         file = disk.open(each.path)

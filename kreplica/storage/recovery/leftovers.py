@@ -1,8 +1,8 @@
-"""Files that an interrupted deletion or compaction left in a log's directory, and what becomes of them.
+"""Completes or undoes an interrupted deletion or compaction in a log's directory.
 
-Compaction writes ``BASE.log.cleaned``, syncs it, renames it to ``.swap``, drops the segments it was made of, and
-renames it to its name.  A ``.cleaned`` file is therefore incomplete and goes; a ``.swap`` file is complete, and takes
-the place of every segment in its range.
+Compaction writes ``BASE.log.cleaned``, syncs it, renames it to ``.swap``, removes the replaced segments, and renames it
+to its final name. A ``.cleaned`` file is therefore incomplete and is deleted; a ``.swap`` file is complete and replaces
+every segment in its range.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _INDEX_SUFFIXES = SUFFIXES[1:4]
 
 
 def clear_leftovers(disk: Disk, directory: str) -> list[str]:
-    """Finish or undo what was interrupted; afterwards only files with their final names are there.
+    """Complete or undo interrupted operations, so that only files with final names remain.
 
-    :return: those names.
+    :return: the names of these files.
     """
     names = disk.list_directory(directory)
     incomplete = [name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp"))]
     cleaned = [base for name in incomplete if (base := _base_of(name, CLEANED_SUFFIX)) is not None]
-    # One compaction may yield several segments; they become .swap last to first, so those beyond a .cleaned one are
-    # only a part of the result.
+    # A compaction may produce several segments, renamed to .swap from last to first; those after a .cleaned one are
+    # incomplete results.
     split = [name for name in names if cleaned and (_base_of(name, SWAP_SUFFIX) or -1) >= min(cleaned)]
     remove_files(disk, [f"{directory}/{name}" for name in (*incomplete, *split)])
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX) and name not in split]
@@ -60,7 +60,7 @@ def _drop_replaced(disk: Disk, directory: str, swap: str) -> None:
 
 
 def _without_orphans(disk: Disk, directory: str, names: list[str]) -> list[str]:
-    """Remove index files without their segment; the names of the others."""
+    """Remove index files without a segment, and return the names of the others."""
     bases = {name.split(".", 1)[0] for name in names if name.endswith(LOG_SUFFIX)}
     orphans = {name for name in names if name.endswith(_INDEX_SUFFIXES) and name.split(".", 1)[0] not in bases}
     remove_files(disk, [f"{directory}/{name}" for name in names if name in orphans])

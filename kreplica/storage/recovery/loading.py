@@ -1,9 +1,8 @@
-"""Opening a log's directory: what a stop, a kill or a power loss left behind becomes a log that can be used.
+"""Opens a log's directory, and recovers the log after a kill or power loss.
 
-After an orderly stop nothing is scanned but the end of the last segment.  After a kill on a machine that stayed up the
-batches behind the last snapshot are read again (``resuming``).  Otherwise the segments from the one that holds the
-recovery point on are read again.  Every batch that is read has its CRC checked and its index entries rebuilt, and a
-torn batch at the end is cut off.
+After a clean shutdown only the end of the last segment is scanned. After a kill on a machine that stayed up, batches
+after the last snapshot are read (``resume_points``). Otherwise all segments from the recovery point on are read.
+Reading a batch checks its CRC and rebuilds its index entries; a torn batch at the end is removed.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ from kreplica.wire.control_records import EndMarker
 _log = Logger()
 
 _SCANNED_BYTES_MIN = 1024 * 1024
-"""After reading so much a start writes a resume point, so that the next one does not read it again."""
+"""Number of bytes read after which a resume point is written, so that the next start does not read them again."""
 
 
 @dataclass(slots=True)
 class Opened:
-    """The parts of a log as its directory holds them.
+    """State of an opened log.
 
-    :param closed_in_order: nothing was found that an orderly stop would not have left.
-    :param was_cut: something was lost: what followed the last whole batch was cut off.
-    :param damages: what is damaged and was kept, the first of each segment by its base offset.
+    :param closed_in_order: True if the directory is as a clean shutdown leaves it.
+    :param was_cut: True if records after the last whole batch were removed.
+    :param damages: damage that was kept, the first of each segment, by its base offset.
     """
 
     segments: Segments
@@ -66,7 +65,7 @@ class Opened:
 def nothing_yet(
     path: str, disk: Disk, open_segments: OpenSegments, producer_expiration_ms: int, now_ms: int
 ) -> Opened:
-    """A new log in an empty directory: nothing is read or made."""
+    """Return the state of a new log in an empty directory, without file access."""
     first = Segment(path, 0, disk, open_segments, size=0, new=True)
     first.created_ms = now_ms
     return Opened(
@@ -83,7 +82,7 @@ def nothing_yet(
 
 
 class Loading:
-    """One opening of one log; ``run`` once."""
+    """Opens one log; call ``run`` once."""
 
     def __init__(
         self, path: str, topic_partition: TopicPartition, config: LogConfig, disk: Disk, open_segments: OpenSegments
@@ -102,9 +101,9 @@ class Loading:
         self._aborted_checkpoint = AbortedCheckpoint(path, disk)
         self._is_intact = False
         self._rebuilt: dict[Segment, int] = {}
-        """Segments whose indexes are rebuilt -> the first offset that is rebuilt."""
+        """First rebuilt offset by segment whose indexes are rebuilt."""
         self._epochs: list[tuple[int, int]] = []
-        """(leader epoch, offset) as recovery met them."""
+        """Leader epoch and offset of the batches read by recovery."""
         self._was_cut = False
         self._scanned_bytes = 0
 
@@ -120,12 +119,12 @@ class Loading:
         producer_expiration_ms: int,
         now_ms: int,
     ) -> Opened:
-        """Open it.
+        """Open the log.
 
-        :param log_start_offset: as the checkpoint has it; None where it has nothing.
-        :param is_intact: the process was killed and its machine stayed up: what it had written is there.
-        :param sync_failed: write what was not synced anew: only then another sync says anything about it.
-        :param keep_damage: there is no better copy: go on past damaged batches whose place is certain.
+        :param log_start_offset: start offset from the checkpoint, or None.
+        :param is_intact: the process was killed but the machine stayed up, so all written data exists.
+        :param sync_failed: rewrite unsynced data, because a sync of it is otherwise meaningless.
+        :param keep_damage: no better copy exists; skip damaged batches whose extent is certain.
         :raise StorageError: a batch below the recovery point is damaged.
         """
         self._now_ms = now_ms
@@ -145,7 +144,7 @@ class Loading:
         start_offset = max(start_offset, self._segments.first.base_offset)
         if end_offset < start_offset:
             _log.warn(
-                "{log}: ends at {end}, before its start offset {start}: it starts anew there",
+                "{log}: ends at {end}, below its start offset {start}; restarting empty there",
                 log=self._name,
                 end=end_offset,
                 start=start_offset,
@@ -178,7 +177,7 @@ class Loading:
             segment = Segment(self._path, start_offset, self._disk, self._open_segments, size=0, new=True)
             segment.created_ms = self._now_ms
             if start_offset:
-                segment.create()  # its name alone says where the log goes on
+                segment.create()  # its name marks the log end
             return [segment]
         return [self._open_segment(base) for base in bases]
 
@@ -189,22 +188,22 @@ class Loading:
         return segment
 
     def _check_indexes(self, segments: Iterable[Segment], names: set[str]) -> None:
-        """Make again the indexes that are missing (a segment that is recovered has its own made again anyway)."""
+        """Rebuild missing indexes, except those of segments that recovery rebuilds anyway."""
         for segment in segments:
             stem = f"{segment.base_offset:020d}"
             if segment.size and not {stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX} <= names:
-                _log.info("{log}: makes the indexes of segment {base} again", log=self._name, base=segment.base_offset)
+                _log.info("{log}: rebuilding the indexes of segment {base}", log=self._name, base=segment.base_offset)
                 self._rebuild(segment)
                 segment.write_indexes()
 
     def _rebuild(self, segment: Segment) -> None:
-        """Make the indexes of a segment by its headers alone."""
+        """Rebuild the indexes of a segment from its headers."""
         segment.reindex(self._config.index_interval_bytes)
 
     # --- recovery ---
 
     def _recover_from(self, recovery_point: int) -> None:
-        """Scan the segments that may hold what was not synced."""
+        """Scan the segments that may have unsynced records."""
         segments = list(self._segments.not_durable(recovery_point))
         self._is_intact = self._is_intact and all(self._is_sealed(each) for each in segments[:-1])
         for segment in segments[-1:] if self._is_intact else segments:
@@ -217,7 +216,7 @@ class Loading:
                 return
 
     def _is_sealed(self, segment: Segment) -> bool:
-        """Return whether a closed segment ends with the whole batch that the next segment follows."""
+        """True if a closed segment ends with a whole batch directly before the next segment."""
         with reading(segment.path(), segment.base_offset):
             end, next_offset = 0, segment.base_offset
             for position, header in segment.headers(segment.offset_index.last[1]):
@@ -225,10 +224,10 @@ class Loading:
         return end == segment.size and (self._config.compacted or next_offset == self._segments.end_of(segment))
 
     def _recover(self, segment: Segment, recovery_point: int) -> bool:
-        """Check every batch and make the indexes again.
+        """Check every batch and rebuild the indexes.
 
-        :return: whether nothing had to be cut off.
-        :raise Damage: what is damaged was durable once, or cannot be read.
+        :return: True if nothing had to be removed.
+        :raise Damage: durable data is damaged or unreadable.
         """
         with reading(segment.path(), segment.base_offset):
             return self._recover_readable(segment, recovery_point)
@@ -248,7 +247,7 @@ class Loading:
             if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
                 break
             if 0 <= header.partition_leader_epoch < latest_epoch:
-                break  # a truncation that the power loss undid in part: what follows belongs to another history
+                break  # a power loss partly undid a truncation; later records belong to another history
             if self._writes_anew and header.next_offset > recovery_point:
                 segment.file.write_at(position, (data,))
             segment.note(header, position, self._config.index_interval_bytes)
@@ -268,7 +267,7 @@ class Loading:
                 f"{recovery_point}; it is fetched again as soon as another replica leads",
             )
         _log.warn(
-            "{log}: cuts {bytes} bytes that are not whole batches off segment {base}: it ends at offset {end} now",
+            "{log}: removed {bytes} bytes of incomplete batches from segment {base}; the log now ends at offset {end}",
             log=self._name,
             bytes=size - segment.size,
             base=segment.base_offset,
@@ -278,7 +277,7 @@ class Loading:
         return False
 
     def _begin_scan(self, segment: Segment) -> int:
-        """Forget what is to be read again of a segment; return the offset of the first batch to be read."""
+        """Discard the state to rebuild for a segment, and return the offset of the first batch to read."""
         if self._is_intact and segment.size:
             point = find_resume_point(segment, self._snapshots, self._aborted_checkpoint)
             if point is not None:
@@ -289,9 +288,9 @@ class Loading:
         return segment.base_offset
 
     def _is_out_of_place(self, segment: Segment, position: int, header: BatchHeader, next_offset: int) -> bool:
-        """Whether its offset, which no checksum covers, cannot be what was written.
+        """True if the batch's offset, which no checksum covers, must be wrong.
 
-        Offsets follow upon each other but where compaction left some out; there the next batch shows it.
+        Offsets are consecutive except after compaction, where the next batch decides.
         """
         if header.base_offset <= next_offset:
             return header.base_offset < next_offset or header.last_offset_delta < 0
@@ -299,7 +298,7 @@ class Loading:
         return not self._config.compacted or (following is not None and following.base_offset < header.next_offset)
 
     def _keep(self, segment: Segment, position: int, header: BatchHeader, recovery_point: int) -> bool:
-        """Whether to go on past a damaged batch: the next one says that its length and its offsets are right."""
+        """True if a damaged batch may be skipped, because the next batch confirms its length and offsets."""
         if not self._keeps_damage or header.next_offset > recovery_point:
             return False
         following = header_after(segment.file, position, header)
@@ -309,13 +308,13 @@ class Loading:
         why = f"wrong CRC in the batch of offset {header.base_offset}"
         damage = Damage(segment.path(), segment.base_offset, position, why)
         self._damages.setdefault(segment.base_offset, damage)
-        _log.error("{log} is damaged, and is kept, for there is no better copy: {why}", log=self._name, why=str(damage))
+        _log.error("{log} is damaged but kept, because there is no better copy: {why}", log=self._name, why=str(damage))
         return True
 
     def _lost_its_end(self, segment: Segment) -> bool:
-        """Whether whole batches are missing at its end: a power loss keeps later files that were written before it.
+        """True if batches are missing at the end of a segment, since a power loss may preserve files written later.
 
-        Compaction leaves gaps too, so nobody can say of a compacted topic.
+        Compaction leaves gaps too, so this cannot be decided for compacted topics.
         """
         if self._config.compacted or segment is self._segments.active:
             return False
@@ -323,7 +322,7 @@ class Loading:
         if next_offset >= next_base:
             return False
         _log.warn(
-            "{log}: offsets {first} to {last} are missing: it ends there now",
+            "{log}: offsets {first} to {last} are missing; the log now ends before them",
             log=self._name,
             first=next_offset,
             last=next_base - 1,
@@ -333,11 +332,11 @@ class Loading:
     def _drop_after(self, segment: Segment) -> None:
         later = [other for other in self._segments if other.base_offset > segment.base_offset]
         for other in reversed(later):
-            _log.warn("{log}: drops segment {base} after the cut", log=self._name, base=other.base_offset)
+            _log.warn("{log}: removed segment {base} after the truncation", log=self._name, base=other.base_offset)
             self._segments.drop(other)
 
     def _find_end(self, recovery_point: int) -> int:
-        """The log end offset, from the last batch of the active segment."""
+        """Return the log end offset from the last batch of the active segment."""
         active = self._segments.active
         if not active.size:
             return active.base_offset
@@ -361,16 +360,16 @@ class Loading:
         self._segments.push(segment)
         return start_offset
 
-    # --- what belongs to it ---
+    # --- derived state ---------
 
     def _load_epochs(self, start_offset: int, end_offset: int) -> LeaderEpochs:
         path = f"{self._path}/{LEADER_EPOCHS_FILE}"
         try:
             epochs = LeaderEpochs.load(path, self._disk)
         except StorageError as error:
-            _log.warn("{log}: finds its leader epochs in the batches, since {why}", log=self._name, why=str(error))
+            _log.warn("{log}: reading leader epochs from the batches, because {why}", log=self._name, why=str(error))
             epochs = LeaderEpochs.empty(path, self._disk)
-        # The file is older than the batches: where these were read, they alone say which epochs there are.
+        # The file is older than the batches that were read, which therefore determine the epochs.
         read_from = min(self._rebuilt.values(), default=end_offset)
         known = epochs.entries or read_from <= self._segments.first.base_offset
         epochs.truncate_to(min(read_from, end_offset))
@@ -398,7 +397,7 @@ class Loading:
         return producers
 
     def _check_aborted(self, clean_shutdown: bool, end_offset: int) -> None:
-        """Make indexes of aborted transactions again that are not what they were when their segment was closed."""
+        """Rebuild indexes of aborted transactions that changed since their segment was closed."""
         checkpoint = self._aborted_checkpoint
         files: list[SegmentFile] = []
         for index, segment in enumerate(self._segments):
@@ -413,7 +412,7 @@ class Loading:
                     is_whole = segment.aborted.is_plausible(segment.base_offset, end)
                 if not is_whole:
                     _log.warn(
-                        "{log}: finds the aborted transactions of segment {base} in its batches: the index is damaged",
+                        "{log}: rebuilding the damaged index of aborted transactions of segment {base}",
                         log=self._name,
                         base=segment.base_offset,
                     )
@@ -430,9 +429,9 @@ def restore_producers(
     last: int,
     rebuilt: Collection[Segment],
 ) -> None:
-    """Take the latest snapshot up to ``last``, then every batch that follows it.
+    """Load the latest snapshot up to ``last`` and apply all later batches.
 
-    :param rebuilt: segments whose aborted transactions are to be written again.
+    :param rebuilt: segments whose aborted transactions are rewritten.
     """
     found = snapshots.load_latest(segments.first.base_offset, last)
     from_offset, entries = found if found is not None else (start_offset, [])

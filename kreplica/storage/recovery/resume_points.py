@@ -1,8 +1,7 @@
-"""The position in the active segment from which a log is recovered after its process was killed.
+"""Finds the position in the active segment at which recovery starts after the process was killed.
 
-A killed process loses nothing that it had written, as long as the machine stays up (``docs/decisions``: killed is not
-powered off).  While a log grows it writes its index entries, its leader epochs and a snapshot of its producers from
-time to time.  A snapshot is written after the batches before it, so that all of these are whole.
+A killed process loses no written data while the machine stays up. A growing log regularly writes its index entries,
+leader epochs and a producer snapshot. The snapshot is written after the batches before it, so all of these are whole.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from kreplica.storage.segments.segment import Segment
 
 
 class ResumePoint(NamedTuple):
-    """Batches before this point are known to be whole, and are in the indexes."""
+    """Position before which all batches are whole and indexed."""
 
     offset: int
     position: int
@@ -30,10 +29,10 @@ class ResumePoint(NamedTuple):
 def find_resume_point(
     segment: Segment, snapshots: SnapshotFiles, aborted_checkpoint: AbortedCheckpoint
 ) -> ResumePoint | None:
-    """Find the point of the latest snapshot within a segment, and cut the segment's indexes back to it.
+    """Return the position of the latest snapshot within a segment, and truncate the indexes to it.
 
-    :return: None if there is no snapshot, or if snapshot, indexes and batches do not agree: then the whole segment
-        has to be read.
+    :return: None if there is no snapshot, or if snapshot, indexes and batches disagree; then the whole segment must be
+        read.
     """
     found = snapshots.load_latest(segment.base_offset + 1, sys.maxsize)
     if found is None:
@@ -56,9 +55,9 @@ def find_resume_point(
 def keep_resume_point(
     segment: Segment, end_offset: int, epochs: LeaderEpochs, producers: ProducerStates, snapshots: SnapshotFiles
 ) -> None:
-    """Write a resume point at the end of a log that was read just now; without room for it the next start reads more.
+    """Write a resume point at the end of a log that was just read; without disk space the next start reads more.
 
-    :raise OSError: the device fails.
+    :raise OSError: the device failed.
     """
     if segment.size:
         try:
