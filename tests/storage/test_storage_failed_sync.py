@@ -208,4 +208,4 @@ def test_a_device_that_takes_no_mark() -> None:
         leave_mark(disk, "/data", OSError(errno.EIO, "bad"))
     finally:
         globalLogPublisher.removeObserver(observe)
-    assert ["unmounted and mounted again" in text for text in told] == [True]
+    assert ["unmount and mount the device again" in text for text in told] == [True]

@@ -327,7 +327,7 @@ class TestSmallFiles:
     @pytest.mark.parametrize(
         ("name", "content", "text"),
         [
-            ("leader-epoch-checkpoint", "0\n2\n0 0\n", "the number of rows in line 2 is not that of the rows"),
+            ("leader-epoch-checkpoint", "0\n2\n0 0\n", "the number of rows does not match line 2"),
             ("partition.metadata", "version: 7\n", "version or topic_id is missing or malformed"),
             ("00000000000000000003.snapshot", "nonsense", "not a version 1 snapshot of producers"),
         ],

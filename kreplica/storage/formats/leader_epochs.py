@@ -124,14 +124,14 @@ class LeaderEpochs:
     def clear(self) -> None:
         self._have([])
 
-    def write(self, *, anew: bool = False) -> None:
+    def write(self, *, force: bool = False) -> None:
         """Write the file if it changed, without a sync.
 
-        :param anew: write it even if it did not change.
+        :param force: write it even if it did not change.
         :raise OSError: the write failed.
         """
         entries = self.entries
-        if anew or entries != self._written:
+        if force or entries != self._written:
             data = render_checkpoint(f"{entry.epoch} {entry.start_offset}" for entry in entries)
             self._disk.write_file(self._path, data, sync=False)
             self._written = entries

@@ -94,7 +94,7 @@ class Loading:
         self._open_segments = open_segments
         self._segments: Segments
         self._now_ms: int
-        self._writes_anew: bool
+        self._must_rewrite: bool
         self._keeps_damage: bool
         self._damages: dict[int, Damage] = {}
         self._snapshots = SnapshotFiles(path, disk)
@@ -129,7 +129,7 @@ class Loading:
         """
         self._now_ms = now_ms
         self._keeps_damage = keep_damage
-        self._writes_anew = sync_failed
+        self._must_rewrite = sync_failed
         self._is_intact = is_intact and not (clean_shutdown or sync_failed or keep_damage)
         self._disk.make_directories(self._path)
         names = clear_leftovers(self._disk, self._path)
@@ -248,7 +248,7 @@ class Loading:
                 break
             if 0 <= header.partition_leader_epoch < latest_epoch:
                 break  # a power loss partly undid a truncation; later records belong to another history
-            if self._writes_anew and header.next_offset > recovery_point:
+            if self._must_rewrite and header.next_offset > recovery_point:
                 segment.file.write_at(position, (data,))
             segment.note(header, position, self._config.index_interval_bytes)
             if header.partition_leader_epoch > latest_epoch:
@@ -377,8 +377,8 @@ class Loading:
             if offset < end_offset:
                 epochs.assign(epoch, offset)
         epochs.truncate_start(start_offset)
-        if self._segments.closed or self._writes_anew:
-            epochs.write(anew=self._writes_anew)
+        if self._segments.closed or self._must_rewrite:
+            epochs.write(force=self._must_rewrite)
         return epochs
 
     def _all_epochs(self) -> Iterator[tuple[int, int]]:
