@@ -1,4 +1,4 @@
-"""What the tests of replication share."""
+"""Fixtures shared by the replication tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zope.interface import implementer
 
 @pytest.fixture
 def caplog_events() -> Iterator[list[dict[str, Any]]]:
-    """Whatever is logged during a test."""
+    """Collect all log events of a test."""
     events: list[dict[str, Any]] = []
 
     @implementer(ILogObserver)

@@ -1,4 +1,4 @@
-"""A broker that leads, with followers that a test plays: logs on a disk in memory, a clock, a lease."""
+"""A leader on an in-memory disk with a virtual clock and lease; the test plays the followers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEADER, SECOND, THIRD = 1, 2, 3
 EVERYBODY = (LEADER, SECOND, THIRD)
 LAG_S = 10.0
 EPOCHS = {SECOND: 20, THIRD: 30}
-"""The broker epochs of the followers."""
+"""Broker epochs of the followers."""
 
 
 def batch(records: int = 1) -> bytearray:
@@ -33,7 +33,7 @@ def batch(records: int = 1) -> bytearray:
 def leadership(
     leader_epoch: int = 5, isr: tuple[int, ...] = EVERYBODY, partition_epoch: int = 0, **more: Any
 ) -> Leadership:
-    """What a LeaderAndIsr says, with broker 1 as the leader of three replicas."""
+    """Return a leadership with broker 1 as leader of three replicas."""
     more.setdefault("leader", LEADER)
     more.setdefault("replicas", EVERYBODY)
     return Leadership(
@@ -66,7 +66,7 @@ class Leading:
     def partition(
         self, first: Leadership | None = None, *, min_insync_replicas: int = 1, records: int = 0, **config: Any
     ) -> Partition:
-        """One that is led from now on, with so many records of epoch 0 that nobody knows to be committed."""
+        """Return a partition that leads, with a number of uncommitted records of epoch 0."""
         key = TopicPartition("t", 0)
         log = Log.open(f"/data/{key}", key, LogConfig(**config), self.disk, lambda: 1000)
         for _ in range(records):
@@ -84,19 +84,19 @@ class Leading:
         return partition
 
     def end_turn(self) -> None:
-        """Whoever waits for a partition that changed is told."""
+        """Notify the watchers of changed partitions."""
         turns, self._turns[:] = list(self._turns), []
         for turn in turns:
             turn()
 
 
 def append(partition: Partition, records: int = 1, *, acks_all: bool = True) -> int:
-    """So many batches of one record; the offset after the last."""
+    """Append batches of one record each, and return the offset after the last."""
     for _ in range(records):
         partition.append(batch(), 1000, all_in_sync=acks_all)
     return partition.log.log_end_offset
 
 
 def fetch(partition: Partition, replica: int, offset: int, now_s: float = 0.0, **more: int) -> None:
-    """A follower's fetch, in its right epoch."""
+    """Record a follower's fetch in the current epoch."""
     partition.record_fetch(replica, more.pop("broker_epoch", EPOCHS.get(replica, replica * 10)), offset, now_s, **more)

@@ -1,4 +1,4 @@
-"""A leader's end of the connections of a follower's fetchers, answered step by step on virtual time."""
+"""Leader's side of a follower's connections, scripted step by step on virtual time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def topic_id(topic: str) -> UUID:
 
 
 def batches(base_offset: int, count: int, *, epoch: int) -> bytes:
-    """Batches of one record each, as a leader stored them."""
+    """Return batches of one record each, as stored by a leader."""
     data = b""
     for offset in range(base_offset, base_offset + count):
         one = bytearray(build_batch([Record(NEXT_OFFSET, 1000 + offset, None, b"value %d" % offset)]))
@@ -52,7 +52,7 @@ def batches(base_offset: int, count: int, *, epoch: int) -> bytes:
 
 
 class Link:
-    """One connection, seen from the leader."""
+    """Leader's side of one connection."""
 
     def __init__(self, protocol: Any) -> None:
         self._protocol = protocol
@@ -92,16 +92,16 @@ class Link:
 
     @property
     def waiting(self) -> int:
-        """How many requests have come and are not looked at."""
+        """Number of requests received but not processed."""
         self._pull()
         return len(self._read)
 
     def fetch(self) -> Row:
-        """The next request, which is a Fetch."""
+        """Return the next request, which must be a Fetch."""
         return self._next(FETCH)[3]
 
     def answer(self, *rows: tuple[TopicPartition, Row], session_id: int = 77, error_code: int = 0) -> None:
-        """Answer the Fetch that was looked at last."""
+        """Respond to the last processed Fetch."""
         responses = [
             {"topic": key.topic, "topic_id": topic_id(key.topic), "partitions": [row]} for key, row in rows
         ]
@@ -109,7 +109,7 @@ class Link:
         self._answer(FETCH, self._last, body | {"node_endpoints": []})
 
     def answer_offsets(self, offsets: dict[TopicPartition, tuple[int, int]], *, error_code: int = 0) -> None:
-        """Answer two ListOffsets: of the ends, and of the starts."""
+        """Respond to two ListOffsets requests, for end and start offsets."""
         asked = [self._next(LIST_OFFSETS), self._next(LIST_OFFSETS)]
         for request in asked:
             topics = []
@@ -131,7 +131,7 @@ class Link:
 
 
 class World:
-    """A follower's partitions and fetchers; its leaders are scripted."""
+    """Partitions and fetchers of a follower with scripted leaders."""
 
     def __init__(self, config: FetcherConfig | None = None, throttle: ReplicationThrottle | None = None) -> None:
         self.reactor = MemoryReactorClock()
@@ -163,7 +163,7 @@ class World:
         high_watermark: int = 0,
         **config: Any,
     ) -> Partition:
-        """One that follows the leader, with so many records of an epoch."""
+        """Return a following partition with a number of records of one epoch."""
         key = TopicPartition(topic, number)
         log = Log.open(f"/data/{key}", key, LogConfig(**config), self.disk, lambda: 1000)
         if records:
@@ -175,7 +175,7 @@ class World:
         return partition
 
     def follow(self, partition: Partition, *, leader_epoch: int, leader: int = LEADER) -> None:
-        """What LeaderAndIsr does."""
+        """Apply a LeaderAndIsr request."""
         self.fetchers.stop(partition)
         partition.follow(
             Leadership(leader, leader_epoch, (leader,), (FOLLOWER, leader), 0, 0, partition.topic_id)
@@ -183,7 +183,7 @@ class World:
         self.fetchers.start(partition)
 
     def advance(self, seconds: float = 0.0) -> None:
-        """Let time pass, call by call."""
+        """Advance the clock from one delayed call to the next."""
         end = self.reactor.seconds() + seconds
         while True:
             due = [call.getTime() for call in self.reactor.getDelayedCalls() if call.getTime() <= end]
@@ -193,18 +193,18 @@ class World:
         self.reactor.advance(max(end - self.reactor.seconds(), 0))
 
     def end_turn(self) -> None:
-        """Whoever waits for a partition that changed is told."""
+        """Notify the watchers of changed partitions."""
         turns, self._turns[:] = list(self._turns), []
         for turn in turns:
             turn()
 
     @property
     def connecting(self) -> int:
-        """How many connections were tried that are not accepted or refused."""
+        """Number of pending connection attempts."""
         return len(self.reactor.tcpClients)
 
     def accept(self) -> Link:
-        """Let the oldest attempt to connect come about."""
+        """Accept the oldest connection attempt."""
         host, port, factory, *_ = self.reactor.tcpClients.pop(0)
         self.connected_to = (host, port)
         link = Link(factory.buildProtocol(None))
@@ -212,12 +212,12 @@ class World:
         return link
 
     def refuse(self) -> None:
-        """Let the oldest attempt to connect fail."""
+        """Refuse the oldest connection attempt."""
         _, _, factory, *_ = self.reactor.tcpClients.pop(0)
         factory.clientConnectionFailed(None, Failure(ConnectionRefusedError()))
 
     def idle(self) -> bool:
-        """Whether nothing is going to happen by itself."""
+        """True if no delayed call or request is pending."""
         return not self.reactor.getDelayedCalls()
 
 
@@ -227,7 +227,7 @@ def named(fetch: Row) -> list[tuple[int, int]]:
 
 
 def forgotten(fetch: Row) -> list[int]:
-    """The partitions that a Fetch forgets."""
+    """Return the partitions that a Fetch removes from the session."""
     return [number for topic in fetch["forgotten_topics_data"] for number in topic["partitions"]]
 
 
@@ -240,7 +240,7 @@ def row(
     log_start_offset: int = 0,
     diverging: tuple[int, int] | None = None,
 ) -> tuple[TopicPartition, Row]:
-    """A leader's answer for one partition."""
+    """Return a leader's response row for one partition."""
     epoch, end_offset = diverging or (-1, -1)
     return partition.topic_partition, {
         "partition_index": partition.topic_partition.partition,

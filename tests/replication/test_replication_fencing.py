@@ -1,4 +1,4 @@
-"""Commands of the past, and those of brokers that were not elected, are refused."""
+"""Stale commands and commands of brokers that are not the controller are rejected."""
 
 from twisted.internet.defer import CancelledError, Deferred
 
@@ -8,14 +8,14 @@ from kreplica.replication.fencing import UNKNOWN_BROKER_EPOCH, ControlFence
 
 
 def elected(controller_id: int = 1, epoch: int = 5, broker_epoch: int = 10) -> ControlFence:
-    """The fence of a broker that has learnt which controller is elected."""
+    """Return the fence of a broker that knows the elected controller."""
     fence = ControlFence(broker_epoch)
     fence.learn(ElectedController(controller_id, epoch))
     return fence
 
 
 def test_replaced_controller_is_refused() -> None:
-    """A controller with a lower epoch than that of the elected one has been replaced."""
+    """A command with a lower controller epoch than the current one is rejected."""
     fence = elected()
     assert fence.check(1, 5, 10) is ErrorCode.NONE
     fence.learn(ElectedController(2, 6))
@@ -25,7 +25,7 @@ def test_replaced_controller_is_refused() -> None:
 
 
 def test_a_controller_that_was_not_elected_is_refused() -> None:
-    """Neither a high epoch nor the current one makes a broker the controller, and the real one is not fenced."""
+    """Naming a current or higher epoch does not make a broker the controller, and the real one is not fenced."""
     fence = elected()
     assert not fence.is_known(6)
     assert fence.check(1, 2**31 - 1, 10) is ErrorCode.STALE_CONTROLLER_EPOCH
@@ -35,14 +35,14 @@ def test_a_controller_that_was_not_elected_is_refused() -> None:
 
 
 def test_what_is_learnt_late_does_not_bring_an_earlier_controller_back() -> None:
-    """Reads of ZooKeeper may be answered after a later one's commands."""
+    """A ZooKeeper read may complete after commands of a later controller arrived."""
     fence = elected(2, 6)
     fence.learn(ElectedController(1, 5))
     assert (fence.controller_id, fence.controller_epoch) == (2, 6)
 
 
 def test_command_to_another_incarnation_is_refused() -> None:
-    """A broker that is registered obeys only commands for this registration: not earlier, unknown or future ones."""
+    """A registered broker accepts only commands for its current registration."""
     fence = elected()
     assert fence.check(1, 5, 9) is ErrorCode.STALE_BROKER_EPOCH
     assert fence.check(1, 5, UNKNOWN_BROKER_EPOCH) is ErrorCode.STALE_BROKER_EPOCH
@@ -51,7 +51,7 @@ def test_command_to_another_incarnation_is_refused() -> None:
 
 
 def test_command_before_the_broker_has_registered() -> None:
-    """A process that does not know its epoch yet knows which epochs are older: its predecessors'."""
+    """A process rejects commands for its predecessors before it knows its own epoch."""
     fence = elected(broker_epoch=UNKNOWN_BROKER_EPOCH)
     fence.starts_after(10)
     assert fence.check(1, 5, 10) is ErrorCode.STALE_BROKER_EPOCH
@@ -62,7 +62,7 @@ def test_command_before_the_broker_has_registered() -> None:
 
 
 def test_command_to_a_session_that_has_ended_is_refused():
-    """Also before the broker has registered anew: others may lead by now what the command would have it lead."""
+    """After its session ended, a broker rejects commands until it registers again."""
     fence = elected()
     fence.session_ended()
     assert fence.check(1, 5, 10) is ErrorCode.STALE_BROKER_EPOCH
@@ -73,7 +73,7 @@ def test_command_to_a_session_that_has_ended_is_refused():
 
 
 def test_command_that_waits_may_be_overtaken():
-    """It is looked at again when its turn comes."""
+    """A queued command is checked again before it runs."""
     fence = elected()
     assert fence.check(1, 5, 10) is ErrorCode.NONE
     assert fence.refusal(5, 10) is ErrorCode.NONE
@@ -84,7 +84,7 @@ def test_command_that_waits_may_be_overtaken():
 
 
 def test_commands_are_carried_out_in_the_order_in_which_they_came():
-    """One that takes a while is not overtaken: else a partition could be deleted first, and made after that."""
+    """A slow command is not overtaken; otherwise a deletion could run before the creation."""
     fence = ControlFence()
     slow: Deferred[None] = Deferred()
     story: list[str] = []
@@ -108,7 +108,7 @@ def test_commands_are_carried_out_in_the_order_in_which_they_came():
 
 
 def test_a_command_that_was_overtaken_is_refused():
-    """On a connection that the controller gave up: what it said since counts; the same command twice is no harm."""
+    """Commands from a closed connection are stale after later ones; a repeated command is accepted."""
     fence = elected()
     assert fence.check(1, 5, 10, 7) is ErrorCode.NONE
     assert fence.check(1, 5, 10, 7) is ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""What is committed, case by case."""
+"""Rule for the high watermark, case by case."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from kreplica.replication.leader.high_watermark import held_by_all, may_advance
     ],
 )
 def test_what_all_have(own, followers, expected):
-    """The smallest log end of all replicas that count."""
+    """It is the smallest log end offset of the counted replicas."""
     assert held_by_all(own, followers) == expected
 
 
@@ -29,5 +29,5 @@ def test_what_all_have(own, followers, expected):
     ],
 )
 def test_when_nothing_is_committed(in_sync, required, eligible, expected):
-    """It stands still while too few are in sync, and while anybody outside may lead (KIP-966)."""
+    """It does not advance while the ISR is too small or a replica outside is eligible to lead (KIP-966)."""
     assert may_advance(in_sync, required, eligible) is expected

@@ -1,4 +1,4 @@
-"""Who is in sync, rule by rule."""
+"""Rules for the ISR, one by one."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ def progress(log_end_offset: int = UNKNOWN_OFFSET, broker_epoch: int = 7) -> Pro
 
 @given(offsets, offsets, offsets)
 def test_who_joins_lacks_nothing(end: int, high_watermark: int, epoch_start: int) -> None:
-    """A follower joins exactly when it has what is committed, and what earlier leaders may have committed."""
+    """A follower joins once it has all records that this leader or earlier ones may have committed."""
     joins = in_sync.may_join(progress(end), high_watermark=high_watermark, epoch_start_offset=epoch_start)
     assert joins is (end >= high_watermark and end >= epoch_start)
 
 
 def test_who_has_not_fetched_in_this_epoch_does_not_join() -> None:
-    """Even where the leader has nothing: its log may still hold what this leader never had."""
+    """Its log may contain records that this leader does not have, even if the leader's log is empty."""
     assert not in_sync.may_join(progress(), high_watermark=0, epoch_start_offset=0)
 
 
 def test_who_does_not_say_which_incarnation_it_is_does_not_join() -> None:
-    """It may be one that its restart has cost the end of its log."""
+    """A restart may have truncated the follower's log."""
     nameless = progress(9, broker_epoch=NO_BROKER_EPOCH)
     assert not in_sync.may_join(nameless, high_watermark=0, epoch_start_offset=0)
 
 
 @pytest.mark.parametrize(("registered", "current"), [(7, True), (8, False), (6, False), (None, False)])
 def test_only_the_registered_incarnation_joins(registered: int | None, current: bool) -> None:
-    """Not one that was replaced, nor one whose session has ended."""
+    """A replaced process, or one whose session ended, may not join."""
     assert in_sync.is_current_incarnation(7, registered) is current
 
 
 @given(replicas, replicas)
 def test_the_union_has_everybody_once(isr: list[int], proposed: list[int]) -> None:
-    """Whoever may be in sync counts, in a fixed order."""
+    """All replicas that may be in the ISR count, in a fixed order."""
     union = in_sync.union(isr, proposed)
     assert sorted(union) == sorted({*isr, *proposed})
     assert union[: len(isr)] == tuple(isr)
 
 
 def test_a_follower_that_keeps_pace_never_lags() -> None:
-    """Under load it never asks for the leader's very end, but each time for what was the end at its last fetch."""
+    """Under load it asks each time for what was the log end at its previous fetch."""
     known = Progress(leader_epoch=1, caught_up_s=0.0)
     leader_end = 0
     for now_s in range(1, 100):
@@ -65,7 +65,7 @@ def test_a_follower_that_keeps_pace_never_lags() -> None:
 
 
 def test_a_follower_that_is_too_slow_lags_though_it_fetches() -> None:
-    """It fetches all the time, and falls behind all the same."""
+    """A follower that fetches but falls behind is lagging."""
     known = Progress(leader_epoch=1, caught_up_s=0.0)
     for now_s in range(1, 40):
         known.fetched(7, 10 * now_s, leader_end_offset=20 * now_s, now_s=now_s)
@@ -74,7 +74,7 @@ def test_a_follower_that_is_too_slow_lags_though_it_fetches() -> None:
 
 
 def test_only_members_that_are_followers_lag() -> None:
-    """The leader does not, nor does anybody outside the set; and who has everything does not, however long ago."""
+    """Neither the leader, nor replicas outside the ISR, nor caught-up replicas are lagging."""
     late, whole = progress(5), progress(100)
     found = in_sync.lagging(
         [1, 2, 3], {2: late, 3: whole, 4: late}, leader_end_offset=100, now_s=1000.0, lag_s_max=30.0
@@ -83,7 +83,7 @@ def test_only_members_that_are_followers_lag() -> None:
 
 
 def test_time_runs_from_when_the_leader_went_on() -> None:
-    """A follower of a quiet partition says nothing for hours, and is not late when there is a record again."""
+    """A silent follower of an idle partition is not lagging when the next record arrives."""
     known = progress(100)
     assert in_sync.lagging([2], {2: known}, leader_end_offset=100, now_s=5000.0, lag_s_max=30.0) == ()
     assert in_sync.lagging([2], {2: known}, leader_end_offset=101, now_s=5015.0, lag_s_max=30.0) == ()
@@ -91,7 +91,7 @@ def test_time_runs_from_when_the_leader_went_on() -> None:
 
 
 def test_nothing_is_known_in_a_new_epoch() -> None:
-    """What a follower had in an earlier one says nothing about its log now; within an epoch it stays known."""
+    """Progress of an earlier leader epoch is discarded; within an epoch it is kept."""
     first = in_epoch({}, leadership(5), 1, 0.0)
     first[2].fetched(7, 50, leader_end_offset=50, now_s=0.0)
     same = in_epoch(first, leadership(5, replicas=(1, 2, 4)), 1, 9.0)

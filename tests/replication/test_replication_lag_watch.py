@@ -1,4 +1,4 @@
-"""Followers that nobody hears of are noticed."""
+"""Detection of followers that stop fetching."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def watch_of(leading: Leading, *partitions: Any) -> LagWatch:
 
 
 def pass_time(leading: Leading, seconds: float) -> None:
-    """Call by call, as a reactor does."""
+    """Advance the clock from one delayed call to the next."""
     for _ in range(round(seconds * 10)):
         leading.clock.advance(0.1)
 
 
 def test_a_follower_that_is_silent_is_noticed_in_time() -> None:
-    """Within one and a half times the limit after it fell behind; never before the limit."""
+    """A lagging follower is detected between 1 and 1.5 times the limit after it fell behind."""
     leading = Leading()
     partition = leading.partition()
     watch = watch_of(leading, partition)
@@ -42,7 +42,7 @@ def test_a_follower_that_is_silent_is_noticed_in_time() -> None:
 
 
 def test_it_stops() -> None:
-    """No timer is left."""
+    """Stopping leaves no timer."""
     leading = Leading()
     watch = watch_of(leading, leading.partition())
     watch.start()
@@ -53,7 +53,7 @@ def test_it_stops() -> None:
 
 
 def test_partitions_that_are_not_led_are_passed_over() -> None:
-    """Also one that ceases to be while the look goes on."""
+    """A partition may stop leading during the check."""
     leading = Leading()
     partition = leading.partition()
     watch = watch_of(leading, partition)

@@ -1,4 +1,4 @@
-"""A leader and its followers: what is committed, who joins and leaves, what a new epoch keeps."""
+"""Leader state: high watermark, ISR changes, and what a new epoch keeps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def led(partition: Partition) -> LeaderState:
 
 
 def begin(partition: Partition) -> Proposal:
-    """What a writer does first."""
+    """Start a write of the proposed ISR."""
     proposal = led(partition).proposal()
     assert proposal is not None
     led(partition).write_begins(proposal)
@@ -33,7 +33,7 @@ def refused(code: ErrorCode, partition: Partition, *, acks_all: bool = True) -> 
 
 class TestCommitting:
     def test_the_slowest_member_decides(self) -> None:
-        """A record is committed when every in-sync replica has it, and never before."""
+        """A record is committed once every in-sync replica has it, and not earlier."""
         partition = Leading().partition()
         append(partition, 5)
         fetch(partition, SECOND, 5)
@@ -44,7 +44,7 @@ class TestCommitting:
         assert partition.high_watermark == 5
 
     def test_never_back(self) -> None:
-        """A follower that begins anew with less takes nothing back."""
+        """The high watermark does not decrease when a follower restarts with fewer records."""
         partition = Leading().partition()
         append(partition, 5)
         for replica in (SECOND, THIRD):
@@ -55,27 +55,27 @@ class TestCommitting:
         assert partition.high_watermark == 5
 
     def test_who_is_outside_does_not_count(self) -> None:
-        """A replica that is not in sync holds nothing up."""
+        """A replica outside the ISR does not delay the high watermark."""
         partition = Leading().partition(leadership(isr=(LEADER, SECOND)))
         append(partition, 2)
         fetch(partition, SECOND, 2)
         assert partition.high_watermark == 2
 
     def test_too_few_in_sync(self) -> None:
-        """Alone, where two are asked for, a leader commits nothing: what it has dies with it (KIP-966)."""
+        """A single in-sync leader commits nothing if two are required (KIP-966)."""
         partition = Leading().partition(leadership(isr=(LEADER,)), min_insync_replicas=2)
         append(partition, 2, acks_all=False)
         assert partition.high_watermark == 0
         refused(ErrorCode.NOT_ENOUGH_REPLICAS, partition)
 
     def test_a_topic_of_fewer_replicas_than_asked_for(self) -> None:
-        """One replica of a topic that asks for two: whoever does not ask for all replicas still gets on."""
+        """A topic with one replica accepts acks=1 even if two in-sync replicas are required."""
         alone = leadership(isr=(LEADER,), replicas=(LEADER,))
         partition = Leading().partition(alone, min_insync_replicas=2)
         assert append(partition, 2, acks_all=False) == partition.high_watermark == 2
 
     def test_only_what_is_synced_counts_where_that_is_asked_for(self) -> None:
-        """With flush.messages=1 the leader counts its own log like a follower's: what a power loss would leave."""
+        """With flush.messages=1 only synced records of the leader count."""
         partition = Leading().partition(flush_messages=1)
         append(partition, 2)
         for replica in (SECOND, THIRD):
@@ -86,7 +86,7 @@ class TestCommitting:
         assert partition.high_watermark == 2
 
     def test_what_a_new_leader_had_is_committed_when_all_have_it(self) -> None:
-        """Its high watermark starts where it knew it, however much more its predecessor committed."""
+        """A new leader starts with the high watermark it knows."""
         partition = Leading().partition(records=4)
         assert (partition.high_watermark, partition.epoch_start_offset) == (0, 4)
         for replica in (SECOND, THIRD):
@@ -96,7 +96,7 @@ class TestCommitting:
 
 class TestWithoutLease:
     def test_nothing_is_taken_or_committed(self) -> None:
-        """Another may lead already: producers are sent on, and what waits goes on waiting."""
+        """Without the lease, producers are rejected and waiting requests keep waiting."""
         leading = Leading()
         partition = leading.partition()
         append(partition, 2)
@@ -107,7 +107,7 @@ class TestWithoutLease:
         refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, partition)
 
     def test_when_it_is_back(self) -> None:
-        """What stood still goes on by itself, and no timer is left."""
+        """The high watermark advances when the lease is back, and no timer remains."""
         leading = Leading()
         partition = leading.partition()
         append(partition, 2)
@@ -122,7 +122,7 @@ class TestWithoutLease:
         assert leading.clock.getDelayedCalls() == []
 
     def test_when_somebody_else_leads_by_then(self) -> None:
-        """It commits nothing any more."""
+        """A former leader does not advance the high watermark."""
         leading = Leading()
         partition = leading.partition()
         append(partition, 2)
@@ -135,7 +135,7 @@ class TestWithoutLease:
         assert partition.high_watermark == 0
 
     def test_a_lone_replica_needs_none(self) -> None:
-        """Nobody else can lead: it serves as long as it lives."""
+        """A partition without other replicas is served without the lease."""
         leading = Leading()
         partition = leading.partition(leadership(isr=(LEADER,), replicas=(LEADER,)))
         leading.has_lease = False
@@ -144,7 +144,7 @@ class TestWithoutLease:
 
 class TestJoining:
     def test_a_follower_that_has_caught_up(self) -> None:
-        """It is proposed, and counts from then on, before anybody knows what became of the write."""
+        """A joining follower is proposed, and counts before the outcome of the write is known."""
         leading = Leading()
         partition = leading.partition(leadership(isr=(LEADER, SECOND)), records=3)
         fetch(partition, SECOND, 3)
@@ -162,7 +162,7 @@ class TestJoining:
         assert partition.high_watermark == 4
 
     def test_one_that_has_not_reached_the_start_of_the_epoch(self) -> None:
-        """A new leader's high watermark lags: what it had when it began may be committed, and counts."""
+        """A follower must reach the start of the leader epoch, since a new leader's high watermark lags."""
         leading = Leading()
         partition = leading.partition(leadership(isr=(LEADER, SECOND)), records=3)
         fetch(partition, THIRD, 1)
@@ -170,7 +170,7 @@ class TestJoining:
         assert leading.proposed == []
 
     def test_one_that_was_refused(self) -> None:
-        """It is left out until it fetches as another incarnation."""
+        """An unregistered follower may join only with a new broker epoch."""
         partition = Leading().partition(leadership(isr=(LEADER, SECOND)))
         fetch(partition, THIRD, 0)
         assert led(partition).proposal({THIRD: 30}) is None
@@ -178,7 +178,7 @@ class TestJoining:
         assert led(partition).proposal({THIRD: 30}) is not None
 
     def test_one_write_at_a_time(self) -> None:
-        """Nothing is proposed on top of what is being written."""
+        """No second change is proposed while a write is pending."""
         partition = Leading().partition(leadership(isr=(LEADER,)))
         fetch(partition, SECOND, 0)
         begin(partition)
@@ -186,7 +186,7 @@ class TestJoining:
         assert led(partition).proposal() is None
 
     def test_an_earlier_incarnation_is_not_heard_any_more(self) -> None:
-        """A fetch that was on its way when its broker restarted says nothing about the log that it has now."""
+        """A fetch sent before the broker's restart does not count."""
         partition = Leading().partition()
         append(partition, 2)
         fetch(partition, SECOND, 0, broker_epoch=25)
@@ -196,7 +196,7 @@ class TestJoining:
         assert partition.known_end_offset(SECOND) == 0
 
     def test_a_stranger(self) -> None:
-        """The leader may be the one who is late: the stranger tries again."""
+        """A fetch from an unknown replica is rejected with a retriable error."""
         with pytest.raises(KafkaError) as raised:
             fetch(Leading().partition(), 9, 0)
         assert raised.value.code is ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -204,7 +204,7 @@ class TestJoining:
 
 class TestLeaving:
     def lagging(self, leading: Leading, min_insync_replicas: int = 1, **first: object) -> Partition:
-        """A partition whose third replica has been behind for too long."""
+        """Return a partition whose third replica has been lagging for too long."""
         partition = leading.partition(leadership(**first), min_insync_replicas=min_insync_replicas)  # type: ignore[arg-type]
         append(partition, 2, acks_all=False)
         leading.clock.advance(LAG_S + 1)
@@ -212,7 +212,7 @@ class TestLeaving:
         return partition
 
     def test_it_counts_until_the_write_is_confirmed(self) -> None:
-        """Until then it may still be elected."""
+        """A leaving replica counts until the write succeeds, because it may still be elected."""
         partition = self.lagging(Leading())
         proposal = begin(partition)
         assert proposal.isr == (LEADER, SECOND)
@@ -223,7 +223,7 @@ class TestLeaving:
         assert (partition.leadership.isr, partition.leadership.partition_epoch) == ((LEADER, SECOND), 1)
 
     def test_who_leaves_a_set_that_becomes_too_small_may_still_lead(self) -> None:
-        """It has everything that is committed, and nothing more is until there are enough again (KIP-966)."""
+        """A removed replica stays eligible to lead while too few are in sync (KIP-966)."""
         partition = self.lagging(Leading(), min_insync_replicas=3)
         proposal = begin(partition)
         assert proposal.eligible == (THIRD,)
@@ -232,7 +232,7 @@ class TestLeaving:
         refused(ErrorCode.NOT_ENOUGH_REPLICAS, partition)
 
     def test_nothing_is_committed_while_somebody_outside_may_lead(self) -> None:
-        """Settings that ask for fewer replicas do not make it forget those who were promised that they may lead."""
+        """A lower min.insync.replicas does not discard eligible replicas without a write."""
         leading = Leading()
         partition = leading.partition(leadership(isr=(LEADER, SECOND), eligible=(THIRD,)), min_insync_replicas=3)
         append(partition, 2, acks_all=False)
@@ -247,7 +247,7 @@ class TestLeaving:
         assert partition.high_watermark == 2
 
     def test_who_is_not_heard_of_does_not_join_again(self) -> None:
-        """It has all that is committed, for nothing more is: else it would join and leave again without end."""
+        """A lagging replica that has all committed records does not rejoin; it would leave again at once."""
         leading = Leading()
         partition = leading.partition(min_insync_replicas=3)
         fetch(partition, THIRD, 0)
@@ -261,7 +261,7 @@ class TestLeaving:
         assert begin(partition).isr == EVERYBODY
 
     def test_a_look_proposes_it(self) -> None:
-        """Nobody has to be heard of for that."""
+        """The periodic check proposes to remove a lagging follower without any fetch."""
         leading = Leading()
         partition = self.lagging(leading)
         led(partition).look_for_lag()
@@ -270,14 +270,14 @@ class TestLeaving:
 
 class TestToldAgain:
     def test_older_news_of_the_in_sync_set(self) -> None:
-        """A controller that has not heard of the leader's own write does not undo it; the rest of its news counts."""
+        """An outdated ISR from the controller does not replace the leader's own write; other changes apply."""
         partition = Leading().partition(leadership(isr=(LEADER, SECOND), partition_epoch=3))
         partition.update_within_epoch(leadership(isr=EVERYBODY, partition_epoch=2, read_only=True))
         assert (partition.leadership.isr, partition.leadership.partition_epoch) == ((LEADER, SECOND), 3)
         refused(ErrorCode.NOT_ENOUGH_REPLICAS, partition)
 
     def test_newer_news(self) -> None:
-        """The state znode has moved on: a write that is under way has failed, whatever its answer will be."""
+        """After a newer state from the controller, a pending write is void whatever its response is."""
         partition = Leading().partition(leadership(isr=(LEADER, SECOND)))
         fetch(partition, THIRD, 0)
         proposal = begin(partition)
@@ -288,14 +288,14 @@ class TestToldAgain:
         assert partition.leadership.isr == (LEADER,)
 
     def test_followers_stay_known(self) -> None:
-        """No new epoch, so what they fetched holds; a replica that comes to it is unknown."""
+        """Progress is kept within an epoch; added replicas start as unknown."""
         partition = Leading().partition(leadership(isr=(LEADER,)))
         fetch(partition, SECOND, 0)
         partition.update_within_epoch(leadership(isr=(LEADER,), replicas=(1, 2, 3, 4)))
         assert [partition.known_end_offset(replica) for replica in (2, 3, 4)] == [0, None, None]
 
     def test_a_new_epoch_forgets_what_followers_had(self) -> None:
-        """They may have been cut back meanwhile; what this leader appended stays."""
+        """A new epoch discards follower progress but keeps the leader's records."""
         partition = Leading().partition()
         append(partition, 2)
         fetch(partition, SECOND, 2)
@@ -308,7 +308,7 @@ class TestToldAgain:
 
 class TestWhatTheZnodeSays:
     def test_a_later_leader_epoch(self) -> None:
-        """This leader is one no more, before anybody tells it; the command that comes makes it what it is to be."""
+        """A state with a later epoch ends leadership before the controller's command arrives."""
         partition = Leading().partition(leadership(isr=(LEADER,)))
         fetch(partition, SECOND, 0)
         proposal = begin(partition)
@@ -317,7 +317,7 @@ class TestWhatTheZnodeSays:
         assert (partition.leadership.leader, partition.leadership.leader_epoch) == (SECOND, 6)
 
     def test_the_same_epoch(self) -> None:
-        """Somebody else wrote it, or the write that nobody answered: it is taken over."""
+        """A state read from the znode is adopted, whichever write produced it."""
         partition = Leading().partition(leadership(isr=(LEADER,)), min_insync_replicas=2)
         fetch(partition, SECOND, 0)
         proposal = begin(partition)
@@ -329,7 +329,7 @@ class TestWhatTheZnodeSays:
         )
 
     def test_an_answer_that_comes_too_late(self) -> None:
-        """What was proposed in an earlier epoch changes nothing in this one."""
+        """The outcome of a write from an earlier epoch changes nothing."""
         partition = Leading().partition(leadership(isr=(LEADER,)))
         fetch(partition, SECOND, 0)
         before, proposal = led(partition), begin(partition)

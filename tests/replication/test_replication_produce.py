@@ -1,4 +1,4 @@
-"""Produce requests that wait for replicas: what ends the wait, and with which answer."""
+"""Delayed produce requests: what completes them, and the response."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMEOUT_S = 5.0
 
 
 class Sent:
-    """A produce request of one batch, and the row of its answer."""
+    """Produce request of one batch, and its response row."""
 
     version = 9
     is_sliced = False
@@ -52,7 +52,7 @@ class Sent:
 
 
 class Producing(Leading):
-    """A leader of one partition with its produce handler."""
+    """Leader of one partition with a produce handler."""
 
     def __init__(self, **partition: Any) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class Producing(Leading):
 
 
 def test_all_in_sync_replicas() -> None:
-    """It is answered when the last of them has it, with its offset."""
+    """It completes with its offset once the last in-sync replica has the record."""
     producing = Producing()
     sent = producing.send()
     fetch(producing.led, SECOND, 1)
@@ -92,12 +92,12 @@ def test_all_in_sync_replicas() -> None:
 
 
 def test_the_leader_alone() -> None:
-    """With acks=1 nobody is waited for."""
+    """With acks=1 it completes at once."""
     assert Producing().send(acks=1).error is ErrorCode.NONE
 
 
 def test_the_same_leader_in_a_new_epoch() -> None:
-    """What it appended is still there: the wait goes on, and a client that is not idempotent writes nothing twice."""
+    """A new epoch of the same leader keeps the record, so the request keeps waiting."""
     producing = Producing()
     sent = producing.send()
     producing.led.lead(leadership(6))
@@ -108,7 +108,7 @@ def test_the_same_leader_in_a_new_epoch() -> None:
 
 
 def test_another_leader() -> None:
-    """The producer goes there, and is told where that is, though this broker leads again before it looks."""
+    """The response names the new leader, even if this broker leads again before the check."""
     producing = Producing()
     sent = producing.send()
     producing.led.follow(leadership(6, leader=SECOND))
@@ -121,7 +121,7 @@ def test_another_leader() -> None:
 
 
 def test_a_directory_that_fails() -> None:
-    """Nobody knows whether the record is still there."""
+    """After an offline directory the outcome is unknown."""
     producing = Producing()
     sent = producing.send()
     producing.led.go_offline()
@@ -137,7 +137,7 @@ def test_too_few_in_sync_from_the_start() -> None:
 
 
 def test_too_few_in_sync_meanwhile() -> None:
-    """It waits for others to come back, and says at the end that they did not."""
+    """It waits for replicas to return, and reports at its timeout that they did not."""
     producing = Producing(min_insync_replicas=2)
     sent = producing.send()
     producing.led.update_within_epoch(leadership(isr=(LEADER,), partition_epoch=1, eligible=(SECOND, THIRD)))
@@ -148,7 +148,7 @@ def test_too_few_in_sync_meanwhile() -> None:
 
 
 def test_replicas_that_take_too_long() -> None:
-    """Enough are in sync, but they do not fetch."""
+    """It times out if followers are in sync but do not fetch."""
     producing = Producing()
     sent = producing.send()
     producing.clock.advance(TIMEOUT_S)
@@ -156,7 +156,7 @@ def test_replicas_that_take_too_long() -> None:
 
 
 def test_a_client_that_goes_away() -> None:
-    """Nothing is left of its request."""
+    """A closed connection removes its delayed request."""
     producing = Producing()
     sent = producing.send()
     assert sent.abandoned is not None
@@ -168,7 +168,7 @@ def test_a_client_that_goes_away() -> None:
 
 
 def test_without_a_lease() -> None:
-    """Another may lead by now: the producer is sent on, and what waits is answered when the lease is back."""
+    """Without the lease new requests are rejected; pending ones complete when it is back."""
     producing = Producing()
     waiting = producing.send()
     producing.has_lease = False
@@ -182,13 +182,13 @@ def test_without_a_lease() -> None:
 
 
 def test_a_partition_that_is_being_removed() -> None:
-    """An error after which every client tries again, until it is told that there is no such partition."""
+    """Clients retry this error until the partition is unknown."""
     producing = Producing(first=leadership(read_only=True))
     assert producing.send(acks=1).error is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 def test_another_request_that_fails() -> None:
-    """Whatever goes wrong with one of those that wait for a partition, the others are answered."""
+    """An exception in one delayed request does not affect the others."""
     producing = Producing()
 
     class Failing:

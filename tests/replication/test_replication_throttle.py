@@ -1,4 +1,4 @@
-"""The throttle for replicas that move."""
+"""Throttles for replicas that move."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Topic:
 
 
 def test_what_passes_is_the_rate_on_average() -> None:
-    """Whatever the size of an answer, the debt that it makes is waited for."""
+    """A response may exceed the tokens; the debt is waited for."""
     clock, rate = Clock(), 1000
     bucket = TokenBucket(clock, lambda: rate)
     passed = 0
@@ -35,7 +35,7 @@ def test_what_passes_is_the_rate_on_average() -> None:
 
 
 def test_what_was_not_used_is_kept_for_a_second() -> None:
-    """A pause does not allow a flood."""
+    """Unused tokens accumulate for a limited time only."""
     clock = Clock()
     bucket = TokenBucket(clock, lambda: 1000)
     clock.now_s += 3600
@@ -49,7 +49,7 @@ def test_what_was_not_used_is_kept_for_a_second() -> None:
 
 
 def test_a_rate_that_changes_counts_at_once() -> None:
-    """Without a limit nothing is counted; a limit of nothing lets nothing pass."""
+    """Without a limit nothing is counted; a limit of 0 blocks everything."""
     clock, rate = Clock(), [UNLIMITED]
     bucket = TokenBucket(clock, lambda: rate[0])
     bucket.use(10**12)
@@ -85,7 +85,7 @@ def test_only_replicas_that_the_topic_names_are_throttled() -> None:
 
 
 def test_plans_throttle_what_is_being_added_and_nothing_else() -> None:
-    """A replica that is only behind is not slowed by a plan, nor is anything while no plan asks for it."""
+    """A plan throttles only replicas that it adds."""
     rate = [1000]
     throttle = ReplicationThrottle(Clock(), 1, lambda: UNLIMITED, lambda: UNLIMITED, lambda _: Topic(), lambda: rate[0])
     key = TopicPartition("t", 0)
@@ -99,7 +99,7 @@ def test_plans_throttle_what_is_being_added_and_nothing_else() -> None:
 
 
 def test_a_replica_may_be_under_both_throttles() -> None:
-    """That of the settings goes on to hold for the replicas that it names."""
+    """The configured throttle still applies to the replicas that it lists."""
     throttle = ReplicationThrottle(Clock(), 1, lambda: 5, lambda: 5, lambda _: Topic(frozenset("*")), lambda: 1000)
     assert throttle.leading(TopicPartition("t", 0), 4, (4,)) == [throttle.leader, throttle.plan_leader]
     assert throttle.following(TopicPartition("t", 0), (1,)) == [throttle.plan_follower]

@@ -1,4 +1,4 @@
-"""Where followers cut: the longest common prefix, found fetch by fetch."""
+"""Truncation of followers to the longest common prefix, fetch by fetch."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from kreplica.replication.follower.truncation import Restart
 from kreplica.storage.formats.leader_epochs import EpochEntry
 
 Record = tuple[int, int]
-"""Leader epoch, and a number that no other record has."""
+"""Leader epoch, and a number unique to the record."""
 
 
 @dataclass
 class History:
-    """A replica's log, record by record, and a leader's answers about it."""
+    """Log of a replica, and a leader's responses about it."""
 
     records: list[Record] = field(default_factory=list)
     began: list[EpochEntry] = field(default_factory=list)
-    """The epoch in which it leads, whether it wrote anything yet or not."""
+    """Epoch in which it leads, even if it has written no record."""
 
     @property
     def end(self) -> int:
@@ -40,7 +40,7 @@ class History:
         return found
 
     def diverging(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
-        """What this one, as a leader, answers to a fetch (KIP-595)."""
+        """Return the response of this replica as leader to a fetch (KIP-595)."""
         below = [entry for entry in self.epochs if entry.epoch <= last_fetched_epoch]
         above = [entry for entry in self.epochs if entry.epoch > last_fetched_epoch]
         epoch = below[-1].epoch if below else last_fetched_epoch
@@ -51,7 +51,7 @@ class History:
 
 
 def follow(follower: History, leader: History) -> list[int]:
-    """Fetch until the histories agree; where the follower's log ended after each cut."""
+    """Fetch until the histories agree, and return the log end after each truncation."""
     cuts = []
     follower.began = []
     while follower.records:
@@ -77,7 +77,7 @@ def common(left: History, right: History) -> int:
 
 
 def elect_and_write(rng: random.Random, replicas: list[History], epoch: int, numbers: list[int]) -> None:
-    """Any replica leads, as after unclean elections: it writes, and some of the others follow it for a while."""
+    """Any replica may lead, as after unclean elections; it writes, and some of the others follow it."""
     leader = rng.choice(replicas)
     leader.began = [EpochEntry(epoch, leader.end)]
     for _ in range(rng.randrange(4)):
@@ -91,7 +91,7 @@ def elect_and_write(rng: random.Random, replicas: list[History], epoch: int, num
 
 @pytest.mark.parametrize("seed", range(300))
 def test_what_is_left_is_the_longest_common_prefix(seed: int) -> None:
-    """Whoever led when, and wrote what: a follower ends with all that it has in common with its leader, and no more."""
+    """After any history, a follower keeps exactly its common prefix with the leader."""
     rng = random.Random(seed)
     replicas = [History() for _ in range(3)]
     numbers = [0]
@@ -107,7 +107,7 @@ def test_what_is_left_is_the_longest_common_prefix(seed: int) -> None:
 
 
 def test_fast_elections_take_several_answers() -> None:
-    """Epochs that alternate between two logs come off one by one (KIP-279)."""
+    """Epochs that alternate between two logs are removed one by one (KIP-279)."""
     leader = History([(1, 1), (1, 2), (3, 3), (5, 5)])
     follower = History([(1, 1), (1, 2), (2, 20), (4, 40), (4, 41)])
     assert follow(follower, leader) == [3, 2]
@@ -115,20 +115,20 @@ def test_fast_elections_take_several_answers() -> None:
 
 
 def test_a_log_that_is_only_shorter_is_not_cut() -> None:
-    """A follower that lags has nothing to lose."""
+    """A lagging follower is not truncated."""
     leader = History([(1, 1), (1, 2), (3, 3)])
     assert follow(History([(1, 1)]), leader) == []
     assert follow(History([]), leader) == []
 
 
 def test_nothing_in_common_leaves_nothing() -> None:
-    """All of the follower's epochs are newer than any of the leader's."""
+    """All epochs of the follower are newer than those of the leader."""
     own = [EpochEntry(7, 3)]
     assert truncation.cut_at_divergence(2, 9, own, log_end_offset=12, high_watermark=5) == 3
 
 
 def test_a_leader_that_does_not_know_leaves_what_was_committed() -> None:
-    """The high watermark is all there is to go by (KIP-101)."""
+    """Without an answer about the epoch, the high watermark decides (KIP-101)."""
     own = [EpochEntry(7, 3)]
     assert truncation.cut_at_divergence(-1, -1, own, log_end_offset=12, high_watermark=5) == 5
 
@@ -137,7 +137,7 @@ def test_a_leader_that_does_not_know_leaves_what_was_committed() -> None:
     ("epochs", "cut"), [([], 5), ([EpochEntry(NO_EPOCH, 0)], 5), ([EpochEntry(0, 0)], 12)]
 )
 def test_a_log_without_epochs_is_cut_to_what_was_committed(epochs: list[EpochEntry], cut: int) -> None:
-    """It cannot be compared with its leader's; one with epochs can, and is left as it is until then."""
+    """A log without epochs is truncated to its high watermark; one with epochs is left unchanged."""
     assert truncation.cut_of_unknown_history(epochs, log_end_offset=12, high_watermark=5) == cut
 
 
@@ -153,13 +153,13 @@ def test_a_log_without_epochs_is_cut_to_what_was_committed(epochs: list[EpochEnt
     ],
 )
 def test_an_offset_that_the_leader_does_not_have(leader: tuple[int, int], restart: Restart | None) -> None:
-    """Beyond the leader's end the follower cuts; before its start it begins there; between them it was a moment's."""
+    """Above the leader's end the follower truncates; below its start it restarts there."""
     start, end = leader
     assert truncation.restart_out_of_range(20, leader_start_offset=start, leader_end_offset=end) == restart
 
 
 def test_only_a_cut_below_the_high_watermark_loses_what_was_committed() -> None:
-    """Such a cut is logged as an error."""
+    """Truncation of committed records is logged as an error."""
     assert truncation.loses_committed_records(4, 5)
     assert not truncation.loses_committed_records(5, 5)
 
@@ -169,12 +169,12 @@ def test_only_a_cut_below_the_high_watermark_loses_what_was_committed() -> None:
     [(4, 0), (5, 30), (7, 40), (8, 40), (9, 100), (12, 100)],
 )
 def test_epochs_that_are_still_to_come_are_cut(leader_epoch: int, cut: int) -> None:
-    """A batch cannot have been written by a leader that is not elected yet: its epoch is damaged."""
+    """A batch with an epoch later than the leader's is damaged."""
     epochs = [EpochEntry(5, 0), EpochEntry(7, 30), EpochEntry(9, 40)]
     found = truncation.cut_of_impossible_history(epochs, leader_epoch=leader_epoch, log_end_offset=100)
     assert found == cut
 
 
 def test_a_log_without_epochs_has_none_that_is_impossible() -> None:
-    """An empty log is cut nowhere."""
+    """An empty log is not truncated."""
     assert truncation.cut_of_impossible_history([], leader_epoch=0, log_end_offset=0) == 0
