@@ -1,16 +1,6 @@
-"""Every setting that a broker or a topic can have: Apache Kafka 3.9's, and ours under ``kreplica.``.
+"""Definitions of all broker and topic settings: those of Apache Kafka 3.9 and those that begin with ``kreplica.``.
 
-* ``words`` the words in which the tables are written
-* ``cluster`` identity, ZooKeeper, defaults of topics, controller
-* ``listeners`` listeners, connections, requests
-* ``logs`` storage, retention, compaction
-* ``replication`` followers
-* ``coordinators`` producers, groups, transactions
-* ``security`` encryption, authentication, authorization
-* ``elsewhere`` KRaft, tiered storage, quotas, metrics
-* ``ours`` kreplica's own
-* ``limits`` kreplica's own bounds on memory
-* ``topics`` topics
+``words`` has the constants and helper functions of the tables; ``elsewhere`` has the settings that kreplica ignores.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who a broker is, where its cluster keeps its state, and what topics get where nobody says."""
+"""Settings of the broker's identity, ZooKeeper, topic creation and the controller."""
 
 from __future__ import annotations
 
@@ -25,41 +25,40 @@ from kreplica.settings.validators import ANY, at_least
 IDENTITY = (
     Setting(
         "broker.id", INT, -1, ANY, HIGH, READ_ONLY,
-        "The broker's number, unique in the cluster and kept for good: replicas are assigned by it.",
+        "The broker's ID, unique in the cluster; it must not change, because replicas are assigned to it.",
     ),
     Setting(
         "broker.rack", STRING, None, ANY, MEDIUM, READ_ONLY,
-        "Where the broker stands: the replicas of a partition are spread over as many racks as there are.",
+        "The rack of the broker; the replicas of a partition are spread over the racks.",
     ),
     Setting(
         "node.id", INT, -1, ANY, HIGH, READ_ONLY,
-        "Another name of broker.id; where both are given they must be equal.",
+        "Alias of broker.id; if both are set, they must be equal.",
     ),
     Setting(
         "reserved.broker.max.id", INT, 1000, at_least(0), MEDIUM, READ_ONLY,
-        "The highest number that broker.id may have.",
+        "The maximum value of broker.id.",
     ),
     *known_only(
-        "broker.id must be given; nothing hands out numbers",
+        "broker.id must be set; broker IDs are not generated",
         Row("broker.id.generation.enable", BOOLEAN, True, ANY, MEDIUM, READ_ONLY),
     ),
 )
-"""Who the broker is."""
+"""Identity of the broker."""
 
 ZOOKEEPER = (
     Setting(
         "zookeeper.connect", STRING, None, ANY, HIGH, READ_ONLY,
-        "ZooKeeper's servers as host:port,host:port, with an optional path behind the last under which everything is "
-        "kept.",
+        "The ZooKeeper servers as host:port,host:port, optionally followed by a chroot path.",
     ),
     Setting(
         "zookeeper.connection.timeout.ms", INT, None, ANY, HIGH, READ_ONLY,
-        "How long a starting broker waits for a ZooKeeper server that accepts a connection; "
-        "zookeeper.session.timeout.ms if it is not set.",
+        "How long a starting broker waits for a ZooKeeper server to accept a connection; "
+        "defaults to zookeeper.session.timeout.ms.",
     ),
     Setting(
         "zookeeper.session.timeout.ms", INT, 18_000, ANY, HIGH, READ_ONLY,
-        "How long ZooKeeper waits for a sign of life before it takes the broker for dead.",
+        "The ZooKeeper session timeout: the broker counts as failed if ZooKeeper receives no heartbeat for this time.",
     ),
     *protective(
         "the connection to ZooKeeper is not encrypted",
@@ -79,7 +78,7 @@ ZOOKEEPER = (
         Row("zookeeper.ssl.truststore.type", STRING, None, ANY, MEDIUM, READ_ONLY),
     ),
     *protective(
-        "znodes are open to everybody who reaches ZooKeeper",
+        "znodes are created without access control",
         Row("zookeeper.set.acl", BOOLEAN, False, ANY, HIGH, READ_ONLY),
     ),
     *known_only(
@@ -87,22 +86,21 @@ ZOOKEEPER = (
         Row("zookeeper.max.in.flight.requests", INT, 10, at_least(1), HIGH, READ_ONLY),
     ),
     *known_only(
-        "the cluster stays in ZooKeeper, there is no migration to KRaft",
+        "migration to KRaft is not supported",
         Row("zookeeper.metadata.migration.enable", BOOLEAN, False, ANY, HIGH, READ_ONLY),
         Row("zookeeper.metadata.migration.min.batch.size", INT, 200, at_least(1), MEDIUM, READ_ONLY, listed=False),
     ),
 )
-"""Where the cluster keeps its state."""
+"""Connection to ZooKeeper."""
 
 TOPICS = (
     Setting(
         "auto.create.topics.enable", BOOLEAN, True, ANY, HIGH, READ_ONLY,
-        "Whether a topic that a producer or consumer asks for is created where it does not exist.",
+        "Whether a topic that does not exist is created when a client requests its metadata.",
     ),
     Setting(
         "default.replication.factor", INT, 1, ANY, MEDIUM, READ_ONLY,
-        "How many replicas a partition gets where its creator does not say, and topics that are created "
-        "automatically.",
+        "The replication factor of topics that are created automatically or without a replication factor.",
     ),
     Setting(
         "delete.topic.enable", BOOLEAN, True, ANY, HIGH, READ_ONLY,
@@ -110,56 +108,56 @@ TOPICS = (
     ),
     Setting(
         "num.partitions", INT, 1, at_least(1), MEDIUM, READ_ONLY,
-        "How many partitions a topic gets where its creator does not say.",
+        "The number of partitions of topics that are created automatically or without a number of partitions.",
     ),
     *protective(
-        "every topic that is well formed is allowed",
+        "every valid topic is allowed",
         Row("create.topic.policy.class.name", CLASS, None, ANY, LOW, READ_ONLY),
     ),
     *protective(
-        "every setting that is well formed is allowed",
+        "every valid setting is allowed",
         Row("alter.config.policy.class.name", CLASS, None, ANY, LOW, READ_ONLY),
     ),
 )
-"""What topics get where nobody says, and whether they come and go."""
+"""Creation and deletion of topics."""
 
 CONTROLLER = (
     Setting(
         "auto.leader.rebalance.enable", BOOLEAN, True, ANY, HIGH, READ_ONLY,
-        "Whether the controller gives leadership back to the preferred replicas of its own accord.",
+        "Whether the controller periodically moves leadership back to the preferred replicas.",
     ),
     Setting(
         "controlled.shutdown.enable", BOOLEAN, True, ANY, MEDIUM, READ_ONLY,
-        "Whether a stopping broker first hands its leaderships over.",
+        "Whether a stopping broker moves its leaderships to other brokers first.",
     ),
     Setting(
         "controlled.shutdown.max.retries", INT, 3, ANY, MEDIUM, READ_ONLY,
-        "How often a stopping broker asks the controller again before it stops all the same.",
+        "How many times a stopping broker retries its request to the controller before it stops regardless.",
     ),
     Setting(
         "controlled.shutdown.retry.backoff.ms", LONG, 5000, ANY, MEDIUM, READ_ONLY,
-        "How long a stopping broker waits before it asks the controller again.",
+        "How long a stopping broker waits before it retries its request to the controller.",
     ),
     Setting(
         "controller.socket.timeout.ms", INT, 30_000, ANY, MEDIUM, READ_ONLY,
-        "How long the controller waits for the answer of a broker to a command.",
+        "How long the controller waits for a broker's response.",
     ),
     Setting(
         "leader.imbalance.check.interval.seconds", LONG, 300, at_least(1), HIGH, READ_ONLY,
-        "How often the controller looks whether preferred replicas should lead again.",
+        "How often the controller checks whether leadership must move back to preferred replicas.",
     ),
     Setting(
         "leader.imbalance.per.broker.percentage", INT, 10, ANY, HIGH, READ_ONLY,
-        "What share of the partitions that prefer a broker may be led elsewhere before leadership is given back.",
+        "The percentage of the partitions that prefer a broker that may be led by others before leadership moves back.",
     ),
     Setting(
         "unclean.leader.election.enable", BOOLEAN, False, ANY, HIGH, CLUSTER_WIDE,
-        "Whether a replica that is not in sync may lead where no other is alive, which loses records; for topics "
-        "that do not say themselves.",
+        "Whether a replica that is not in sync may become leader if no in-sync replica is alive, which loses records. "
+        "Default of the topic setting.",
     ),
     *known_only(
-        "a partition without a leader is looked at when something changes, not at intervals",
+        "a leader is elected when brokers or settings change, not at intervals",
         Row("unclean.leader.election.interval.ms", LONG, 300_000, at_least(1), MEDIUM, READ_ONLY, listed=False),
     ),
 )
-"""Leadership, and how the controller speaks to brokers."""
+"""Leader election, controlled shutdown and the controller's requests."""

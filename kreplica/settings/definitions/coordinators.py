@@ -1,4 +1,4 @@
-"""Consumer groups, committed offsets, and producers that send once or in transactions."""
+"""Settings of idempotent producers, consumer groups, committed offsets and transactions."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ CONSUMER_ASSIGNORS = (
 )
 MIGRATION_POLICIES = OneOf(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), any_case=True)
 GROUP_PROTOCOLS = EachOneOf(("consumer", "classic", "share", "unknown"))
-LOADED_IN_PIECES = "a megabyte is read at a time"
+LOADED_IN_PIECES = "the log is read in pieces of 1 MiB"
 
 PRODUCERS = (
     Setting(
         "producer.id.expiration.check.interval.ms", INT, 600_000, at_least(1), LOW, READ_ONLY,
-        "How often partitions look for idempotent producers to forget.",
+        "How often partitions check for expired idempotent producers.",
         listed=False,
     ),
     Setting(
         "producer.id.expiration.ms", INT, 86_400_000, at_least(1), LOW, AT_START,
-        "How long a partition remembers an idempotent producer that sends nothing.",
+        "How long a partition keeps the state of an idle idempotent producer.",
     ),
 )
 """Idempotent producers."""
@@ -49,80 +49,80 @@ GROUPS = (
     ),
     Setting(
         "group.max.session.timeout.ms", INT, 1_800_000, ANY, MEDIUM, READ_ONLY,
-        "The longest session that a member of a group may ask for.",
+        "The maximum session timeout that a group member may request.",
     ),
     Setting(
         "group.max.size", INT, 2**31 - 1, at_least(1), MEDIUM, READ_ONLY,
-        "How many members one group may have.",
+        "The maximum number of members of a classic group.",
     ),
     Setting(
         "group.min.session.timeout.ms", INT, 6000, ANY, MEDIUM, READ_ONLY,
-        "The shortest session that a member of a group may ask for.",
+        "The minimum session timeout that a group member may request.",
     ),
     Setting(
         "offset.metadata.max.bytes", INT, 4096, ANY, HIGH, READ_ONLY,
-        "The longest text that may be committed along with an offset.",
+        "The maximum size of the metadata committed with an offset, in bytes.",
     ),
     Setting(
         "offsets.commit.required.acks", SHORT, -1, ANY, HIGH, READ_ONLY,
-        "How many replicas a commit of offsets waits for; -1 is all that are in sync.",
-        instead="a commit of offsets waits for all that are in sync",
+        "How many replicas an offset commit waits for; -1 is all in-sync replicas.",
+        instead="an offset commit waits for all in-sync replicas",
     ),
     Setting(
         "offsets.commit.timeout.ms", INT, 5000, at_least(1), HIGH, READ_ONLY,
-        "How long a commit of offsets waits for its replicas.",
+        "How long an offset commit waits for replication.",
     ),
     Setting(
         "offsets.load.buffer.size", INT, 5_242_880, at_least(1), HIGH, READ_ONLY,
-        "How many bytes are read at a time when committed offsets are loaded.",
+        "The read size when committed offsets are loaded, in bytes.",
         instead=LOADED_IN_PIECES,
     ),
     Setting(
         "offsets.retention.check.interval.ms", LONG, 600_000, at_least(1), HIGH, READ_ONLY,
-        "How often expired offsets are looked for.",
+        "How often the coordinator checks for expired offsets.",
     ),
     Setting(
         "offsets.retention.minutes", INT, 10_080, at_least(1), HIGH, READ_ONLY,
-        "How long the offsets of a group without members are kept.",
+        "How long the offsets of an empty group are kept.",
     ),
     Setting(
         "offsets.topic.compression.codec", INT, 0, ANY, HIGH, READ_ONLY,
-        "The codec of the topic of committed offsets, by number: 0 is none.",
+        "The compression codec of __consumer_offsets, by number; 0 is none.",
     ),
     Setting(
         "offsets.topic.num.partitions", INT, 50, at_least(1), HIGH, READ_ONLY,
-        "How many partitions the topic of committed offsets has; it must not change once that topic exists.",
+        "The number of partitions of __consumer_offsets; must not change after the topic was created.",
     ),
     Setting(
         "offsets.topic.replication.factor", SHORT, 3, at_least(1), HIGH, READ_ONLY,
-        "How many replicas the topic of committed offsets has.",
+        "The replication factor of __consumer_offsets.",
     ),
     Setting(
         "offsets.topic.segment.bytes", INT, 104_857_600, at_least(1), HIGH, READ_ONLY,
-        "The size of a segment of the topic of committed offsets.",
+        "The segment size of __consumer_offsets.",
     ),
     Setting(
         "group.consumer.assignors", LIST, CONSUMER_ASSIGNORS, ANY, MEDIUM, READ_ONLY,
-        "How partitions may be shared out in groups of KIP-848: uniform, range; the first is default.",
+        "The assignors of consumer groups (KIP-848): uniform, range; the first is the default.",
     ),
     Setting(
         "group.consumer.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, READ_ONLY,
-        "How often members of groups of KIP-848 are told to send heartbeats.",
+        "The heartbeat interval of members of consumer groups (KIP-848).",
     ),
     Setting(
         "group.consumer.max.size", INT, 2**31 - 1, at_least(1), MEDIUM, READ_ONLY,
-        "How many members one group of KIP-848 may have.",
+        "The maximum number of members of a consumer group (KIP-848).",
     ),
     Setting(
         "group.consumer.session.timeout.ms", INT, 45_000, at_least(1), MEDIUM, READ_ONLY,
-        "A member of a group of KIP-848 that is not heard of for so long has died.",
+        "The session timeout of consumer groups (KIP-848): a member without a heartbeat for this time is removed.",
     ),
     Setting(
         "group.coordinator.rebalance.protocols", LIST, ("classic", "consumer"), GROUP_PROTOCOLS, MEDIUM, READ_ONLY,
-        "Whether groups of KIP-848 are served: if it names consumer; classic groups always are.",
+        "The supported group protocols: consumer groups (KIP-848) if it contains consumer; classic groups always.",
     ),
     *known_only(
-        "groups have no settings of their own",
+        "groups do not have individual settings",
         Row("group.consumer.max.heartbeat.interval.ms", INT, 15_000, at_least(1), MEDIUM, READ_ONLY),
         Row("group.consumer.max.session.timeout.ms", INT, 60_000, at_least(1), MEDIUM, READ_ONLY),
         Row("group.consumer.min.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, READ_ONLY),
@@ -135,13 +135,13 @@ GROUPS = (
         ),
     ),
     *known_only(
-        "there is one coordinator, on the broker's reactor; what it decides in one turn is written together",
+        "one coordinator runs on the broker's reactor and writes the records of one reactor iteration together",
         Row("group.coordinator.append.linger.ms", INT, 10, at_least(0), MEDIUM, READ_ONLY),
         Row("group.coordinator.new.enable", BOOLEAN, False, ANY, MEDIUM, READ_ONLY, listed=False),
         Row("group.coordinator.threads", INT, 1, at_least(1), MEDIUM, READ_ONLY),
     ),
     *known_only(
-        "there are no share groups",
+        "share groups are not supported",
         Row("group.share.delivery.count.limit", INT, 5, between(2, 10), MEDIUM, READ_ONLY),
         Row("group.share.enable", BOOLEAN, False, ANY, MEDIUM, READ_ONLY, listed=False),
         Row("group.share.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, READ_ONLY),
@@ -163,48 +163,48 @@ GROUPS = (
 TRANSACTIONS = (
     Setting(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000, at_least(1), LOW, READ_ONLY,
-        "How often transactions that took too long are looked for and aborted.",
+        "How often transactions that exceeded their timeout are aborted.",
     ),
     Setting(
         "transaction.max.timeout.ms", INT, 900_000, at_least(1), HIGH, READ_ONLY,
-        "The longest transaction that a producer may ask for.",
+        "The maximum transaction timeout that a producer may request.",
     ),
     Setting(
         "transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000, at_least(1), LOW, READ_ONLY,
-        "How often expired transactional ids are looked for.",
+        "How often expired transactional IDs are removed.",
     ),
     Setting(
         "transaction.state.log.load.buffer.size", INT, 5_242_880, at_least(1), HIGH, READ_ONLY,
-        "How many bytes are read at a time when transactions are loaded.",
+        "The read size when transaction state is loaded, in bytes.",
         instead=LOADED_IN_PIECES,
     ),
     Setting(
         "transaction.state.log.min.isr", INT, 2, at_least(1), HIGH, READ_ONLY,
-        "min.insync.replicas of the topic of transactions.",
+        "min.insync.replicas of __transaction_state.",
     ),
     Setting(
         "transaction.state.log.num.partitions", INT, 50, at_least(1), HIGH, READ_ONLY,
-        "How many partitions the topic of transactions has; it must not change once that topic exists.",
+        "The number of partitions of __transaction_state; must not change after the topic was created.",
     ),
     Setting(
         "transaction.state.log.replication.factor", SHORT, 3, at_least(1), HIGH, READ_ONLY,
-        "How many replicas the topic of transactions has.",
+        "The replication factor of __transaction_state.",
     ),
     Setting(
         "transaction.state.log.segment.bytes", INT, 104_857_600, at_least(1), HIGH, READ_ONLY,
-        "The size of a segment of the topic of transactions.",
+        "The segment size of __transaction_state.",
     ),
     Setting(
         "transactional.id.expiration.ms", INT, 604_800_000, at_least(1), HIGH, READ_ONLY,
-        "How long a transactional id that is not used is remembered.",
+        "How long an unused transactional ID is kept.",
     ),
     Setting(
         "transaction.two.phase.commit.enable", BOOLEAN, False, ANY, LOW, READ_ONLY,
-        "Whether producers may prepare transactions that do not time out, and end them after a restart.",
+        "Whether producers may prepare transactions that do not time out, and complete them after a restart.",
     ),
     Setting(
         "transaction.partition.verification.enable", BOOLEAN, True, ANY, LOW, CLUSTER_WIDE,
-        "Whether partitions ask the coordinator before they take the first batch of a transaction.",
+        "Whether partitions verify a transaction with its coordinator before they append its first batch.",
     ),
 )
 """Transactions."""

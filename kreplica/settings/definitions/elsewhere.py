@@ -1,4 +1,4 @@
-"""Kafka's settings of what kreplica does in another way, or not at all."""
+"""Kafka settings of features that kreplica does not have or implements differently."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REMOTE_METADATA = "org.apache.kafka.server.log.remote.metadata.storage.TopicBase
 
 ELSEWHERE = (
     *known_only(
-        "the cluster keeps its state in ZooKeeper, there is no KRaft",
+        "cluster state is in ZooKeeper; KRaft is not supported",
         Row("broker.heartbeat.interval.ms", INT, 2000, ANY, MEDIUM, READ_ONLY),
         Row("broker.session.timeout.ms", INT, 9000, ANY, MEDIUM, READ_ONLY),
         Row("controller.listener.names", STRING, None, ANY, HIGH, READ_ONLY),
@@ -54,11 +54,11 @@ ELSEWHERE = (
         Row("unstable.feature.versions.enable", BOOLEAN, False, ANY, HIGH, READ_ONLY, listed=False),
     ),
     *known_only(
-        "the versions of requests between brokers are the same whatever is set",
+        "request versions between brokers are fixed",
         Row("inter.broker.protocol.version", STRING, "3.9-IV0", ReleaseVersion(), MEDIUM, READ_ONLY),
     ),
     *known_only(
-        "there is no tiered storage, everything stays in log.dirs",
+        "tiered storage is not supported",
         Row("remote.fetch.max.wait.ms", INT, 500, at_least(1), MEDIUM, CLUSTER_WIDE),
         Row("remote.log.index.file.cache.total.size.bytes", LONG, 2**30, at_least(1), LOW, CLUSTER_WIDE),
         Row("remote.log.manager.copier.thread.pool.size", INT, -1, Range(1, also=-1), MEDIUM, READ_ONLY),
@@ -102,12 +102,12 @@ ELSEWHERE = (
         Row("client.quota.callback.class", CLASS, None, ANY, LOW, READ_ONLY),
     ),
     *known_only(
-        "the rate of throttled replicas holds for every second, and what went beyond it is made up for",
+        "the rate of throttled replicas is enforced per second, and excess is compensated",
         Row("replication.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY),
         Row("replication.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
     ),
     *known_only(
-        "metrics are served for Prometheus by the admin API",
+        "the admin API serves metrics in Prometheus format",
         Row("auto.include.jmx.reporter", BOOLEAN, True, ANY, LOW, READ_ONLY),
         Row("kafka.metrics.polling.interval.secs", INT, 10, at_least(1), LOW, READ_ONLY),
         Row("kafka.metrics.reporters", LIST, (), ANY, LOW, READ_ONLY),
@@ -117,8 +117,8 @@ ELSEWHERE = (
         Row("metrics.sample.window.ms", LONG, 30_000, at_least(1), LOW, READ_ONLY),
     ),
     *known_only(
-        "clients' metrics are not collected",
+        "client metrics are not collected",
         Row("telemetry.max.bytes", INT, 1_048_576, at_least(1), LOW, READ_ONLY),
     ),
 )
-"""KRaft, tiered storage, quotas, metrics of the JVM."""
+"""KRaft, tiered storage, quotas and JVM metrics."""

@@ -1,4 +1,4 @@
-"""Where a broker listens, what its connections may use, and what one request may be."""
+"""Settings of listeners, connections and requests."""
 
 from __future__ import annotations
 
@@ -24,111 +24,111 @@ EACH_BY_ITS_NAME = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT
 LISTENERS = (
     Setting(
         "advertised.listeners", STRING, None, ANY, HIGH, AT_START,
-        "What clients and other brokers are told to connect to, where it differs from listeners; 0.0.0.0 cannot be "
-        "told.",
+        "The addresses that clients and other brokers connect to, if they differ from listeners; must not contain "
+        "0.0.0.0.",
     ),
     Setting(
         "inter.broker.listener.name", STRING, None, ANY, MEDIUM, READ_ONLY,
-        "The listener by which brokers speak to each other; the one whose protocol is security.inter.broker.protocol "
-        "where it is not set.",
+        "The listener for requests between brokers; defaults to the one whose protocol is "
+        "security.inter.broker.protocol.",
     ),
     Setting(
         "listener.security.protocol.map", STRING, EACH_BY_ITS_NAME, ANY, LOW, AT_START,
-        "Which security protocol each name of a listener stands for, as NAME:PROTOCOL separated by commas.",
+        "The security protocol of each listener name, as NAME:PROTOCOL separated by commas.",
     ),
     Setting(
         "listeners", STRING, "PLAINTEXT://:9092", ANY, HIGH, AT_START,
-        "Where the broker listens, as NAME://host:port separated by commas; without a host on all interfaces, port 0 "
-        "lets the system choose.",
+        "The addresses on which the broker listens, as NAME://host:port separated by commas; an empty host means all "
+        "interfaces, port 0 lets the system choose.",
     ),
     Setting(
         "security.inter.broker.protocol", STRING, "PLAINTEXT", OneOf(PROTOCOLS), MEDIUM, READ_ONLY,
-        "The security protocol between brokers, which chooses the listener where inter.broker.listener.name does "
-        "not; only PLAINTEXT is served.",
+        "The security protocol between brokers; selects the listener if inter.broker.listener.name is not set. Only "
+        "PLAINTEXT is supported.",
     ),
     *known_only(
-        "the controller's requests come in by inter.broker.listener.name, ahead of all others",
+        "the controller's requests arrive on inter.broker.listener.name and are served first",
         Row("control.plane.listener.name", STRING, None, ANY, HIGH, READ_ONLY),
     ),
     *known_only(
-        "listeners open once the broker is ready to answer",
+        "listeners open when the broker is ready to serve requests",
         Row("early.start.listeners", STRING, None, ANY, HIGH, READ_ONLY),
     ),
 )
-"""Where the broker listens, and what it tells others of it."""
+"""Listeners and advertised listeners."""
 
 CONNECTIONS = (
     Setting(
         "connections.max.idle.ms", LONG, 600_000, ANY, MEDIUM, READ_ONLY,
-        "After how long a connection on which nothing moves is closed.",
+        "How long a connection may be idle before it is closed.",
     ),
     Setting(
         "fetch.max.bytes", INT, 57_671_680, at_least(1024), MEDIUM, READ_ONLY,
-        "The most that one fetch is answered with, whatever its client asks for.",
+        "The maximum size of a fetch response, even if the client requests more.",
     ),
     Setting(
         "max.connections", INT, 2**31 - 1, at_least(0), MEDIUM, AT_START,
-        "How many connections the broker holds; further ones are closed at once.",
+        "The maximum number of connections; further ones are closed immediately.",
     ),
     Setting(
         "max.connections.per.ip", INT, 2**31 - 1, at_least(0), MEDIUM, AT_START,
-        "How many connections one address may hold.",
+        "The maximum number of connections from one IP address.",
     ),
     Setting(
         "max.incremental.fetch.session.cache.slots", INT, 1000, at_least(0), MEDIUM, READ_ONLY,
-        "How many fetch sessions are remembered, so that fetches need not name every partition each time.",
+        "The maximum number of incremental fetch sessions.",
     ),
     Setting(
         "queued.max.request.bytes", LONG, -1, ANY, MEDIUM, READ_ONLY,
-        "How many bytes of requests may be held before connections are read no further; -1 is without bound.",
+        "The maximum size of all queued requests before the broker stops reading from connections; -1 is unlimited.",
     ),
     Setting(
         "queued.max.requests", INT, 500, at_least(1), HIGH, READ_ONLY,
-        "How many requests may wait for their turn before no further connection is read.",
-        instead="each connection has bounds of its own (kreplica.connection.*), and none waits for another",
+        "The maximum number of queued requests before the broker stops reading from connections.",
+        instead="each connection has its own limits (kreplica.connection.*)",
     ),
     Setting(
         "socket.listen.backlog.size", INT, 50, at_least(1), MEDIUM, READ_ONLY,
-        "How many connections may wait to be accepted; the operating system may hold fewer.",
+        "The maximum number of connections waiting to be accepted; the operating system may limit it further.",
     ),
     Setting(
         "socket.receive.buffer.bytes", INT, 102_400, ANY, HIGH, READ_ONLY,
-        "The size of a connection's receive buffer; where it is -1 or nobody sets it, the system adapts it.",
+        "The size of a connection's receive buffer; if it is -1 or not set, the system adapts it.",
     ),
     Setting(
         "socket.request.max.bytes", INT, 104_857_600, at_least(1), HIGH, READ_ONLY,
-        "The largest request that is read; a connection that announces a larger one is closed.",
+        "The maximum request size; a connection that announces a larger request is closed.",
     ),
     Setting(
         "socket.send.buffer.bytes", INT, 102_400, ANY, HIGH, READ_ONLY,
-        "The size of a connection's send buffer; where it is -1 or nobody sets it, the system adapts it.",
+        "The size of a connection's send buffer; if it is -1 or not set, the system adapts it.",
     ),
     *known_only(
-        "one reactor serves all connections and requests; more cores are used by more brokers",
+        "one reactor serves all connections and requests; to use more cores, run more brokers",
         Row("num.network.threads", INT, 3, at_least(1), HIGH, CLUSTER_WIDE),
         Row("num.io.threads", INT, 8, at_least(1), HIGH, CLUSTER_WIDE),
         Row("background.threads", INT, 10, at_least(1), HIGH, CLUSTER_WIDE),
     ),
     *known_only(
-        "one bound, max.connections.per.ip, holds for all addresses",
+        "max.connections.per.ip applies to all addresses",
         Row("max.connections.per.ip.overrides", STRING, "", ANY, MEDIUM, CLUSTER_WIDE),
     ),
     *known_only(
-        "connections are accepted as fast as they come",
+        "the connection rate is not limited",
         Row("max.connection.creation.rate", INT, 2**31 - 1, at_least(0), MEDIUM, CLUSTER_WIDE),
     ),
     *known_only(
-        "requests that wait are removed when they are answered, not purged at intervals",
+        "completed requests leave the purgatory immediately",
         Row("delete.records.purgatory.purge.interval.requests", INT, 1, ANY, MEDIUM, READ_ONLY),
         Row("fetch.purgatory.purge.interval.requests", INT, 1000, ANY, MEDIUM, READ_ONLY),
         Row("producer.purgatory.purge.interval.requests", INT, 1000, ANY, MEDIUM, READ_ONLY),
     ),
     *known_only(
-        "requests between brokers have the time limits of controller.socket.timeout.ms and replica.socket.timeout.ms",
+        "requests between brokers use controller.socket.timeout.ms and replica.socket.timeout.ms",
         Row("request.timeout.ms", INT, 30_000, ANY, HIGH, READ_ONLY),
     ),
     *known_only(
-        "connections to other brokers have a time limit of their own",
+        "connections to other brokers have a fixed timeout",
         Row("socket.connection.setup.timeout.ms", LONG, 10_000, ANY, MEDIUM, READ_ONLY),
         Row("socket.connection.setup.timeout.max.ms", LONG, 30_000, ANY, MEDIUM, READ_ONLY),
     ),
@@ -137,4 +137,4 @@ CONNECTIONS = (
         Row("max.request.partition.size.limit", INT, 2000, at_least(1), MEDIUM, READ_ONLY),
     ),
 )
-"""What connections and their requests may use."""
+"""Limits on connections and requests."""

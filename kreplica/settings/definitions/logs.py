@@ -1,4 +1,4 @@
-"""Logs on disk: segments, retention, compaction, syncing, and the defaults of topics."""
+"""Settings of logs on disk (segments, retention, compaction, flushing) and defaults of topic settings."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from kreplica.settings.validators import ANY, EachOneOf, Range, ReleaseVersion, 
 STORAGE = (
     Setting(
         "compression.type", STRING, "producer", CODECS, HIGH, CLUSTER_WIDE,
-        "How record batches are stored on topics that do not say themselves: producer keeps them as they come.",
+        "Default of the topic setting compression.type; producer keeps the producer's compression.",
     ),
     Setting(
         "log.dir", STRING, "/tmp/kafka-logs", ANY, HIGH, READ_ONLY,
-        "The directory of the logs where log.dirs is not set.",
+        "The log directory, used if log.dirs is not set.",
     ),
     Setting(
         "log.dirs", STRING, None, ANY, HIGH, READ_ONLY,
-        "The directories of the logs, separated by commas; log.dir where it is not set.",
+        "The log directories, separated by commas; defaults to log.dir.",
     ),
     Setting(
         "log.flush.interval.messages", LONG, 2**63 - 1, at_least(1), HIGH, CLUSTER_WIDE,
@@ -48,16 +48,16 @@ STORAGE = (
     ),
     Setting(
         "log.flush.offset.checkpoint.interval.ms", INT, 60_000, at_least(0), HIGH, READ_ONLY,
-        "How often it is noted up to where logs are synced, which is where recovery begins.",
+        "How often the flushed offset of each log (the recovery point) is checkpointed.",
     ),
     Setting(
         "log.flush.scheduler.interval.ms", LONG, 2**63 - 1, ANY, HIGH, READ_ONLY,
-        "How often logs are looked through for records to sync; also the default of flush.ms where "
-        "log.flush.interval.ms is not set.",
+        "How often logs are checked for records to flush; also the default of flush.ms if log.flush.interval.ms is "
+        "not set.",
     ),
     Setting(
         "log.flush.start.offset.checkpoint.interval.ms", INT, 60_000, at_least(0), HIGH, READ_ONLY,
-        "How often the first offset of each log is noted.",
+        "How often the log start offset of each log is checkpointed.",
     ),
     Setting(
         "log.index.interval.bytes", INT, 4096, at_least(0), MEDIUM, CLUSTER_WIDE,
@@ -89,11 +89,11 @@ STORAGE = (
     ),
     Setting(
         "log.roll.hours", INT, 168, at_least(1), HIGH, READ_ONLY,
-        "Default of the topic setting segment.ms in hours, where log.roll.ms is not set.",
+        "Default of the topic setting segment.ms in hours, if log.roll.ms is not set.",
     ),
     Setting(
         "log.roll.jitter.hours", INT, 0, at_least(0), HIGH, READ_ONLY,
-        "Default of the topic setting segment.jitter.ms in hours, where log.roll.jitter.ms is not set.",
+        "Default of the topic setting segment.jitter.ms in hours, if log.roll.jitter.ms is not set.",
     ),
     Setting(
         "log.roll.jitter.ms", LONG, None, ANY, HIGH, CLUSTER_WIDE,
@@ -113,15 +113,15 @@ STORAGE = (
     ),
     Setting(
         "message.max.bytes", INT, 1_048_588, at_least(0), HIGH, CLUSTER_WIDE,
-        "The largest record batch, after compression, that a topic takes without a max.message.bytes of its own.",
+        "Default of the topic setting max.message.bytes.",
     ),
     Setting(
         "min.insync.replicas", INT, 1, at_least(1), HIGH, CLUSTER_WIDE,
-        "How many replicas must be in sync for a produce with acks=all, on topics that do not say themselves.",
+        "Default of the topic setting min.insync.replicas.",
     ),
     Setting(
         "num.recovery.threads.per.data.dir", INT, 1, at_least(1), HIGH, AT_START,
-        "How many threads open the logs of one directory when the broker starts, and close them when it stops.",
+        "The number of threads per log directory that open logs at startup and close them at shutdown.",
         instead="logs are opened and compacted on the few threads that all blocking work shares",
     ),
     *known_only(
@@ -131,12 +131,12 @@ STORAGE = (
         Row("compression.zstd.level", INT, 3, between(-131_072, 22), MEDIUM, CLUSTER_WIDE),
     ),
     *known_only(
-        "there is no tiered storage, log.retention.ms and log.retention.bytes hold for everything",
+        "tiered storage is not supported; log.retention.ms and log.retention.bytes apply",
         Row("log.local.retention.bytes", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE),
         Row("log.local.retention.ms", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE),
     ),
     *known_only(
-        "records are served in the format in which they are stored, which every served version of Fetch reads",
+        "records are returned in the stored format, which every supported version of Fetch can read",
         Row("log.message.downconversion.enable", BOOLEAN, True, ANY, LOW, CLUSTER_WIDE),
     ),
     *known_only(
@@ -148,20 +148,20 @@ STORAGE = (
         Row("log.dir.failure.timeout.ms", LONG, 30_000, at_least(1), LOW, READ_ONLY),
     ),
     *known_only(
-        "retention and syncing first run one interval after the start",
+        "retention and flushing first run one interval after startup",
         Row("log.initial.task.delay.ms", LONG, 30_000, at_least(0), LOW, READ_ONLY, listed=False),
     ),
 )
-"""Directories, segments, syncing, and what records may be."""
+"""Directories, segments, flushing and record formats."""
 
 RETENTION = (
     Setting(
         "log.cleaner.backoff.ms", LONG, 15_000, at_least(0), MEDIUM, AT_START,
-        "How long compaction waits where there is nothing to compact.",
+        "How long compaction waits if there is nothing to compact.",
     ),
     Setting(
         "log.cleaner.dedupe.buffer.size", LONG, 134_217_728, ANY, MEDIUM, AT_START,
-        "How much memory all compaction threads together use for the table of keys.",
+        "The total memory of all compaction threads for the key table.",
     ),
     Setting(
         "log.cleaner.delete.retention.ms", LONG, 86_400_000, at_least(0), MEDIUM, CLUSTER_WIDE,
@@ -194,35 +194,34 @@ RETENTION = (
     ),
     Setting(
         "log.retention.bytes", LONG, -1, ANY, HIGH, CLUSTER_WIDE,
-        "Default of the topic setting retention.bytes: how large a partition (not the broker) may grow; -1 is "
-        "without bound.",
+        "Default of the topic setting retention.bytes, which limits each partition, not the broker; -1 is "
+        "unlimited.",
     ),
     Setting(
         "log.retention.check.interval.ms", LONG, 300_000, at_least(1), MEDIUM, READ_ONLY,
-        "How often logs are looked through for segments that retention removes.",
+        "How often logs are checked for segments to remove by retention.",
     ),
     Setting(
         "log.retention.hours", INT, 168, ANY, HIGH, READ_ONLY,
-        "Default of the topic setting retention.ms in hours, where neither log.retention.ms nor "
-        "log.retention.minutes is set; -1 is without bound.",
+        "Default of the topic setting retention.ms in hours, if neither log.retention.ms nor "
+        "log.retention.minutes is set; -1 is unlimited.",
     ),
     Setting(
         "log.retention.minutes", INT, None, ANY, HIGH, READ_ONLY,
-        "Default of the topic setting retention.ms in minutes, where log.retention.ms is not set; -1 is without "
-        "bound.",
+        "Default of the topic setting retention.ms in minutes, if log.retention.ms is not set; -1 is unlimited.",
     ),
     Setting(
         "log.retention.ms", LONG, None, ANY, HIGH, CLUSTER_WIDE,
-        "Default of the topic setting retention.ms: how old records may become; -1 is without bound.",
+        "Default of the topic setting retention.ms; -1 is unlimited.",
     ),
     Setting(
         "log.cleaner.io.max.bytes.per.second", DOUBLE, sys.float_info.max, ANY, MEDIUM, AT_START,
-        "How many bytes compaction reads and writes in a second at most.",
+        "The maximum bytes per second that compaction reads and writes.",
     ),
     *known_only(
-        "compaction reads and writes with buffers of its own choice",
+        "compaction chooses its buffer sizes itself",
         Row("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, ANY, MEDIUM, CLUSTER_WIDE),
         Row("log.cleaner.io.buffer.size", INT, 524_288, at_least(0), MEDIUM, CLUSTER_WIDE),
     ),
 )
-"""How old records leave."""
+"""Retention and compaction."""

@@ -9,15 +9,15 @@ from kreplica.settings.validators import ANY, at_least, between
 OURS = (
     Setting(
         "kreplica.admin.listener", STRING, "", ANY, MEDIUM, READ_ONLY,
-        "Where the admin API listens, as host:port; it is off where this is empty.",
+        "The address of the admin API, as host:port; empty disables the API.",
     ),
     Setting(
         "kreplica.admin.token.file", STRING, "", ANY, MEDIUM, READ_ONLY,
-        "A file that holds the token which callers of the admin API must have; needed where others can reach it.",
+        "The file with the token that clients of the admin API must send; required unless it listens on loopback only.",
     ),
     Setting(
         "kreplica.admin.tls.certificate.file", STRING, "", ANY, MEDIUM, READ_ONLY,
-        "The admin API's certificate in PEM, with its chain; needed where others can reach it.",
+        "The admin API's certificate chain in PEM; required unless it listens on loopback only.",
     ),
     Setting(
         "kreplica.admin.tls.key.file", STRING, "", ANY, MEDIUM, READ_ONLY,
@@ -25,89 +25,90 @@ OURS = (
     ),
     Setting(
         "kreplica.connection.outstanding.requests.max", INT, 512, at_least(1), LOW, READ_ONLY,
-        "How many requests of one connection may be unanswered before that connection is read no further.",
+        "The maximum number of unanswered requests of a connection before the broker stops reading from it.",
     ),
     Setting(
         "kreplica.connection.outstanding.request.bytes", INT, 8 * 2**20, at_least(1), LOW, READ_ONLY,
-        "How many bytes of one connection's unanswered requests are held before that connection is read no further.",
+        "The maximum bytes of unanswered requests of a connection before the broker stops reading from it.",
     ),
     Setting(
         "kreplica.connection.outstanding.answer.bytes", INT, 4 * 2**20, at_least(1), LOW, READ_ONLY,
-        "How many bytes of answers may wait for one slow client before its connection is read no further.",
+        "The maximum bytes of unsent responses of a connection before the broker stops reading from it.",
     ),
     Setting(
         "kreplica.decompressed.batch.max.bytes", INT, 100 * 2**20, between(2**16, 100 * 2**20), LOW, READ_ONLY,
-        "How many bytes the records of one produced batch may take when decompressed; a larger batch is refused.",
+        "The maximum decompressed size of a produced batch; a larger batch is rejected.",
     ),
     Setting(
         "kreplica.request.without.records.max.bytes", INT, 16 * 2**20, at_least(64 * 1024), MEDIUM, READ_ONLY,
-        "The largest request that carries no records and is no command of the controller (all but Produce, "
-        "LeaderAndIsr, StopReplica and UpdateMetadata, which socket.request.max.bytes bounds alone); a larger one "
-        "closes its connection.",
+        "The maximum size of requests other than Produce, LeaderAndIsr, StopReplica and UpdateMetadata (which only "
+        "socket.request.max.bytes limits); a larger request closes its connection.",
     ),
     Setting(
         "kreplica.request.parsed.max.bytes", INT, 20_000_000, at_least(1_000_000), MEDIUM, READ_ONLY,
-        "Estimated memory of one such request once it is parsed, 40 bytes for each number or field: the default is "
-        "70,000 names in a Metadata request, or 40,000 partitions in a Fetch; a larger one closes its connection. "
-        "Beyond the default, one request may delay others by more than 10 ms.",
+        "The maximum estimated memory of such a request after parsing, 40 bytes per number or field: the default "
+        "allows 70,000 names in a Metadata request or 40,000 partitions in a Fetch. A larger request closes its "
+        "connection. With a higher value, one request may delay others by more than 10 ms.",
     ),
     Setting(
         "kreplica.stall.log.ms", INT, 100, at_least(1), LOW, READ_ONLY,
-        "From how long on a stall of the event loop is logged with the request that caused it, at most every 10 s; "
-        "measured while the REST API or a metrics reporter is on.",
+        "The minimum duration of an event loop stall that is logged with the request that caused it, at most every "
+        "10 s; measured if the admin API or a metrics reporter is enabled.",
     ),
     Setting(
         "kreplica.auto.create.topics.in.progress.max", INT, 100, at_least(1), LOW, READ_ONLY,
-        "How many topics a broker creates at the same time because Metadata requests name them; further ones are "
-        "answered LEADER_NOT_AVAILABLE and created when their client asks again.",
+        "The maximum number of concurrent automatic topic creations; requests for further topics receive "
+        "LEADER_NOT_AVAILABLE, and the topics are created when their clients retry.",
     ),
     Setting(
         "kreplica.controller.journal.directory", STRING, "", ANY, LOW, READ_ONLY,
-        "Where a broker notes what it saw and decided as controller; its first log directory where this is empty.",
+        "The directory of the controller journal; if empty, the broker's first log directory.",
     ),
     Setting(
         "kreplica.controller.journal.max.bytes", LONG, 64 * 2**20, at_least(0), LOW, READ_ONLY,
-        "How many bytes those notes take at most, the oldest go first; 0 notes nothing.",
+        "The maximum size of the controller journal; the oldest entries are removed first; 0 disables the journal.",
     ),
     Setting(
         "kreplica.groups.lag.interval.ms", INT, 10_000, at_least(100), LOW, READ_ONLY,
-        "How often it is looked at what groups commit; a group's status is that of ten looks that saw a new commit.",
+        "How often the offsets committed by groups are sampled; a group's status is derived from the last ten samples "
+        "with a new commit.",
     ),
     Setting(
         "kreplica.scrub.bytes.per.second", LONG, 2**20, at_least(0), LOW, READ_ONLY,
-        "How fast stored records are read again to find damage while other replicas have them; 0 is not at all.",
+        "The rate at which stored records are verified, to detect corruption while other replicas have them; 0 "
+        "disables verification.",
     ),
     Setting(
         "kreplica.partition.removal.wait.ms", LONG, 60_000, at_least(0), LOW, READ_ONLY,
-        "How long a partition that is to be removed can still be read, where the request does not say.",
+        "How long a partition marked for removal remains readable, unless the request specifies another time.",
     ),
     Setting(
         "kreplica.placement", STRING, "racks", ANY, LOW, READ_ONLY,
-        "The plugin that says which brokers hold new replicas; racks spreads them evenly over racks and brokers.",
+        "The plugin that places new replicas on brokers; racks spreads them evenly over racks and brokers.",
     ),
     Setting(
         "kreplica.leader.election", STRING, "assigned", ANY, LOW, READ_ONLY,
-        "The plugin that says which of the replicas in sync leads; assigned goes by the order of the assignment.",
+        "The plugin that elects the leader among the in-sync replicas; assigned follows the order of the assignment.",
     ),
     Setting(
         "kreplica.authorizer", STRING, "allow-all", ANY, MEDIUM, READ_ONLY,
-        "The plugin that says who may do what; allow-all asks nobody.",
+        "The plugin that authorizes requests; allow-all permits every request.",
     ),
     Setting(
         "kreplica.produce.interceptors", LIST, (), ANY, LOW, READ_ONLY,
-        "Plugins that see, change or refuse what clients produce before it is appended, one after the other.",
+        "Plugins that inspect, change or reject produced records before they are appended, in this order.",
     ),
     Setting(
         "kreplica.metrics.reporters", LIST, (), ANY, LOW, READ_ONLY,
-        "Plugins that are told the metrics that the admin API serves for Prometheus.",
+        "Plugins that receive the metrics that the admin API serves in Prometheus format.",
     ),
     Setting(
         "kreplica.metrics.report.interval.ms", INT, 10_000, at_least(100), LOW, READ_ONLY,
-        "How often those are told.",
+        "How often the metrics reporters receive the metrics.",
     ),
     Setting(
         "kreplica.extra.listeners", LIST, (), ANY, LOW, READ_ONLY,
-        "Plugins that start with the broker, such as listeners for other protocols.",
+        "Plugins that the broker starts, such as listeners for other protocols.",
     ),
 )
 """The broker's settings that Kafka does not have."""

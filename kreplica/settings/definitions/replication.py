@@ -1,4 +1,4 @@
-"""How followers keep up with leaders."""
+"""Settings of replication from leaders to followers."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 REPLICATION = (
     Setting(
         "replica.fetch.backoff.ms", INT, 1000, at_least(0), MEDIUM, READ_ONLY,
-        "How long a follower waits at most after a fetch that failed; the first times it waits less.",
+        "The maximum backoff of a follower after failed fetches; the first backoffs are shorter.",
     ),
     Setting(
         "replica.fetch.max.bytes", INT, 1_048_576, at_least(0), MEDIUM, READ_ONLY,
-        "How many bytes a follower asks for per partition; a larger batch still comes whole.",
+        "The maximum bytes per partition that a follower fetches; a larger batch is still returned whole.",
     ),
     Setting(
         "replica.fetch.min.bytes", INT, 1, ANY, HIGH, READ_ONLY,
-        "How many bytes a leader gathers before it answers a follower, unless replica.fetch.wait.max.ms passes.",
+        "The minimum bytes of a fetch response to a follower, unless replica.fetch.wait.max.ms has passed.",
     ),
     Setting(
         "replica.fetch.response.max.bytes", INT, 10_485_760, at_least(0), MEDIUM, READ_ONLY,
-        "How many bytes a follower asks for in one fetch over all its partitions.",
+        "The maximum bytes of one fetch over all partitions of a follower.",
     ),
     Setting(
         "replica.fetch.wait.max.ms", INT, 500, ANY, HIGH, READ_ONLY,
-        "How long a leader may hold the fetch of a follower for which there is nothing new.",
+        "How long a leader may delay a follower's fetch without new records.",
     ),
     Setting(
         "replica.high.watermark.checkpoint.interval.ms", LONG, 5000, ANY, HIGH, READ_ONLY,
-        "How often the high watermarks of all logs are noted on disk.",
+        "How often the high watermarks of all logs are checkpointed.",
     ),
     Setting(
         "replica.lag.time.max.ms", LONG, 30_000, ANY, HIGH, READ_ONLY,
-        "How long a follower may fail to reach the leader's log end before it counts as out of sync.",
+        "How long a follower may lag behind the leader's log end offset before it is removed from the ISR.",
     ),
     Setting(
         "replica.socket.receive.buffer.bytes", INT, 65_536, ANY, HIGH, READ_ONLY,
-        "The receive buffer of the connections by which followers fetch; left to the operating system unless set.",
+        "The receive buffer of followers' fetch connections; chosen by the operating system unless set.",
     ),
     Setting(
         "replica.socket.timeout.ms", INT, 30_000, ANY, HIGH, READ_ONLY,
-        "How long a follower waits for the answer to a fetch.",
+        "How long a follower waits for a fetch response.",
     ),
     *known_only(
         "one connection to each leader fetches for all partitions",
@@ -63,17 +63,17 @@ REPLICATION = (
     ),
     Setting(
         "replica.selector.class", STRING, None, OneOf(("", LEADER_SELECTOR, RACK_AWARE_SELECTOR)), MEDIUM, READ_ONLY,
-        "From which replica consumers read that say where they stand: the leader, or an in-sync one in their rack.",
+        "The replica from which consumers that send their rack read: the leader, or an in-sync replica in their rack.",
     ),
     # Kafka knows these two as dynamic settings only.
     Setting(
         "leader.replication.throttled.rate", LONG, 2**63 - 1, at_least(0), MEDIUM, PER_BROKER,
-        "How many bytes a second the broker sends, as leader, to those throttled replicas that are not in sync.",
+        "The maximum bytes per second that the broker sends, as leader, to throttled replicas that are not in sync.",
         listed=False,
     ),
     Setting(
         "follower.replication.throttled.rate", LONG, 2**63 - 1, at_least(0), MEDIUM, PER_BROKER,
-        "How many bytes a second the broker fetches for those of its throttled replicas that are not in sync.",
+        "The maximum bytes per second that the broker fetches for its throttled replicas that are not in sync.",
         listed=False,
     ),
     *known_only(
@@ -85,4 +85,4 @@ REPLICATION = (
         ),
     ),
 )
-"""How followers keep up with leaders."""
+"""Replication."""

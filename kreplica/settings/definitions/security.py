@@ -1,4 +1,4 @@
-"""Kafka's settings of encryption, authentication and authorization: not obeyed yet, so a broker refuses to start."""
+"""Kafka's security settings.  They are not implemented: a broker rejects any value except the default."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ SECURITY = (
         ),
     ),
     *protective(
-        "everybody who reaches a listener may do everything",
+        "every client may send every request",
         Row("authorizer.class.name", STRING, "", ANY, LOW, READ_ONLY),
         Row("super.users", STRING, None, ANY, MEDIUM, READ_ONLY, listed=False),
     ),
     *protective(
-        "there are no delegation tokens",
+        "delegation tokens are not supported",
         Row("delegation.token.expiry.check.interval.ms", LONG, 3_600_000, at_least(1), LOW, READ_ONLY),
         Row("delegation.token.expiry.time.ms", LONG, 86_400_000, at_least(1), MEDIUM, READ_ONLY),
         Row("delegation.token.master.key", PASSWORD, None, ANY, MEDIUM, READ_ONLY),
@@ -107,7 +107,7 @@ SECURITY = (
         Row("delegation.token.secret.key", PASSWORD, None, ANY, MEDIUM, READ_ONLY),
     ),
     *protective(
-        "passwords among dynamic settings are not encrypted, because no setting with a password is obeyed",
+        "passwords in dynamic settings are not encrypted; no setting with a password is implemented",
         Row("password.encoder.cipher.algorithm", STRING, "AES/CBC/PKCS5Padding", ANY, LOW, READ_ONLY),
         Row("password.encoder.iterations", INT, 4096, at_least(1024), LOW, READ_ONLY),
         Row("password.encoder.key.length", INT, 128, at_least(8), LOW, READ_ONLY),

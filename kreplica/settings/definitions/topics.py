@@ -1,4 +1,4 @@
-"""What one topic may be told; each has its default from the broker's setting that it names first among those set."""
+"""Topic settings; the default of each is the first of its ``synonyms`` that is set on the broker."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from kreplica.settings.validators import (
 TOPIC = (
     Setting(
         "cleanup.policy", LIST, ("delete",), EachOneOf(("compact", "delete")), MEDIUM, CLUSTER_WIDE,
-        "What becomes of old records: delete removes whole segments by age and size, compact keeps the last value of "
-        "each key; both may be given.",
+        "The policy for old records: delete removes whole segments by age and size, compact keeps the last value of "
+        "each key; both may be set.",
         synonyms=("log.cleanup.policy",),
     ),
     Setting(
@@ -45,7 +45,7 @@ TOPIC = (
     ),
     Setting(
         "compression.type", STRING, "producer", CODECS, MEDIUM, CLUSTER_WIDE,
-        "How the broker stores record batches: as the producer sent them, or compressed anew with the named codec.",
+        "The codec of stored record batches: producer keeps the producer's compression, any other value recompresses.",
         synonyms=("compression.type",),
     ),
     Setting(
@@ -65,54 +65,54 @@ TOPIC = (
     ),
     Setting(
         "flush.messages", LONG, 2**63 - 1, at_least(1), MEDIUM, CLUSTER_WIDE,
-        "After how many records the log is synced to disk; 1 makes every acknowledgement wait for the sync, which "
-        "many requests share.",
+        "The number of records after which the log is flushed to disk; with 1 every acknowledgement waits for a "
+        "flush, which concurrent requests share.",
         synonyms=("log.flush.interval.messages",),
     ),
     Setting(
         "flush.ms", LONG, 2**63 - 1, at_least(0), MEDIUM, CLUSTER_WIDE,
-        "How long a record may stay in memory before the log is synced to disk.",
+        "How long a record may stay in memory before the log is flushed to disk.",
         synonyms=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
     ),
     Setting(
         "follower.replication.throttled.replicas", LIST, (), ThrottledReplicas(), MEDIUM, CLUSTER_WIDE,
-        "Which replicas fetch no faster than their brokers' follower.replication.throttled.rate until they are in "
-        "sync: partition:broker each, or * for all.",
+        "The replicas that are limited to their brokers' follower.replication.throttled.rate until they are in sync, "
+        "as partition:broker, or * for all.",
     ),
     Setting(
         "index.interval.bytes", INT, 4096, at_least(0), MEDIUM, CLUSTER_WIDE,
-        "How many bytes of records lie between two entries of the offset index: smaller finds an offset faster and "
-        "takes more space.",
+        "The bytes of records between two entries of the offset index; a smaller value makes lookups faster and the "
+        "index larger.",
         synonyms=("log.index.interval.bytes",),
     ),
     Setting(
         "leader.replication.throttled.replicas", LIST, (), ThrottledReplicas(), MEDIUM, CLUSTER_WIDE,
-        "Which leaders send to replicas that are not in sync no faster than their brokers' "
-        "leader.replication.throttled.rate: partition:broker each, or * for all.",
+        "The leaders that are limited to their brokers' leader.replication.throttled.rate when they send to replicas "
+        "that are not in sync, as partition:broker, or * for all.",
     ),
     Setting(
         "local.retention.bytes", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE,
-        instead="there is no tiered storage, retention.bytes holds for everything",
+        instead="tiered storage is not supported; retention.bytes applies",
         synonyms=("log.local.retention.bytes",),
     ),
     Setting(
         "local.retention.ms", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE,
-        instead="there is no tiered storage, retention.ms holds for everything",
+        instead="tiered storage is not supported; retention.ms applies",
         synonyms=("log.local.retention.ms",),
     ),
     Setting(
         "max.compaction.lag.ms", LONG, 2**63 - 1, at_least(1), MEDIUM, CLUSTER_WIDE,
-        "How long a record may at most stay uncompacted on a compacted topic.",
+        "The maximum time that a record may stay uncompacted on a compacted topic.",
         synonyms=("log.cleaner.max.compaction.lag.ms",),
     ),
     Setting(
         "max.message.bytes", INT, 1_048_588, at_least(0), MEDIUM, CLUSTER_WIDE,
-        "The largest record batch that the topic takes, after compression.",
+        "The maximum size of a record batch after compression.",
         synonyms=("message.max.bytes",),
     ),
     Setting(
         "message.downconversion.enable", BOOLEAN, True, ANY, LOW, CLUSTER_WIDE,
-        instead="records are served in the format in which they are stored, which every served version of Fetch reads",
+        instead="records are returned in the stored format, which every supported version of Fetch can read",
         synonyms=("log.message.downconversion.enable",),
     ),
     Setting(
@@ -122,42 +122,42 @@ TOPIC = (
     ),
     Setting(
         "message.timestamp.after.max.ms", LONG, 2**63 - 1, at_least(0), MEDIUM, CLUSTER_WIDE,
-        "How far a record's timestamp may lie ahead of the broker's clock before the record is refused.",
+        "How far a record's timestamp may be ahead of the broker's clock before the record is rejected.",
         synonyms=("log.message.timestamp.after.max.ms",),
     ),
     Setting(
         "message.timestamp.before.max.ms", LONG, 2**63 - 1, at_least(0), MEDIUM, CLUSTER_WIDE,
-        "How far a record's timestamp may lie behind the broker's clock before the record is refused.",
+        "How far a record's timestamp may be behind the broker's clock before the record is rejected.",
         synonyms=("log.message.timestamp.before.max.ms",),
     ),
     Setting(
         "message.timestamp.difference.max.ms", LONG, 2**63 - 1, at_least(0), MEDIUM, CLUSTER_WIDE,
-        "The older name of message.timestamp.before.max.ms, obeyed where that one is left at its default.",
+        "Deprecated name of message.timestamp.before.max.ms; used if that setting has its default value.",
         synonyms=("log.message.timestamp.difference.max.ms",),
     ),
     Setting(
         "message.timestamp.type", STRING, "CreateTime", CLOCKS, MEDIUM, CLUSTER_WIDE,
-        "Whose clock stamps a record: CreateTime is the producer, LogAppendTime the broker.",
+        "The clock that sets record timestamps: CreateTime is the producer's, LogAppendTime the broker's.",
         synonyms=("log.message.timestamp.type",),
     ),
     Setting(
         "min.cleanable.dirty.ratio", DOUBLE, 0.5, between(0, 1), MEDIUM, CLUSTER_WIDE,
-        "What part of a log must be uncompacted before compaction takes it.",
+        "The minimum uncompacted fraction of a log before it is compacted.",
         synonyms=("log.cleaner.min.cleanable.ratio",),
     ),
     Setting(
         "min.compaction.lag.ms", LONG, 0, at_least(0), MEDIUM, CLUSTER_WIDE,
-        "How long a record stays uncompacted at least, so that readers can see every change.",
+        "The minimum time that a record stays uncompacted, so that consumers can read every change.",
         synonyms=("log.cleaner.min.compaction.lag.ms",),
     ),
     Setting(
         "min.insync.replicas", INT, 1, at_least(1), MEDIUM, CLUSTER_WIDE,
-        "How many replicas must be in sync for a produce with acks=all to be taken.",
+        "The minimum number of in-sync replicas for a produce request with acks=all to be accepted.",
         synonyms=("min.insync.replicas",),
     ),
     Setting(
         "preallocate", BOOLEAN, False, ANY, MEDIUM, CLUSTER_WIDE,
-        "Whether the space of a new segment is reserved on disk when the segment is made.",
+        "Whether disk space is allocated when a segment is created.",
         synonyms=("log.preallocate",),
     ),
     Setting(
@@ -170,42 +170,42 @@ TOPIC = (
     ),
     Setting(
         "remote.storage.enable", BOOLEAN, False, ANY, MEDIUM, CLUSTER_WIDE,
-        instead="there is no tiered storage, everything stays in log.dirs",
+        instead="tiered storage is not supported",
     ),
     Setting(
         "retention.bytes", LONG, -1, ANY, MEDIUM, CLUSTER_WIDE,
-        "How large a partition may grow before its oldest segments are removed; -1 is without bound.",
+        "The size of a partition beyond which its oldest segments are removed; -1 is unlimited.",
         synonyms=("log.retention.bytes",),
     ),
     Setting(
         "retention.ms", LONG, 604_800_000, at_least(-1), MEDIUM, CLUSTER_WIDE,
-        "How old the newest record of a segment may become before the segment is removed; -1 is without bound.",
+        "The age of a segment's newest record beyond which the segment is removed; -1 is unlimited.",
         synonyms=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     ),
     Setting(
         "segment.bytes", INT, 2**30, at_least(14), MEDIUM, CLUSTER_WIDE,
-        "The largest size of one segment file: retention and compaction work on whole segments.",
+        "The maximum size of a segment file; retention and compaction work on whole segments.",
         synonyms=("log.segment.bytes",),
     ),
     Setting(
         "segment.index.bytes", INT, 10_485_760, at_least(4), MEDIUM, CLUSTER_WIDE,
-        "The largest size of a segment's offset index; a full index makes the log roll a new segment.",
+        "The maximum size of a segment's offset index; when it is full, the log rolls a new segment.",
         synonyms=("log.index.size.max.bytes",),
     ),
     Setting(
         "segment.jitter.ms", LONG, 0, at_least(0), MEDIUM, CLUSTER_WIDE,
-        "At most how much is taken off segment.ms at random, so that segments do not all roll at once.",
+        "The maximum random reduction of segment.ms, so that segments do not roll at the same time.",
         synonyms=("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ),
     Setting(
         "segment.ms", LONG, 604_800_000, at_least(1), MEDIUM, CLUSTER_WIDE,
-        "After how long a new segment is begun even where the current one is not full.",
+        "The time after which the log rolls a new segment even if the current one is not full.",
         synonyms=("log.roll.ms", "log.roll.hours"),
     ),
     Setting(
         "unclean.leader.election.enable", BOOLEAN, False, ANY, MEDIUM, CLUSTER_WIDE,
-        "Whether a replica that is not in sync may lead where no other is alive, which loses records.",
+        "Whether a replica that is not in sync may become leader if no in-sync replica is alive, which loses records.",
         synonyms=("unclean.leader.election.enable",),
     ),
 )
-"""Every setting that a topic of Apache Kafka 3.9 may have."""
+"""All topic settings of Apache Kafka 3.9."""

@@ -1,4 +1,4 @@
-"""The words in which the tables of this package are written."""
+"""Constants and helper functions of the settings tables."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 READ_ONLY, PER_BROKER, CLUSTER_WIDE = Update.READ_ONLY, Update.PER_BROKER, Update.CLUSTER_WIDE
 
 AT_START = Update.READ_ONLY
-"""Of what Kafka can change at run time, and kreplica reads once, when it starts."""
+"""Update mode of settings that Kafka can change at run time and kreplica reads only at startup."""
 
 CODECS = OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"))
 CLOCKS = OneOf(("CreateTime", "LogAppendTime"))
 
 
 class Row(NamedTuple):
-    """A setting that is only known: the fields of ``Setting`` without words."""
+    """A setting without a description, for settings that kreplica does not implement."""
 
     name: str
     type: Type
@@ -33,9 +33,9 @@ class Row(NamedTuple):
 
 
 def known_only(instead: str, *rows: Row) -> tuple[Setting, ...]:
-    """Settings that Kafka has and kreplica does not obey.
+    """Return settings that Kafka has and kreplica does not implement.
 
-    :param instead: what happens whatever their values are: one clause, which warnings and the reference page show.
+    :param instead: behaviour independent of the value, as one clause; shown in warnings and on the reference page.
     """
     return tuple(
         Setting(
@@ -46,9 +46,9 @@ def known_only(instead: str, *rows: Row) -> tuple[Setting, ...]:
 
 
 def protective(instead: str, *rows: Row) -> tuple[Setting, ...]:
-    """Settings that promise a protection which kreplica does not give: only values that promise nothing are accepted.
+    """Return settings of protections that kreplica does not implement.
 
-    Those are Kafka's default and the absence of a value.
+    Only values that request no protection are accepted: Kafka's default and an empty value.
 
     :param instead: as for ``known_only``.
     """
