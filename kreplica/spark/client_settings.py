@@ -1,4 +1,4 @@
-"""Options that begin with ``kafka.``: settings of Kafka's clients, as far as our client has them."""
+"""Options with the prefix ``kafka.``: the Kafka client settings that the kreplica client supports."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ NO_OTHER = "PLAINTEXT"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """What a read or a write asks of the client; sizes in bytes.
+    """Client settings of a read or a write; sizes in bytes.
 
-    :param codec: of what is written; so are ``acks``, ``idempotent``, ``batch_size`` and the times.
+    :param codec: compression codec of the records written. ``acks``, ``idempotent``, ``batch_size`` and the times also
+        apply to writes.
     """
 
     client: ClientOptions
@@ -43,12 +44,12 @@ class ClientSettings:
 
 
 def client_settings(given: Mapping[str, str], refused: Mapping[str, str]) -> ClientSettings:
-    """Read those that begin with ``kafka.``; others are left alone.
+    """Parse the options that begin with ``kafka.`` and ignore all others.
 
-    A setting that Kafka has and we do not makes a warning.
+    A Kafka setting that the kreplica client does not have is ignored with a warning.
 
-    :param refused: names, in lower case and with the prefix, that make no sense here, and why.
-    :raise ValueError: one is refused or malformed.
+    :param refused: lower-case option names, with the prefix, that are not allowed here, and the reason.
+    :raise ValueError: an option is refused or malformed.
     """
     values: dict[str, str] = {}
     for name, value in given.items():
@@ -60,7 +61,7 @@ def client_settings(given: Mapping[str, str], refused: Mapping[str, str]) -> Cli
         values[lower.removeprefix(PREFIX)] = value
     protocol = values.get("security.protocol", NO_OTHER).upper()
     if protocol != NO_OTHER:
-        raise ValueError(f"option 'kafka.security.protocol': {protocol} is not there yet, only {NO_OTHER}")
+        raise ValueError(f"option 'kafka.security.protocol': {protocol} is not supported; use {NO_OTHER}")
     reading = _Reading(values)
     client = ClientOptions(
         client_id=reading.text("client.id", "kreplica-spark"),
@@ -95,7 +96,7 @@ def client_settings(given: Mapping[str, str], refused: Mapping[str, str]) -> Cli
 
 
 class _Reading:
-    """Values by name, and which names were asked for."""
+    """Setting values by name; records which names were read."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = values

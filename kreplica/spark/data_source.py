@@ -1,4 +1,4 @@
-"""``format("kreplica")``: what Spark makes first, and asks for readers and writers."""
+"""The data source ``format("kreplica")``: creates the readers and writers that Spark requests."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from kreplica.spark.source.stream_read import StreamReader
 
 
 class KreplicaDataSource(DataSource):
-    """A table of a Kafka-compatible cluster's records, with the columns of Spark's own Kafka source.
+    """A table of the records of a Kafka-compatible cluster, with the columns of Spark's own Kafka source.
 
-    Spark calls these methods in processes of its own; every object here lives for one planning or one task, but for the
+    Spark calls these methods in separate processes. Every object is used for one planning or one task, except the
     stream reader, which lives as long as its query.
     """
 
     @classmethod
     def name(cls) -> str:
-        """As users write it."""
+        """Name of the format in ``format("kreplica")``."""
         return "kreplica"
 
     def schema(self) -> StructType:
-        """The columns."""
+        """Schema of the columns that the options select."""
         return spark_schema(source_columns(self._given()))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For ``spark.read``.
+        """Create the reader for ``spark.read``.
 
         :raise ValueError: an option is wrong, or the user gave a schema.
         """
@@ -46,7 +46,7 @@ class KreplicaDataSource(DataSource):
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """For ``spark.readStream``.
+        """Create the reader for ``spark.readStream``.
 
         :raise ValueError: an option is wrong, or the user gave a schema.
         """
@@ -55,12 +55,12 @@ class KreplicaDataSource(DataSource):
         return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """For ``DataFrame.write``.
+        """Create the writer for ``DataFrame.write``.
 
-        :raise ValueError: an option or a column is wrong, or what is there is to be overwritten.
+        :raise ValueError: an option or a column is wrong, or the save mode is ``overwrite``.
         """
         if overwrite:
-            raise ValueError('a topic is not overwritten: .mode("append") is needed')
+            raise ValueError('topics cannot be overwritten: use .mode("append")')
         options = self._sink_options(schema)
         if options.exactly_once is ExactlyOnce.OFF:
             return BatchWriter(options)
@@ -72,9 +72,9 @@ class KreplicaDataSource(DataSource):
         return ExactlyOnceBatchWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """For ``DataFrame.writeStream``.
+        """Create the writer for ``DataFrame.writeStream``.
 
-        :param overwrite: in complete mode: the whole result is written again with each micro-batch.
+        :param overwrite: True in complete mode: each micro-batch writes the whole result again.
         :raise ValueError: an option or a column is wrong.
         """
         options = self._sink_options(schema)
@@ -91,9 +91,9 @@ class KreplicaDataSource(DataSource):
         return dict(self.options.items())
 
     def _refuse_other(self, schema: StructType) -> None:
-        """Spark hands over whatever schema the user gave."""
+        """Refuse a user-given schema other than the fixed one; Spark passes on any schema."""
         own = self.schema()
         if [(each.name, each.dataType) for each in schema.fields] != [
             (each.name, each.dataType) for each in own.fields
         ]:
-            raise ValueError(f"the source kreplica has a fixed schema, and takes no other: {own.simpleString()}")
+            raise ValueError(f"the source kreplica has a fixed schema and accepts no other: {own.simpleString()}")

@@ -1,4 +1,4 @@
-"""Options' values, read from text; what is wrong is told with the option's name."""
+"""Parsing of option values; every error names the option."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ INT64_END = 1 << 63
 
 
 def number(text: str | None, option: str, lowest: int) -> int | None:
-    """A whole number, or None where nothing is given.
+    """Return an integer, or None if the option is not set.
 
-    :raise ValueError: it is none, or less than ``lowest``.
+    :raise ValueError: the text is not an integer, or is less than ``lowest``.
     """
     if text is None:
         return None
     stripped = text.strip()
     if not re.fullmatch(r"[+-]?\d{1,19}", stripped, re.ASCII) or not lowest <= int(stripped) < INT64_END:
-        raise ValueError(f"option {option!r}: {text!r}: a number from {lowest} on is expected")
+        raise ValueError(f"option {option!r}: {text!r}: expected an integer of at least {lowest}")
     return int(stripped)
 
 
 def boolean(text: str | None, option: str, *, default: bool) -> bool:
-    """``true`` or ``false``.
+    """Parse ``true`` or ``false``.
 
-    :raise ValueError: neither.
+    :raise ValueError: the text is neither.
     """
     return choice(text, option, ("true", "false"), "true" if default else "false") == "true"
 
 
 def choice(text: str | None, option: str, words: Sequence[str], default: str) -> str:
-    """One of some words, in any case.
+    """Return the allowed word that the text matches, ignoring case.
 
-    :raise ValueError: none of them.
+    :raise ValueError: the text is not an allowed word.
     """
     if text is None:
         return default
@@ -45,14 +45,14 @@ def choice(text: str | None, option: str, words: Sequence[str], default: str) ->
 
 
 def duration_s(text: str | None, option: str, default: float) -> float:
-    """A time as Spark writes it, ``15m``; a number alone is milliseconds.
+    """Parse a duration in Spark's notation, such as ``15m``; a plain number is in milliseconds.
 
     :return: seconds.
-    :raise ValueError: it is none.
+    :raise ValueError: the text is not a duration.
     """
     if text is None:
         return default
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None:
-        raise ValueError(f"option {option!r}: {text!r}: a time is expected, as 15m or 500ms")
+        raise ValueError(f"option {option!r}: {text!r}: expected a duration, such as 15m or 500ms")
     return int(match[1]) * _SECONDS[match[2] or "ms"]

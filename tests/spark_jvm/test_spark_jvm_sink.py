@@ -71,7 +71,7 @@ def test_what_cannot_be_written(spark: SparkSession, brokers: KafkaCluster) -> N
     cases = [
         (text.selectExpr("value key"), {"topic": "jvm-sink-errors"}, "ValueError: the column 'value' is missing"),
         (text.selectExpr("1 value"), {"topic": "jvm-sink-errors"}, "ValueError: the column 'value' is int, and must"),
-        (text.select("value"), {}, "the option 'topic' or a column 'topic' is needed"),
+        (text.select("value"), {}, "set the option 'topic' or add a column 'topic'"),
         (text, {}, "RowsRefused: a row has no topic: the column 'topic' is null"),
         (text.selectExpr("value", "7 partition"), {"topic": "jvm-sink-errors"}, "partition 7 of topic 'jvm-sink-err"),
         (text, {"kafka.value.serializer": "x"}, "'kafka.value.serializer' is not supported"),
@@ -82,7 +82,7 @@ def test_what_cannot_be_written(spark: SparkSession, brokers: KafkaCluster) -> N
     sink = text.select("value").write.format("kreplica").option("kafka.bootstrap.servers", brokers.bootstrap_servers)
     with pytest.raises(Exception, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
         sink.option("topic", "jvm-sink-errors").save()
-    with pytest.raises(Exception, match="a topic is not overwritten"):
+    with pytest.raises(Exception, match="topics cannot be overwritten"):
         sink.option("topic", "jvm-sink-errors").mode("overwrite").save()
     assert written(brokers, "jvm-sink-errors") == Counter()
 

@@ -62,7 +62,7 @@ def test_errors_are_legible(spark: SparkSession, brokers: KafkaCluster) -> None:
         return str(caught.value)
 
     subscribed = reader.option("subscribe", "jvm-errors")
-    assert "fixed schema, and takes no other: struct<key:binary" in told(
+    assert "fixed schema and accepts no other: struct<key:binary" in told(
         lambda: subscribed.schema("value string").load().collect()
     )
     assert "ValueError: option 'kafka.auto.offset.reset' is not supported: use the option startingOffsets" in told(

@@ -101,7 +101,7 @@ def test_records_that_are_gone(
     planned = loaded(spark, brokers, subscribe="jvm-gone", **{"kreplica.columns": "value"})
     assert planned.count() == 20
     admin.delete_records({KafkaPartition("jvm-gone", 0): 15})
-    with pytest.raises(Exception, match=r"jvm-gone-0: offsets 0 to 15 are gone(.|\n)*failOnDataLoss to false"):
+    with pytest.raises(Exception, match=r"jvm-gone-0: offsets 0 to 15 were deleted(.|\n)*failOnDataLoss to false"):
         planned.count()
 
     def copied(**options: str) -> None:
@@ -110,7 +110,7 @@ def test_records_that_are_gone(
         query = started(frame, brokers, "jvm-gone-copy", tmp_path, availableNow=True)
         assert query.awaitTermination(PATIENCE_S)
 
-    with pytest.raises(Exception, match="DataLoss: jvm-gone-0: offsets 5 to 15 are gone"):
+    with pytest.raises(Exception, match="DataLoss: jvm-gone-0: offsets 5 to 15 were deleted"):
         copied()
     copied(failOnDataLoss="false")
     assert sorted(written(brokers, "jvm-gone-copy")) == ["15", "16", "17", "18", "19"]

@@ -1,8 +1,8 @@
-"""Transactions of lanes that nobody commits: those of tries that died, of attempts that were not the last.
+"""Abandoned transactions of a sink: left open by failed tries and by task attempts other than the last.
 
-Left alone they would hold back readers of committed records, for ever where they have no time-out.  They are looked up
-before a micro-batch is decided and aborted after that: that the decision came about says that nobody began later, and
-whoever has begun since has other numbers.
+Open transactions hold back read-committed consumers, forever if they have no timeout. The sink looks them up before it
+decides a micro-batch and aborts them after the decision. The decision succeeds only if no newer run started before it;
+a later run uses other producer epochs, so it is not affected.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ log = logging.getLogger(__name__)
 
 ONGOING = "Ongoing"
 LOOK_TIMEOUT_S = 15.0
-"""Longer than brokers take to notice that one of them is gone."""
+"""Longer than brokers take to detect that another broker failed."""
 
 _OF_A_LANE = re.compile(r"-[0-9a-f]+-\d+-\d+")
 
 
 class Leftover(NamedTuple):
-    """A lane's open transaction, and by which numbers it is ended."""
+    """An open transaction of a lane, and the producer ID and epoch that end it."""
 
     transactional_id: str
     identity: ProducerIdentity
 
 
 def find_leftovers(cluster: Cluster, sink_id: str, wanted: Container[str]) -> list[Leftover]:
-    """Open transactions of a sink's lanes.
+    """Return the open transactions of a sink's lanes.
 
-    :param wanted: transactional ids of those that are to be committed.
-    :raise ClientError: a broker or a coordinator does not answer.
+    :param wanted: transactional IDs to skip, because they will be committed.
+    :raise ClientError: a broker or a coordinator does not respond.
     """
     found = []
     for name in sorted(cluster.retrying(lambda: _open_names(cluster), LOOK_TIMEOUT_S)):
@@ -63,9 +63,9 @@ def _open_names(cluster: Cluster) -> set[str]:
 
 
 def open_identity(cluster: Cluster, transactional_id: str) -> ProducerIdentity | None:
-    """Who has a transaction open by that id; None where nobody has.
+    """Return the producer that has an open transaction with that transactional ID, or None.
 
-    :raise ClientError: the coordinator does not say.
+    :raise ClientError: the coordinator does not respond.
     """
 
     def attempt(connection: Connection) -> ProducerIdentity | None:
@@ -85,7 +85,7 @@ def open_identity(cluster: Cluster, transactional_id: str) -> ProducerIdentity |
 
 
 def abort_leftovers(cluster: Cluster, leftovers: list[Leftover]) -> None:
-    """Abort them; what cannot be aborted is left for the next time."""
+    """Abort transactions; those that cannot be aborted are retried with the next micro-batch."""
     for name, identity in leftovers:
         try:
             end_transaction(cluster, name, identity, commit=False)

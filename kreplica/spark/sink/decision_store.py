@@ -1,9 +1,10 @@
-"""Which micro-batches of a sink are decided: kept as offsets that the group of the sink's name commits.
+"""Decisions of a sink: which of its micro-batches are decided, stored as committed offsets of the group with the
+sink's name.
 
-The offset is the number of the next micro-batch; its metadata says whose micro-batch that was, and which transactions
-belong to it, so that whoever comes later can commit what was decided and not yet committed.  Offsets are read and
-written at once, in transactions, and need no topic to be read through; the topic that they are committed for stays
-empty.  What is not kept for ever, by ``offsets.retention.minutes``, is the decision of a sink that nobody runs.
+The offset is the number of the next micro-batch. Its metadata holds the query and the transactions of the decided
+micro-batch, so that a later run can commit a micro-batch that was decided but not yet committed. Offsets are read and
+written in one request, in transactions, without scanning a topic; the topic that they are committed for stays empty.
+The decision of a sink that does not run expires after ``offsets.retention.minutes``.
 """
 
 from __future__ import annotations
@@ -21,24 +22,25 @@ from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 
 PARTITIONS = 20
-"""Of the decisions' topic: the last one has the mark of what is committed; each other one takes
-``METADATA_SIZE_MAX`` bytes that name a micro-batch's transactions."""
+"""Partitions of the decisions' topic. The last one marks the committed decision; each of the others holds
+``METADATA_SIZE_MAX`` bytes that name a micro-batch's transactions.
+"""
 
 SETTLED = PARTITIONS - 1
 
 METADATA_SIZE_MAX = 4000
-"""Bytes of metadata that go with one offset: brokers take 4,096 (``offset.metadata.max.bytes``)."""
+"""Metadata bytes per offset; brokers accept 4,096 (``offset.metadata.max.bytes``)."""
 
 
 class TooManyLanes(ValueError):
-    """More transactions than a decision has room for."""
+    """The transactions of a micro-batch do not fit into one decision."""
 
 
 class DecidedLane(NamedTuple):
-    """One task's transaction.
+    """The transaction of one task.
 
-    :param attempt: which of the task's attempts wrote it.
-    :param identity: by which it is ended.
+    :param attempt: number of the task attempt that wrote it.
+    :param identity: producer ID and epoch that end it.
     """
 
     number: int
@@ -47,13 +49,13 @@ class DecidedLane(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The last micro-batch that a sink has decided.
+    """The last micro-batch that a sink decided.
 
-    :param query: whose micro-batch it is: the id of a streaming query; empty for batches that a driver numbers.
-    :param topic: that all its rows go to; empty where a column says.
-    :param run: of the query, whose lanes these are.
-    :param lanes: those that have rows.
-    :param is_settled: all of them were committed.
+    :param query: ID of the streaming query; empty for batches that a driver numbers.
+    :param topic: topic of all rows; empty if a column names the topics.
+    :param run: ID of the query's run that owns the lanes.
+    :param lanes: lanes that have rows.
+    :param is_settled: True if all lanes were committed.
     """
 
     batch_id: int
@@ -65,24 +67,25 @@ class Decision(NamedTuple):
 
 
 def lane_id(sink_id: str, run: str, lane: int, attempt: int) -> str:
-    """A lane's transactional id: of one run and one attempt, so that no try takes over what another may commit.
+    """Return the transactional ID of a lane. It contains run and attempt, so that one try cannot fence a lane that
+    another may commit.
 
-    The next micro-batches of the run use it again.
+    Later micro-batches of the same run reuse it.
     """
     return f"{sink_id}-{run}-{lane}-{attempt}"
 
 
 def make_topic(cluster: Cluster, topic: str) -> None:
-    """Let the decisions' topic be there.
+    """Create the decisions' topic if it does not exist.
 
-    :raise ValueError: it is, with too few partitions.
+    :raise ValueError: the topic exists with too few partitions.
     """
     cluster.retrying(lambda: cluster.refresh((topic,)))
     found = cluster.view.topics.get(topic)
     if found is not None and len(found.partitions) < PARTITIONS:
         raise ValueError(
             f"topic {topic} has {len(found.partitions)} partitions, and decisions need {PARTITIONS}: "
-            "let kreplica.decisions.topic name one that is not there yet"
+            "set kreplica.decisions.topic to a new topic"
         )
     if found is not None:
         return
@@ -94,32 +97,32 @@ def make_topic(cluster: Cluster, topic: str) -> None:
 
 
 def read_decision(cluster: Cluster, topic: str, sink_id: str) -> Decision | None:
-    """What a sink decided last, once no transaction that is open is to change that.
+    """Return the last decision of a sink, after open transactions that could change it have ended.
 
-    :raise ClientError: the coordinator does not say.
+    :raise ClientError: the coordinator does not respond.
     """
     committed = committed_offsets(cluster, sink_id, (topic,), stable=True)
     return parse_decision({key.partition: value for key, value in committed.items()})
 
 
 def settle(cluster: Cluster, topic: str, sink_id: str, decision: Decision) -> None:
-    """Note that a decision's lanes are committed, so that nobody has to ask for that again.
+    """Record that the lanes of a decision are committed, so that later runs do not commit them again.
 
-    :raise ClientError: it is not noted, which does no harm.
+    :raise ClientError: the record is not written, which is harmless.
     """
     place = TopicPartition(topic, SETTLED)
     commit_offsets(cluster, sink_id, {place: decision.batch_id + 1}, decision.query)
 
 
 def decision_offsets(topic: str, decision: Decision) -> dict[TopicPartition, CommittedOffset]:
-    """What is to be committed for a decision: all at once, in one transaction.
+    """Return the offsets to commit for a decision, in one transaction.
 
-    :raise TooManyLanes: it does not fit.
+    :raise TooManyLanes: the decision does not fit.
     """
     first = f"{decision.query};{decision.topic};{decision.run};"
     pieces = _pieces(first, (_text(each) for each in decision.lanes))
     if len(pieces) > SETTLED:
-        raise TooManyLanes(f"{len(decision.lanes)} tasks write at the same time; coalesce to fewer")
+        raise TooManyLanes(f"{len(decision.lanes)} tasks write at the same time; use coalesce() to reduce their number")
     return {
         TopicPartition(topic, number): CommittedOffset(decision.batch_id + 1, metadata=piece)
         for number, piece in enumerate(pieces)
@@ -127,16 +130,16 @@ def decision_offsets(topic: str, decision: Decision) -> dict[TopicPartition, Com
 
 
 def parse_decision(committed: Mapping[int, CommittedOffset]) -> Decision | None:
-    """The decision that offsets say, by partition; those of an earlier one may still be there.
+    """Parse the decision from the group's offsets by partition, some of which may belong to an earlier decision.
 
-    :raise ValueError: somebody else commits as the group of that name.
+    :raise ValueError: another application commits offsets with that group name.
     """
     first = committed.get(0)
     if first is None or first.offset < 0:
         return None
     parts = first.metadata.split(";")
     if len(parts) != 4:
-        raise ValueError(f"a group that has the sink's name committed {first.metadata!r}, which no sink does")
+        raise ValueError(f"a group that has the sink's name committed {first.metadata!r}, not a sink's decision")
     query, topic, run, text = parts
     texts = [text]
     for number in range(1, SETTLED):

@@ -1,4 +1,6 @@
-"""Arrow columns become record batches: Arrow joins the pieces of each record, Python sees only batches."""
+"""Encoding of Arrow columns as record batches: Arrow concatenates the fields of records, Python handles whole
+batches only.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 NO_LEADER_EPOCH = -1
 RECORD_OVERHEAD = 24
-"""Bytes that a record takes about, besides key, value and headers: for where batches end."""
+"""Approximate bytes per record besides key, value and headers; used to size batches."""
 
 _TABLE_SIZE = 1 << 14
 _ATTRIBUTES = b"\x00"
@@ -32,11 +34,10 @@ _NO_HEADERS = b"\x00"
 
 
 class Rows(NamedTuple):
-    """Records to be written to one partition, column by column.
+    """Columns of the records to write to one partition.
 
-    :param keys: Arrow's binary, with nulls; ``values`` too.
-    :param headers: the wire form of each one's headers, their number first (``headers_column``); None where none has
-        any.
+    :param keys: Arrow binary array with nulls; so is ``values``.
+    :param headers: encoded headers of each record, their count first (``headers_column``); None if no record has any.
     """
 
     timestamps_ms: Numbers
@@ -46,7 +47,7 @@ class Rows(NamedTuple):
 
 
 class EncodedBatch(NamedTuple):
-    """A record batch that is ready but for its producer's numbers."""
+    """A complete record batch except for producer ID, epoch and sequence number."""
 
     data: bytearray
     record_count: int
@@ -55,9 +56,9 @@ class EncodedBatch(NamedTuple):
 def encode(
     rows: Rows, *, batch_size: int, codec: Codec = Codec.NONE, transactional: bool = False
 ) -> Iterator[EncodedBatch]:
-    """Batches of rows in their order.
+    """Encode rows as batches, in order.
 
-    :param batch_size: bytes of a batch before compression, about; a larger row has a batch of its own.
+    :param batch_size: approximate bytes of a batch before compression; a larger row gets its own batch.
     """
     if not len(rows.timestamps_ms):
         return
@@ -94,10 +95,10 @@ def encode(
 
 
 def headers_column(column: pa.Array) -> pa.Array | None:
-    """The wire form of headers.
+    """Encode headers in their wire format.
 
-    :param column: a list of structures of ``key`` (text) and ``value`` (binary) for each row, or null.
-    :return: None where no row has any.
+    :param column: a list of structs of ``key`` (text) and ``value`` (binary) per row, or null.
+    :return: None if no row has headers.
     """
     if (
         column.null_count == len(column)
@@ -120,7 +121,7 @@ def _headers(row: list[dict[str, Any]] | None) -> bytes:
 
 
 def _batch_starts(rows: Rows, batch_size: int) -> Numbers:
-    """The first row of each batch."""
+    """Return the index of the first row of each batch."""
     sizes = np.maximum(_sizes(rows.keys), 0) + np.maximum(_sizes(rows.values), 0) + RECORD_OVERHEAD
     if rows.headers is not None:
         sizes += _sizes(rows.headers)
@@ -160,7 +161,7 @@ def _records(rows: Rows, time_deltas: Numbers, offset_deltas: Numbers) -> pa.Arr
 
 
 def _sizes(column: pa.Array) -> Numbers:
-    """Bytes of each element; -1 for null."""
+    """Return the bytes of each element; -1 for null."""
     if column.null_count == len(column):
         return np.full(len(column), -1, dtype=np.int64)
     sizes = np.diff(_offsets(column)).astype(np.int64)
@@ -170,13 +171,13 @@ def _sizes(column: pa.Array) -> Numbers:
 
 
 def _offsets(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """Where each element begins in the column's data, and where the last one ends."""
+    """Return the start offsets of the elements in the column's data, and the end of the last."""
     buffer = column.buffers()[1]
     return np.frombuffer(buffer, dtype=np.int32)[column.offset : column.offset + len(column) + 1]
 
 
 def _varint_sizes(numbers: Numbers) -> Numbers:
-    """Bytes of each number as a zigzag varint."""
+    """Return the encoded size of each number as a zigzag varint."""
     zigzag = _zigzag(numbers)
     sizes = np.ones(len(numbers), dtype=np.int64)
     for bits in range(7, 64, 7):
@@ -192,7 +193,7 @@ def _zigzag(numbers: Numbers) -> np.ndarray[Any, np.dtype[np.uint64]]:
 
 
 def _varints(numbers: Numbers) -> pa.Array:
-    """Each number as a zigzag varint: by a table where all are small, else each number that occurs once."""
+    """Encode numbers as zigzag varints, by table lookup if all are small, otherwise once per distinct number."""
     zigzag = _zigzag(numbers)
     if int(zigzag.max()) < _TABLE_SIZE:
         return _TABLE.take(pa.array(zigzag.astype(np.int32)))

@@ -1,16 +1,17 @@
-"""A stream's rows, visible once and no more to readers of committed records, whoever dies when.
+"""Exactly-once writes: every row is visible once to read-committed consumers, despite crashes of drivers and tasks.
 
-Spark tries a micro-batch again, with the same number, until its sink has committed it; tasks may be tried again too,
-with other rows, and an old driver may still be at work.  So one decision is taken for each micro-batch (``decisions``):
+Spark retries a micro-batch with the same number until its sink has committed it. Tasks may also be retried, with other
+rows, and an earlier driver may still run. Therefore each micro-batch has one decision (``decision_store``):
 
-* A task first takes the decider's transactional id over, by which nobody who began before can decide any more; then it
-  looks whether the micro-batch is decided already, or is another's (``turns``), and writes nothing where it is.
-* Else it writes its rows in a transaction of a lane of its own, and leaves that open (``preparing``).
-* The driver looks whether all lanes are still open, decides, in a transaction of the decider, and then commits the
-  lanes; what other tries left is aborted (``leftovers``).  Who finds a micro-batch decided commits its lanes again,
-  which does no harm, until they are noted as settled.
+* A task first initializes the decider's transactional ID, which fences every earlier decider. Then it checks whether
+  the micro-batch is already decided or belongs to another run (``write_decision``); in both cases it writes nothing.
+* Otherwise it writes its rows in the transaction of its own lane, and leaves the transaction open
+  (``task_transactions``).
+* The driver checks that all lanes are still open, records the decision in a transaction of the decider, and then
+  commits the lanes. It aborts the transactions of other tries (``abandoned_transactions``). A run that finds a
+  micro-batch decided commits its lanes again, which is harmless, until they are marked as settled.
 
-With one lane the decision is in the lane's own transaction, so there is nothing between the two.
+With a single lane, the decision is part of the lane's own transaction, so both are atomic.
 """
 
 from __future__ import annotations
@@ -48,29 +49,29 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 LOOK_INTERVAL_S = 60.0
-"""So often a driver looks for leftovers of which nothing tells it."""
+"""Interval at which a driver looks for abandoned transactions when no task was retried."""
 
 _GONE = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE,
          ErrorCode.INVALID_PRODUCER_ID_MAPPING)  # fmt: skip
 
 _looked_s: dict[tuple[str, str], float] = {}
-"""By sink and run: when this process looked for leftovers."""
+"""Time of this process's last search for abandoned transactions, by sink and run."""
 
 
 class LaneGone(KreplicaError):
-    """A lane was aborted before its micro-batch was decided: nothing is written, the micro-batch is tried again."""
+    """A lane was aborted before its micro-batch was decided: nothing is written, and Spark retries the micro-batch."""
 
 
 class RowsLost(KreplicaError):
-    """A lane that was decided is not there any more: its rows are lost, and nothing can mend that here."""
+    """A lane of a decided micro-batch was aborted: its rows are lost and cannot be recovered here."""
 
 
 def commit_prepared(messages: Sequence[Prepared], options: SinkOptions) -> None:
-    """Decide a micro-batch that all tasks have prepared, and commit it; again does no harm.
+    """Decide and commit a micro-batch that all tasks have prepared; idempotent.
 
-    :raise LaneGone: it is not decided, and cannot be; so for ``AnotherAtWork``.
-    :raise RowsLost: what was decided cannot be committed any more.
-    :raise ClientError: it may be decided or not; Spark tries the micro-batch again.
+    :raise LaneGone: the micro-batch is not decided and cannot be; the same holds for ``AnotherAtWork``.
+    :raise RowsLost: the decided transactions can no longer be committed.
+    :raise ClientError: the outcome is unknown; Spark retries the micro-batch.
     """
     if not messages:
         return
@@ -112,11 +113,11 @@ def _decide(cluster: Cluster, options: SinkOptions, messages: Sequence[Prepared]
 
 
 def _commit_again(cluster: Cluster, options: SinkOptions, messages: Sequence[Prepared]) -> None:
-    """Commit what an earlier try decided; of this one nothing stays."""
+    """Commit the lanes that an earlier try decided; the transactions of this try are aborted."""
     task = messages[0].task
     decision = read_decision(cluster, options.decisions_topic, task.sink_id)
     if decision is None or (decision.batch_id, decision.query) != (task.batch_id, task.query):
-        raise AnotherAtWork(f"batch {task.batch_id} of sink {task.sink_id} was decided, and others have been since")
+        raise AnotherAtWork(f"batch {task.batch_id} of sink {task.sink_id} was decided, and so were later batches")
     decided = {lane_id(task.sink_id, decision.run, each.number, each.attempt) for each in decision.lanes}
     leftovers = _leftovers(cluster, messages, decided)
     _commit(cluster, options, task, decision)
@@ -126,7 +127,7 @@ def _commit_again(cluster: Cluster, options: SinkOptions, messages: Sequence[Pre
 
 
 def _commit(cluster: Cluster, options: SinkOptions, task: Task, decision: Decision) -> None:
-    """Commit the lanes of a micro-batch that is decided, and note that."""
+    """Commit the lanes of a decided micro-batch, and mark it as settled."""
     if decision.is_settled:
         return
     try:
@@ -135,7 +136,7 @@ def _commit(cluster: Cluster, options: SinkOptions, task: Task, decision: Decisi
         now = read_decision(cluster, options.decisions_topic, task.sink_id)
         if now is not None and now.query == decision.query and now.batch_id > decision.batch_id:
             raise AnotherAtWork(
-                f"batch {decision.batch_id} of sink {task.sink_id} is written, and so are others up to {now.batch_id}"
+                f"batch {decision.batch_id} of sink {task.sink_id} is written, as are others up to {now.batch_id}"
             ) from None
         if now is None or now.batch_id != decision.batch_id or not now.is_settled:
             raise
@@ -143,13 +144,13 @@ def _commit(cluster: Cluster, options: SinkOptions, task: Task, decision: Decisi
     try:
         settle(cluster, options.decisions_topic, task.sink_id, decision)
     except ClientError as error:
-        log.warning("batch %d of %s is committed, which is not noted: %s", decision.batch_id, task.sink_id, error)
+        log.warning("batch %d of %s is committed but not marked as settled: %s", decision.batch_id, task.sink_id, error)
 
 
 def commit_lanes(cluster: Cluster, sink_id: str, decision: Decision) -> None:
-    """Commit what was decided.
+    """Commit the lanes of a decision.
 
-    :raise RowsLost: that cannot be committed any more.
+    :raise RowsLost: a lane can no longer be committed.
     """
     if decision.is_settled:
         return
@@ -167,21 +168,21 @@ def commit_lanes(cluster: Cluster, sink_id: str, decision: Decision) -> None:
         raise RowsLost(
             f"micro-batch {decision.batch_id} of {sink_id} was decided, and before it was committed the transactions "
             f"of its tasks {', '.join(lost)} of {len(decision.lanes)} were aborted: {reason}. Their rows are "
-            "not there. Brokers that allow transactions without a time-out (kreplica.two.phase), or a longer "
+            "lost. Brokers that allow transactions without a timeout (kreplica.two.phase), or a longer "
             f"kafka.transaction.timeout.ms, prevent that. Delete the group {sink_id} to have all of the micro-batch "
             "written again, with the rows of the other tasks twice"
         ) from reason
 
 
 def take_over(cluster: Cluster, sink_id: str) -> None:
-    """Let nobody decide any more who began before."""
+    """Initialize the decider's transactional ID, which fences every earlier decider."""
     decider_of(cluster, sink_id).initialize()
 
 
 def abort_prepared(messages: Sequence[Prepared], options: SinkOptions) -> None:
-    """Abort what tasks have prepared, unless it is decided; what cannot be aborted is left.
+    """Abort the transactions of prepared tasks, unless they are decided; those that cannot be aborted are left open.
 
-    Spark also aborts a micro-batch whose commit went well, but whose driver did not learn of that.
+    Spark also calls abort for a micro-batch that was committed, if its driver did not receive the response.
     """
     if not messages:
         return
@@ -190,13 +191,13 @@ def abort_prepared(messages: Sequence[Prepared], options: SinkOptions) -> None:
     if options.exactly_once is ExactlyOnce.ONE:
         _abort(cluster, [(task.sink_id, message) for message in messages], None)
     else:
-        _is_latest(cluster, messages)  # Either way: as who these tasks said nobody decides from now on.
+        _is_latest(cluster, messages)  # Fences the decider that these tasks initialized, whatever the result.
         decision = read_decision(cluster, options.decisions_topic, task.sink_id)
         _abort(cluster, [(_name(message), message) for message in messages], decision)
 
 
 def _abort(cluster: Cluster, prepared: Iterable[tuple[str, Prepared]], decision: Decision | None) -> None:
-    """Abort what tasks prepared, by transactional id, where it is no part of a decision."""
+    """Abort the transactions of prepared tasks, by transactional ID, that are not part of a decision."""
     decided = set() if decision is None else {lane.identity for lane in decision.lanes}
     for name, message in prepared:
         if message.identity is None or message.identity in decided:
@@ -208,7 +209,7 @@ def _abort(cluster: Cluster, prepared: Iterable[tuple[str, Prepared]], decision:
 
 
 def _leftovers(cluster: Cluster, messages: Sequence[Prepared], wanted: Container[str]) -> list[Leftover]:
-    """What other tries have left: looked for first, whenever a task was tried again, and now and then."""
+    """Return the abandoned transactions; looked up after a task retry, otherwise at intervals."""
     task, now_s = messages[0].task, time.monotonic()
     key = task.sink_id, task.run
     if now_s - _looked_s.get(key, -LOOK_INTERVAL_S) < LOOK_INTERVAL_S and not any(
@@ -218,21 +219,21 @@ def _leftovers(cluster: Cluster, messages: Sequence[Prepared], wanted: Container
     try:
         found = find_leftovers(cluster, task.sink_id, wanted)
     except ClientError as error:
-        log.warning("sink %s: what earlier tries left is looked for next time: %s", task.sink_id, error)
+        log.warning("sink %s: cannot look up abandoned transactions: %s", task.sink_id, error)
         return []
     _looked_s[key] = now_s
     return found
 
 
 def _decider(cluster: Cluster, messages: Sequence[Prepared]) -> Transactions:
-    """As whom the tasks let the driver decide: each took the id over from those before, so the last one counts."""
+    """Return the decider of the last task: each task fenced the deciders of the tasks before it."""
     transactions = decider_of(cluster, messages[0].task.sink_id)
     transactions.identity = max(message.decider for message in messages if message.decider is not None)
     return transactions
 
 
 def _is_latest(cluster: Cluster, messages: Sequence[Prepared]) -> bool:
-    """Whether nobody began after these tasks; from now on nobody decides as who they said."""
+    """Return True if no newer run has started; fences the decider that the tasks initialized."""
     try:
         _decider(cluster, messages).initialize()
     except ClientError as error:

@@ -1,4 +1,4 @@
-"""The sink's options, read and checked."""
+"""Options of the sink, parsed and validated."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kreplica.spark.client_settings import ClientSettings, client_settings
 from kreplica.spark.option_parsing import boolean, choice, number
 
 REFUSED = {
-    "kafka.key.serializer": "keys are text or binary; use DataFrame operations to make them",
-    "kafka.value.serializer": "values are text or binary; use DataFrame operations to make them",
+    "kafka.key.serializer": "keys are text or binary; use DataFrame operations to encode them",
+    "kafka.value.serializer": "values are text or binary; use DataFrame operations to encode them",
 }
 
 DECISIONS_TOPIC = "__kreplica_spark"
@@ -33,18 +33,18 @@ _OF_SPARK = ("path", "checkpointlocation", "queryname", "mode")
 
 
 class ExactlyOnce(Enum):
-    """Whether a stream's rows are visible once and no more, and who writes them."""
+    """Exactly-once modes."""
 
     OFF = "off"
     ONE = "one"
-    """One task: it has the batch's number in its own transaction."""
+    """One task writes; the batch number is committed in the task's own transaction."""
 
     MANY = "many"
-    """Every task has a transaction of its own; one decision commits them all."""
+    """Every task has its own transaction; one decision commits them all."""
 
 
 class TwoPhase(Enum):
-    """Whether transactions go without a time-out (KIP-939), so that what was decided can always be committed."""
+    """Use of transactions without a timeout (KIP-939), which keep a decided micro-batch committable."""
 
     AUTO = "auto"
     REQUIRED = "required"
@@ -53,15 +53,15 @@ class TwoPhase(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """What a write is to do.
+    """Options of a write.
 
-    :param topic: of all rows; None: the column says.
-    :param sink_id: by which transactions and decisions of one sink are known; None: the query's id.
-    :param batch_id: of a batch, which like a micro-batch is written once however often it is tried; None: of a stream,
-        whose micro-batches Spark numbers, or of a batch that is not written exactly once.
-    :param batch_after: the number of the batch that is decided before this one, -1: none is; None: nobody minds.
-    :param first_batch: the micro-batch with which a stream's sink begins, where that is not 0.
-    :param decisions_topic: nobody writes to it; offsets that are committed for it say which micro-batches are decided.
+    :param topic: topic of all rows; None: a column names it.
+    :param sink_id: identifies the transactions and decisions of a sink; None: the query's ID.
+    :param batch_id: number of a batch that is written once however often it is retried, like a micro-batch; None for a
+        stream, whose micro-batches Spark numbers, and for a batch without exactly-once.
+    :param batch_after: number of the batch that must be the last decided one, -1 for none; None: not checked.
+    :param first_batch: first micro-batch of a stream's sink, if it is not 0.
+    :param decisions_topic: empty topic; offsets committed for it record the decided micro-batches.
     """
 
     bootstrap: str
@@ -77,9 +77,9 @@ class SinkOptions:
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """Options as ``DataFrameWriter`` and ``DataStreamWriter`` take them, in any case.
+    """Parse the options of ``DataFrameWriter`` and ``DataStreamWriter``, whose names ignore case.
 
-    :raise ValueError: one is missing, malformed or unknown; the text names it.
+    :raise ValueError: an option is missing, malformed or unknown; the message names it.
     """
     options = {name.lower(): value for name, value in given.items()}
     for name in options:
@@ -92,7 +92,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     boolean(options.get("includeheaders"), "includeHeaders", default=True)
     topic = options.get("topic")
     if topic is not None and not topic.strip():
-        raise ValueError("option 'topic': it is empty")
+        raise ValueError("option 'topic' is empty")
     settings = client_settings(given, REFUSED)
     words = [each.value for each in ExactlyOnce]
     exactly_once = ExactlyOnce(choice(options.get("kreplica.exactly.once"), "kreplica.exactly.once", words, "off"))
@@ -104,7 +104,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     batch_id = number(options.get("kreplica.batch.id"), "kreplica.batch.id", 0)
     batch_after = number(options.get("kreplica.batch.after"), "kreplica.batch.after", -1)
     if batch_after is not None and (batch_id is None or batch_after >= batch_id):
-        raise ValueError("option 'kreplica.batch.after': it is below kreplica.batch.id, which goes with it")
+        raise ValueError("option 'kreplica.batch.after': must be set together with kreplica.batch.id, and lower")
     return SinkOptions(
         bootstrap=bootstrap,
         topic=None if topic is None else topic.strip(),

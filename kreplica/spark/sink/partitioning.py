@@ -1,4 +1,4 @@
-"""Which partition rows go to, many at a time: by their keys as all Kafka clients do, or in turns."""
+"""Vectorized choice of partitions: by key hash as in Kafka clients, or round robin."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SHIFT_24, _SHIFT_13, _SHIFT_15 = np.uint32(24), np.uint32(13), np.uint32(15)
 
 
 def partitions_of_keys(keys: pa.Array, partitions: int) -> Numbers:
-    """The partition of each key (``kreplica.wire.partitioning`` has the rule); -1 where there is no key.
+    """Return the partition of each key by the rule in ``kreplica.wire.partitioning``; -1 for null keys.
 
-    :param partitions: how many the topic has.
+    :param partitions: number of partitions of the topic.
     """
     if keys.null_count == len(keys):
         return np.full(len(keys), -1, dtype=np.int64)
@@ -29,13 +29,13 @@ def partitions_of_keys(keys: pa.Array, partitions: int) -> Numbers:
 
 
 def murmur2(keys: pa.Array, seed: int = SEED) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """The hash of each key; of a null, that of an empty one.
+    """Return the murmur2 hash of each key; null hashes as the empty key.
 
-    :param seed: of 32 bits; clients choose partitions by ``SEED``.
+    :param seed: 32 bits; clients choose partitions with ``SEED``.
     """
     offsets = np.frombuffer(keys.buffers()[1], dtype=np.int32)[keys.offset : keys.offset + len(keys) + 1]
     starts, sizes = offsets[:-1].astype(np.int64), np.diff(offsets).astype(np.int64)
-    # Three bytes more, so that the word that begins at any byte can be read.
+    # Three bytes of padding, so that a word can be read at every byte.
     data = np.frombuffer(bytes(memoryview(keys.buffers()[2] or b"")) + bytes(4), dtype=np.uint8)
     result = np.uint32(seed) ^ sizes.astype(np.uint32)
     for start in range(0, int(sizes.max(initial=0)) & ~3, 4):
@@ -54,7 +54,7 @@ def murmur2(keys: pa.Array, seed: int = SEED) -> np.ndarray[Any, np.dtype[np.uin
 
 
 def _words(data: np.ndarray[Any, np.dtype[np.uint8]], at: Numbers) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """The little-endian words at some positions."""
+    """Return the little-endian 32-bit words at the given positions."""
     word = data[at].astype(np.uint32)
     for byte in (1, 2, 3):
         word |= data[at + byte].astype(np.uint32) << np.uint32(8 * byte)

@@ -1,4 +1,4 @@
-"""Rows that are to be written: which columns they have, and what becomes of each."""
+"""Columns of the rows to write: validation, and sorting of rows by partition."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _WHOLE = (IntegerType, LongType)
 
 
 class RowsRefused(ValueError):
-    """Rows that cannot be written; the text says which column, and why."""
+    """The rows cannot be written; the message names the column and the reason."""
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:
-    """Whether rows of a schema can be written.
+    """Validate that rows of a schema can be written.
 
-    :param topic: that the options name.
-    :raise ValueError: naming the column.
+    :param topic: the topic given by the options, if any.
+    :raise ValueError: a column is missing or has the wrong type; the message names it.
     """
     types = {field.name: field.dataType for field in schema.fields}
     if "value" not in types:
         raise ValueError("the column 'value' is missing")
     if topic is None and "topic" not in types:
-        raise ValueError("where rows go is not said: the option 'topic' or a column 'topic' is needed")
+        raise ValueError("no topic is given: set the option 'topic' or add a column 'topic'")
     for name, kinds in (
         ("key", _TEXT_OR_BINARY),
         ("value", _TEXT_OR_BINARY),
@@ -72,12 +72,12 @@ def _is_headers(kind: DataType) -> bool:
 
 @dataclass(slots=True)
 class RowSorter:
-    """Sorts the rows of Arrow batches by the partitions that they go to; the order of each partition stays.
+    """Sorts the rows of Arrow batches by their partition; the order within a partition is kept.
 
-    :param topic: of all rows; None: the column says.
-    :param partition_count: of a topic.
-    :param now_ms: of rows without a timestamp.
-    :param turn: where the next rows without a key and without a partition go: to one partition, batch by batch.
+    :param topic: topic of all rows; None: a column names it.
+    :param partition_count: returns the number of partitions of a topic.
+    :param now_ms: returns the timestamp for rows without one.
+    :param turn: partition counter for rows without key and partition, which go to one partition per batch.
     """
 
     topic: str | None
@@ -86,9 +86,9 @@ class RowSorter:
     turn: int = 0
 
     def sorted(self, batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, Rows]]:
-        """Each partition's rows.
+        """Yield the rows of each partition.
 
-        :raise RowsRefused: a topic is null, or a partition is not there.
+        :raise RowsRefused: a topic is null, or a partition does not exist.
         """
         if not batch.num_rows:
             return
@@ -130,7 +130,7 @@ class RowSorter:
             chosen[named] = pc.fill_null(given, 0).to_numpy(zero_copy_only=False)[named]
             wrong = (chosen < 0) | (chosen >= count)
             if wrong.any():
-                raise RowsRefused(f"partition {int(chosen[wrong][0])} of topic {topic!r}, which has {count}")
+                raise RowsRefused(f"partition {int(chosen[wrong][0])} of topic {topic!r} does not exist")
         first = int(chosen[0])
         if (chosen == first).all():
             yield TopicPartition(topic, first), rows

@@ -1,4 +1,6 @@
-"""A task's part of writing exactly once: rows in a transaction that is left open, unless they are decided already."""
+"""A task's part of an exactly-once write: rows in a transaction that stays open, unless the micro-batch is already
+decided.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,11 @@ DECIDER_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Prepared(WriterCommitMessage):
-    """What one task has prepared.
+    """Result of one task.
 
-    :param identity: by which its transaction is ended; None where it wrote nothing.
-    :param decider: as whom the driver may decide; None with one lane.
-    :param was_decided: the micro-batch had been decided before.
+    :param identity: producer ID and epoch that end its transaction; None if it wrote nothing.
+    :param decider: producer of the decision, for the driver; None with a single lane.
+    :param was_decided: True if the micro-batch was already decided.
     """
 
     task: Task
@@ -43,17 +45,18 @@ class Prepared(WriterCommitMessage):
 
 
 def prepare_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions, task: Task) -> Prepared:
-    """A task's part.
+    """Write the rows of a task in a transaction that stays open.
 
-    :raise RowsRefused: a row cannot be written, or several tasks have rows where there is one lane.
-    :raise AnotherAtWork: somebody else has decided later micro-batches; so for the other errors of ``turns``.
-    :raise ClientError: the cluster did not take them.
+    :raise RowsRefused: a row cannot be written, or several tasks have rows although only one lane is allowed.
+    :raise AnotherAtWork: another run has decided later micro-batches. The other errors of ``write_decision`` are also
+        possible.
+    :raise ClientError: the cluster did not accept the rows.
     """
     cluster = worker_cluster(options.bootstrap, options.settings)
     make_topic(cluster, options.decisions_topic)
     if options.exactly_once is ExactlyOnce.ONE:
         return _prepare_one(batches, cluster, options, task)
-    # First of all: whoever began before can decide no more, so what is read next stays true.
+    # Fence earlier deciders first, so that the decision read next cannot change.
     decider = decider_of(cluster, task.sink_id).initialize()
     if not _has_turn(cluster, options, task):
         _drain(batches)
@@ -68,10 +71,10 @@ def prepare_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions, task: 
 def _prepare_one(batches: Iterable[pa.RecordBatch], cluster: Cluster, options: SinkOptions, task: Task) -> Prepared:
     if task.lane:
         if any(batch.num_rows for batch in batches):
-            raise RowsRefused("kreplica.exactly.once=one: only one task may have rows: write df.coalesce(1)")
+            raise RowsRefused("kreplica.exactly.once=one: only one task may have rows: use df.coalesce(1)")
         return Prepared(task)
     with _producer(cluster, options, task.sink_id) as producer:
-        # After the takeover: nobody who began before can decide any more.
+        # Read after fencing: earlier deciders can no longer change it.
         if not _has_turn(cluster, options, task):
             producer.abort()
             _drain(batches)
@@ -83,7 +86,9 @@ def _prepare_one(batches: Iterable[pa.RecordBatch], cluster: Cluster, options: S
 
 
 def decider_of(cluster: Cluster, sink_id: str) -> Transactions:
-    """Whose transactions are decisions: with one lane the lane itself, by the same id, so that either fences either."""
+    """Return the transactional producer of a sink's decisions. A single lane uses the same ID, so each fences the
+    other.
+    """
     return Transactions(cluster, sink_id, DECIDER_TIMEOUT_S)
 
 
@@ -98,13 +103,15 @@ def _has_turn(cluster: Cluster, options: SinkOptions, task: Task) -> bool:
 
 
 def _drain(batches: Iterable[pa.RecordBatch]) -> None:
-    """Spark waits until its rows are taken."""
+    """Consume all rows: Spark waits until they are read."""
     for _ in batches:
         pass
 
 
 def _producer(cluster: Cluster, options: SinkOptions, transactional_id: str) -> Producer:
-    """A producer that has begun a transaction, without a time-out where that can be had and is wanted."""
+    """Return a producer with an open transaction, without a timeout if the options ask for that and the brokers
+    support it.
+    """
     two_phase = options.two_phase is not TwoPhase.OFF
     while True:
         producer = Producer(cluster, producer_options(options.settings, transactional_id, two_phase=two_phase))
@@ -117,7 +124,7 @@ def _producer(cluster: Cluster, options: SinkOptions, transactional_id: str) -> 
             )
             if not two_phase or not refused or options.two_phase is TwoPhase.REQUIRED:
                 raise
-            log.info("transactions have a time-out, of %g s: %s", options.settings.transaction_timeout_s, error)
+            log.info("transactions have a timeout of %g s: %s", options.settings.transaction_timeout_s, error)
             two_phase = False
         except BaseException:
             producer.close(flush=False)

@@ -1,7 +1,7 @@
-"""Whether a micro-batch is to be written, is decided already, or must not be written at all.  Pure.
+"""Pure rules that decide whether a task writes its micro-batch, skips it because it is decided, or must refuse it.
 
-A number alone does not say what was written: a new checkpoint begins at 0 again, and decisions are forgotten one day.
-So a decision says whose it is, and what cannot be told from it is refused, and never skipped.
+The number alone does not identify a micro-batch: a new checkpoint starts at 0 again, and decisions expire. Therefore a
+decision names its query, and a micro-batch that cannot be distinguished from another is refused, never skipped.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ NONE_DECIDED = -1
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Who writes.
+    """A Spark task that writes part of one micro-batch.
 
-    :param sink_id: that all tries of all micro-batches of one sink have.
-    :param lane: the task's number among those of the micro-batch.
-    :param query: the id of the streaming query, which is its checkpoint's; empty where there is none.
-    :param run: of the query: two drivers never have the same.
-    :param attempt: which one of the task's.
-    :param of_stream: Spark numbers the micro-batches, from 0 on.
+    :param sink_id: shared by all tries of all micro-batches of a sink.
+    :param lane: number of the task within the micro-batch.
+    :param query: ID of the streaming query, stored in its checkpoint; empty for a batch.
+    :param run: ID of the query's run; unique per driver.
+    :param attempt: attempt number of the task.
+    :param of_stream: True if Spark numbers the micro-batches, starting at 0.
     """
 
     sink_id: str
@@ -36,29 +36,29 @@ class Task:
 
 
 class AnotherAtWork(KreplicaError):
-    """Micro-batches of the same sink are written by somebody else, who has decided some since this one was planned."""
+    """Another run writes to the same sink, and has decided micro-batches since this one was planned."""
 
 
 class OtherQuery(KreplicaError):
-    """The sink's name is that of another query's sink."""
+    """The sink's name is already used by another query."""
 
 
 class DecisionsForgotten(KreplicaError):
-    """What the sink has decided before is not known any more, so this micro-batch may have been written."""
+    """Earlier decisions of the sink have expired, so this micro-batch may already have been written."""
 
 
 def has_turn(
     decision: Decision | None, task: Task, *, topic: str, batch_after: int | None = None, first_batch: int | None = None
 ) -> bool:
-    """Whether a task's rows are to be written; else its micro-batch is decided.
+    """Return True if the task must write its rows, False if its micro-batch was already decided.
 
-    :param decision: the sink's last one.
-    :param topic: that all rows go to; empty where a column says.
-    :param batch_after: the micro-batch that this one was planned to follow, where somebody minds.
-    :param first_batch: which one the user says is the sink's first.
-    :raise AnotherAtWork: later ones are decided, or it is planned to follow another than it would.
-    :raise OtherQuery: the sink belongs to another query, or the same number to another topic's rows.
-    :raise DecisionsForgotten: nothing is decided, and this is not the first one.
+    :param decision: the sink's last decision.
+    :param topic: topic of all rows; empty if a column names it.
+    :param batch_after: the micro-batch that this one must follow; None: not checked.
+    :param first_batch: the sink's first micro-batch, as given by the user.
+    :raise AnotherAtWork: later micro-batches are decided, or the last decided one is not ``batch_after``.
+    :raise OtherQuery: the sink belongs to another query, or the decided micro-batch went to another topic.
+    :raise DecisionsForgotten: no decision is stored, and this is not the first micro-batch.
     """
     if decision is None:
         _check_is_first(task, first_batch)
@@ -75,7 +75,7 @@ def has_turn(
     if batch_after not in (None, decided):
         raise AnotherAtWork(
             f"batch {task.batch_id} of {task.sink_id} is to follow {batch_after}, and {decided} is decided: "
-            "another run is at work, or was"
+            "another run is or was active"
         )
     return True
 
@@ -93,8 +93,8 @@ def _check_is_same(decision: Decision, task: Task, topic: str) -> None:
     if decision.query != task.query:
         raise OtherQuery(
             f"sink {task.sink_id} belongs to {_name(decision.query)}, which has decided batch {decision.batch_id}; "
-            f"this is batch {task.batch_id} of {_name(task.query)}. Give it a kreplica.sink.id of its own; or, where "
-            f"that one has ended well and never comes back, delete the group {task.sink_id}"
+            f"this is batch {task.batch_id} of {_name(task.query)}. Give it a kreplica.sink.id of its own; or, if "
+            f"that query has ended and will not be restarted, delete the group {task.sink_id}"
         )
     if not task.of_stream and decision.batch_id == task.batch_id and decision.topic != topic:
         raise OtherQuery(

@@ -1,4 +1,4 @@
-"""``df.write.format("kreplica")`` and ``df.writeStream.format("kreplica")``: rows at least once, or exactly once."""
+"""Writers of DataFrames and streams in the format ``kreplica``: at least once, or exactly once."""
 
 from __future__ import annotations
 
@@ -21,79 +21,80 @@ from kreplica.spark.sink.writing import Written, write_rows
 log = logging.getLogger(__name__)
 
 QUERY_ID, BATCH_ID, RUN_ID = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
-"""What Spark tells the tasks of a streaming query: its id, which is its checkpoint's, the micro-batch's number, and the
-id of this run of the query."""
+"""Local properties of a streaming query's tasks: the query ID, stored in its checkpoint; the micro-batch's number;
+the ID of this run of the query.
+"""
 
 _run_of_process: dict[int, str] = {}
-"""By process, of which others are forked: it plans batches again and again."""
+"""Run ID by process ID. Spark forks other processes from the one that plans batches, so the process ID is the key."""
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a DataFrame; what tasks wrote stays, also where the job fails."""
+    """Writes a DataFrame at least once; rows of finished tasks stay written if the job fails."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """One task's rows."""
+        """Write the rows of one task."""
         return write_rows(iterator, self._options)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Everything is written already."""
+        """Log the number of records; all rows are already written."""
         log.info("%d records were written", _count(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What is written stays."""
+        """Log the number of records that stay written."""
         log.warning("the job failed; %d records of tasks that went well are written", _count(messages))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes micro-batches; one that is tried again is written again."""
+    """Writes micro-batches at least once; a retried micro-batch is written again."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """One task's rows."""
+        """Write the rows of one task."""
         return write_rows(iterator, self._options)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Everything is written already."""
+        """Log the number of records; all rows are already written."""
         log.info("micro-batch %d: %d records were written", batchId, _count(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """What is written stays, and is written again when the micro-batch is tried again."""
+        """Log the number of records that stay written; a retry writes them again."""
         log.warning("micro-batch %d failed; %d records are written", batchId, _count(messages))
 
 
 class ExactlyOnceBatchWriter(DataSourceArrowWriter):
-    """Writes a DataFrame that has a name and a number, as if it were a micro-batch."""
+    """Writes a DataFrame exactly once: its sink ID and batch ID identify it like a micro-batch."""
 
     def __init__(self, options: SinkOptions) -> None:
         assert options.sink_id is not None
         assert options.batch_id is not None
         self._options = options
         self._sink_id, self._batch_id = options.sink_id, options.batch_id
-        # Spark's tasks have copies of this object, which is made where their job is planned.
+        # Tasks get copies of this object, which is created where the job is planned.
         self._planned_by = _run_of_process.setdefault(os.getpid(), uuid4().hex)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """One task's rows, prepared."""
+        """Write the rows of one task in an open transaction."""
         return prepare_rows(iterator, self._options, self._task())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Decide, and commit."""
+        """Decide the batch and commit its transactions."""
         commit_prepared(_prepared(messages), self._options)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Abort, unless it is decided."""
+        """Abort the transactions, unless the batch is decided."""
         abort_prepared(_prepared(messages), self._options)
 
     def _task(self) -> Task:
         context = TaskContext.get()
         if context is None:
-            raise RuntimeError("only Spark's tasks write")
-        query = context.getLocalProperty(QUERY_ID) or ""  # that of the stream in whose foreachBatch this is
+            raise RuntimeError("write() must run in a Spark task")
+        query = context.getLocalProperty(QUERY_ID) or ""  # else the stream of foreachBatch
         run = context.getLocalProperty(RUN_ID) if query else None
         return Task(
             self._sink_id,
@@ -110,23 +111,23 @@ def _count(messages: list[WriterCommitMessage | None]) -> int:
 
 
 class ExactlyOnceWriter(DataSourceStreamArrowWriter):
-    """Writes micro-batches, each visible once to readers of committed records (``exactly_once``)."""
+    """Writes micro-batches exactly once (``exactly_once``)."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """One task's rows, prepared."""
+        """Write the rows of one task in an open transaction."""
         return prepare_rows(iterator, self._options, self._task())
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Decide, and commit."""
+        """Decide the micro-batch and commit its transactions."""
         prepared = _prepared(messages)
         commit_prepared(prepared, self._options)
         log.info("micro-batch %d: %d records are committed", batchId, sum(each.records for each in prepared))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Abort, unless it is decided."""
+        """Abort the transactions, unless the micro-batch is decided."""
         abort_prepared(_prepared(messages), self._options)
 
     def _task(self) -> Task:
@@ -135,7 +136,7 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
         batch_id = context and context.getLocalProperty(BATCH_ID)
         run = context and context.getLocalProperty(RUN_ID)
         if context is None or not query or not batch_id or not run:
-            raise RuntimeError("Spark does not say which query, which run of it and which micro-batch this is")
+            raise RuntimeError("Spark did not set the IDs of query, run and micro-batch for this task")
         return Task(
             self._options.sink_id or query,
             int(batch_id),

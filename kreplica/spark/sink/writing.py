@@ -1,4 +1,4 @@
-"""What a task does with its rows: record batches for each partition, written by the process's own client."""
+"""Writing of a task's rows as record batches per partition, through the worker process's client."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ from kreplica.spark.sink.row_columns import RowSorter, RowsRefused
 from kreplica.spark.source.range_reading import worker_cluster
 
 PIECE_SIZE_MAX = 32 << 20
-"""Bytes of rows that are encoded at once, about: Spark gives ten thousand rows at a time, whatever is in them."""
+"""Approximate maximum bytes of rows that are encoded together; Spark passes 10,000 rows at a time, whatever their
+size.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """What one task wrote."""
+    """Result of one task."""
 
     records: int
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions) -> Written:
-    """Write all rows, each at least once; when this returns they are written.
+    """Write all rows at least once, and return when they are acknowledged.
 
     :raise RowsRefused: a row cannot be written.
-    :raise ClientError: the cluster did not take them.
+    :raise ClientError: the cluster did not accept the rows.
     """
     cluster = worker_cluster(options.bootstrap, options.settings)
     with Producer(cluster, producer_options(options.settings)) as producer:
@@ -44,7 +46,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions) -> Writt
 def producer_options(
     settings: ClientSettings, transactional_id: str | None = None, *, two_phase: bool = False
 ) -> ProducerOptions:
-    """How tasks write."""
+    """Return the producer options of a task."""
     return ProducerOptions(
         acks=settings.acks,
         codec=settings.codec,
@@ -60,7 +62,7 @@ def producer_options(
 
 
 def send_rows(batches: Iterable[pa.RecordBatch], producer: Producer, cluster: Cluster, options: SinkOptions) -> None:
-    """Give all rows to a producer."""
+    """Pass all rows to a producer."""
     settings = options.settings
     sorter = RowSorter(
         options.topic,
@@ -80,7 +82,9 @@ def send_rows(batches: Iterable[pa.RecordBatch], producer: Producer, cluster: Cl
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A batch in parts of about ``PIECE_SIZE_MAX``, or of a row: what is made of one is in memory more than once."""
+    """Split a batch into parts of about ``PIECE_SIZE_MAX``, at least one row each; encoding needs several times the
+    size in memory.
+    """
     count = max(1, -(-batch.nbytes // PIECE_SIZE_MAX))
     rows = max(1, -(-batch.num_rows // count))
     for first in range(0, batch.num_rows, rows):
@@ -88,11 +92,11 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _partition_count(cluster: Cluster, topic: str) -> int:
-    """:raise RowsRefused: there is no such topic."""
+    """:raise RowsRefused: the topic does not exist."""
     try:
         return len(cluster.find_topic(topic).partitions)
     except GaveUp as error:
         cause = error.__cause__
         if isinstance(cause, BrokerRefused) and cause.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise RowsRefused(f"topic {topic!r} is not there, and the sink makes none") from error
+            raise RowsRefused(f"topic {topic!r} does not exist, and the sink does not create topics") from error
         raise

@@ -1,4 +1,4 @@
-"""``spark.read.format("kreplica")``."""
+"""Reader of ``spark.read.format("kreplica")``."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from kreplica.spark.source.segment_reading import SegmentLookup, read_segments
 
 
 class RangePartition(InputPartition):
-    """A task: some offsets of one partition.
+    """A task: an offset range of one partition.
 
     :ivar value: the ``OffsetRange``.
     """
 
 
 class BatchReader(DataSourceReader):
-    """Reads from one offset of each partition to another, both found when the read is planned."""
+    """Reads the offsets of each partition between a start and an end, both resolved when the read is planned."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The tasks.
+        """Plan the tasks.
 
-        :raise ValueError: options name partitions that are not there, or times that no record has.
-        :raise DataLoss: a range has lost its beginning, and ``failOnDataLoss`` is true.
+        :raise ValueError: options name partitions that do not exist, or timestamps that no record has.
+        :raise DataLoss: the start of a range was deleted, and ``failOnDataLoss`` is true.
         """
         options = self._options
         lookup: OffsetLookup | SegmentLookup
@@ -48,12 +48,12 @@ class BatchReader(DataSourceReader):
             text = f"{backward.partition}: the end, {backward.end}, is before the start, {backward.start}"
             if options.fail_on_data_loss:
                 raise DataLoss(text)
-            log.warning("%s; nothing is read of it", text)
+            log.warning("%s; the partition is skipped", text)
         tasks = split(ranges, min_partitions=options.min_partitions, records_max=options.records_per_partition_max)
         return [RangePartition(each) for each in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """One task's rows."""
-        if isinstance(partition, RangePartition):  # where there are no tasks Spark makes one of its own
+        """Read the rows of one task."""
+        if isinstance(partition, RangePartition):  # Spark creates an empty task if the plan has none
             read = read_segments if self._options.log_dirs else read_range
             yield from read(partition.value, self._options)

@@ -1,7 +1,8 @@
-"""Batches that a driver numbers itself, one after the other: where they are, when it begins again.
+"""Batches that a driver numbers itself, and the position at which it resumes after a restart.
 
-Spark's streams have a checkpoint for that; this has offsets of one more group.  A mark there says which batch is
-decided and committed in every lane, so that lanes which the next batch's tasks have taken over are not missed.
+Spark's streams use a checkpoint for this; a sequence uses committed offsets of one more group. Its mark names the last
+batch that is decided and committed in every lane. Without the mark, a lane taken over by a task of the next batch could
+remain uncommitted.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from kreplica.spark.sink.write_decision import NONE_DECIDED
 
 
 class OtherBatches(ValueError):
-    """A sink of that name was begun for something else."""
+    """The sink's name is already used for other batches."""
 
 
 class BatchSequence:
-    """The batches of one sink, from the driver that writes them with ``kreplica.exactly.once=many``.
+    """The batches of one sink, driven by a process that writes with ``kreplica.exactly.once=many``.
 
-    :param about: what they are, in a line: who begins again has to mean the same.
+    :param about: one-line description of the batches; must be the same after a restart.
     """
 
     def __init__(self, cluster: Cluster, sink_id: str, about: str, *, decisions_topic: str = DECISIONS_TOPIC) -> None:
@@ -32,9 +33,9 @@ class BatchSequence:
         self._group, self._topic = f"{sink_id}-settled", decisions_topic
 
     def decided(self) -> int:
-        """The number of the last batch that is decided, -1 where none is; nothing is changed.
+        """Return the number of the last decided batch, -1 for none; changes nothing.
 
-        :raise OtherBatches: the sink was begun for something else.
+        :raise OtherBatches: the sink's name is used for other batches.
         """
         self._cluster.retrying(lambda: self._cluster.refresh((self._topic,)))
         if self._topic not in self._cluster.view.topics:
@@ -44,10 +45,10 @@ class BatchSequence:
         return NONE_DECIDED if decision is None else decision.batch_id
 
     def begin(self) -> int:
-        """The same, once nobody who began earlier can decide any more, and what was decided is committed.
+        """Fence earlier drivers, commit the last decided batch, and return its number, -1 for none.
 
         :raise OtherBatches: as ``decided``.
-        :raise RowsLost: what was decided cannot be committed any more.
+        :raise RowsLost: the decided transactions can no longer be committed.
         """
         make_topic(self._cluster, self._topic)
         settled = self._settled()
@@ -63,9 +64,10 @@ class BatchSequence:
         return decision.batch_id
 
     def settle_decided(self) -> int:
-        """Note that the last batch that is decided is committed: its writing has ended well.
+        """Mark the last decided batch as committed, after its write succeeded.
 
-        :return: its number; that of an earlier one where the last had no task, and so nobody to decide it.
+        :return: number of the last decided batch; an earlier one if the last batch had no task and therefore no
+            decision.
         """
         decision = read_decision(self._cluster, self._topic, self._sink_id)
         decided = NONE_DECIDED if decision is None else decision.batch_id
@@ -73,7 +75,7 @@ class BatchSequence:
         return decided
 
     def settle(self, batch_id: int) -> None:
-        """Note that a batch is committed, before the next one is begun."""
+        """Mark a batch as committed, before the next one starts."""
         commit_offsets(self._cluster, self._group, {TopicPartition(self._topic, 0): batch_id + 1}, self._about)
 
     def _settled(self) -> int:
@@ -83,6 +85,6 @@ class BatchSequence:
         if found.metadata != self._about:
             raise OtherBatches(
                 f"{self._sink_id} was begun as {found.metadata or 'something else'}, and is now {self._about}: "
-                "give what is new a name of its own"
+                "use another name"
             )
         return found.offset - 1

@@ -1,8 +1,9 @@
-"""Record batches become Arrow columns: a short hop from record to record in Python, all else in numpy and Arrow.
+"""Decoding of record batches into Arrow columns: Python visits only the start of each record, numpy and Arrow the
+rest.
 
-One buffer holds the records of many batches.  Offsets into it are laid so that one Arrow array over the buffer has, in
-turn, each key, what lies before the value, the value, and what lies before the next key; ``take`` then gathers the keys
-and the values, without a copy in Python.  A record that is malformed is told as ``kreplica.wire.records`` tells it.
+One buffer holds the records of many batches. The offsets of one Arrow array over the buffer delimit, in turn, each key,
+the bytes before the value, the value, and the bytes before the next key. ``take`` then gathers keys and values without
+a copy in Python. Malformed records raise the same errors as ``kreplica.wire.records``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from kreplica.wire.records import (
 Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 BUFFER_SIZE_MAX = (1 << 31) - 1
-"""Bytes of records that are decoded at once: Arrow's offsets are of 32 bits."""
+"""Maximum bytes of records decoded together, since Arrow's offsets have 32 bits."""
 
 _VARINT_SHIFT_MAX = 63
 _SHORT_SIZE_BITS = 2
@@ -39,10 +40,11 @@ HEADERS_TYPE = pa.list_(_HEADER_FIELDS)
 
 
 class Decoded(NamedTuple):
-    """Records of one partition, field by field, in the order of their offsets.
+    """Records of one partition as columns, ordered by offset.
 
-    :param timestamp_types: as ``TimestampType``.
-    :param headers: a list of key and value each, null where a record has none; None where nobody wants them.
+    :param timestamp_types: values of ``TimestampType``.
+    :param headers: list of key and value pairs per record, null for a record without headers; None if headers are not
+        requested.
     """
 
     offsets: Numbers
@@ -53,7 +55,7 @@ class Decoded(NamedTuple):
     headers: pa.Array | None
 
     def between(self, start: int, end: int) -> Decoded:
-        """Those from an offset on, and before another."""
+        """Return the records with offsets from ``start`` to ``end``, exclusive."""
         first, last = np.searchsorted(self.offsets, (start, end))
         if first == 0 and last == len(self.offsets):
             return self
@@ -70,9 +72,9 @@ class Decoded(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A batch that was opened.
+    """A decompressed record batch.
 
-    :param records: decompressed; ``decode`` copies those of several batches into one buffer.
+    :param records: decompressed records; ``decode`` copies those of several batches into one buffer.
     """
 
     header: BatchHeader
@@ -80,9 +82,9 @@ class Section(NamedTuple):
 
 
 def open_section(header: BatchHeader, batch: memoryview, size_max: int = DECOMPRESSED_SIZE_MAX) -> Section:
-    """Open a batch.
+    """Decompress a batch.
 
-    :raise ProtocolError: it is cut short, corrupt, or larger.
+    :raise ProtocolError: the batch is truncated, corrupt, or larger than ``size_max``.
     """
     if header.codec == Codec.NONE and RECORD_SIZE_MIN * header.record_count <= header.size - HEADER_SIZE <= size_max:
         return Section(header, batch[HEADER_SIZE : header.size])
@@ -90,12 +92,12 @@ def open_section(header: BatchHeader, batch: memoryview, size_max: int = DECOMPR
 
 
 def decode(sections: Sequence[Section], *, with_headers: bool = False) -> Decoded:
-    """The records of some batches of one partition.
+    """Decode the records of batches of one partition.
 
-    :param sections: of ascending offsets, and at most ``BUFFER_SIZE_MAX`` bytes in all.
+    :param sections: batches with ascending offsets, at most ``BUFFER_SIZE_MAX`` bytes in total.
     :raise ProtocolError: a record is malformed.
     """
-    # Two bytes more, so that the word at each byte can be read.
+    # Two bytes of padding, so that a word can be read at every byte.
     buffer = b"".join([*[section.records for section in sections], b"\x00\x00"])
     if not any(section.header.record_count for section in sections):
         return _nothing(with_headers)
@@ -115,7 +117,7 @@ def _decode(buffer: bytes, sections: Sequence[Section], with_headers: bool) -> D
     length, position = _varints(words, starts)
     if not (position + length == ends).all():
         raise ValueError("a length does not fit")
-    time_delta, position = _varints(words, position + 1)  # no attribute of a record has a meaning
+    time_delta, position = _varints(words, position + 1)  # record attributes are unused
     offset_delta, position = _varints(words, position)
     key_size, key_at = _varints(words, position)
     key_end = key_at + np.maximum(key_size, 0)
@@ -124,7 +126,7 @@ def _decode(buffer: bytes, sections: Sequence[Section], with_headers: bool) -> D
     header_count, behind = _varints(words, value_end)
     plain = header_count == 0
     fits = (key_size >= -1) & (value_size >= -1) & (header_count >= 0)
-    fits &= (key_size < len(buffer)) & (value_size < len(buffer))  # no sum of them went beyond 64 bits
+    fits &= (key_size < len(buffer)) & (value_size < len(buffer))  # the sums did not overflow 64 bits
     fits &= np.where(plain, behind == ends, behind < ends)
     if not fits.all():
         raise ValueError("a record does not fit")
@@ -145,9 +147,10 @@ def _nothing(with_headers: bool) -> Decoded:
 
 
 def _varints(words: Words, at: Numbers) -> tuple[Numbers, Numbers]:
-    """The zigzag varints at some positions, and the positions behind them.
+    """Decode the zigzag varints at the given positions, and return their values and end positions.
 
-    :raise ValueError: a number does not end; or IndexError, where it is beyond the data.
+    :raise ValueError: a varint does not end.
+    :raise IndexError: a varint extends beyond the data.
     """
     found = _SHORT_VARINTS.take(words[at])
     sizes = found & _SHORT_SIZE
@@ -159,17 +162,17 @@ def _varints(words: Words, at: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _long_varints(words: Words, at: Numbers) -> tuple[Numbers, Numbers]:
-    """Varints of three bytes and more, and how many bytes they have."""
+    """Decode varints of three bytes and more; return their values and sizes."""
     raw = np.zeros(len(at), dtype=np.uint64)
     sizes = np.zeros(len(at), dtype=np.int64)
     more = np.arange(len(at))
     shift = 0
     while more.size:
         if shift > _VARINT_SHIFT_MAX:
-            raise ValueError("a number of too many bytes")
+            raise ValueError("a varint has too many bytes")
         byte = (words[at[more] + sizes[more]] & 0xFF).astype(np.uint64)
         if shift == _VARINT_SHIFT_MAX and (byte > 1).any():
-            raise ValueError("a number of too many bits")
+            raise ValueError("a varint has too many bits")
         raw[more] |= (byte & 0x7F) << np.uint64(shift)
         sizes[more] += 1
         more = more[byte >= 0x80]
@@ -182,7 +185,7 @@ def _unzigzag(raw: np.ndarray[Any, np.dtype[np.uint64]]) -> Numbers:
 
 
 def _short_varints() -> Numbers:
-    """By two bytes: the number that begins there, and in the lowest bits its size; 0 where it takes more of them."""
+    """Lookup table by two bytes: the varint that starts there, with its size in the lowest bits; 0 if it is longer."""
     word = np.arange(1 << 16, dtype=np.uint64)
     first, second = word & np.uint64(0xFF), word >> np.uint64(8)
     is_long = first >= 0x80
@@ -196,7 +199,7 @@ _SHORT_VARINTS = _short_varints()
 
 
 def _check_offsets(deltas: Numbers, sections: Sequence[Section], counts: list[int]) -> None:
-    """Offsets ascend within each batch, up to its last one."""
+    """Check that offsets ascend within each batch up to its last offset."""
     firsts = np.concatenate(([0], np.cumsum(counts)))[:-1]
     firsts = firsts[np.array(counts) > 0]
     steps = np.diff(deltas, prepend=-1)
@@ -207,7 +210,7 @@ def _check_offsets(deltas: Numbers, sections: Sequence[Section], counts: list[in
 
 
 def _times(deltas: Numbers, sections: Sequence[Section], counts: list[int]) -> tuple[Numbers, Numbers]:
-    """Timestamps, and what they mean, of all records."""
+    """Return the timestamps of all records, and their types."""
     stamped = [bool(section.header.attributes & LOG_APPEND_TIME_BIT) for section in sections]
     if all(stamped):
         times = np.repeat([section.header.max_timestamp for section in sections], counts)
@@ -223,9 +226,9 @@ def _times(deltas: Numbers, sections: Sequence[Section], counts: list[int]) -> t
 
 
 def _pieces(buffer: bytes, cuts: Sequence[Numbers]) -> pa.Array:
-    """The buffer, cut at positions that ascend from list to list and then from row to row.
+    """Cut the buffer at positions that ascend from list to list and then from row to row.
 
-    The piece before the first cut is left out, that behind the last is empty.
+    The piece before the first cut is omitted; the piece after the last is empty.
     """
     rows = len(cuts[0])
     whole = np.empty(len(cuts) * rows + 1, dtype=np.int32)
@@ -236,7 +239,7 @@ def _pieces(buffer: bytes, cuts: Sequence[Numbers]) -> pa.Array:
 
 
 def _gather(pieces: pa.Array, first: int, sizes: Numbers) -> pa.Array:
-    """Every fourth piece, null where the size says so."""
+    """Return every fourth piece, null where the size is negative."""
     is_null = sizes < 0
     if is_null.all():
         return pa.nulls(len(sizes), pa.binary())
@@ -261,7 +264,7 @@ def _each_headers(sections: Sequence[Section]) -> Iterable[Headers]:
 
 
 def _text(name: str) -> str:
-    """What Arrow takes as text: bytes that are no UTF-8 become the sign for that."""
+    """Decode bytes as text as Arrow does: invalid UTF-8 becomes the replacement character."""
     return name.encode(errors="surrogateescape").decode(errors="replace")
 
 

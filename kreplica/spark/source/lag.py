@@ -1,6 +1,6 @@
-"""How far a streaming query is behind its topics: what Spark's progress of our source, or of its Kafka source, says.
+"""Lag of a streaming query behind its topics, from the progress reports of this source or of Spark's Kafka source.
 
-Sources in Python cannot put metrics into a query's progress; where they read up to, and what there was, is in it.
+Python data sources cannot add metrics to a query's progress, but the progress contains read and latest offsets.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from kreplica.spark.source.positions import from_json
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Of one query after one micro-batch.
+    """Lag of one query after one micro-batch.
 
-    :param name: the query's, where it has one.
-    :param behind: offsets of each partition that were there and are not read yet; of gaps and markers too.
+    :param name: name of the query, or None.
+    :param behind: unread offsets of each partition, including gaps and control records.
     """
 
     query_id: UUID
@@ -39,31 +39,31 @@ class Lag:
 
     @property
     def total(self) -> int:
-        """Of all partitions."""
+        """Sum of the lag of all partitions, in offsets."""
         return sum(self.behind.values())
 
     @property
     def least(self) -> int:
-        """The JVM's source calls it ``minOffsetsBehindLatest``."""
+        """Smallest lag of a partition; ``minOffsetsBehindLatest`` in the JVM source."""
         return min(self.behind.values(), default=0)
 
     @property
     def most(self) -> int:
-        """The JVM's source calls it ``maxOffsetsBehindLatest``."""
+        """Largest lag of a partition; ``maxOffsetsBehindLatest`` in the JVM source."""
         return max(self.behind.values(), default=0)
 
     @property
     def average(self) -> float:
-        """The JVM's source calls it ``avgOffsetsBehindLatest``."""
+        """Mean lag of the partitions; ``avgOffsetsBehindLatest`` in the JVM source."""
         return self.total / len(self.behind) if self.behind else 0.0
 
 
 def lag_of(progress: StreamingQueryProgress | Mapping[str, Any]) -> Lag:
-    """The lag that a progress tells of.
+    """Return the lag contained in a progress report.
 
-    Sources whose offsets are not those of topics, files for example, are left out.
+    Sources whose offsets are not topic offsets, such as files, are ignored.
 
-    :param progress: ``query.lastProgress``, or what a listener is given.
+    :param progress: ``query.lastProgress``, or the progress passed to a listener.
     """
     behind: dict[TopicPartition, int] = {}
     for source in progress["sources"]:
@@ -77,7 +77,7 @@ def lag_of(progress: StreamingQueryProgress | Mapping[str, Any]) -> Lag:
 
 
 def _offsets(told: Any) -> dict[TopicPartition, int] | None:
-    """Offsets as a progress has them, text or an object; None where they are of something else, or not there."""
+    """Parse offsets from a progress report, as JSON text or an object; None if absent or not topic offsets."""
     try:
         rows = json.loads(told) if isinstance(told, str) else told
         return from_json(rows)
@@ -86,12 +86,12 @@ def _offsets(told: Any) -> dict[TopicPartition, int] | None:
 
 
 class LagListener(StreamingQueryListener):
-    """Tells the lag of each query after each of its micro-batches: ``spark.streams.addListener(LagListener(print))``.
+    """Reports the lag of each query after each micro-batch: ``spark.streams.addListener(LagListener(print))``.
 
-    Queries that do not read topics are left alone; what is idle has no news.
+    Queries that do not read topics, and idle queries, are ignored.
 
-    :param on_lag: is called in a thread of Spark's, and should be quick; what it raises Spark logs.
-    :ivar last: of each query that runs, by its id.
+    :param on_lag: called in a thread of Spark, and must return quickly; Spark logs its exceptions.
+    :ivar last: latest lag of each running query, by query ID.
     """
 
     def __init__(self, on_lag: Callable[[Lag], object] | None = None) -> None:
@@ -99,10 +99,10 @@ class LagListener(StreamingQueryListener):
         self.last: dict[UUID, Lag] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing is known yet."""
+        """Ignored: the lag is not known yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """A micro-batch is done."""
+        """Report the lag after a micro-batch."""
         lag = lag_of(event.progress)
         if lag.behind:
             self.last[lag.query_id] = lag
@@ -110,8 +110,8 @@ class LagListener(StreamingQueryListener):
                 self._on_lag(lag)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """There is nothing to read."""
+        """Ignored: an idle query has no new lag."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """It is not behind any more."""
+        """Forget the lag of a query that ended."""
         self.last.pop(event.id, None)

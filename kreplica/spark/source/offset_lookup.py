@@ -1,4 +1,4 @@
-"""What a read covers: the partitions that are meant, and the offsets where it begins and ends."""
+"""Offset lookup for reads: the selected partitions, and the offsets at which a read starts and ends."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 APPEARANCE_S = 5.0
-"""So long a topic that is named may take to be there: it may be new."""
+"""How long to wait for a named topic that does not exist yet, since it may be new."""
 
 
 class OffsetLookup:
-    """Asks the cluster; tries again as often as the options say.
+    """Looks up partitions and offsets in the cluster, with the retries that the options set.
 
-    :param cluster: is not closed by it.
+    :param cluster: stays open; the caller closes it.
     """
 
     def __init__(self, cluster: Cluster, options: SourceOptions) -> None:
@@ -36,17 +36,17 @@ class OffsetLookup:
         self._options = options
 
     def partitions(self) -> list[TopicPartition]:
-        """Those that are meant, as far as they are there now, sorted.
+        """Return the selected partitions that currently exist, sorted.
 
-        :raise ClientError: nobody answers.
+        :raise ClientError: no broker responds.
         """
         return self._retried(self._partitions)
 
     def named_partitions(self) -> list[TopicPartition]:
-        """As ``partitions``; what options name must be there.
+        """Return the selected partitions; those named by options must exist.
 
-        :raise ValueError: a topic or a partition is not.
-        :raise ClientError: nobody answers.
+        :raise ValueError: a named topic or partition does not exist.
+        :raise ClientError: no broker responds.
         """
         runtime = self._cluster.runtime
         deadline_s = runtime.clock() + APPEARANCE_S
@@ -56,7 +56,7 @@ class OffsetLookup:
             if missing is None:
                 return found
             if runtime.clock() >= deadline_s:
-                raise ValueError(f"{missing} is not there")
+                raise ValueError(f"{missing} does not exist")
             runtime.sleep(self._cluster.options.backoff_s)
 
     def _partitions(self) -> list[TopicPartition]:
@@ -85,10 +85,10 @@ class OffsetLookup:
     def offsets(
         self, position: Position, partitions: Iterable[TopicPartition], option: str
     ) -> dict[TopicPartition, int]:
-        """What a position means in each partition.
+        """Return the offset that a position denotes in each partition.
 
-        :param option: that gave the position, for the text of errors.
-        :raise ValueError: the option names other partitions, or a time after the last record.
+        :param option: the option that gave the position, named in errors.
+        :raise ValueError: the option names other partitions, or a timestamp after the last record.
         """
         wanted = list(partitions)
         if isinstance(position, Everywhere):
@@ -102,11 +102,11 @@ class OffsetLookup:
         return found
 
     def earliest(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where logs begin."""
+        """Return the log start offset of each partition."""
         return self._retried(lambda: earliest_offsets(self._cluster, partitions)) if partitions else {}
 
     def latest(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where what may be read ends, by the isolation that the options say."""
+        """Return the end of the readable records of each partition, for the configured isolation level."""
         if not partitions:
             return {}
         return self._retried(lambda: end_offsets(self._cluster, partitions, self._options.settings.isolation))
@@ -125,7 +125,7 @@ class OffsetLookup:
         behind = [each for each, offset in offsets.items() if offset == NO_OFFSET]
         if behind and position.no_match is NoMatch.ERROR:
             first = behind[0]
-            raise ValueError(f"{option}: {first} has no record from {times[first]} ms on")
+            raise ValueError(f"{option}: {first} has no record at or after {times[first]} ms")
         return offsets | self.latest(behind)
 
     def _retried(self, ask: Callable[[], T]) -> T:
@@ -137,12 +137,12 @@ class OffsetLookup:
                 if not left:
                     raise
                 left -= 1
-                log.warning("asking for offsets again: %s", error)
+                log.warning("retrying the offset lookup: %s", error)
                 self._cluster.runtime.sleep(self._options.offset_retry_s)
 
 
 def missing_name(selection: Selection, found: Iterable[TopicPartition]) -> str | None:
-    """What options name and is not among some partitions; a pattern names nothing."""
+    """Return a topic or partition that options name and that was not found, or None; a pattern names nothing."""
     there = set(found)
     if isinstance(selection, Partitions):
         partition = min(selection.partitions - there, default=None)
@@ -154,9 +154,9 @@ def missing_name(selection: Selection, found: Iterable[TopicPartition]) -> str |
 
 
 def _check_same(given: Offsets, wanted: list[TopicPartition], option: str) -> None:
-    """:raise ValueError: an option names other partitions than those that are read."""
+    """:raise ValueError: an option names partitions other than those that are read."""
     missing, more = sorted(set(wanted) - given.keys()), sorted(given.keys() - set(wanted))
     if missing:
         raise ValueError(f"{option} must name each partition that is read; {missing[0]} is missing")
     if more:
-        raise ValueError(f"{option} names {more[0]}, which is not read, or not there")
+        raise ValueError(f"{option} names {more[0]}, which is not read or does not exist")

@@ -1,4 +1,4 @@
-"""The source's options, read and checked: those of Spark's Kafka source by their names, and ours (``kreplica.``)."""
+"""Options of the source, parsed and validated: those of Spark's Kafka source, and additional ones (``kreplica.``)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REFUSED = {
     "kafka.key.deserializer": "keys are binary; use DataFrame operations to read them",
     "kafka.value.deserializer": "values are binary; use DataFrame operations to read them",
     "kafka.enable.auto.commit": "offsets are kept in Spark's checkpoint",
-    "kafka.interceptor.classes": "there is no place for interceptors",
+    "kafka.interceptor.classes": "interceptors are not supported",
 }
 
 _BATCH_ONLY = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
@@ -50,21 +50,21 @@ _OF_SPARK = ("path", "checkpointlocation", "queryname", "mode")
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """These."""
+    """Topics selected by name."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPattern:
-    """All whose whole name matches: Python's regular expressions, not Java's."""
+    """Topics whose full name matches a Python (not Java) regular expression."""
 
     pattern: str
 
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """These partitions, and no others of their topics."""
+    """Partitions selected individually."""
 
     partitions: frozenset[TopicPartition]
 
@@ -74,16 +74,16 @@ Selection: TypeAlias = Topics | TopicPattern | Partitions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What a read is to do.
+    """Options of a read.
 
-    :param bootstrap: brokers to begin with.
-    :param columns: that rows have, in their order.
-    :param log_dirs: directories of one broker's log, read instead of asking brokers; none: ask.
-    :param poll_timeout_s: so long a task waits for records before it gives up.
-    :param min_partitions: so many tasks at least, about; None: one for each partition that has something.
-    :param records_per_partition_max: of one task.
-    :param offsets_per_trigger_max: of one micro-batch, over all partitions; ``..._min``: it waits for so many, at most
-        ``trigger_delay_s_max``.
+    :param bootstrap: bootstrap brokers.
+    :param columns: columns of the rows, in order.
+    :param log_dirs: log directories of one broker, read instead of fetching from brokers; empty: fetch.
+    :param poll_timeout_s: how long a task waits for records before it fails.
+    :param min_partitions: approximate minimum number of tasks; None: one per partition that is not empty.
+    :param records_per_partition_max: maximum offsets of one task.
+    :param offsets_per_trigger_max: maximum offsets of one micro-batch, over all partitions. A micro-batch starts when
+        ``offsets_per_trigger_min`` offsets are available, or after ``trigger_delay_s_max``.
     """
 
     bootstrap: str
@@ -105,9 +105,10 @@ class SourceOptions:
 
 
 def source_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
-    """Options as ``DataFrameReader`` and ``DataStreamReader`` take them, in any case.
+    """Parse the options of ``DataFrameReader`` and ``DataStreamReader``, whose names ignore case.
 
-    :raise ValueError: one is missing, malformed, unknown, or not for this kind of read; the text names it.
+    :raise ValueError: an option is missing, malformed, unknown, or not valid for this kind of read; the message names
+        it.
     """
     options = _Options(given)
     options.check_names(is_streaming)
@@ -116,9 +117,9 @@ def source_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOpt
     )
     log_dirs = tuple(each.strip() for each in (options.get("kreplica.log.dirs") or "").split(",") if each.strip())
     if is_offline != bool(log_dirs):
-        raise ValueError("kreplica.source=segments and kreplica.log.dirs go together")
+        raise ValueError("kreplica.source=segments and kreplica.log.dirs must be set together")
     if is_offline and is_streaming:
-        raise ValueError("kreplica.source=segments: files are read in batches, not as a stream")
+        raise ValueError("kreplica.source=segments supports batch reads only")
     bootstrap = options.get("kafka.bootstrap.servers") or ""
     if not bootstrap and not is_offline:
         raise ValueError("option 'kafka.bootstrap.servers' must be given")
@@ -135,7 +136,7 @@ def source_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOpt
         (ending, "endingOffsets", EARLIEST, "earliest (-2)"),
     ):
         if isinstance(position, InEach) and forbidden in position.offsets.values():
-            raise ValueError(f"option {option!r}: {word} is no place for a batch to {option.partition('ing')[0]}")
+            raise ValueError(f"option {option!r}: {word} is not a position for a batch to {option.partition('ing')[0]}")
     get = options.get
     return SourceOptions(
         bootstrap=bootstrap,
@@ -158,7 +159,7 @@ def source_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOpt
 
 
 def source_columns(given: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns that options ask for, whatever the other ones say.
+    """Return the columns that options select, without parsing other options.
 
     :raise ValueError: the options about columns are malformed.
     """
@@ -166,7 +167,7 @@ def source_columns(given: Mapping[str, str]) -> tuple[str, ...]:
 
 
 class _Options:
-    """By their names in lower case, as Spark hands them over."""
+    """Options by lower-case name, as passed by Spark."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = {name.lower(): value for name, value in given.items()}
@@ -175,7 +176,7 @@ class _Options:
         return self._given.get(name.lower())
 
     def check_names(self, is_streaming: bool) -> None:
-        """:raise ValueError: one is not known, or would end a stream."""
+        """:raise ValueError: an option is unknown, or would end a stream."""
         for name in _BATCH_ONLY if is_streaming else _STREAM_ONLY:
             if self.get(name) is None:
                 continue
@@ -205,7 +206,7 @@ def _selection(options: _Options, is_offline: bool) -> Selection:
     if given[0] == "assign":
         partitions = parse_partitions(text, "assign")
         if not partitions:
-            raise ValueError("option 'assign': no partition is named")
+            raise ValueError("option 'assign' is empty")
         return Partitions(partitions)
     if given[0] == "subscribePattern":
         try:
@@ -213,11 +214,11 @@ def _selection(options: _Options, is_offline: bool) -> Selection:
         except re.error as error:
             raise ValueError(f"option 'subscribePattern': {text!r}: {error}") from error
         if not text:
-            raise ValueError("option 'subscribePattern': it is empty")
+            raise ValueError("option 'subscribePattern' is empty")
         return TopicPattern(text)
     topics = tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
     if not topics:
-        raise ValueError("option 'subscribe': no topic is named")
+        raise ValueError("option 'subscribe' is empty")
     return Topics(topics)
 
 
@@ -244,7 +245,9 @@ def _ending(options: _Options) -> Position:
 
 
 def _by_time(options: _Options, one: str, each: str, no_match: NoMatch) -> AtTime | None:
-    """The option for all partitions goes before that for each, and both before offsets."""
+    """Parse a timestamp position. The option for all partitions precedes the one per partition, and both precede
+    offsets.
+    """
     text = options.get(one)
     if text is not None:
         return AtTime(everywhere_ms=number(text, one, 0), no_match=no_match)
@@ -267,5 +270,5 @@ def _columns(options: _Options) -> tuple[str, ...]:
                 f"option 'kreplica.columns': {name!r}: each of {', '.join((*COLUMNS, HEADERS_COLUMN))} once"
             )
     if not chosen:
-        raise ValueError("option 'kreplica.columns': none is named")
+        raise ValueError("option 'kreplica.columns' is empty")
     return chosen

@@ -1,6 +1,7 @@
-"""Where reads begin and end: as Spark's Kafka source is told, and as its checkpoints have it.
+"""Start and end positions of reads, as given to Spark's Kafka source and as stored in its checkpoints.
 
-Offsets are JSON as the JVM's source writes it, ``{"orders": {"0": 23, "1": -1}}``; -2 is the earliest, -1 the latest.
+Offsets are JSON as the JVM source writes it, ``{"orders": {"0": 23, "1": -1}}``; -2 is the earliest offset, -1 the
+latest.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ INT64_END = 1 << 63
 
 
 class NoMatch(Enum):
-    """What ``startingOffsetsByTimestamp`` does where no record is that young."""
+    """Result of ``startingOffsetsByTimestamp`` if no record has that timestamp or a later one."""
 
     ERROR = "error"
     LATEST = "latest"
@@ -27,23 +28,23 @@ class NoMatch(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Everywhere:
-    """The same in every partition: ``EARLIEST`` or ``LATEST``."""
+    """The same position in every partition: ``EARLIEST`` or ``LATEST``."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class InEach:
-    """An offset for each partition that is read, no other, and none left out; also ``EARLIEST`` or ``LATEST``."""
+    """An offset, ``EARLIEST`` or ``LATEST`` for exactly the partitions that are read."""
 
     offsets: Offsets
 
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first record that is not older.
+    """The first record with that timestamp or a later one.
 
-    :param times_ms: by partition; ``everywhere_ms`` for all, where that is given.
+    :param times_ms: milliseconds by partition; ``everywhere_ms`` applies to all partitions, if given.
     """
 
     times_ms: Offsets = field(default_factory=dict)
@@ -55,9 +56,9 @@ Position: TypeAlias = Everywhere | InEach | AtTime
 
 
 def parse_position(text: str, option: str) -> Everywhere | InEach:
-    """Of ``startingOffsets`` and ``endingOffsets``.
+    """Parse ``startingOffsets`` or ``endingOffsets``.
 
-    :raise ValueError: naming the option.
+    :raise ValueError: the text is malformed; the message names the option.
     """
     word = text.strip().lower()
     if word in ("earliest", "latest"):
@@ -66,9 +67,9 @@ def parse_position(text: str, option: str) -> Everywhere | InEach:
 
 
 def parse_numbers(text: str, option: str, *, lowest: int = 0) -> Offsets:
-    """``{"topic": {"0": number}}``.
+    """Parse ``{"topic": {"0": number}}``.
 
-    :raise ValueError: naming the option and the place.
+    :raise ValueError: the text is malformed; the message names the option and the place.
     """
     where = f"option {option!r}"
     try:
@@ -81,19 +82,19 @@ def parse_numbers(text: str, option: str, *, lowest: int = 0) -> Offsets:
     for topic, partitions in _pairs(found, where):
         for name, number in _pairs(partitions, f"{where}, topic {topic!r}"):
             if not name.isdecimal():
-                raise ValueError(f"{where}, topic {topic!r}: {name!r} is no partition")
+                raise ValueError(f"{where}, topic {topic!r}: {name!r} is not a partition")
             if not isinstance(number, int) or isinstance(number, bool) or not lowest <= number < INT64_END:
                 raise ValueError(
-                    f"{where}, topic {topic!r}, partition {name}: {number!r} is no number from {lowest} on"
+                    f"{where}, topic {topic!r}, partition {name}: {number!r} is not an integer of at least {lowest}"
                 )
             numbers[TopicPartition(topic, int(name))] = number
     return numbers
 
 
 def parse_partitions(text: str, option: str) -> frozenset[TopicPartition]:
-    """``{"topic": [0, 1]}``.
+    """Parse ``{"topic": [0, 1]}``.
 
-    :raise ValueError: naming the option and the place.
+    :raise ValueError: the text is malformed; the message names the option and the place.
     """
     where = f"option {option!r}"
     try:
@@ -115,7 +116,7 @@ def _pairs(found: Any, where: str) -> list[tuple[str, Any]]:
 
 
 def as_json(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """As checkpoints have offsets."""
+    """Convert offsets to the JSON structure of checkpoints."""
     rows: dict[str, dict[str, int]] = {}
     for topic, partition in sorted(offsets):
         rows.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]
@@ -123,7 +124,7 @@ def as_json(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def from_json(rows: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """The other way round; it is what ``as_json`` gave, or the JVM's source wrote."""
+    """Parse offsets written by ``as_json`` or by the JVM source."""
     return {
         TopicPartition(topic, int(name)): int(offset)
         for topic, partitions in rows.items()

@@ -1,4 +1,4 @@
-"""One task's offsets, read from brokers as Arrow batches."""
+"""Reading of one task's offsets from brokers, as Arrow batches."""
 
 from __future__ import annotations
 
@@ -27,41 +27,42 @@ from kreplica.wire.batches import BatchHeader
 log = logging.getLogger(__name__)
 
 CHUNK_SIZE = 2 << 20
-"""Bytes of opened records that become one Arrow batch, about: what a core's cache holds, and what the C library keeps
-when it is freed, rather than give it back and have it mapped, page by page, for the next one."""
+"""Approximate bytes of decompressed records per Arrow batch. Fits into a core's cache, and into the memory that the
+C library keeps after a free instead of returning it to the kernel and mapping it again page by page.
+"""
 
 _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _clusters: dict[tuple[Any, ...], Cluster] = {}
-# Spark forks its workers from a process that has no connections; should another one ever be forked, it has its own.
+# Keyed by process: a forked process must not share connections with its parent.
 os.register_at_fork(after_in_child=_clusters.clear)
 
 
 class DataLoss(Exception):
-    """Records that were to be read are not there any more."""
+    """Requested records have been deleted."""
 
 
 class Batches(NamedTuple):
-    """Of one answer: batches that are to be opened, and where the next answer begins."""
+    """Compressed batches of one response, and the offset at which the next fetch starts."""
 
     batches: list[tuple[BatchHeader, memoryview]]
     next_offset: int
 
 
 class BatchesReader(Reader):
-    """A reader that checks batches, and leaves them closed: opened, an answer may be many times as large."""
+    """A reader that checks batches but does not decompress them; decompressed, a response may be many times larger."""
 
     def open_fetched(self, fetched: FetchedRecords, end: int | None) -> list[Any]:
-        """As ``Reader.open_fetched``; one ``Batches``, or none."""
+        """Return one ``Batches``, or none, as ``Reader.open_fetched``."""
         try:
             batches = [each for each in visible_batches(fetched) if end is None or each[0].base_offset < end]
         except ProtocolError as error:
-            raise CorruptBatch(f"{fetched.partition} from offset {fetched.position} on: {error}") from error
+            raise CorruptBatch(f"{fetched.partition} from offset {fetched.position}: {error}") from error
         next_offset = fetched.next_offset if end is None else min(fetched.next_offset, end)
         return [Batches(batches, next_offset)] if batches else []
 
 
 def worker_cluster(bootstrap: str, settings: ClientSettings) -> Cluster:
-    """A process's own client of a cluster: workers are used again, for task after task."""
+    """Return the process's cluster client, which successive tasks of a worker share."""
     key = (bootstrap, settings.client)
     cluster = _clusters.get(key)
     if cluster is None:
@@ -70,10 +71,10 @@ def worker_cluster(bootstrap: str, settings: ClientSettings) -> Cluster:
 
 
 def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of some offsets, of which some may hold none.
+    """Yield the rows of an offset range; some offsets may have no record.
 
-    :raise DataLoss: some are not there any more, and ``failOnDataLoss`` is true; else they are skipped with a warning.
-    :raise ClientError: they cannot be read.
+    :raise DataLoss: records were deleted, and ``failOnDataLoss`` is true; otherwise they are skipped with a warning.
+    :raise ClientError: the records cannot be read.
     """
     cluster = worker_cluster(options.bootstrap, options.settings)
     start = wanted.start
@@ -85,12 +86,12 @@ def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.Recor
                 start = following
         except ClientError as error:
             following = _behind_the_loss(cluster, wanted, start, error)
-            lost(options, f"{wanted.partition}: offsets {start} to {min(following, wanted.end)} are gone: {error}")
+            lost(options, f"{wanted.partition}: offsets {start} to {min(following, wanted.end)} were deleted: {error}")
             start = following
 
 
 def _read(cluster: Cluster, wanted: OffsetRange, options: SourceOptions) -> Iterator[tuple[int, pa.RecordBatch | None]]:
-    """Rows, and the offset behind each lot of them."""
+    """Yield rows, each batch with the offset after its last row."""
     settings = options.settings
     reader_options = ReaderOptions(
         isolation=settings.isolation,
@@ -120,7 +121,7 @@ def _read(cluster: Cluster, wanted: OffsetRange, options: SourceOptions) -> Iter
                         gathered, size = [], 0
                 behind = reader.positions[partition]
         except ClientError:
-            yield behind, _rows(gathered, wanted, options) if gathered else None  # what came before is not lost
+            yield behind, _rows(gathered, wanted, options) if gathered else None  # records before the error are valid
             raise
         yield end, _rows(gathered, wanted, options) if gathered else None
 
@@ -133,10 +134,10 @@ def _opened(partition: TopicPartition, header: BatchHeader, batch: memoryview) -
 
 
 def _explain_silence(cluster: Cluster, partition: TopicPartition, position: int, options: SourceOptions) -> None:
-    """Say why nothing came.
+    """Raise the error that explains why no record arrived.
 
-    :raise OffsetOutOfRange: the partition ends before what is to be read.
-    :raise GaveUp: it goes on, so nothing is lost: a broker is slow, or a transaction is open.
+    :raise OffsetOutOfRange: the partition ends before the requested range.
+    :raise GaveUp: the partition has more offsets, so nothing is lost: a broker is slow, or a transaction is open.
     """
     end = end_offsets(cluster, [partition])[partition]
     if position >= end:
@@ -153,9 +154,9 @@ def _rows(sections: list[Section], wanted: OffsetRange, options: SourceOptions) 
 
 
 def _behind_the_loss(cluster: Cluster, wanted: OffsetRange, start: int, error: ClientError) -> int:
-    """Where records are again; the range's end where there are none.
+    """Return the next readable offset after deleted records; the end of the range if there is none.
 
-    :raise ClientError: what went wrong is no loss.
+    :raise ClientError: the error is not a data loss.
     """
     if isinstance(error, OffsetOutOfRange):
         try:
@@ -170,9 +171,9 @@ def _behind_the_loss(cluster: Cluster, wanted: OffsetRange, start: int, error: C
 
 
 def lost(options: SourceOptions, what: str) -> None:
-    """Tell of records that are not there any more.
+    """Report deleted records.
 
-    :raise DataLoss: unless ``failOnDataLoss`` is false.
+    :raise DataLoss: ``failOnDataLoss`` is true.
     """
     if options.fail_on_data_loss:
         raise DataLoss(
@@ -183,7 +184,7 @@ def lost(options: SourceOptions, what: str) -> None:
 
 
 def forget_clusters() -> None:
-    """Close what this process has of clusters."""
+    """Close the cluster clients of this process."""
     clusters: Mapping[tuple[Any, ...], Cluster] = dict(_clusters)
     _clusters.clear()
     for cluster in clusters.values():

@@ -1,4 +1,4 @@
-"""Which offsets are read by which task, and how many in one micro-batch: pure."""
+"""Pure rules that assign offsets to tasks, and limit the offsets of a micro-batch."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from kreplica.spark.source.positions import Offsets
 
 
 class OffsetRange(NamedTuple):
-    """Offsets of one partition, for one task.
+    """Offsets of one partition, read by one task.
 
-    :param end: the first offset that does not belong to it.
+    :param end: exclusive.
     """
 
     partition: TopicPartition
@@ -21,17 +21,17 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many offsets; there may be fewer records."""
+        """Number of offsets; the number of records may be smaller."""
         return self.end - self.start
 
 
 def split(
     ranges: Iterable[OffsetRange], *, min_partitions: int | None = None, records_max: int | None = None
 ) -> list[OffsetRange]:
-    """Ranges for tasks: large ones in parts, so that tasks are about equal.
+    """Split ranges into tasks of about equal size.
 
-    :param min_partitions: so many at least, about: each range has parts in proportion to its share.
-    :param records_max: offsets of one part at most.
+    :param min_partitions: approximate minimum number of tasks; each range is split in proportion to its size.
+    :param records_max: maximum offsets per task.
     """
     whole = [each for each in ranges if each.size > 0]
     if records_max is not None:
@@ -49,11 +49,12 @@ def _parts(whole: OffsetRange, count: int) -> list[OffsetRange]:
 
 
 def limited(start: Offsets, available: Mapping[TopicPartition, int], count_max: int) -> dict[TopicPartition, int]:
-    """Where a micro-batch ends that may have so many offsets: each partition gives by its share of the backlog.
+    """Return the end offsets of a micro-batch of at most ``count_max`` offsets, shared in proportion to each
+    partition's backlog.
 
-    A partition that has something gives one offset at least, so that none starves.
+    Every partition with a backlog gets at least one offset, so that none starves.
 
-    :param available: where each partition ends now; a partition that ``start`` does not have begins at 0.
+    :param available: current end of each partition; a partition absent from ``start`` starts at 0.
     """
     backlog = {each: max(0, end - start.get(each, 0)) for each, end in available.items()}
     total = sum(backlog.values())

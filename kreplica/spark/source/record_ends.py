@@ -1,5 +1,5 @@
-"""Where records end, which only the records before them say: Python hops from one to the next, or numpy does in many
-batches at the same time.
+"""End positions of records, each known only from the length of the record before it. Few batches are walked in
+Python, many in parallel with numpy.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Words: TypeAlias = "np.ndarray[Any, np.dtype[np.uint16]]"
 
 BATCHES_MIN = 48
-"""So many batches at the same time, on the average, are faster in numpy than one after the other in Python."""
+"""Minimum mean number of batches processed in parallel for which numpy is faster than Python."""
 
 _VARINT_SHIFT_MAX = 63
 
 
 def record_ends(buffer: bytes, counts: Sequence[int], sizes: Sequence[int]) -> Numbers:
-    """Where each record of some batches ends, as far as its length says so; the next one begins there.
+    """Return the end position of each record of several batches, according to its length field; the next record
+    starts there.
 
-    :param buffer: the records of all batches, one behind the other, and at least a byte more.
-    :param counts: of records in each; ``sizes`` of each in bytes.
-    :raise ValueError: the records of a batch do not end where it does; or IndexError.
+    :param buffer: the records of all batches, concatenated, and at least one byte of padding.
+    :param counts: number of records of each batch; ``sizes`` are their bytes.
+    :raise ValueError: the records of a batch do not end at the end of the batch.
+    :raise IndexError: a record extends beyond the buffer.
     """
     if sum(counts) >= BATCHES_MIN * max(counts, default=0):
         found = _side_by_side(buffer, np.array(counts, dtype=np.int64), np.array(sizes, dtype=np.int64))
@@ -34,12 +36,14 @@ def record_ends(buffer: bytes, counts: Sequence[int], sizes: Sequence[int]) -> N
 
 
 def words_of(buffer: bytes) -> Words:
-    """The two bytes at each position, the first one lowest; no copy."""
+    """Return the little-endian 16-bit word at each position, without a copy."""
     return np.ndarray((len(buffer) - 1,), dtype="<u2", buffer=buffer, strides=(1,))
 
 
 def _side_by_side(buffer: bytes, counts: Numbers, sizes: Numbers) -> Numbers | None:
-    """The first record of each batch, then the second of each that has one, and so on; None: a record is too long."""
+    """Process the first record of each batch, then the second of each batch that has one, and so on; None if a
+    record is too long.
+    """
     words = words_of(buffer)
     order = np.argsort(-counts, kind="stable")
     behind = np.cumsum(sizes)
@@ -88,11 +92,11 @@ def _length(buffer: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return (number >> 1) ^ -(number & 1), position
         shift += 7
-    raise ValueError("a length of too many bytes")
+    raise ValueError("a record length has too many bytes")
 
 
 def _steps() -> Numbers:
-    """By the two bytes that a record begins with: how far the next one is; 0 where two bytes do not say that."""
+    """Lookup table by the first two bytes of a record: distance to the next record; 0 if the length field is longer."""
     word = np.arange(1 << 16)
     first, second = word & 0xFF, word >> 8
     steps = np.where(first < 0x80, (first >> 1) + 1, (second << 6 | (first & 0x7F) >> 1) + 2)

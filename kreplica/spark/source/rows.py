@@ -1,4 +1,4 @@
-"""Rows as Spark wants them: Arrow batches of exactly the columns and types that the schema says."""
+"""Conversion of records to rows: Arrow batches with exactly the columns and types of the schema."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ SPARK_TYPES: Mapping[str, DataType] = {
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
-    """Of the batches that ``arrow_rows`` makes."""
+    """Return the Arrow schema of the batches that ``arrow_rows`` creates."""
     return pa.schema([(name, ARROW_TYPES[name]) for name in columns])
 
 
 def spark_schema(columns: Sequence[str]) -> StructType:
-    """The same for Spark."""
+    """Return the Spark schema of the batches that ``arrow_rows`` creates."""
     return StructType([StructField(name, SPARK_TYPES[name]) for name in columns])
 
 
 def arrow_rows(partition: TopicPartition, records: Decoded, columns: Sequence[str]) -> pa.RecordBatch:
-    """Records of one partition as rows."""
+    """Convert records of one partition to rows."""
     return pa.RecordBatch.from_arrays(
         [_COLUMNS[name](partition, records) for name in columns], schema=arrow_schema(columns)
     )
@@ -73,7 +73,7 @@ def _repeated(value: Any, kind: pa.DataType, count: int) -> pa.Array:
 
 @lru_cache(maxsize=2)
 def _many(value: Any, kind: pa.DataType, count: int) -> pa.Array:
-    """Kept, for each of the two columns that say where the rows of a task are from."""
+    """Return a constant column; cached for the two columns that name the partition of a task."""
     return pa.repeat(pa.scalar(value, kind), count)
 
 

@@ -1,4 +1,4 @@
-"""The files of a broker's log directories, read without the broker, as the offline source and the audit do."""
+"""Files of a broker's log directories, read without the broker, for the offline source and the audit."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from kreplica.wire.batches import BatchHeader
 NAME_DIGITS = 20
 
 unpack_entry = Struct(">ii").unpack_from
-"""(offset behind the segment's base, position) of an index's entry."""
+"""Unpacks an index entry: offset relative to the segment's base offset, and file position."""
 
 
 class FilesAsTheyAre(OsDisk):
-    """The operating system's files for somebody who may only read them."""
+    """Read-only access to files of the operating system."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading.
+        """Open a file for reading.
 
-        :raise FileNotFoundError: it is not there.
+        :raise FileNotFoundError: the file does not exist.
         """
         return OsFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
 
 class ReplicaFiles(NamedTuple):
-    """One partition's files in a log directory.
+    """Files of one partition in a log directory.
 
-    :param start: the first offset that there is to be.
-    :param high_watermark: before it all is committed, as the broker noted last; None where it noted nothing.
+    :param start: log start offset.
+    :param high_watermark: last checkpoint by the broker; None if there is none.
     """
 
     partition: TopicPartition
@@ -55,15 +55,15 @@ class ReplicaFiles(NamedTuple):
     high_watermark: int | None
 
     def bases(self) -> list[int]:
-        """The base offsets of its segments, growing."""
+        """Base offsets of the segments, ascending."""
         return segment_bases(FilesAsTheyAre().list_directory(self.path))
 
     def end(self) -> int:
-        """Where the committed records end; the log's end where nobody noted that."""
+        """End of the committed records; the log end offset if there is no high watermark checkpoint."""
         return self.log_end() if self.high_watermark is None else self.high_watermark
 
     def log_end(self) -> int:
-        """Behind the last whole batch."""
+        """Offset after the last complete batch."""
         bases = self.bases()
         end = bases[-1] if bases else self.start
         for _, _, header in self.headers(end):
@@ -71,7 +71,7 @@ class ReplicaFiles(NamedTuple):
         return end
 
     def headers(self, offset: int) -> Iterator[tuple[File, int, BatchHeader]]:
-        """(file, position, header) of all batches from the one on that holds an offset."""
+        """Yield (file, position, header) of all batches, starting with the one that contains an offset."""
         for base in self.bases_from(offset):
             with closing(self.open(base)) as file:
                 for position, header in scan_headers(file, self.position(base, offset), file.size()):
@@ -79,16 +79,16 @@ class ReplicaFiles(NamedTuple):
                         yield file, position, header
 
     def bases_from(self, offset: int) -> list[int]:
-        """Of the segments that may hold an offset, and of those behind."""
+        """Return the base offsets of the segment that may contain an offset, and of all later segments."""
         bases = self.bases()
         return bases[max(0, bisect_right(bases, offset) - 1) :]
 
     def open(self, base: int) -> File:
-        """A segment's file."""
+        """Open the file of a segment."""
         return FilesAsTheyAre().open(f"{self.path}/{base:0{NAME_DIGITS}}.log")
 
     def position(self, base: int, offset: int) -> int:
-        """Where in a segment's file to begin for an offset, as its index says; 0 where that says nothing."""
+        """Return the file position at which to search for an offset, according to the index; 0 if it has no entry."""
         disk, path = FilesAsTheyAre(), f"{self.path}/{base:0{NAME_DIGITS}}.index"
         with closing(offset_index(disk, path)) as index:
             count = index.size // OFFSET_ENTRY_SIZE
@@ -100,7 +100,7 @@ class ReplicaFiles(NamedTuple):
         return position
 
     def aborted(self, offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions that end at or behind an offset, by their first ones."""
+        """Return the aborted transactions that end at or after an offset, ordered by their first offset."""
         found = []
         for base in self.bases_from(offset):
             with closing(transaction_index(FilesAsTheyAre(), f"{self.path}/{base:0{NAME_DIGITS}}.txnindex")) as index:
@@ -109,9 +109,9 @@ class ReplicaFiles(NamedTuple):
 
 
 def replicas(log_dirs: Sequence[str]) -> dict[TopicPartition, ReplicaFiles]:
-    """All partitions that some log directories of one broker hold.
+    """Return all partitions in the log directories of one broker.
 
-    :raise StorageError: a directory is not there, or a checkpoint is damaged.
+    :raise StorageError: a directory does not exist, or a checkpoint is damaged.
     """
     found: dict[TopicPartition, ReplicaFiles] = {}
     disk = FilesAsTheyAre()
@@ -119,7 +119,7 @@ def replicas(log_dirs: Sequence[str]) -> dict[TopicPartition, ReplicaFiles]:
         try:
             names = disk.list_directory(log_dir)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise StorageError(f"{log_dir} is no log directory: {error}") from error
+            raise StorageError(f"{log_dir} is not a log directory: {error}") from error
         high_watermarks = read_offsets(disk, f"{log_dir}/{HIGH_WATERMARKS}")
         starts = read_offsets(disk, f"{log_dir}/{LOG_START_OFFSETS}")
         for name in sorted(names):

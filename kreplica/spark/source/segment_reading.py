@@ -1,4 +1,4 @@
-"""Rows from a broker's own files: what ``kreplica.source=segments`` reads, with the options of any other read."""
+"""Rows from a broker's own files, for ``kreplica.source=segments``; all options of a batch read apply."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _LENGTH_AT = LENGTH_END - _LENGTH.size
 
 
 class SegmentLookup:
-    """What a read of log directories covers."""
+    """Looks up partitions and offsets in log directories."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._replicas = replicas(options.log_dirs)
 
     def partitions(self) -> list[TopicPartition]:
-        """Those that are meant, and there, sorted."""
+        """Return the selected partitions that exist, sorted."""
         selection = self._options.selection
         wanted: Callable[[TopicPartition], object]
         if isinstance(selection, Partitions):
@@ -52,9 +52,9 @@ class SegmentLookup:
         return sorted(each for each in self._replicas if wanted(each))
 
     def named_partitions(self) -> list[TopicPartition]:
-        """As ``partitions``; what options name must be there.
+        """Return the selected partitions; those named by options must exist.
 
-        :raise ValueError: a topic or a partition is not.
+        :raise ValueError: a named topic or partition does not exist.
         """
         found = self.partitions()
         missing = missing_name(self._options.selection, found)
@@ -63,9 +63,9 @@ class SegmentLookup:
         return found
 
     def offsets(self, position: Position, partitions: list[TopicPartition], option: str) -> dict[TopicPartition, int]:
-        """What a position means in each partition.
+        """Return the offset that a position denotes in each partition.
 
-        :raise ValueError: the option names other partitions, or a time after the last record.
+        :raise ValueError: the option names other partitions, or a timestamp after the last record.
         """
         if isinstance(position, Everywhere):
             return {each: self._marked(each, position.offset) for each in partitions}
@@ -102,21 +102,21 @@ class SegmentLookup:
                     if record.timestamp_ms >= time_ms and record.offset >= replica.start:
                         return record.offset
         if no_match is NoMatch.ERROR:
-            raise ValueError(f"{option}: {partition} has no record from {time_ms} ms on")
+            raise ValueError(f"{option}: {partition} has no record at or after {time_ms} ms")
         return end
 
 
 def read_segments(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of some offsets.
+    """Yield the rows of an offset range.
 
-    :raise DataLoss: some are not there, or damaged, and ``failOnDataLoss`` is true; else they are skipped.
+    :raise DataLoss: records are missing or damaged, and ``failOnDataLoss`` is true; otherwise they are skipped.
     """
     replica = replicas(options.log_dirs).get(wanted.partition)
     if replica is None:
         lost(options, f"{wanted.partition} is not in {', '.join(options.log_dirs)}")
         return
     if wanted.start < replica.start:
-        lost(options, f"{wanted.partition} begins at {replica.start}, and is to be read from {wanted.start} on")
+        lost(options, f"{wanted.partition} starts at {replica.start}, after the requested offset {wanted.start}")
     start = max(wanted.start, replica.start)
     is_committed = options.settings.isolation is Isolation.READ_COMMITTED
     aborted = replica.aborted(start) if is_committed else []
@@ -137,7 +137,7 @@ def read_segments(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.Re
     if gathered:
         yield _rows(gathered, start, wanted, options)
     if behind < wanted.end:
-        lost(options, f"{wanted.partition} ends at {behind}, and is to be read up to {wanted.end}")
+        lost(options, f"{wanted.partition} ends at {behind}, before the requested end {wanted.end}")
 
 
 def _rows(sections: list[Section], start: int, wanted: OffsetRange, options: SourceOptions) -> pa.RecordBatch:
@@ -146,9 +146,9 @@ def _rows(sections: list[Section], start: int, wanted: OffsetRange, options: Sou
 
 
 def _chunks(replica: ReplicaFiles, start: int, end: int) -> Iterator[tuple[memoryview, int, int]]:
-    """From the batch on that holds ``start``.
+    """Yield chunks of a log, starting with the batch that contains ``start``.
 
-    :return: (bytes of whole batches, an offset that they do not begin before, the offset behind them).
+    :return: (bytes of complete batches, lower bound of their offsets, offset after them).
     """
     for base in replica.bases_from(start):
         if base >= end:
@@ -161,7 +161,7 @@ def _chunks(replica: ReplicaFiles, start: int, end: int) -> Iterator[tuple[memor
                 if not used:
                     header = header_at(data, 0)
                     if header is None or position + header.size > file_end:
-                        return  # a torn tail, or damage, which the caller tells
+                        return  # an incomplete last batch, or damage that the caller reports
                     data = memoryview(file.read_at(position, header.size))
                     used, last = header.size, header.next_offset
                 yield data[:used], max(start, base), last
@@ -172,7 +172,7 @@ def _chunks(replica: ReplicaFiles, start: int, end: int) -> Iterator[tuple[memor
 
 
 def _whole(data: memoryview, start: int) -> tuple[int, int]:
-    """How many bytes whole batches take, and the offset behind them; nothing more is looked at of most of them."""
+    """Return the bytes that complete batches occupy, and the offset after them; reads only the headers of most."""
     used, end = 0, len(data) - HEADER_SIZE
     last = 0
     while used <= end:
@@ -186,7 +186,7 @@ def _whole(data: memoryview, start: int) -> tuple[int, int]:
 
 
 def _first_open(replica: ReplicaFiles, end: int) -> int:
-    """Where the first transaction begins that has no end before an offset; that offset where there is none."""
+    """Return the start of the first transaction that is still open at an offset; that offset if there is none."""
     begun: dict[int, int] = {}
     for file, position, header in replica.headers(replica.start):
         if header.base_offset >= end:
@@ -201,5 +201,5 @@ def _first_open(replica: ReplicaFiles, end: int) -> int:
 
 def _check_same(given: Mapping[TopicPartition, int], wanted: list[TopicPartition], option: str) -> None:
     for each in sorted(set(wanted) ^ given.keys()):
-        what = "is missing" if each in wanted else "is not read, or not there"
+        what = "is missing" if each in wanted else "is not read or does not exist"
         raise ValueError(f"{option}: {each} {what}")

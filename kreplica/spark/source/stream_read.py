@@ -1,4 +1,4 @@
-"""``spark.readStream.format("kreplica")``: micro-batches, their offsets kept in Spark's checkpoint."""
+"""Reader of ``spark.readStream.format("kreplica")``: micro-batches whose offsets Spark stores in its checkpoint."""
 
 from __future__ import annotations
 
@@ -22,23 +22,25 @@ from kreplica.spark.source.range_reading import forget_clusters, lost, read_rang
 from kreplica.spark.source.ranges import OffsetRange, limited, split
 
 IDLE_S_MAX = 0.2
-"""So long the source waits for something new before it says that there is nothing: Spark asks every 10 ms."""
+"""How long the source waits for new records before it reports that there are none; Spark polls every 10 ms."""
 
 IDLE_STEP_S = 0.02
 DISCOVERY_S = 1.0
-"""So often it looks for partitions that were added."""
+"""Interval between searches for added partitions."""
 
 ASK_S = 3.0
-"""So long it waits for partitions' leaders before it looks whether the partitions are still there."""
+"""How long to wait for partition leaders before checking that the partitions still exist."""
 
 DOUBT_S = 10.0
-"""So long it doubts that partitions are gone, or ended before where they end: brokers that take over know less."""
+"""How long a missing or shortened partition is rechecked before it counts as data loss: a broker that takes over may
+have older metadata.
+"""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One query's source.  The object that ``read`` is called on is another one, in another process.
+    """Reader of one query. ``read`` is called on a copy in another process.
 
-    Offsets are those of the JVM's source, as it writes them.
+    Offsets have the JSON format of the JVM source.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -50,12 +52,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._frozen: dict[TopicPartition, int] | None = None
         self._triggered_s = float("-inf")
 
-    # --- what there is ---
+    # --- available offsets ---
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where the first micro-batch begins; asked for more than once, it is the same.
+        """Return the start of the first micro-batch; repeated calls return the same offsets.
 
-        :raise ValueError: options name what is not there, or times that no record has.
+        :raise ValueError: options name partitions that do not exist, or timestamps that no record has.
         """
         if self._initial is None:
             partitions = self._lookup().named_partitions()
@@ -63,14 +65,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return as_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """``maxOffsetsPerTrigger``, where it is given."""
+        """Return the read limit set by ``maxOffsetsPerTrigger``."""
         count_max = self._options.offsets_per_trigger_max
         return ReadAllAvailable() if count_max is None else ReadMaxRows(count_max)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next micro-batch ends: ``start`` where it is not time for one.
+        """Return the end of the next micro-batch; ``start`` if none is due.
 
-        :raise DataLoss: partitions are gone, or end before where they were read up to, and ``failOnDataLoss`` is true.
+        :raise DataLoss: partitions were deleted, or end before offsets already read, and ``failOnDataLoss`` is true.
         """
         begun = from_json(start)
         available = self._frozen if self._frozen is not None else self._something_new(begun)
@@ -78,7 +80,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             available = self._settled(begun)
         self._last = available
         added = self._lookup().earliest([each for each in available if each not in begun])
-        # Where an end went back, and the user does not mind, the query goes on there.
+        # If the log end went back and failOnDataLoss is false, the query continues from there.
         first = {each: min(begun[each], end) if each in begun else added[each] for each, end in available.items()}
         if self._holds_back(sum(end - first[each] for each, end in available.items())):
             return start
@@ -87,15 +89,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return as_json({each: max(end, first[each]) for each, end in ends.items()})
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """What there was when it was last asked, for the query's progress."""
+        """Return the latest known offsets, for the query's progress."""
         return None if self._last is None else as_json(self._last)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Nothing that comes later is read."""
+        """Fix the end of the query at the current offsets."""
         self._frozen = self._ends()
 
     def _something_new(self, begun: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Where partitions end now, or a moment later where that is where they were."""
+        """Return the current end offsets; waits briefly if they have not changed."""
         deadline_s = self._clock() + IDLE_S_MAX
         ends = self._ends()
         while not self._is_more(begun, ends) and self._clock() < deadline_s:
@@ -108,7 +110,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends.keys() != begun.keys() or any(end != begun[each] for each, end in ends.items())
 
     def _settled(self, begun: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Where partitions end, once that is no more doubtful.
+        """Return the end offsets, after apparent data loss was rechecked.
 
         :raise DataLoss: see ``latestOffset``.
         """
@@ -125,7 +127,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._cluster().runtime.sleep(IDLE_S_MAX)
 
     def _holds_back(self, count: int) -> bool:
-        """Whether so many offsets are too few, and the last micro-batch was not long ago."""
+        """Return True if there are fewer offsets than the minimum and the last micro-batch was recent."""
         count_min = self._options.offsets_per_trigger_min
         if count_min is None or self._frozen is not None:
             return False
@@ -135,7 +137,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- one micro-batch ---
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks of one micro-batch; a partition that was added since the last one begins at its earliest."""
+        """Plan the tasks of one micro-batch; a partition added since the last one starts at its earliest offset."""
         starts, ends = from_json(start), from_json(end)
         added = sorted(ends.keys() - starts.keys())
         starts.update(self._lookup().earliest(added) if added else {})
@@ -145,18 +147,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [RangePartition(each) for each in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """One task's rows."""
-        if isinstance(partition, RangePartition):  # where there are no tasks Spark makes one of its own
+        """Read the rows of one task."""
+        if isinstance(partition, RangePartition):  # Spark creates an empty task if the plan has none
             yield from read_range(partition.value, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: offsets are in the checkpoint."""
+        """Does nothing: Spark stores the offsets in its checkpoint."""
 
     def stop(self) -> None:
-        """Close the connections, where Spark still says so."""
+        """Close the connections."""
         forget_clusters()
 
-    # --- asking ---
+    # --- cluster queries ---
 
     def _cluster(self) -> Cluster:
         return worker_cluster(self._options.bootstrap, self._options.settings)
@@ -174,7 +176,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._known
 
     def _ends(self) -> dict[TopicPartition, int]:
-        """Where partitions end; those that vanish meanwhile are not waited for."""
+        """Return the end offset of each partition; partitions deleted meanwhile are omitted."""
         cluster = self._cluster()
         deadline_s = self._clock() + cluster.options.operation_timeout_s
         while True:
@@ -189,11 +191,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _went_back(begun: dict[TopicPartition, int], ends: dict[TopicPartition, int]) -> str:
-    """Which partitions are gone, or end before where they were read up to; empty as a rule."""
+    """Describe the partitions that were deleted or end before offsets already read; empty if there are none."""
     gone = sorted(begun.keys() - ends.keys())
     if gone:
-        return f"{', '.join(map(str, gone[:3]))}: there is no such partition any more"
+        return f"{', '.join(map(str, gone[:3]))}: the partition was deleted"
     for each, end in ends.items():
         if end < begun.get(each, 0):
-            return f"{each} ends at {end}, before {begun[each]}, up to which it was read"
+            return f"{each} ends at {end}, before offset {begun[each]}, which was already read"
     return ""
