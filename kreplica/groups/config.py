@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 from kreplica.groups.classic.config import ClassicConfig
 from kreplica.groups.consumer.config import ConsumerConfig
 from kreplica.groups.memory_limits import GroupBounds
-from kreplica.groups.offset_expiry import ExpiryConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryConfig:
+    """Settings of offset expiry; the defaults are Kafka's.
+
+    :param retention_ms: ``offsets.retention.minutes``, in milliseconds.
+    :param check_interval_ms: ``offsets.retention.check.interval.ms``.
+    """
+
+    retention_ms: int = 10_080 * 60_000
+    check_interval_ms: int = 600_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -11,6 +10,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from kreplica.errors import ErrorCode
+from kreplica.groups.config import ExpiryConfig
 from kreplica.groups.records import NO_TIME, CommittedOffset, build_offset_key
 from kreplica.runtime import Runtime
 from kreplica.runtime.pause import pause
@@ -24,18 +24,6 @@ log = Logger()
 
 TOMBSTONES_MAX = 1000
 """Maximum number of tombstones per append: a group may have more offsets than fit into one batch."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExpiryConfig:
-    """Settings of offset expiry; the defaults are Kafka's.
-
-    :param retention_ms: ``offsets.retention.minutes``, in milliseconds.
-    :param check_interval_ms: ``offsets.retention.check.interval.ms``.
-    """
-
-    retention_ms: int = 10_080 * 60_000
-    check_interval_ms: int = 600_000
 
 
 def is_expired(committed: CommittedOffset, since_ms: int | None, now_ms: int, retention_ms: int) -> bool:

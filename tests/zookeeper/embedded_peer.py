@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 from kreplica.testing.simulator.simulation import DATA_DIRECTORY, Host, Simulation
 from kreplica.zookeeper.embedded.disk_store import DiskStore
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
-from kreplica.zookeeper.embedded.serving import CoordinatorSettings
+from kreplica.zookeeper.embedded.settings import CoordinatorSettings
 from kreplica.zookeeper.embedded.store import Store
 from kreplica.zookeeper.framing import FrameSplitter
 from kreplica.zookeeper.jute import Reader

@@ -9,7 +9,7 @@ from embedded_peer import TICK_TIME_MS, Scene
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kreplica.zookeeper.embedded.serving import CoordinatorSettings
+from kreplica.zookeeper.embedded.settings import CoordinatorSettings
 from kreplica.zookeeper.errors import (
     NoNode,
 )

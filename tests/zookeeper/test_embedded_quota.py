@@ -7,7 +7,7 @@ from embedded_peer import TICK_TIME_MS, Peer, Scene
 
 from kreplica.zookeeper.embedded import watches
 from kreplica.zookeeper.embedded.quota import QuotaBounds
-from kreplica.zookeeper.embedded.serving import CoordinatorSettings
+from kreplica.zookeeper.embedded.settings import CoordinatorSettings
 from kreplica.zookeeper.errors import NoNode, QuotaExceeded, Throttled
 from kreplica.zookeeper.records import AddWatchMode
 from kreplica.zookeeper.requests import AddWatch, Create, Delete, Exists, Multi, Ping, SetData

@@ -3,26 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
+from kreplica.runtime import Reactor
 from kreplica.server.protocol.connection import Connection
-
-if TYPE_CHECKING:
-    from kreplica.server.protocol.server_context import Resources
+from kreplica.server.protocol.limits import Bounds
+from kreplica.server.protocol.metrics import ServerMetrics
+from kreplica.server.transport.flush_scope import Turn
+from kreplica.server.transport.partial_frames import PartialFrames
 
 log = Logger()
 
 SWEEPS_PER_IDLE_TIME = 8
 
 
+class ConnectionResources(Protocol):
+    """The resources of a server that its set of connections uses."""
+
+    @property
+    def reactor(self) -> Reactor: ...
+
+    @property
+    def bounds(self) -> Bounds: ...
+
+    @property
+    def metrics(self) -> ServerMetrics: ...
+
+    @property
+    def turn(self) -> Turn: ...
+
+    @property
+    def partial(self) -> PartialFrames: ...
+
+
 class Connections:
     """Has one timer for all connections, which runs while there are any."""
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, resources: ConnectionResources) -> None:
         self._resources = resources
         self._open: dict[Connection, str] = {}
         self._per_host: dict[str, int] = {}

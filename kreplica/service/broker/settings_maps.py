@@ -7,11 +7,10 @@ from kreplica.controller.journal.files import JournalSettings
 from kreplica.controller.state.context import Preference
 from kreplica.errors import SettingsError
 from kreplica.groups.classic.config import ClassicConfig
-from kreplica.groups.config import GroupsConfig
+from kreplica.groups.config import ExpiryConfig, GroupsConfig
 from kreplica.groups.consumer.assignors import ASSIGNORS, Assignor
 from kreplica.groups.consumer.config import ConsumerConfig
 from kreplica.groups.memory_limits import GroupBounds
-from kreplica.groups.offset_expiry import ExpiryConfig
 from kreplica.membership import DynamicSettings
 from kreplica.membership.controlled_shutdown import ControlledShutdownConfig
 from kreplica.membership.plan_throttle import PlanThrottle

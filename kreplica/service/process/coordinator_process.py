@@ -17,7 +17,7 @@ from kreplica.runtime import Runtime, real_runtime
 from kreplica.service.process.data_directories import check_owners
 from kreplica.zookeeper.embedded.quota import QuotaBounds
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
-from kreplica.zookeeper.embedded.serving import CoordinatorSettings
+from kreplica.zookeeper.embedded.settings import CoordinatorSettings
 
 log = Logger()
 

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kreplica.runtime.disk import IOV_MAX, Buffer, write_pieces
 from kreplica.testing.simulator.content import Content
+from kreplica.testing.simulator.disk_faults import Operation
 from kreplica.testing.simulator.namespace import os_error
 
-if TYPE_CHECKING:
-    from kreplica.testing.simulator.disk import MemoryDisk
+
+class FileStore(Protocol):
+    """The operations of a simulated disk that an open file uses; each raises OSError for injected faults."""
+
+    def check(self, operation: Operation, path: str) -> None: ...
+
+    def write(self, content: Content, path: str, position: int, piece: Buffer) -> None: ...
+
+    def resize(self, content: Content, path: str, size: int) -> None: ...
+
+    def reserve(self, content: Content, path: str, size: int) -> None: ...
+
+    def closed(self, number: int, content: Content) -> None: ...
 
 
 class MemoryFile:
@@ -19,7 +31,7 @@ class MemoryFile:
 
     __slots__ = ("__weakref__", "_content", "_disk", "_number", "_open", "path")
 
-    def __init__(self, disk: MemoryDisk, path: str, content: Content, number: int) -> None:
+    def __init__(self, disk: FileStore, path: str, content: Content, number: int) -> None:
         self.path = path
         self._number = number
         self._disk = disk

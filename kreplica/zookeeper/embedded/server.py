@@ -14,7 +14,8 @@ from kreplica.errors import StorageError
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import DirectoryLock, make_directories_durably
 from kreplica.zookeeper.embedded.connection import Connection
-from kreplica.zookeeper.embedded.serving import CoordinatorSettings, Serving
+from kreplica.zookeeper.embedded.serving import Serving
+from kreplica.zookeeper.embedded.settings import CoordinatorSettings
 from kreplica.zookeeper.embedded.sqlite_store import SqliteStore
 from kreplica.zookeeper.embedded.store import MemoryStore, Store
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from twisted.internet.interfaces import IAddress, IDelayedCall
 from twisted.internet.protocol import Factory
@@ -14,38 +13,17 @@ from kreplica.runtime import Runtime
 from kreplica.zookeeper.embedded.commits import GroupCommit
 from kreplica.zookeeper.embedded.connection import Connection
 from kreplica.zookeeper.embedded.dispatch import Dispatch, Door
-from kreplica.zookeeper.embedded.quota import Quota, QuotaBounds
+from kreplica.zookeeper.embedded.quota import Quota
 from kreplica.zookeeper.embedded.reads import Reads
 from kreplica.zookeeper.embedded.session_requests import SessionRequests
 from kreplica.zookeeper.embedded.sessions import Sessions
+from kreplica.zookeeper.embedded.settings import CoordinatorSettings
 from kreplica.zookeeper.embedded.store import Image, Store
 from kreplica.zookeeper.embedded.tree import Tree
 from kreplica.zookeeper.embedded.watches import Watches
 from kreplica.zookeeper.embedded.words import Words
 from kreplica.zookeeper.embedded.writes import Writes
 from kreplica.zookeeper.embedded.znode import is_expired
-from kreplica.zookeeper.records import FRAME_SIZE_MAX
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorSettings:
-    """What may differ between coordinators.
-
-    :param tick_time_ms: sessions time out after 2 to 20 of these, whatever their clients ask for.
-    :param connections_max: further ones are closed at once.
-    :param frame_size_max: the longest request in bytes (ZooKeeper's ``jute.maxbuffer``).
-    :param expendable_check_ms: how often empty containers and znodes past their time to live are looked for.
-    :param sessions_max: beyond it the session that was silent longest, of those without a connection and without
-        ephemeral znodes, is ended for a new one; where there is none the new one is refused.
-    :param quota: on znodes.
-    """
-
-    tick_time_ms: int = 2_000
-    connections_max: int = 2_000
-    frame_size_max: int = FRAME_SIZE_MAX
-    expendable_check_ms: int = 60_000
-    sessions_max: int = 20_000
-    quota: QuotaBounds = field(default_factory=QuotaBounds)
 
 
 class Serving(Factory):

@@ -14,7 +14,7 @@ from kreplica.zookeeper.embedded.watches import Watches
 
 if TYPE_CHECKING:
     from kreplica.zookeeper.embedded.connection import Connection
-    from kreplica.zookeeper.embedded.serving import CoordinatorSettings
+    from kreplica.zookeeper.embedded.settings import CoordinatorSettings
 
 # What of ZooKeeper's protocol is spoken; clients read the number from ``envi`` and ``srvr``.
 ZOOKEEPER_VERSION = "3.9.0"
