@@ -1,4 +1,4 @@
-"""The operations that can stand in a multi or in a multi-read, and how either is written; both ways."""
+"""Operations allowed in a multi or a multi-read, with their encoding and decoding."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ ANY_VERSION = -1
 
 
 class Create(NamedTuple):
-    """Make a znode.
+    """Create a znode.
 
     :param sequence: the server appends a ten-digit counter of the parent to the path.
-    :param with_stat: ask for the stat too (``create2``); only programs before ZooKeeper 3.5 do not.
+    :param with_stat: request the stat as well (``create2``, ZooKeeper 3.5 and newer).
     """
 
     path: str
@@ -36,7 +36,10 @@ class Create(NamedTuple):
 
     @classmethod
     def decode(cls, reader: Reader) -> Create:
-        """:raise Unimplemented: for containers and znodes with a time to live."""
+        """Decode a create request.
+
+        :raise Unimplemented: for containers and znodes with a time to live.
+        """
         path, data, acl, flags = reader.text(), reader.buffer(), read_acl(reader), reader.int32()
         if flags & ~3:
             raise Unimplemented(path, f"znodes with creation flags {flags} are not supported")
@@ -48,7 +51,7 @@ class Create(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Remove a znode that has no children."""
+    """Delete a znode that has no children."""
 
     path: str
     version: int = ANY_VERSION
@@ -84,7 +87,7 @@ _TWO_INTS = Struct(">ii")
 
 
 class Check(NamedTuple):
-    """Within a multi: let it fail unless the znode is at this version."""
+    """Make a multi fail unless the znode has this version."""
 
     path: str
     version: int
@@ -114,7 +117,7 @@ class GetData(NamedTuple):
 class GetChildren(NamedTuple):
     """Read the names of a znode's children.
 
-    :param with_stat: ask for the znode's stat too (``getChildren2``).
+    :param with_stat: request the znode's stat as well (``getChildren2``).
     """
 
     path: str
@@ -136,13 +139,13 @@ class GetChildren(NamedTuple):
 Operation: TypeAlias = Create | Delete | SetData | Check
 Read: TypeAlias = GetData | GetChildren
 
-# In a multi every operation stands behind its code, "not done", and -1; the list ends with "done".
+# Each operation of a multi follows a header: operation code, done = false, error = -1.  A header with done ends it.
 MULTI_HEADER = Struct(">i?i")
 _MULTI_END = MULTI_HEADER.pack(-1, True, -1)
 
 
 class Multi(NamedTuple):
-    """Do all of these operations, or none."""
+    """Apply all of these operations, or none."""
 
     operations: Sequence[Operation]
 
@@ -155,7 +158,7 @@ class Multi(NamedTuple):
 
 
 class MultiRead(NamedTuple):
-    """Answer all of these reads from one state of the tree; each may fail alone (ZooKeeper 3.6)."""
+    """Perform all of these reads on one state of the tree; each may fail separately (ZooKeeper 3.6)."""
 
     reads: Sequence[Read]
 
@@ -193,14 +196,14 @@ _CREATE_WITHOUT_STAT_HEADER = MULTI_HEADER.pack(Opcode.CREATE, False, -1)
 
 
 def encode_operation(operation: Operation | Read) -> bytes:
-    """One member of a multi or multi-read, behind its header."""
+    """Encode one operation of a multi or multi-read with its header."""
     if isinstance(operation, Create) and not operation.with_stat:
         return _CREATE_WITHOUT_STAT_HEADER + operation.encode()
     return _HEADERS[type(operation)] + operation.encode()
 
 
 def size_at_most(operation: Operation) -> int:
-    """No less than the length of ``encode_operation``, and little more; without encoding it."""
+    """Return an upper bound of the encoded length, close to the exact length, without encoding the operation."""
     if type(operation) is Create and operation.acl is not OPEN_ACL:
         return len(encode_operation(operation))
     path = operation.path
@@ -209,15 +212,15 @@ def size_at_most(operation: Operation) -> int:
 
 
 _OVERHEAD_MAX = 64
-"""Of an operation besides its path and data: its header of 9 bytes, lengths, flags, the open ACL of 31."""
+"""Upper bound of the bytes besides path and data: 9 bytes of header, 31 of the open ACL, lengths, flags."""
 
 
 def encode_operations(operations: Sequence[Operation | Read]) -> bytes:
-    """The body of a multi or multi-read."""
+    """Encode the body of a multi or multi-read."""
     pieces: list[bytes] = []
     append, extend = pieces.append, pieces.extend
     for operation in operations:
-        if type(operation) is SetData:  # only sets come by the thousand
+        if type(operation) is SetData:  # fast path: only sets occur by the thousand
             path, data, version = operation
             if data is not None:
                 name = path.encode()
@@ -228,7 +231,7 @@ def encode_operations(operations: Sequence[Operation | Read]) -> bytes:
     return b"".join(pieces)
 
 
-# A multi's header and the length of a path.
+# Multi header and path length.
 _pack_named = Struct(">i?ii").pack
 
 
@@ -244,4 +247,4 @@ def _decode_members(reader: Reader, decoders: Mapping[int, Callable[[Reader], T]
         elif opcode in (Opcode.CREATE_CONTAINER, Opcode.CREATE_TTL):
             raise Unimplemented(None, f"operation {opcode} is not supported")
         else:
-            raise ProtocolError(reader.name, f"operation {opcode} cannot stand in it")
+            raise ProtocolError(reader.name, f"operation {opcode} is not allowed in it")

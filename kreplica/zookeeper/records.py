@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kreplica.errors import ProtocolError
 from kreplica.zookeeper.jute import FALSE, INT32, TRUE, Reader, pack_buffer, pack_int32, pack_text
 
-# The transaction ids of messages that no counted request has.
+# Reserved transaction IDs of messages that are not numbered requests.
 XID_WATCH_EVENT = -1
 XID_PING = -2
 XID_AUTH = -4
@@ -58,10 +58,10 @@ class Opcode(IntEnum):
 
 
 class Stat(NamedTuple):
-    """What ZooKeeper keeps about a znode besides its data.
+    """Metadata of a znode.
 
-    :param version: of the data; counts from 0, one up with each change.
-    :param ephemeral_owner: the session that owns an ephemeral znode; 0 for any other.
+    :param version: data version; starts at 0 and is incremented by each change.
+    :param ephemeral_owner: session ID of the owner of an ephemeral znode; otherwise 0.
     """
 
     czxid: int
@@ -79,17 +79,17 @@ class Stat(NamedTuple):
 
 STAT = Struct(">qqqqiiiqiiq")
 
-#: A stat of the eleven numbers that ``STAT`` unpacks; the named tuple's own way takes twice as long.
+#: Create a ``Stat`` from the eleven numbers that ``STAT`` unpacks, twice as fast as the named tuple's constructor.
 new_stat: Callable[[Iterable[int]], Stat] = partial(tuple.__new__, Stat)
 
 
 def read_stat(reader: Reader) -> Stat:
-    """The stat at the reader's position."""
+    """Decode a stat."""
     return new_stat(reader.unpack(STAT))
 
 
 class Permission(IntFlag):
-    """What an ACL allows."""
+    """Permissions of an ACL entry."""
 
     READ = 1
     WRITE = 2
@@ -103,7 +103,7 @@ class Acl(NamedTuple):
     """One entry of a znode's access list.
 
     :param permissions: ``Permission`` flags.
-    :param scheme: ``world``, ``auth``, ``digest``, ``ip``, ``sasl``, ``x509`` or what the server is taught.
+    :param scheme: ``world``, ``auth``, ``digest``, ``ip``, ``sasl``, ``x509`` or a scheme of a server plugin.
     """
 
     permissions: int
@@ -117,19 +117,19 @@ READ_ACL = (Acl(Permission.READ, "world", "anyone"),)
 
 
 def pack_acl(acl: tuple[Acl, ...]) -> bytes:
-    """An ACL as a vector."""
+    """Encode an ACL as a vector."""
     return pack_int32(len(acl)) + b"".join(
         pack_int32(entry.permissions) + pack_text(entry.scheme) + pack_text(entry.id) for entry in acl
     )
 
 
 def read_acl(reader: Reader) -> tuple[Acl, ...]:
-    """The ACL at the reader's position."""
+    """Decode an ACL."""
     return tuple(reader.vector(lambda: Acl(reader.int32(), reader.text(), reader.text()), size_min=12))
 
 
 class EventType(IntEnum):
-    """What a watch tells."""
+    """Type of a watch event."""
 
     NONE = -1
     NODE_CREATED = 1
@@ -142,7 +142,7 @@ class EventType(IntEnum):
 
 
 class KeeperState(IntEnum):
-    """The session's state as a watch event carries it."""
+    """Session state in a watch event."""
 
     DISCONNECTED = 0
     SYNC_CONNECTED = 3
@@ -154,14 +154,14 @@ class KeeperState(IntEnum):
 
 
 class AddWatchMode(IntEnum):
-    """The kinds of watch that stay after they fire."""
+    """Kinds of persistent watches."""
 
     PERSISTENT = 0
     PERSISTENT_RECURSIVE = 1
 
 
 class WatcherType(IntEnum):
-    """Which watches of a path to check or remove."""
+    """Selects the watches of a path to check or remove."""
 
     CHILDREN = 1
     DATA = 2
@@ -169,9 +169,9 @@ class WatcherType(IntEnum):
 
 
 class WatchEvent(NamedTuple):
-    """A change that a watch saw.
+    """A change reported by a watch.
 
-    :param path: of the znode that changed; for a recursive watch it may be below the watched one.
+    :param path: path of the changed znode; with a recursive watch it may be a descendant of the watched znode.
     """
 
     type: EventType
@@ -180,12 +180,15 @@ class WatchEvent(NamedTuple):
 
 
 def encode_watch_event(event: WatchEvent) -> bytes:
-    """The body that follows the reply header."""
+    """Encode a watch event without its reply header."""
     return pack_int32(event.type) + pack_int32(event.state) + pack_text(event.path)
 
 
 def decode_watch_event(reader: Reader) -> WatchEvent:
-    """:raise ProtocolError: also for a type or state that is not in the protocol."""
+    """Decode a watch event.
+
+    :raise ProtocolError: if the data is malformed, or the type or state is unknown.
+    """
     type_, state, path = reader.int32(), reader.int32(), reader.text()
     try:
         return WatchEvent(EventType(type_), KeeperState(state), path)
@@ -196,9 +199,9 @@ def decode_watch_event(reader: Reader) -> WatchEvent:
 class ConnectRequest(NamedTuple):
     """The first frame of a connection, without a header.
 
-    :param last_zxid_seen: a server that has not come as far refuses the connection.
-    :param session_id: 0 asks for a new session.
-    :param password: the session's, 16 bytes; zeros for a new session.
+    :param last_zxid_seen: a server whose last transaction is older rejects the connection.
+    :param session_id: 0 requests a new session.
+    :param password: session password, 16 bytes; zeros for a new session.
     """
 
     last_zxid_seen: int
@@ -223,9 +226,9 @@ _CONNECT_REQUEST = Struct(">iqiq")
 
 
 class ConnectResponse(NamedTuple):
-    """The server's answer to a ``ConnectRequest``, without a header.
+    """Response to a ``ConnectRequest``, without a header.
 
-    :param timeout_ms: as negotiated; 0 says that the session asked for has expired.
+    :param timeout_ms: negotiated session timeout; 0 means that the requested session has expired.
     """
 
     timeout_ms: int
@@ -246,25 +249,25 @@ class ConnectResponse(NamedTuple):
 
 _CONNECT_RESPONSE = Struct(">iiq")
 
-# Every later request: the length of the frame, the transaction id, the operation.
+# Header of later requests: frame length, transaction ID, operation code.
 REQUEST_FRAME_HEADER = Struct(">iii")
-# Without the length, which the framing has taken off.
+# The same without the frame length.
 REQUEST_HEADER = Struct(">ii")
-# Every later answer and event: length, transaction id, zxid, error code.
+# Header of later responses and events: frame length, transaction ID, zxid, error code.
 REPLY_FRAME_HEADER = Struct(">iiqi")
 REPLY_HEADER = Struct(">iqi")
 
 
 def frame(body: bytes) -> bytes:
-    """A body behind its length."""
+    """Prefix a body with its length."""
     return INT32.pack(len(body)) + body
 
 
 def request_frame(xid: int, opcode: int, body: bytes) -> bytes:
-    """A whole request."""
+    """Encode a request frame."""
     return REQUEST_FRAME_HEADER.pack(len(body) + 8, xid, opcode) + body
 
 
 def reply_frame(xid: int, zxid: int, error: int, body: bytes = b"") -> bytes:
-    """A whole answer; one with an error code (not 0) has no body."""
+    """Encode a response frame; a response with an error code other than 0 has no body."""
     return REPLY_FRAME_HEADER.pack(len(body) + 16, xid, zxid, error) + body

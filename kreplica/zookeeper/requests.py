@@ -1,7 +1,7 @@
-"""Every request of ZooKeeper's protocol as a frozen value, with its encoding in both directions.
+"""All requests of ZooKeeper's protocol as immutable values, with encoding and decoding.
 
-A client calls ``value.encode()`` behind a header with ``opcode_of(value)``; a server calls ``decode_request``.
-Values say what the caller wants; nothing here knows of transaction ids or of a connection.
+A client sends ``value.encode()`` after a header with ``opcode_of(value)``; a server calls ``decode_request``.
+The values are independent of transaction IDs and connections.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kreplica.zookeeper.operations import (
 )
 from kreplica.zookeeper.records import Acl, AddWatchMode, Opcode, WatcherType, pack_acl, read_acl
 
-# What ``operations`` defines belongs to the requests too, for whoever looks for one here.
+# The operations of ``operations`` are requests as well, so they are exported here.
 __all__ = [
     "ANY_VERSION",
     "MULTI_HEADER",
@@ -66,7 +66,7 @@ __all__ = [
 
 
 class Exists(NamedTuple):
-    """Read a znode's stat; a watch may be left where there is no znode."""
+    """Read a znode's stat; a watch may be registered on a znode that does not exist."""
 
     path: str
     watch: bool = False
@@ -95,7 +95,7 @@ class GetAcl(NamedTuple):
 class SetAcl(NamedTuple):
     """Replace a znode's ACL.
 
-    :param version: the ACL's version that is expected.
+    :param version: expected ACL version.
     """
 
     path: str
@@ -111,7 +111,7 @@ class SetAcl(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """Let the server catch up with its leader before it answers."""
+    """Make the server catch up with its leader before it responds."""
 
     path: str
 
@@ -124,7 +124,7 @@ class Sync(NamedTuple):
 
 
 class GetEphemerals(NamedTuple):
-    """List this session's ephemeral znodes below a prefix."""
+    """List this session's ephemeral znodes whose paths begin with a prefix."""
 
     prefix: str
 
@@ -137,7 +137,7 @@ class GetEphemerals(NamedTuple):
 
 
 class GetAllChildrenNumber(NamedTuple):
-    """Count all znodes below one."""
+    """Count all descendants of a znode."""
 
     path: str
 
@@ -150,7 +150,7 @@ class GetAllChildrenNumber(NamedTuple):
 
 
 class AddWatch(NamedTuple):
-    """Leave a watch that stays after it fires."""
+    """Register a persistent watch."""
 
     path: str
     mode: AddWatchMode
@@ -167,7 +167,7 @@ class AddWatch(NamedTuple):
 
 
 class RemoveWatches(NamedTuple):
-    """Take back all of this session's watches of one kind from a path."""
+    """Remove all of this session's watches of one kind from a path."""
 
     path: str
     type: WatcherType = WatcherType.ANY
@@ -181,7 +181,7 @@ class RemoveWatches(NamedTuple):
 
 
 class CheckWatches(NamedTuple):
-    """Ask whether this session has a watch of one kind on a path."""
+    """Check that this session has a watch of one kind on a path."""
 
     path: str
     type: WatcherType = WatcherType.ANY
@@ -202,11 +202,11 @@ def _watcher_type(reader: Reader) -> WatcherType:
 
 
 class SetWatches(NamedTuple):
-    """Leave a session's watches again after it has moved to another connection.
+    """Register a session's watches again after a reconnect.
 
-    The server fires at once those whose znode has changed after ``relative_zxid``.
+    The server immediately fires the watches whose znode has changed after ``relative_zxid``.
 
-    :param persistent: and :param recursive: are only sent by ``setWatches2`` (ZooKeeper 3.6).
+    :param persistent: only sent by ``setWatches2`` (ZooKeeper 3.6), like ``recursive``.
     """
 
     relative_zxid: int
@@ -271,7 +271,7 @@ class Ping(NamedTuple):
 
 
 class CloseSession(NamedTuple):
-    """End the session: its ephemeral znodes go at once."""
+    """Close the session; the server deletes its ephemeral znodes immediately."""
 
     def encode(self) -> bytes:
         return b""
@@ -361,7 +361,7 @@ _OPCODES: dict[type[Request], Opcode] = {
 
 
 def opcode_of(request: Request) -> Opcode:
-    """The operation code under which a request is sent."""
+    """Return the operation code of a request."""
     if isinstance(request, Create) and not request.with_stat:
         return Opcode.CREATE
     if isinstance(request, GetChildren) and request.with_stat:
@@ -372,12 +372,12 @@ def opcode_of(request: Request) -> Opcode:
 
 
 def decode_request(opcode: int, reader: Reader) -> Request:
-    """Read the body of a request.
+    """Decode the body of a request.
 
-    :param reader: at the first byte after the header.
-    :raise ProtocolError: where the bytes are not such a request; the connection should end.
-    :raise Unimplemented: for operations outside this file; the server answers it as an error.
-    :raise BadArguments: for numbers outside the protocol's lists; the server answers it as an error.
+    :param reader: positioned at the first byte after the header.
+    :raise ProtocolError: if the body is malformed; the connection must be closed.
+    :raise Unimplemented: if the operation is unknown; sent to the client as an error.
+    :raise BadArguments: if a number is not one of the protocol's values; sent to the client as an error.
     """
     decoder = _DECODERS.get(opcode)
     if decoder is None:

@@ -1,7 +1,7 @@
-"""The bodies of ZooKeeper's answers, both ways: ``encode_x`` for a server, ``decode_x`` for a client.
+"""Encoding (``encode_x``, for the server) and decoding (``decode_x``, for the client) of response bodies.
 
-Decoders take (buffer, start, end) of the body, in place, and give plain values.
-Those that make up the load (stat, data, results of a multi) are unpacked by hand; the others go through ``Reader``.
+Decoders take (buffer, start, end) of the body, in place, and return plain values.  The most frequent ones (stat, data,
+results of a multi) are unpacked directly; the others use ``Reader``.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from kreplica.zookeeper.records import STAT, Acl, Opcode, Stat, new_stat, pack_a
 
 
 class Created(NamedTuple):
-    """What a create made.
+    """Result of a create.
 
-    :param path: with the sequence number, where one was asked for.
-    :param stat: None in the answer to a create without stat.
+    :param path: path of the znode, including the sequence number if one was requested.
+    :param stat: None if the stat was not requested.
     """
 
     path: str
     stat: Stat | None
 
 
-# What a successful operation of a multi answers: Created; None for a delete and a check; Stat for a set.
+# Result of a successful operation of a multi: Created for a create, Stat for a set, None for a delete or check.
 OperationResult: TypeAlias = Created | Stat | None
-# What one read of a multi-read answers.
+# Result of one read of a multi-read.
 ReadResult: TypeAlias = tuple[bytes, Stat] | list[str] | ZooKeeperError
 
 
 def encode_empty() -> bytes:
-    """Delete, ping, close, setWatches, removeWatches."""
+    """Encode the response of delete, ping, close, setWatches and removeWatches."""
     return b""
 
 
@@ -52,7 +52,7 @@ def decode_empty(data: bytes, start: int, end: int) -> None:
 
 
 def encode_stat(stat: Stat) -> bytes:
-    """Exists, setData, setACL."""
+    """Encode the response of exists, setData and setACL."""
     return STAT.pack(*stat)
 
 
@@ -63,12 +63,12 @@ def decode_stat(data: bytes, start: int, end: int) -> Stat:
 
 
 def encode_data(data: bytes | None, stat: Stat) -> bytes:
-    """GetData."""
+    """Encode the response of getData."""
     return pack_buffer(data) + STAT.pack(*stat)
 
 
 def decode_data(data: bytes, start: int, end: int) -> tuple[bytes, Stat]:
-    """A znode without data gives empty bytes."""
+    """Decode the response of getData; a znode without data yields empty bytes."""
     stat_at = end - STAT.size
     if stat_at < start + 4:
         raise ProtocolError("getData", f"only {end - start} bytes")
@@ -79,13 +79,13 @@ def decode_data(data: bytes, start: int, end: int) -> tuple[bytes, Stat]:
 
 
 def encode_created(created: Created) -> bytes:
-    """Create2; create where the stat is None."""
+    """Encode the response of create2, or of create if the stat is None."""
     path = pack_text(created.path)
     return path if created.stat is None else path + STAT.pack(*created.stat)
 
 
 def decode_created(data: bytes, start: int, end: int) -> Created:
-    """Create2."""
+    """Decode the response of create2."""
     reader = Reader(data, start, end, "create")
     created = Created(reader.text(), read_stat(reader))
     reader.finish()
@@ -93,7 +93,7 @@ def decode_created(data: bytes, start: int, end: int) -> Created:
 
 
 def encode_path(path: str) -> bytes:
-    """Sync; create without stat."""
+    """Encode the response of sync and of create without stat."""
     return pack_text(path)
 
 
@@ -105,7 +105,7 @@ def decode_path(data: bytes, start: int, end: int) -> str:
 
 
 def encode_children(names: Sequence[str]) -> bytes:
-    """GetChildren, getEphemerals."""
+    """Encode the response of getChildren and getEphemerals."""
     return pack_texts(names)
 
 
@@ -117,7 +117,7 @@ def decode_children(data: bytes, start: int, end: int) -> list[str]:
 
 
 def encode_children_and_stat(names: Sequence[str], stat: Stat) -> bytes:
-    """GetChildren2."""
+    """Encode the response of getChildren2."""
     return pack_texts(names) + STAT.pack(*stat)
 
 
@@ -129,7 +129,7 @@ def decode_children_and_stat(data: bytes, start: int, end: int) -> tuple[list[st
 
 
 def encode_acl(acl: tuple[Acl, ...], stat: Stat) -> bytes:
-    """GetACL."""
+    """Encode the response of getACL."""
     return pack_acl(acl) + STAT.pack(*stat)
 
 
@@ -141,7 +141,7 @@ def decode_acl(data: bytes, start: int, end: int) -> tuple[tuple[Acl, ...], Stat
 
 
 def encode_count(count: int) -> bytes:
-    """GetAllChildrenNumber; addWatch, which answers 0."""
+    """Encode the response of getAllChildrenNumber, and of addWatch, which returns 0."""
     return pack_int32(count)
 
 
@@ -153,7 +153,7 @@ def decode_count(data: bytes, start: int, end: int) -> int:
 
 
 def encode_token(token: bytes | None) -> bytes:
-    """SASL."""
+    """Encode the response of SASL."""
     return pack_buffer(token)
 
 
@@ -169,7 +169,7 @@ _SET_DATA_HEADER = MULTI_HEADER.pack(Opcode.SET_DATA, False, 0)
 
 
 def encode_multi_results(results: Sequence[tuple[Opcode, OperationResult]]) -> bytes:
-    """A multi that succeeded: the operations' codes with what each answers."""
+    """Encode the response of a successful multi: each operation's code and result."""
     pieces = []
     for opcode, result in results:
         if opcode is Opcode.SET_DATA and isinstance(result, Stat):
@@ -183,9 +183,9 @@ def encode_multi_results(results: Sequence[tuple[Opcode, OperationResult]]) -> b
 
 
 def encode_multi_failure(codes: Sequence[int]) -> bytes:
-    """A multi that failed.
+    """Encode the response of a failed multi.
 
-    :param codes: one per operation: 0 before the first that failed, its code, RuntimeInconsistency's after it.
+    :param codes: one error code per operation: 0 before the one that failed, ``RuntimeInconsistency`` after it.
     """
     return b"".join([*(_encode_error(code) for code in codes), _MULTI_END])
 
@@ -195,14 +195,14 @@ def _encode_error(code: int) -> bytes:
 
 
 def decode_multi_results(data: bytes, start: int, end: int) -> list[OperationResult | int]:
-    """The answer to a multi: what each operation answers; where it failed, a code for each (0 is success)."""
+    """Decode the response to a multi: one result per operation or, if it failed, one error code per operation."""
     results: list[OperationResult | int] = []
     append, unpack_header, unpack_stat, stat_of = results.append, MULTI_HEADER.unpack_from, STAT.unpack_from, new_stat
     position, last = start, end - MULTI_HEADER.size
     while position <= last:
         opcode, done, _error = unpack_header(data, position)
         position += 9
-        if opcode == 5 and position + 68 <= last:  # sets come by the thousand
+        if opcode == 5 and position + 68 <= last:  # fast path: sets occur by the thousand
             append(stat_of(unpack_stat(data, position)))
             position += 68
             if len(results) == _FEW:
@@ -223,17 +223,17 @@ def decode_multi_results(data: bytes, start: int, end: int) -> list[OperationRes
 
 
 _WITHOUT_RESULT = frozenset({int(Opcode.DELETE), int(Opcode.CHECK)})
-# So many results are decoded one by one before it is worth looking whether all the others are sets.
+# Number of results decoded individually before checking whether all remaining results are sets.
 _FEW = 20
-# What a set answers in a multi; the header is looked at apart.
+# Result of a set in a multi; the header is checked separately.
 _SET_DATA_RESULT = Struct(f">{MULTI_HEADER.size}x{STAT.format[1:]}")
 
 
 def _remaining_sets(data: bytes, start: int, end: int) -> list[Stat]:
-    """The results of sets, where nothing but sets is between the two positions; else none."""
+    """Decode the results between two positions if all of them are sets; otherwise return an empty list."""
     size = _SET_DATA_RESULT.size
     count, rest = divmod(end - start, size)
-    # All the headers' bytes of one offset are one slice.
+    # One strided slice has the byte at the same offset of every header.
     if rest or any(data[start + at : end : size] != bytes((byte,)) * count for at, byte in enumerate(_SET_DATA_HEADER)):
         return []
     return list(map(new_stat, _SET_DATA_RESULT.iter_unpack(memoryview(data)[start:end])))
@@ -250,7 +250,7 @@ def _decode_multi_result(opcode: int, reader: Reader) -> OperationResult | int:
 
 
 def encode_multi_read_results(results: Sequence[ReadResult]) -> bytes:
-    """The answer to a multi-read, whose members fail one by one."""
+    """Encode the response of a multi-read, in which each read may fail separately."""
     pieces = []
     for result in results:
         if isinstance(result, list):
@@ -264,9 +264,10 @@ def encode_multi_read_results(results: Sequence[ReadResult]) -> bytes:
 
 
 def decode_multi_read_results(data: bytes, start: int, end: int, paths: Sequence[str]) -> list[ReadResult]:
-    """
-    :param paths: of the reads, in order, for the errors' sake.
-    :raise ProtocolError: also where the answers are not as many as the reads.
+    """Decode the response of a multi-read.
+
+    :param paths: paths of the reads, in order; used in errors.
+    :raise ProtocolError: if the data is malformed or the number of results differs from the number of reads.
     """
     results: list[ReadResult] = []
     reader = Reader(data, start, end, "multiRead")

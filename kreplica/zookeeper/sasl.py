@@ -1,4 +1,4 @@
-"""SASL DIGEST-MD5 (RFC 2831) as ZooKeeper's servers want it; the only mechanism without Kerberos that they have."""
+"""SASL DIGEST-MD5 (RFC 2831), the only SASL mechanism of ZooKeeper servers besides Kerberos."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class SaslCredentials:
 
 
 async def authenticate(connection: Connection, credentials: SaslCredentials, randomness: random.Random) -> None:
-    """Prove who we are, and let the server prove that it knows the password too.
+    """Authenticate the client to the server and the server to the client.
 
-    :raise AuthFailed: where either fails.
-    :raise ConnectionLoss: where the connection ends before that.
+    :raise AuthFailed: if either fails.
+    :raise ConnectionLoss: if the connection is lost first.
     """
     fields = _fields(await _step(connection, b""))
     if "nonce" not in fields:
-        raise AuthFailed(None, "the server's challenge is not of DIGEST-MD5")
+        raise AuthFailed(None, "the server's challenge is not DIGEST-MD5")
     client_nonce = f"{randomness.getrandbits(128):032x}"
     exchange = DigestExchange(credentials, fields.get("realm", ""), fields["nonce"], client_nonce)
     proof = _fields(await _step(connection, exchange.response()))
@@ -58,7 +58,7 @@ def _fields(token: bytes) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class DigestExchange:
-    """One exchange: what both sides compute from the password and the two nonces."""
+    """Computation of both sides' proofs from the password and the two nonces."""
 
     credentials: SaslCredentials
     realm: str
@@ -67,7 +67,7 @@ class DigestExchange:
     digest_uri: str = DIGEST_URI
 
     def response(self) -> bytes:
-        """The client's answer to the challenge."""
+        """Return the client's response to the challenge."""
         quoted = {
             "username": self.credentials.username,
             "realm": self.realm,
@@ -80,7 +80,7 @@ class DigestExchange:
         return ",".join(texts).encode()
 
     def digest(self, *, from_client: bool) -> str:
-        """The proof of knowing the password, in hexadecimal digits."""
+        """Return the proof of knowing the password, in hexadecimal."""
         user = f"{self.credentials.username}:{self.realm}:{self.credentials.password}".encode()
         secret = _md5(user).digest() + f":{self.nonce}:{self.client_nonce}".encode()
         action = f"{'AUTHENTICATE' if from_client else ''}:{self.digest_uri}".encode()

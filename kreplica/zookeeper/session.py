@@ -1,7 +1,7 @@
-"""One ZooKeeper session: finding a server, keeping alive, moving to another server, and ending, once and for all.
+"""One ZooKeeper session: connects to a server, keeps the session alive, fails over to other servers, and closes.
 
-A session that has ended never begins again; ``client`` makes another where its caller asks for one.  Whatever was
-asked of a session stays with it: no request of an old session reaches a new one.
+A session that has ended is not reused; ``ZooKeeperClient.renew`` creates another.  Requests of an old session are
+never sent in a new one.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ from kreplica.zookeeper.watches import call as call_watch
 
 _log = Logger()
 
-# Servers bound what they read, not what they answer: a multi-read of many small requests has a large answer.
+# ``jute.maxbuffer`` limits requests, not responses: a multi-read of many small requests has a large response.
 ANSWER_SIZE_MAX = 64 * 1024 * 1024
-# How long a server may take to answer the end of a session before the connection is simply closed.
+# Timeout of the server's response to closing a session; after it the connection is closed anyway.
 CLOSE_TIME_S_MAX = 5.0
 
 
 class SessionState(Enum):
-    """Where a session is.
+    """State of a session.
 
-    * ``CONNECTING``: not yet established; requests wait
-    * ``CONNECTED``: requests are sent
-    * ``SUSPENDED``: the connection is lost and another is sought; whether the session still lives is unknown
-    * ``EXPIRED``: the server has said that it is over
-    * ``AUTH_FAILED``: the server refused the credentials; over
-    * ``CLOSED``: ended by its owner
+    * ``CONNECTING``: not yet established; requests wait.
+    * ``CONNECTED``: requests are sent.
+    * ``SUSPENDED``: the connection is lost and the client reconnects; the session may or may not have expired.
+    * ``EXPIRED``: the server reported that the session has expired; final.
+    * ``AUTH_FAILED``: the server rejected the credentials; final.
+    * ``CLOSED``: closed by its owner; final.
     """
 
     CONNECTING = "connecting"
@@ -75,22 +75,22 @@ class SessionState(Enum):
 
     @property
     def ended(self) -> bool:
-        """Whether it is over; there is no way back."""
+        """True in a final state."""
         return self in (SessionState.EXPIRED, SessionState.AUTH_FAILED, SessionState.CLOSED)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """What a session is asked for.
+    """Options of a session.
 
-    :param timeout_ms: the session's, as asked for; the server may grant another.
-    :param auth: (scheme, credentials) pairs, sent with each new connection.
-    :param resume: the session to continue, (id, password); None makes a new one.
-    :param frame_size_max: of a request, in bytes (``jute.maxbuffer`` of the server).
-    :param answer_size_max: of an answer, in bytes.
-    :param requests_max: how many requests may be without an answer, waiting ones included.
-    :param request_bytes_max: how many bytes these may take; a larger single request is let through when it is alone.
-    :param waiting_ms_max: how long a request may wait for a connection; None is the session's timeout.
+    :param timeout_ms: requested session timeout; the server may grant another.
+    :param auth: (scheme, credentials) pairs, sent on each new connection.
+    :param resume: (ID, password) of the session to resume; None creates a new one.
+    :param frame_size_max: maximum request size in bytes (``jute.maxbuffer`` of the server).
+    :param answer_size_max: maximum response size in bytes.
+    :param requests_max: maximum number of unanswered requests, including queued ones.
+    :param request_bytes_max: maximum total size of these; a single larger request is accepted if it is the only one.
+    :param waiting_ms_max: how long a request may wait for a connection; None means the session timeout.
     """
 
     timeout_ms: int = 18_000
@@ -106,14 +106,14 @@ class SessionOptions:
 
 
 class SessionOwner(Protocol):
-    """Whom a session tells about itself."""
+    """Callback of a session to its client."""
 
     def session_changed(self, session: Session, state: SessionState) -> None:
-        """Called at once, before any answer or failure that follows from the change."""
+        """Called immediately, before any request completes or fails because of the change."""
 
 
 class Session:
-    """Begins to connect with ``start``; belongs to the client that made it."""
+    """One session of a client; ``start`` begins to connect."""
 
     def __init__(
         self,
@@ -141,32 +141,32 @@ class Session:
         self.server_accepted = False
         """True once a server has accepted a connection, whether or not it opened the session."""
         self._attempt: Deferred[IProtocol] | None = None
-        self._connection: Connection | None = None  # from the open socket on
-        self._usable: Connection | None = None  # the same, once requests may go out
+        self._connection: Connection | None = None  # set once the socket is open
+        self._usable: Connection | None = None  # the same connection, set once requests may be sent
         self._usable_since = 0.0
         self._identities_pending = 0
-        self._timer: IDelayedCall | None = None  # until the next try, or the limit on what is under way
+        self._timer: IDelayedCall | None = None  # backoff, or timeout of the current attempt
         waiting_ms_max = options.timeout_ms if options.waiting_ms_max is None else options.waiting_ms_max
         self._waiting = WaitingRequests(reactor, options.requests_max, options.request_bytes_max, waiting_ms_max / 1000)
         self._closed: list[Deferred[None]] = []
 
     @property
     def last_zxid(self) -> int:
-        """The last transaction of the ensemble that this session has seen; 0 before the first answer."""
+        """Last transaction ID (zxid) that this session has seen; 0 before the first response."""
         return self._last_zxid if self._connection is None else self._connection.last_zxid
 
     @property
     def may_have_expired(self) -> bool:
-        """Whether the server may have ended it without this side knowing: nothing was confirmed for its timeout."""
+        """True if the session may have expired: the server has not confirmed it for the session timeout."""
         confirmed_at = self._confirmed_at if self._usable is None else self._usable.confirmed_at
         return self.state.ended or self._reactor.seconds() - confirmed_at >= self.timeout_ms / 1000
 
-    # What the client calls.
+    # Called by the client.
 
     def start(self, within_s: float) -> Deferred[None]:
         """Begin to connect.
 
-        :param within_s: after so many seconds without a session it gives up and is closed.
+        :param within_s: timeout in seconds; after it the session is closed.
         :return: fires when the session is established.
         """
         established: Deferred[None] = Deferred()
@@ -184,9 +184,9 @@ class Session:
     def submit(
         self, opcode: int, body: bytes, decode: Decode, path: str | None, answered: Answered | None = None
     ) -> Deferred[Any]:
-        """Send a request now, or as soon as there is a connection.
+        """Send a request now, or when the session is connected.
 
-        :param path: for the error, as the caller named it.
+        :param path: the caller's path, used in errors.
         """
         deferred: Deferred[Any] = Deferred()
         connection = self._usable
@@ -208,11 +208,11 @@ class Session:
         return deferred
 
     def close(self) -> Deferred[None]:
-        """End the session at the server, after the answers to what was asked before.
+        """Close the session at the server, after the responses to earlier requests.
 
         A session without a connection is left to expire at the server.
 
-        :return: fires, and never fails, when the connection is gone.
+        :return: fires when the connection is closed; never fails.
         """
         done: Deferred[None] = Deferred()
         first = not self._closed
@@ -223,10 +223,10 @@ class Session:
             self._end(SessionState.CLOSED, ClientClosed())
         return done
 
-    # What the connection calls.
+    # Called by the connection.
 
     def handshake_done(self, connection: Connection, response: ConnectResponse) -> None:
-        # A server that answers with another session has lost ours, whatever it calls that.
+        # A response with another session ID means that the server does not have this session.
         if response.timeout_ms <= 0 or self.id not in (0, response.session_id):
             self._end(SessionState.EXPIRED, SessionExpired())
             return
@@ -265,12 +265,12 @@ class Session:
                 self._end(SessionState.CLOSED, ClientClosed())
             elif self.state is SessionState.CONNECTED:
                 self._change(SessionState.SUSPENDED)
-        # The listeners have been told; only now do the requests fail.
+        # Requests fail after the listeners were called.
         connection.fail_outstanding(lambda path: ConnectionLoss(path, f"{ConnectionLoss.meaning} ({reason})"))
         if current and not self.state.ended:
             self._try_next()
 
-    # Finding a server.
+    # Connecting to a server.
 
     def _try_next(self) -> None:
         server, pause_s = self._order.next()
@@ -288,7 +288,7 @@ class Session:
         assert isinstance(connection, Connection)
         self._attempt = None
         if self.state.ended:
-            connection.abort("not needed any more")
+            connection.abort("no longer needed")
         else:
             self._connection = connection
             self.server_accepted = True
@@ -308,7 +308,7 @@ class Session:
             self._connection.abort("the server did not open the session in time")
 
     def _give_up(self, within_s: float) -> None:
-        text = f"no session within {within_s:g} s; the last try: {self.problem or 'no server was tried'}"
+        text = f"no session within {within_s:g} s; last attempt: {self.problem or 'no server was tried'}"
         self._end(SessionState.CLOSED, OperationTimeout(None, text))
 
     # Changing state.
@@ -331,7 +331,7 @@ class Session:
             call_watch(listener, event)
 
     def _sasl_failed(self, failure: Failure) -> None:
-        # A connection that is lost meanwhile is not a refusal: the next one tries again.
+        # Losing the connection does not mean that the credentials were rejected: the next connection retries.
         if not isinstance(failure.value, ConnectionLoss):
             self._end(SessionState.AUTH_FAILED, AuthFailed(None, f"SASL: {failure.getErrorMessage()}"))
 
@@ -345,7 +345,7 @@ class Session:
         )
 
     def _end(self, state: SessionState, error: ZooKeeperError) -> None:
-        """Go to one of the states without return: tell the listeners first, then fail whatever waits."""
+        """Change to a final state: first call the listeners, then fail all pending requests."""
         connection = self._connection
         if not self.state.ended:
             self._drop_connection()
@@ -373,7 +373,7 @@ class Session:
             self._last_zxid = self._connection.last_zxid
         if self._usable is not None:
             self._confirmed_at = self._usable.confirmed_at
-            # A server that takes the session and loses it at once must not be tried again and again without a pause.
+            # The backoff is not reset by a server that accepts the session and loses the connection immediately.
             if self._reactor.seconds() - self._usable_since >= PAUSE_S_MAX:
                 self._order.succeeded()
         self._connection = self._usable = None

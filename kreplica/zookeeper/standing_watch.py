@@ -1,4 +1,4 @@
-"""A watch that stays after it has fired (ZooKeeper 3.6), and how it is taken back."""
+"""Persistent watch (ZooKeeper 3.6) and its removal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kreplica.zookeeper.watches import WatchListener
 
 
 class Watch:
-    """A watch that stays, as ``add_watch`` gives it; ends with its session."""
+    """Persistent watch, returned by ``add_watch``; ends with its session."""
 
     def __init__(self, session: Session, path: str, absolute: str, mode: AddWatchMode, listener: WatchListener) -> None:
         self.path = path
@@ -21,19 +21,19 @@ class Watch:
         self._listener = listener
 
     def answered(self, error: int) -> None:
-        """Called by the connection."""
+        """Register the listener if the request succeeded; called by the connection."""
         if not error:
             self._session.watches.add_persistent(self._absolute, self._mode, self._listener)
 
     def decode(self, data: bytes, start: int, end: int) -> Watch:
-        """Called by the connection."""
+        """Decode the response; called by the connection."""
         decode_count(data, start, end)
         return self
 
     async def remove(self) -> None:
-        """Stop calling the listener, at once; again does nothing.
+        """Stop calling the listener immediately; idempotent.
 
-        The server is told when nothing else of this session watches the path, for it can only remove all of them.
+        The server can only remove all watches of a path, so it is asked to only if this session has no other there.
         """
         nothing_left = self._session.watches.remove_persistent(self._absolute, self._mode, self._listener)
         if nothing_left and not self._session.state.ended:
@@ -41,4 +41,4 @@ class Watch:
             try:
                 await self._session.submit(Opcode.REMOVE_WATCHES, body, decode_empty, self.path)
             except NoWatcher:
-                pass  # gone with a connection that was lost meanwhile
+                pass  # removed by a connection loss in the meantime

@@ -1,4 +1,4 @@
-"""Requests that wait for a connection: in order, not too many, and not too long."""
+"""Bounded queue of requests that wait for a connection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kreplica.zookeeper.errors import NotSent, PipelineFull
 
 
 class WaitingRequest(NamedTuple):
-    """What ``Connection.send`` takes."""
+    """Arguments of ``Connection.send``."""
 
     opcode: int
     body: bytes
@@ -25,9 +25,9 @@ class WaitingRequest(NamedTuple):
 
 
 class WaitingRequests:
-    """A queue in front of a session.  It holds a timer only while something waits.
+    """Queue of a session's requests; a timer runs only while the queue is not empty.
 
-    :param seconds_max: how long one may wait; then it fails with ``NotSent``, and certainly had no effect.
+    :param seconds_max: how long a request may wait; then it fails with ``NotSent``, without having had an effect.
     """
 
     def __init__(self, reactor: Reactor, requests_max: int, bytes_max: int, seconds_max: float) -> None:
@@ -40,7 +40,7 @@ class WaitingRequests:
         self._timer: IDelayedCall | None = None
 
     def add(self, request: WaitingRequest) -> None:
-        """Let it wait; one too many fails with ``PipelineFull``."""
+        """Queue a request, or fail it with ``PipelineFull`` if the queue is full."""
         if len(self._queue) >= self._requests_max or self._bytes > self._bytes_max:
             request.deferred.errback(PipelineFull(request.path))
             return
@@ -50,7 +50,7 @@ class WaitingRequests:
             self._timer = self._reactor.callLater(self._seconds_max, self._fail_overdue)
 
     def take_all(self) -> list[WaitingRequest]:
-        """Everything that waits, without what its caller has cancelled; nothing waits after this."""
+        """Empty the queue and return its requests, except those that the caller has cancelled."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""The watches of one session: who is called for an event, and what to ask a new connection to watch again."""
+"""Watch registry of one session: finds the listeners of an event and restores the watches after a reconnect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = Logger()
 WatchListener: TypeAlias = Callable[[WatchEvent], None]
 _ByPath: TypeAlias = dict[str, list[WatchListener]]
 
-# One request to watch again is kept well below the server's limit on a frame.
+# Maximum size of one setWatches request, well below the server's frame limit.
 SET_WATCHES_SIZE_MAX = 128 * 1024
 
 
@@ -32,10 +32,10 @@ _CHANGES = frozenset(
 
 
 class Watches:
-    """A registry by path, as the server sees paths (with the chroot).
+    """Listeners by server path (with the chroot).
 
-    One-shot listeners are called once and forgotten: each registration is one call, also where the same listener was
-    given several times.  Persistent listeners stay until they are removed.
+    Each registration of a one-shot listener results in one call, also if the same listener was registered several
+    times.  Persistent listeners remain until they are removed.
     """
 
     def __init__(self) -> None:
@@ -45,18 +45,18 @@ class Watches:
         self.persistent: dict[AddWatchMode, _ByPath] = {mode: {} for mode in AddWatchMode}
 
     def left_by_data(self, path: str, listener: WatchListener) -> Callable[[int], None]:
-        """A read of data with a watch was sent.
+        """Prepare the registration of a data watch whose request was sent.
 
-        :return: to be called with the answer's error code, which says whether the server has left the watch.
+        :return: callback that takes the response's error code and registers the watch if it is 0.
         """
         return _left(self.data, path, listener)
 
     def left_by_children(self, path: str, listener: WatchListener) -> Callable[[int], None]:
-        """A read of children with a watch was sent; as ``left_by_data``."""
+        """Prepare the registration of a child watch; see ``left_by_data``."""
         return _left(self.children, path, listener)
 
     def left_by_exists(self, path: str, listener: WatchListener) -> Callable[[int], None]:
-        """A question whether a znode exists was sent; where it does not, its creation is watched for."""
+        """Prepare the registration of an exists watch, which waits for the creation if the znode does not exist."""
 
         def answered(error: int) -> None:
             if error in (0, NoNode.code):
@@ -69,9 +69,9 @@ class Watches:
         self.persistent[mode].setdefault(path, []).append(listener)
 
     def remove_persistent(self, path: str, mode: AddWatchMode, listener: WatchListener) -> bool:
-        """Forget one registration.
+        """Remove one registration.
 
-        :return: whether nothing at all is left on the path, so that the server can be told.
+        :return: True if no watch of any kind is left on the path.
         """
         listeners = self.persistent[mode].get(path, [])
         if listener in listeners:
@@ -82,7 +82,7 @@ class Watches:
         return not any(path in registry for registry in everything)
 
     def listeners_of(self, event: WatchEvent) -> list[WatchListener]:
-        """Who is to be called for an event; the one-shot ones among them are forgotten by this."""
+        """Return the listeners of an event and remove the one-shot ones."""
         path, found = event.path, []
         if event.type in (EventType.NODE_CREATED, EventType.NODE_DATA_CHANGED, EventType.NODE_DELETED):
             found += self.data.pop(path, []) + self.exists.pop(path, [])
@@ -92,16 +92,16 @@ class Watches:
             return found
         found += self.persistent[AddWatchMode.PERSISTENT].get(path, [])
         recursive = self.persistent[AddWatchMode.PERSISTENT_RECURSIVE]
-        # A recursive watch hears of every znode below it, which makes news of children superfluous.
+        # A recursive watch receives the events of all descendants, so children events are redundant.
         if recursive and event.type is not EventType.NODE_CHILDREN_CHANGED:
             for ancestor in _ancestors(path):
                 found += recursive.get(ancestor, [])
         return found
 
     def gaps(self) -> list[tuple[WatchListener, WatchEvent]]:
-        """Whom to tell, after a lost connection, that changes may have gone untold, and how.
+        """Return the listeners to call after a connection loss, with an event that says that changes may be missing.
 
-        Servers make up for one-shot watches only: a persistent one simply goes on.
+        Servers report missed changes for one-shot watches only, not for persistent ones.
         """
         return [
             (listener, WatchEvent(EventType.NONE, KeeperState.SYNC_CONNECTED, path))
@@ -111,7 +111,7 @@ class Watches:
         ]
 
     def requests(self, relative_zxid: int) -> list[SetWatches]:
-        """What to send to a new connection; several, where one would grow too long."""
+        """Return the requests that restore the watches on a new connection, split by size."""
         registries = (self.data, self.exists, self.children, *self.persistent.values())
         batches: list[SetWatches] = []
         batch: tuple[list[str], ...] = ([], [], [], [], [])
@@ -137,7 +137,7 @@ def _left(registry: _ByPath, path: str, listener: WatchListener) -> Callable[[in
 
 
 def _ancestors(path: str) -> Iterator[str]:
-    """The path itself, its parent, and so on to the root."""
+    """Yield the path and its ancestors up to the root."""
     while len(path) > 1:
         yield path
         path = path.rpartition("/")[0]
@@ -145,7 +145,7 @@ def _ancestors(path: str) -> Iterator[str]:
 
 
 def call(listener: WatchListener, event: WatchEvent) -> None:
-    """Call a listener; what it raises is logged, for the other listeners and the connection must go on."""
+    """Call a listener and log its exceptions, which must not affect other listeners or the connection."""
     try:
         listener(event)
     except Exception:

@@ -160,7 +160,7 @@ def test_a_zookeeper_that_no_server_answers_for() -> None:
     lines: list[str] = []
     observer = logged(lines)
     try:
-        with pytest.raises(OperationTimeout, match="no session within 12 s; the last try: coordinator:2181"):
+        with pytest.raises(OperationTimeout, match="no session within 12 s; last attempt: coordinator:2181"):
             cluster.run_until(cluster.brokers[1].start())
     finally:
         globalLogPublisher.removeObserver(observer)

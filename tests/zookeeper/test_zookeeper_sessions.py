@@ -311,7 +311,7 @@ def test_without_a_server_start_gives_up_and_says_why(zookeeper_server: ServerUn
         await link.stop()
         client = scene.new_client(connect_string=link.connect_string, connection_timeout_ms=300)
         request = client.exists("/")
-        with pytest.raises(OperationTimeout, match=r"no session within 0\.3 s; the last try: 127.*refused"):
+        with pytest.raises(OperationTimeout, match=r"no session within 0\.3 s; last attempt: 127.*refused"):
             await client.start()
         assert client.state is SessionState.CLOSED
         with pytest.raises(NotSent):

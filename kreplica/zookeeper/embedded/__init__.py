@@ -1,27 +1,21 @@
-"""A ZooKeeper-protocol server inside the process: for one machine, for tests, and for simulation.
+"""Embedded ZooKeeper-protocol server for a single machine, tests and simulations.
 
-What is decided without I/O:
+State, without I/O: ``znode``, ``tree``, ``access`` (ACLs), ``watches``, ``sessions``.
 
-* ``znode`` one znode, its stat, the rules of its path
-* ``tree`` all of them: what each operation checks and changes
-* ``access`` ACLs and identities
-* ``watches`` who watches what, and whom a change concerns
-* ``sessions`` who is connected or may come back
+Durability:
 
-What makes it durable:
+* ``store``: the store interface and its values
+* ``sqlite_store``: the store used in production
+* ``disk_store``: the simulator's store, on the ``Disk`` interface
+* ``commits``: group commit
 
-* ``store`` the interface, and the values that go through it
-* ``sqlite_store`` the product's
-* ``disk_store`` the simulator's, on the ``Disk`` seam
-* ``commits`` group commit: what waits for what
+Protocol:
 
-What speaks the protocol:
-
-* ``connection`` frames in, answers out, back-pressure
-* ``dispatch`` the table of operations
-* ``operations`` decodes changes in place
-* ``reads``, ``writes``, ``session_requests`` serve them
-* ``words`` the four-letter words
-* ``serving`` the parts put together, and what happens by the clock
-* ``server`` ``EmbeddedCoordinator``: start and stop
+* ``connection``: framing and backpressure
+* ``dispatch``: table of operations
+* ``operations``: decodes changes in place
+* ``reads``, ``writes``, ``session_requests``: request handlers
+* ``words``: four-letter words
+* ``serving``: wiring and timers
+* ``server``: ``EmbeddedCoordinator``, start and stop
 """

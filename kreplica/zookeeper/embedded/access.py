@@ -1,4 +1,4 @@
-"""Who may do what: ACLs against the identities of a connection.  Pure.
+"""Access control: checks ACLs against the identities of a connection, without I/O.
 
 An identity is ``(scheme, id)``: every connection has ``("ip", address)``; ``addAuth`` adds ``("digest", "user:hash")``.
 """
@@ -20,17 +20,17 @@ ANYONE: Identity = ("world", "anyone")
 
 
 def check_access(acl: tuple[Acl, ...], wanted: int, identities: Sequence[Identity], path: str) -> None:
-    """Let pass whoever the ACL allows one of the wanted permissions.
+    """Check that the ACL grants at least one of the wanted permissions.
 
-    :param wanted: ``Permission`` flags; any one of them is enough.
-    :raise NoAuth: with the path, for all others.
+    :param wanted: ``Permission`` flags; any one of them is sufficient.
+    :raise NoAuth: if none is granted.
     """
     if acl is not OPEN_ACL and not is_allowed(acl, wanted, identities):
         raise NoAuth(path)
 
 
 def is_allowed(acl: tuple[Acl, ...], wanted: int, identities: Sequence[Identity]) -> bool:
-    """Whether any entry gives any of the wanted permissions to any of the identities."""
+    """True if an entry grants any of the wanted permissions to any of the identities."""
     return any(
         entry.permissions & wanted
         and (entry[1:] == ANYONE or any(_matches(entry, identity) for identity in identities))
@@ -48,9 +48,9 @@ def _matches(entry: Acl, identity: Identity) -> bool:
 
 
 def digest_identity(credentials: bytes) -> Identity:
-    """The identity behind ``user:password``: the user and the password's SHA-1, as ACLs name it.
+    """Return the digest identity of ``user:password``: the user and a SHA-1 hash, as in ACLs.
 
-    :raise AuthFailed: where that is not text with a colon.
+    :raise AuthFailed: if the credentials have no colon or the user is not UTF-8.
     """
     user, colon, _password = credentials.partition(b":")
     if not colon:
@@ -63,10 +63,10 @@ def digest_identity(credentials: bytes) -> Identity:
 
 
 def authenticate(scheme: str, credentials: bytes, address: str) -> Identity:
-    """The identity that an ``addAuth`` gives.
+    """Return the identity that an ``addAuth`` request adds.
 
-    :param address: the peer's IP address, which scheme ``ip`` stands for.
-    :raise AuthFailed: for wrong credentials and unknown schemes; ZooKeeper then ends the connection.
+    :param address: the peer's IP address, used for scheme ``ip``.
+    :raise AuthFailed: for invalid credentials and unknown schemes; the connection is then closed.
     """
     if scheme == "digest":
         return digest_identity(credentials)
@@ -76,16 +76,16 @@ def authenticate(scheme: str, credentials: bytes, address: str) -> Identity:
 
 
 def effective_acl(asked: Iterable[Acl], identities: Sequence[Identity], path: str) -> tuple[Acl, ...]:
-    """The ACL that is stored for one that was asked for: ``auth`` becomes the caller's own identities.
+    """Return the ACL to store for a requested one: ``auth`` is replaced by the caller's identities.
 
-    :raise InvalidAcl: where it is empty, or names a scheme or an identity that cannot be.
+    :raise InvalidAcl: if it is empty, or has an unknown scheme or an invalid identity.
     """
     entries: dict[Acl, None] = {}
     for entry in asked:
         if entry.scheme == "auth":
             mine = [Acl(entry.permissions, *identity) for identity in identities if identity[0] != "ip"]
             if not mine:
-                raise InvalidAcl(path, "scheme auth wants an authenticated identity")
+                raise InvalidAcl(path, "scheme auth requires an authenticated identity")
             entries.update(dict.fromkeys(mine))
         elif _is_valid(entry):
             entries[entry] = None
@@ -112,12 +112,12 @@ def _is_valid(entry: Acl) -> bool:
 
 
 def hidden_digests(acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
-    """The ACL as somebody without ADMIN may see it: without the hashes."""
+    """Return the ACL without password hashes, for clients without ADMIN permission."""
     return tuple(
         entry._replace(id=entry.id.partition(":")[0] + ":x") if entry.scheme == "digest" else entry for entry in acl
     )
 
 
 def sees_digests(acl: tuple[Acl, ...], identities: Sequence[Identity]) -> bool:
-    """Whether an identity may administer the znode, and so see its ACL whole."""
+    """True if an identity has ADMIN permission and may see the password hashes of the ACL."""
     return acl is OPEN_ACL or is_allowed(acl, Permission.ADMIN, identities)

@@ -1,15 +1,15 @@
-"""Group commit: when changes become durable, and who may see what before that.
+"""Group commit: makes transactions durable in groups and delays responses that depend on them.
 
-The rule.  A transaction is applied to the tree at once, in the order of arrival, and its znodes belong to the group
-that *gathers*.  One group at a time is *in flight* to the store; when it is durable, the one that gathered meanwhile
-follows.  An answer waits for the newest group that it depends on:
+A transaction is applied to the tree immediately, in order of arrival, and added to the *gathering* group.  One group
+at a time is *in flight* to the store; when it is durable, the gathering group follows.  A response waits for the
+newest group that it depends on:
 
-* the answer to a change, and every watch event that it fires, for its own group;
-* a read of a znode that a group changed, for that group; any other read for nothing;
-* and every answer for those before it on its connection.
+* the response to a change, and every watch event that it fires, waits for the change's group;
+* a read of a znode that a group changed waits for that group; other reads do not wait;
+* every response waits for the earlier responses of its connection.
 
-So nobody ever sees what a crash could undo, a connection's answers come in the order of its requests, and reads of
-what nobody is changing never wait for the disk.
+Therefore no client observes state that a crash could undo, responses keep the order of their requests, and reads of
+unchanged znodes do not wait for the disk.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ class Group:
 class AnswerQueue(Protocol):
     """The sending side of a connection.
 
-    :ivar sink: where the next answer goes: what is sent at once, or a group's answers for this connection.
-    :ivar barrier: the group that this is; the durable one where nothing has to wait.
+    :ivar sink: list for the next response: either sent immediately or held for a group.
+    :ivar barrier: the group for which ``sink`` waits; the durable group if it does not wait.
     """
 
     sink: list[bytes]
     barrier: Group
 
     def release(self, answers: list[bytes], durable: Group | None) -> None:
-        """Send answers that have waited.
+        """Send responses whose group has become durable.
 
-        :param durable: the new barrier, where none wait for a later group; else None.
+        :param durable: the new barrier if no response waits for a later group; otherwise None.
         """
 
 
@@ -100,7 +100,7 @@ class GroupCommit:
     # --- where an answer goes ---
 
     def sink_of_change(self, connection: AnswerQueue) -> list[bytes]:
-        """For what is only true once the transactions applied so far are durable."""
+        """Return the sink of a response that depends on all transactions applied so far."""
         gathering = self.gathering
         gathering.zxid = self.zxid
         if not self._scheduled:
@@ -110,7 +110,7 @@ class GroupCommit:
         return connection.sink
 
     def sink_of_read(self, connection: AnswerQueue, path: str) -> list[bytes]:
-        """For what was read of one znode (or of its absence)."""
+        """Return the sink of a response that depends on one znode or on its absence."""
         if path in self.gathering.paths:
             return self.sink_of_change(connection)
         in_flight = self.in_flight
@@ -119,7 +119,7 @@ class GroupCommit:
         return connection.sink
 
     def sink_of_everything(self, connection: AnswerQueue) -> list[bytes]:
-        """For what depends on the whole tree: waits for whatever is not durable."""
+        """Return the sink of a response that depends on the whole tree."""
         if self.zxid > (self.in_flight or self.durable).zxid:
             return self.sink_of_change(connection)
         if self.in_flight is not None and connection.barrier is self.durable:
@@ -129,12 +129,12 @@ class GroupCommit:
     # --- groups ---
 
     def transaction_applied(self) -> None:
-        """A transaction without an answer, or with none yet, has taken effect; see that it becomes durable."""
+        """Schedule the commit of a transaction that has no response, or none yet."""
         if not self._scheduled:
             self._schedule()
 
     def when_idle(self) -> Deferred[None]:
-        """When all that was applied is durable, or the store has failed."""
+        """Fires when all applied transactions are durable, or the store has failed."""
         idle: Deferred[None] = Deferred()
         if self._failed or (self.in_flight is None and self.zxid == self.durable.zxid):
             idle.callback(None)
@@ -143,7 +143,7 @@ class GroupCommit:
         return idle
 
     def _schedule(self) -> None:
-        # At the end of this turn of the reactor, so that one group takes in what all connections sent.
+        # At the end of this reactor iteration, so that one group has the requests of all connections.
         self._scheduled = True
         self._reactor.callLater(0, self._start)
 
@@ -159,7 +159,7 @@ class GroupCommit:
 
     def _changes(self, group: Group) -> Changes:
         nodes, sessions = self._tree.nodes, self._sessions.by_id
-        # Sorted, because sets of text have another order in every process, and neighbours share pages.
+        # Sorted for determinism (the order of a set of strings varies), and because adjacent keys share pages.
         paths, session_ids = sorted(group.paths), sorted(group.session_ids)
         return Changes(
             group.zxid,

@@ -1,9 +1,8 @@
-"""One client's connection: frames in, answers out, and what happens when either side is too slow.
+"""One client connection: framing, request order, and backpressure.
 
-Requests are served in order, straight from the bytes received.  Three things stop reading (and nothing else of the
-server): too many answers that wait for the disk, too many bytes of answers that the client does not take, and a
-transport that is full.  Requests that take long let others have their turn in between.  Bytes that are no ZooKeeper
-request end this connection only.
+Requests are served in order, directly from the receive buffer.  Reading from the connection pauses if too many
+responses wait for the disk, if the client does not read its responses, or if the transport is full.  Long series of
+requests yield to other connections.  A malformed request closes only this connection.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ WAITING_ANSWERS_MAX = 10_000
 UNSENT_BYTES_PAUSE = 4 << 20
 UNSENT_BYTES_MAX = 64 << 20
 
-# How long one connection is served before the others have their turn.
+# Maximum time in seconds for which one connection is served before it yields to others.
 TURN_S_MAX = 0.05
 
 FOUR_LETTERS_SIZE = 4
@@ -43,7 +42,7 @@ class Connection(Protocol):
     """A connection from accept to close; made by the coordinator's factory.
 
     :ivar session: the session it serves; None before the handshake and after the session has ended or moved away.
-    :ivar identities: what its client has proved to be; starts with its address.
+    :ivar identities: authenticated identities of the client; the first is its address.
     :ivar received: requests, for ``cons``.
     :ivar opened: when, in seconds of the reactor's clock.
     """
@@ -72,7 +71,7 @@ class Connection(Protocol):
 
     @property
     def session_id(self) -> int:
-        """The session's; 0 without one."""
+        """ID of the session; 0 without a session."""
         return 0 if self.session is None else self.session.session_id
 
     # --- Twisted's protocol ---
@@ -178,14 +177,14 @@ class Connection(Protocol):
     # --- answers ---
 
     def count_unsent(self, size: int) -> None:
-        """Account for a large answer that was put into the sink."""
+        """Count a large response that was added to the sink."""
         self._unsent_size += size
         if self._unsent_size > UNSENT_BYTES_MAX:
-            self._log.warn("closing {name}: it does not take its answers", name=self.name)
+            self._log.warn("closing {name}: the client does not read its responses", name=self.name)
             self.abort()
 
     def release(self, answers: list[bytes], durable: Group | None) -> None:
-        """Answers that waited for a group's commit may go (``AnswerQueue``)."""
+        """Send responses whose group is durable (``AnswerQueue``)."""
         if durable is not None:
             self.barrier = durable
             self.sink = self._ready
@@ -196,7 +195,7 @@ class Connection(Protocol):
         self._go_on()
 
     def flush(self) -> None:
-        """Send what does not wait, for answers that were not asked for in this turn (events)."""
+        """Send pending events outside of request processing."""
         if not self._busy:
             self._flush()
 
@@ -213,12 +212,12 @@ class Connection(Protocol):
             self._transport.loseConnection()
 
     def end(self) -> None:
-        """Close once everything so far is answered."""
+        """Close the connection after all pending responses."""
         self._ending = True
         self.flush()
 
     def abort(self) -> None:
-        """Close now."""
+        """Close the connection immediately."""
         self._ending = True
         self._rest = b""
         if not self.closed:

@@ -41,9 +41,9 @@ from kreplica.zookeeper.responses import (
 if TYPE_CHECKING:
     from kreplica.zookeeper.embedded.connection import Connection
 
-# What the answers of one multi-read may come to.
+# Maximum size of the response to one multi-read.
 MULTI_READ_BYTES_MAX = 16 << 20
-# Answers from here on are accounted for, so that a slow reader cannot make the server hoard them.
+# Larger responses are counted, so that a slow client cannot make the server buffer them without limit.
 LARGE_ANSWER_BYTES = 1024
 
 # The frame's length, transaction id, zxid, error 0, and the length of the data.
@@ -100,7 +100,7 @@ class Reads:
         sink.append(reply_frame(xid, connection.barrier.zxid, 0, node.pack_stat()))
 
     def get_children(self, connection: Connection, xid: int, request: GetChildren) -> None:
-        """Both kinds of it."""
+        """Serve getChildren and getChildren2."""
         names, node = self._children(connection, request)
         self._commits.sink_of_read(connection, request.path)
         body = encode_children_and_stat(names, node.stat()) if request.with_stat else encode_children(names)
@@ -114,7 +114,7 @@ class Reads:
         return list(node.children or ()), node
 
     def get_acl(self, connection: Connection, xid: int, request: GetAcl) -> None:
-        """Hashes of passwords are for who may change the ACL."""
+        """Serve getACL; password hashes are hidden from clients without ADMIN permission."""
         node = self._tree.get(request.path)
         check_access(node.acl, Permission.READ | Permission.ADMIN, connection.identities, request.path)
         acl = node.acl if sees_digests(node.acl, connection.identities) else hidden_digests(node.acl)
@@ -122,12 +122,12 @@ class Reads:
         _answer(connection, xid, encode_acl(acl, node.stat()))
 
     def sync(self, connection: Connection, xid: int, request: Sync) -> None:
-        """All that was applied before it is durable when it is answered."""
+        """Respond when all earlier transactions are durable."""
         self._commits.sink_of_everything(connection)
         _answer(connection, xid, encode_path(request.path))
 
     def get_ephemerals(self, connection: Connection, xid: int, request: GetEphemerals) -> None:
-        """This session's own."""
+        """List the ephemeral znodes of this session."""
         mine = self._tree.ephemerals.get(connection.session_id, {})
         self._commits.sink_of_everything(connection)
         _answer(connection, xid, encode_children([path for path in mine if path.startswith(request.prefix)]))
@@ -139,9 +139,9 @@ class Reads:
         _answer(connection, xid, encode_count(self._tree.count_below(request.path)))
 
     def multi_read(self, connection: Connection, xid: int, request: MultiRead) -> None:
-        """One state of the tree; each member fails alone.
+        """Serve all reads from one state of the tree; each may fail separately.
 
-        :raise MarshallingError: where the answers would be too large.
+        :raise MarshallingError: if the response would be too large.
         """
         results: list[ReadResult] = []
         size = 0

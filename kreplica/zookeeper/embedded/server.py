@@ -1,4 +1,4 @@
-"""The coordinator as its owner sees it: start, stop, and a port."""
+"""``EmbeddedCoordinator``: starts and stops the embedded ZooKeeper server."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from kreplica.zookeeper.embedded.store import MemoryStore, Store
 class EmbeddedCoordinator:
     """A ZooKeeper server in this process; started once and stopped once.
 
-    :param runtime: its clock, network, threads, disk and randomness.
-    :param data_directory: made where it does not exist, and locked; None keeps everything in memory.
-    :param port: 0 lets the system choose; the attribute ``port`` of the started coordinator says which.
-    :param store: instead of SQLite in the data directory; the coordinator closes it.
-    :param on_failure: called when the store fails while running; the coordinator has then cut everybody off.
-    :param settings: tick time and limits; ``tick_time_ms`` alone may be given for short.
+    :param runtime: clock, network, threads, disk and randomness.
+    :param data_directory: created if absent, and locked; None keeps all state in memory.
+    :param port: 0 lets the system choose; after the start the attribute ``port`` is the actual port.
+    :param store: used instead of SQLite in the data directory; closed by the coordinator.
+    :param on_failure: called if the store fails while running, after all connections were closed.
+    :param settings: tick time and limits; ``tick_time_ms`` overrides the tick time.
     """
 
     _log = Logger()
@@ -62,8 +62,8 @@ class EmbeddedCoordinator:
     def start(self) -> Deferred[None]:
         """Open the store and listen.
 
-        :raise StorageError: where the data directory cannot be used.
-        :raise CannotListenError: where the port is taken.
+        :raise StorageError: if the data directory cannot be used.
+        :raise CannotListenError: if the port is in use.
         """
         return self._lifecycle.run(lambda: Deferred.fromCoroutine(self._start()))
 
@@ -90,16 +90,16 @@ class EmbeddedCoordinator:
 
     @property
     def serving(self) -> Serving | None:
-        """What there is between start and stop, with znodes and sessions: to be looked at within this process."""
+        """Running server with its znodes and sessions, for inspection; None before start and after stop."""
         return self._serving
 
     @property
     def connections(self) -> Collection[Connection]:
-        """Those that are open."""
+        """Open connections."""
         return () if self._serving is None else self._serving.connections
 
     def stop(self) -> Deferred[None]:
-        """Close all connections and the store; sessions live on in it.  Again, or never started, does nothing."""
+        """Close all connections and the store, which keeps the sessions; idempotent."""
         return self._lifecycle.run(lambda: Deferred.fromCoroutine(self._stop()))
 
     async def _stop(self) -> None:
@@ -136,9 +136,9 @@ class EmbeddedCoordinator:
         return MemoryStore() if directory is None else SqliteStore(directory, self._runtime.offload)
 
     def _fail(self, failure: Failure) -> None:
-        # The tree in memory may be ahead of what is durable: nobody may see it any more.
+        # The tree in memory may be ahead of the durable state, so no client may read it.
         if failure.check(StorageError, OSError):
-            # The device's fault: where in the code it was met would tell nobody anything.
+            # A traceback would not help to diagnose a device failure.
             reason = failure.getErrorMessage()
             self._log.error("the coordinator's store failed; all connections are closed: {reason}", reason=reason)
         else:

@@ -1,6 +1,6 @@
-"""Who watches what: ZooKeeper's one-shot, persistent and recursive watches.  Pure.
+"""Registry of ZooKeeper's one-shot, persistent and recursive watches, without I/O.
 
-A watcher is whatever the caller uses (a connection); the answer to a change says which watchers to tell of what.
+A watcher is an opaque value of the caller (a connection); each change returns the notices to send to watchers.
 
 * Data watches (left by getData and exists) see that the znode is created, changed or deleted.
 * Child watches (left by getChildren) see that it gets or loses a child, or is deleted.
@@ -19,10 +19,10 @@ from kreplica.zookeeper.records import AddWatchMode, EventType, WatcherType
 
 W = TypeVar("W", bound=Hashable)
 
-# What one watcher's watches of one kind may take: their paths, and about so much more for each.
+# Memory limit of one watcher's watches of one kind: their paths plus ``WATCH_BYTES`` each.
 WATCHER_BYTES_MAX = 64 << 20
 WATCH_BYTES = 256
-# What all watchers' watches of one kind may take; beyond it only watchers that hold little may leave more.
+# Memory limit of all watches of one kind; beyond it only watchers below ``LITTLE_BYTES`` may add more.
 TOTAL_BYTES_MAX = 256 << 20
 LITTLE_BYTES = 4 << 20
 
@@ -39,7 +39,7 @@ ANY_MODE = WatchMode.ONCE | WatchMode.PERSISTENT | WatchMode.RECURSIVE
 
 
 class Notice(NamedTuple, Generic[W]):
-    """What to tell to whom."""
+    """Event to send to one watcher."""
 
     watcher: W
     type: EventType
@@ -49,7 +49,7 @@ class Notice(NamedTuple, Generic[W]):
 class WatchTable(Generic[W]):
     """One kind of watch: the watchers of each path and the paths of each watcher.
 
-    :ivar held_bytes: what all watches are counted with.
+    :ivar held_bytes: estimated memory of all watches.
     """
 
     def __init__(self) -> None:
@@ -183,14 +183,14 @@ class Watches(Generic[W]):
     # --- changes ---
 
     def created(self, path: str) -> list[Notice[W]]:
-        """Whom to tell that a znode was made."""
+        """Return the notices of the creation of a znode."""
         return [
             *(Notice(who, EventType.NODE_CREATED, path) for who in self.data.fire(path)),
             *self._children_changed(parent_of(path)),
         ]
 
     def deleted(self, path: str) -> list[Notice[W]]:
-        """Whom to tell that a znode was deleted; who watched both data and children is told once."""
+        """Return the notices of a deletion; a watcher of both data and children gets one."""
         told = dict.fromkeys([*self.data.fire(path), *self.children.fire(path)])
         return [
             *(Notice(who, EventType.NODE_DELETED, path) for who in told),
@@ -198,12 +198,12 @@ class Watches(Generic[W]):
         ]
 
     def data_changed(self, path: str) -> list[Notice[W]]:
-        """Whom to tell that a znode has other data."""
+        """Return the notices of a data change."""
         return [Notice(who, EventType.NODE_DATA_CHANGED, path) for who in self.data.fire(path)]
 
     def _children_changed(self, path: str) -> list[Notice[W]]:
         return [Notice(who, EventType.NODE_CHILDREN_CHANGED, path) for who in self.children.fire(path)]
 
     def __bool__(self) -> bool:
-        """Whether anybody watches anything."""
+        """True if there is any watch."""
         return bool(self.data.by_path or self.children.by_path)
