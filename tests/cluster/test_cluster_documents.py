@@ -1,4 +1,4 @@
-"""The documents that we write are Kafka's, and every older one that Kafka wrote can be read."""
+"""Data of znodes: written as in Kafka, and readable in all older versions."""
 
 import json
 from random import Random
@@ -12,7 +12,7 @@ from kreplica.model import BrokerRegistration, Endpoint, LeaderAndIsr, TopicAssi
 
 
 def test_broker_goes_both_ways():
-    """A registration that was written is read back, with its epoch from the znode."""
+    """A registration survives encoding and decoding; its epoch is that of the znode."""
     registration = BrokerRegistration(
         7, (Endpoint("PLAINTEXT", "h", 9092), Endpoint("INSIDE", "::1", 9093)), "r1", 99, 1234, "http://h:8080"
     )
@@ -20,7 +20,7 @@ def test_broker_goes_both_ways():
 
 
 def test_broker_document_is_kafkas():
-    """Kafka's own brokers find every key that they look for."""
+    """The document has all keys that Kafka reads."""
     registration = BrokerRegistration(1, (Endpoint("PLAINTEXT", "h", 9092),), None, -1, 5)
     assert json.loads(documents.encode_broker(registration)) == {
         "version": 5,
@@ -35,7 +35,7 @@ def test_broker_document_is_kafkas():
 
 
 def test_broker_of_version_1_is_read():
-    """An old broker that knows no listeners has one: PLAINTEXT."""
+    """A registration without listeners has one PLAINTEXT endpoint."""
     data = b'{"version":1,"host":"a","port":9000,"jmx_port":1,"timestamp":"2"}'
     assert documents.decode_broker(3, data, 8).endpoints == (Endpoint("PLAINTEXT", "a", 9000),)
 
@@ -44,26 +44,26 @@ TOPIC_ID = UUID("12345678-1234-4234-8234-123456789abc")
 
 
 def test_topic_goes_both_ways():
-    """An assignment with a move in progress is read back as it was."""
+    """An assignment with a reassignment in progress survives encoding and decoding."""
     assignment = TopicAssignment("t", TOPIC_ID, {0: (1, 2), 1: (2, 3)}, {1: (3,)}, {1: (1,)})
     assert documents.decode_topic("t", documents.encode_topic(assignment)) == assignment
 
 
 def test_topic_of_version_1_has_no_id():
-    """A topic made by an old Kafka is read; its id is none."""
+    """A topic of an old Kafka version has no id."""
     assignment = documents.decode_topic("t", b'{"version":1,"partitions":{"0":[1]}}')
     assert assignment.partitions == {0: (1,)}
     assert assignment.topic_id == UUID(int=0)
 
 
 def test_partition_state_goes_both_ways():
-    """The znode's version is the partition's epoch; eligible replicas are kept."""
+    """The partition epoch is the version of the znode; eligible replicas are kept."""
     state = LeaderAndIsr(1, 4, (1, 2), 9, 17, (3,))
     assert documents.decode_partition_state("/p", documents.encode_partition_state(state), 17) == state
 
 
 def test_partition_state_without_eligible_replicas_is_exactly_kafkas():
-    """A cluster that never lost a replica writes what Kafka writes."""
+    """Without eligible replicas the document equals Kafka's."""
     document = json.loads(documents.encode_partition_state(LeaderAndIsr(1, 4, (1, 2), 9)))
     assert document == {"controller_epoch": 9, "leader": 1, "version": 1, "leader_epoch": 4, "isr": [1, 2]}
 
@@ -72,33 +72,33 @@ def test_partition_state_without_eligible_replicas_is_exactly_kafkas():
     "data", [b"", b"[]", b"{", b'{"leader":1}', b'{"leader":"x","leader_epoch":0,"isr":[],"controller_epoch":0}']
 )
 def test_damaged_state_names_its_path(data):
-    """Whatever is in a znode, the error says which znode."""
+    """Errors contain the path of the znode."""
     with pytest.raises(znodes.ZnodeError, match="/brokers/topics/t/partitions/0/state"):
         documents.decode_partition_state(znodes.partition_state_path("t", 0), data, 0)
 
 
 def test_topic_id_text_is_kafkas():
-    """22 characters of URL-safe base64."""
+    """Topic ids are 22 characters of URL-safe base64."""
     text = uuid_text(TOPIC_ID)
     assert len(text) == 22
     assert uuid_from_text(text) == TOPIC_ID
 
 
 def test_config_names_are_percent_encoded():
-    """A client id with a slash is one znode; the default entity keeps its name."""
+    """Entity names with slashes are encoded; the default entity is not."""
     assert znodes.config_path("clients", "a/b*") == "/config/clients/a%2Fb%2A"
     assert znodes.config_path("brokers", "<default>") == "/config/brokers/<default>"
 
 
 def test_config_change_goes_both_ways():
-    """A notification names the entity that changed, in both versions."""
+    """Notifications of both versions contain the changed entity."""
     assert documents.decode_config_change("/c", documents.encode_config_change("topics", "t.x")) == ("topics", "t.x")
     old = b'{"version":1,"entity_type":"topics","entity_name":"t"}'
     assert documents.decode_config_change("/c", old) == ("topics", "t")
 
 
 def test_producer_id_blocks_follow_each_other():
-    """A fresh cluster starts at 0; each block of 1,000 starts where the last one ended; ids of 63 bits end."""
+    """Blocks of 1,000 start at 0 and are contiguous, until 63 bits are exhausted."""
     first = documents.next_producer_id_block(1, b"")
     assert (first.first, first.last) == (0, 999)
     second = documents.next_producer_id_block(2, documents.encode_producer_id_block(first))
@@ -109,7 +109,7 @@ def test_producer_id_blocks_follow_each_other():
 
 
 def test_a_state_is_written_as_json_would_be():
-    """Thousands of states are written and read in a moment, byte for byte as the JSON that Kafka writes."""
+    """The fast encoding equals JSON byte for byte."""
     rng = Random(5)
     for _ in range(500):
         isr = tuple(rng.sample(range(2000), rng.randint(0, 5)))

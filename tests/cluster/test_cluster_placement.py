@@ -1,4 +1,4 @@
-"""Placement: what every assignment must have, over many clusters."""
+"""Properties of replica placement over many clusters."""
 
 from collections import Counter
 
@@ -12,7 +12,7 @@ from kreplica.errors import ErrorCode, KafkaError
 
 @given(st.integers(1, 12), st.integers(1, 60), st.data())
 def test_every_partition_has_distinct_live_replicas_and_leaders_are_balanced(brokers, partitions, data):
-    """No broker twice in a partition; no broker leads more than one partition more than another."""
+    """Replicas are distinct, and leader counts differ by at most one."""
     factor = data.draw(st.integers(1, brokers))
     start, shift = data.draw(st.integers(0, 50)), data.draw(st.integers(0, 50))
     places = [BrokerPlace(10 + i) for i in range(brokers)]
@@ -28,7 +28,7 @@ def test_every_partition_has_distinct_live_replicas_and_leaders_are_balanced(bro
 
 @given(st.integers(1, 12), st.integers(1, 60), st.data())
 def test_replicas_are_balanced(brokers, partitions, data):
-    """No broker holds more than one replica more than another, also when the last round of leaders is not full."""
+    """Replica counts differ by at most one, also after an incomplete last round."""
     factor = data.draw(st.integers(1, brokers))
     places = [BrokerPlace(i) for i in range(brokers)]
     assignment = place(places, partitions, factor, start_index=data.draw(st.integers(0, 50)), shift=3)
@@ -38,7 +38,7 @@ def test_replicas_are_balanced(brokers, partitions, data):
 
 @given(st.integers(2, 9))
 def test_followers_of_one_broker_spread_evenly_over_all_others(brokers):
-    """When a broker dies, its load goes to every other, not to one neighbour."""
+    """The load of a dead broker is shared by all others."""
     places = [BrokerPlace(i) for i in range(brokers)]
     assignment = place(places, brokers * (brokers - 1), 2)
     for leader in range(brokers):
@@ -49,7 +49,7 @@ def test_followers_of_one_broker_spread_evenly_over_all_others(brokers):
 
 @given(st.integers(2, 4), st.integers(1, 4), st.integers(1, 40), st.data())
 def test_replicas_are_in_as_many_racks_as_possible(racks, per_rack, partitions, data):
-    """Losing a rack loses as few replicas of a partition as can be."""
+    """Losing a rack loses as few replicas of a partition as possible."""
     places = [BrokerPlace(r * 100 + i, f"rack{r}") for r in range(racks) for i in range(per_rack)]
     factor = data.draw(st.integers(1, len(places)))
     for replicas in place(places, partitions, factor, start_index=data.draw(st.integers(0, 20))).values():
@@ -59,7 +59,7 @@ def test_replicas_are_in_as_many_racks_as_possible(racks, per_rack, partitions, 
 
 @given(st.lists(st.integers(1, 4), min_size=2, max_size=4), st.integers(1, 25), st.data())
 def test_racks_of_unequal_size(sizes, partitions, data):
-    """A rack has a second replica only when all have one, and no follower could move to a less busy broker."""
+    """A rack gets a second replica only if all racks have one."""
     places = [BrokerPlace(r * 100 + i, f"rack{r}") for r, size in enumerate(sizes) for i in range(size)]
     factor = data.draw(st.integers(1, len(places)))
     assignment = place(places, partitions, factor, start_index=data.draw(st.integers(0, 20)))
@@ -81,13 +81,13 @@ def test_racks_of_unequal_size(sizes, partitions, data):
 
 
 def test_the_same_arguments_give_the_same_placement():
-    """The order in which brokers are named does not matter."""
+    """The result does not depend on the order of the brokers."""
     places = [BrokerPlace(i, f"rack{i % 3}") for i in range(8)]
     assert place(places, 30, 3, shift=2) == place(places[::-1], 30, 3, shift=2)
 
 
 def test_grown_topic_goes_on_where_it_ended():
-    """New partitions are numbered after the old ones."""
+    """New partitions continue the numbering."""
     places = [BrokerPlace(i) for i in range(3)]
     whole = place(places, 6, 2, start_index=1, shift=1)
     more = place(places, 3, 2, start_index=1, shift=2, first_partition=4)
@@ -106,7 +106,7 @@ def test_grown_topic_goes_on_where_it_ended():
     ],
 )
 def test_impossible(places, partitions, factor, code):
-    """What cannot be placed is refused with Kafka's code and a sentence."""
+    """Impossible placements are refused with Kafka's error code and a sentence."""
     with pytest.raises(KafkaError) as caught:
         place(places, partitions, factor)
     assert caught.value.code is code

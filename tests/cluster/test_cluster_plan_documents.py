@@ -1,4 +1,4 @@
-"""Plans as znodes."""
+"""Data of the znodes of plans."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ steps = st.builds(
 
 
 def test_a_plan_reads_as_it_was_written() -> None:
-    """A header says everything that it said when it was written."""
+    """A header survives encoding and decoding."""
     full = replace(
         PLAN,
         comment="rack 7 ✓",
@@ -56,18 +56,18 @@ def test_a_plan_reads_as_it_was_written() -> None:
 
 @given(st.lists(steps, max_size=20))
 def test_steps_read_as_they_were_written(some: list[Step]) -> None:
-    """Whatever the topics are named and however many replicas there are."""
+    """Steps survive encoding and decoding, with any topic names and replicas."""
     assert documents.decode_steps("/p", documents.encode_steps(some)) == tuple(some)
 
 
 @given(st.lists(st.builds(StepOutcome, st.sampled_from(StepState), st.none() | st.text(min_size=1, max_size=9))))
 def test_outcomes_read_as_they_were_written(outcomes: list[StepOutcome]) -> None:
-    """A letter for each step, and reasons where there are any."""
+    """Outcomes survive encoding and decoding."""
     assert documents.decode_outcomes("/p", documents.encode_outcomes(outcomes)) == tuple(outcomes)
 
 
 def test_totals_read_as_they_were_written() -> None:
-    """Progress says how many steps are where, and since when."""
+    """Progress survives encoding and decoding."""
     totals = PlanProgress(1, 2, 3, 4, 5, 600, 70, 1_700_000_000_000)
     assert documents.decode_progress("/p", documents.encode_progress(totals)) == totals
     assert documents.decode_progress("/p", documents.encode_progress(PlanProgress())) == PlanProgress()
@@ -84,14 +84,14 @@ def test_totals_read_as_they_were_written() -> None:
     ],
 )
 def test_a_damaged_header_is_named(data: bytes, said: str) -> None:
-    """Whoever looks for the mistake is told the znode and what is wrong with it."""
+    """Errors contain the znode and the reason."""
     with pytest.raises(ZnodeError, match="/kreplica/plans/plan-0000000007: ") as caught:
         documents.decode_plan(PLAN.plan_id, data)
     assert said in str(caught.value)
 
 
 def test_damaged_steps_and_outcomes_are_named() -> None:
-    """The chunk's znode stands in the error."""
+    """Errors contain the znode of the chunk."""
     with pytest.raises(ZnodeError, match=r"/x/steps/00000001: unknown action 'jump'; known are move"):
         documents.decode_steps("/x/steps/00000001", b'{"version":1,"steps":[["jump","t",0,[1],[2],0]]}')
     with pytest.raises(ZnodeError, match="unknown step state 'z'"):
@@ -101,7 +101,7 @@ def test_damaged_steps_and_outcomes_are_named() -> None:
 
 
 def test_a_large_plan_is_cut_into_znodes_of_bounded_size() -> None:
-    """No znode is above 200 kB, no multi far above half a megabyte, and together they are all steps in their order."""
+    """Znodes and multis have limited sizes and contain all steps in order."""
     wide = tuple(range(2_000_000_000, 2_000_000_020))
     some = [Step(Action.MOVE, "t" * 249, number, wide, wide[::-1], 2**60) for number in range(3000)]
     batches = list(documents.creation(replace(PLAN, state=PlanState.PENDING, steps_count=3000), some))
@@ -118,7 +118,7 @@ def test_a_large_plan_is_cut_into_znodes_of_bounded_size() -> None:
 
 
 def test_a_large_plan_is_preparing_until_its_last_step_is_written() -> None:
-    """The first multi of several makes a header that no controller takes up."""
+    """With several multis, the first one writes a preparing header."""
     some = [Step(Action.MOVE, "t" * 249, number, (1,), (2,), 0) for number in range(5000)]
     first, *rest = documents.creation(replace(PLAN, state=PlanState.PENDING), some)
     assert rest
@@ -126,7 +126,7 @@ def test_a_large_plan_is_preparing_until_its_last_step_is_written() -> None:
 
 
 def test_a_small_plan_is_one_multi() -> None:
-    """Header, steps and totals come into being together."""
+    """Header, steps and totals are created together."""
     plan = replace(PLAN, state=PlanState.PENDING)
     (batch,) = documents.creation(plan, [Step(Action.REORDER, "t", 0, (1, 2), (2, 1))])
     assert documents.decode_plan(PLAN.plan_id, batch[0].data) == plan
@@ -139,33 +139,33 @@ def test_a_small_plan_is_one_multi() -> None:
 
 
 def test_chunks_hold_so_many_steps_at_most() -> None:
-    """Also where these are short."""
+    """The number of steps per chunk is limited."""
     some = [Step(Action.MOVE, "t", number, (1,), (2,)) for number in range(1001)]
     assert [len(chunk) for chunk in documents.chunks(some)] == [500, 500, 1]
     assert documents.chunks([]) == []
 
 
 def test_long_reasons_are_cut() -> None:
-    """A whole chunk of failures fits into a znode."""
+    """The reasons of a whole chunk fit into a znode."""
     failed = [StepOutcome(StepState.FAILED, "r" * 1000)] * documents.STEPS_PER_CHUNK_MAX
     assert len(documents.encode_outcomes(failed)) < documents.CHUNK_BYTES_MAX
 
 
 def test_a_header_keeps_no_long_lists() -> None:
-    """What was asked for is shown as it was asked for, but for what would not fit into a znode."""
+    """Large members of the request are not stored in the header."""
     body = {"kind": "reassign", "comment": "x", "assignments": [{"topic": "t" * 200, "partition": 0}] * 1000}
     assert documents.kept_request(body) == {"kind": "reassign", "comment": "x"}
 
 
 def test_numbers_of_plans() -> None:
-    """The first plan is number 1; the znode is empty before."""
+    """The first plan has number 1, when the znode is empty."""
     assert documents.decode_last_number(b"") == 0
     assert documents.decode_last_number(documents.encode_last_number(41)) == 41
     assert documents.plan_id(42) == "plan-0000000042"
 
 
 def test_cordons() -> None:
-    """A znode made by hand is a cordon as well as one that says since when and why."""
+    """A znode with or without data is a cordon."""
     assert decode_cordon(3, b"") == Cordon()
     assert decode_cordon(3, encode_cordon(Cordon(5, "disk"))) == Cordon(5, "disk")
     with pytest.raises(ZnodeError, match="/kreplica/cordoned/3: "):

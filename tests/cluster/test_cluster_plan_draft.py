@@ -1,4 +1,4 @@
-"""What becomes a plan, and what is refused."""
+"""Drafts of plans, and refused requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 def cluster(
     rows: dict[str, list[tuple[int, ...]]], brokers: tuple[int, ...] = (1, 2, 3, 4), **others: Any
 ) -> ClusterState:
-    """Every replica in sync, the first leads, each partition of 100 bytes."""
+    """Return a cluster with all replicas in sync, first replicas as leaders, and partitions of 100 bytes."""
     topics = {name: TopicAssignment(name, UUID(int=1), dict(enumerate(replicas))) for name, replicas in rows.items()}
     every = {TopicPartition(name, i): row for name, replicas in rows.items() for i, row in enumerate(replicas)}
     known: dict[str, Any] = {
@@ -89,7 +89,7 @@ def refused(state: ClusterState, kind: str, **body: Any) -> tuple[ErrorCode, str
     ],
 )
 def test_a_request_that_cannot_be_understood_names_the_member(body: dict[str, Any], said: str) -> None:
-    """The error says which member is wrong, and what would be right."""
+    """The error contains the invalid member and the expected value."""
     with pytest.raises(KafkaError) as caught:
         read_request(body)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
@@ -97,14 +97,14 @@ def test_a_request_that_cannot_be_understood_names_the_member(body: dict[str, An
 
 
 def test_a_partition_is_named_once() -> None:
-    """Of two targets for one partition neither is guessed."""
+    """Two targets for one partition are refused."""
     row = {"topic": "t", "partition": 0, "replicas": [1]}
     with pytest.raises(KafkaError, match="duplicate partition"):
         read_request({"kind": "reassign", "assignments": [row, row]})
 
 
 def test_a_plan_keeps_what_was_asked_for() -> None:
-    """The header has the request's own members."""
+    """The header contains the members of the request."""
     state = cluster({"t": [(1, 2)]})
     asked = {"throttle_bytes_per_second": 5, "moves_at_once": 2, "comment": "new racks", "force": True}
     plan = made(state, "drain", brokers=[1], **asked).plan("plan-0000000001", 77)
@@ -118,7 +118,7 @@ def test_a_plan_keeps_what_was_asked_for() -> None:
 
 
 def test_replicas_chosen_by_hand() -> None:
-    """What differs becomes a step, an order of its own; what is as asked for becomes none."""
+    """Each change is a step, also of the order only; unchanged partitions have none."""
     state = cluster({"t": [(1, 2), (2, 3), (3, 4)]})
     steps = reassign(state, {T0: (2, 1), T1: (2, 4), TopicPartition("t", 2): (3, 4)}).steps
     assert steps == (
@@ -128,7 +128,7 @@ def test_replicas_chosen_by_hand() -> None:
 
 
 def test_a_higher_replication_factor_only_adds() -> None:
-    """Every replica stays where it was, in its order, and the new ones are even over the brokers."""
+    """Existing replicas stay in order, and new ones are spread evenly."""
     rows = [(1, 2), (2, 3), (3, 4), (4, 1)]
     steps = made(cluster({"t": rows}), "replication_factor", topics=["t"], replication_factor=3).steps
     assert [step.after[:2] for step in steps] == rows
@@ -137,14 +137,14 @@ def test_a_higher_replication_factor_only_adds() -> None:
 
 
 def test_new_replicas_go_where_the_whole_cluster_has_least() -> None:
-    """Not only what the topic itself has on a broker counts."""
+    """Replicas of all topics count."""
     state = cluster({"full": [(1, 2)] * 6 + [(2, 3)] * 6, "t": [(1,)]})
     (step,) = made(state, "replication_factor", topics=["t"], replication_factor=2).steps
     assert step.after == (1, 4)
 
 
 def test_a_lower_replication_factor_drops_what_is_of_least_use() -> None:
-    """First who is dead, then who is out of sync, and the preferred leader last."""
+    """Dead replicas are removed first, then out-of-sync ones, the preferred leader last."""
     state = cluster({"t": [(9, 1, 2), (1, 2, 3), (1, 2, 3)]}, in_sync={T0: (1, 2), T1: (1, 3)})
     steps = made(state, "replication_factor", topics=["t"], replication_factor=2).steps
     assert steps[0].after == (1, 2)
@@ -154,14 +154,14 @@ def test_a_lower_replication_factor_drops_what_is_of_least_use() -> None:
 
 
 def test_the_last_copy_in_sync_is_never_the_one_that_a_lower_factor_drops() -> None:
-    """Also where it is on a dead broker: others would have nothing to copy."""
+    """It is kept even on a dead broker."""
     state = cluster({"t": [(1, 2, 9)]}, in_sync={T0: (9,)}, leaders={})
     (step,) = made(state, "replication_factor", topics=["t"], replication_factor=1, force=True).steps
     assert step.after == (9,)
 
 
 def test_a_drain_moves_what_the_brokers_hold_and_nothing_else() -> None:
-    """Others come in the place of who goes, so that leaderships spread as replicas do, and the brokers are cordoned."""
+    """New replicas take the positions of old ones, and the brokers are cordoned."""
     state = cluster({"t": [(1, 2), (2, 3), (3, 1), (3, 4)]})
     plan = made(state, "drain", brokers=[1])
     assert plan.cordons == (1,)
@@ -172,7 +172,7 @@ def test_a_drain_moves_what_the_brokers_hold_and_nothing_else() -> None:
 
 
 def test_a_dead_broker_can_be_drained() -> None:
-    """That is how its replicas come to live brokers again; one that is dead and not drained keeps what it has."""
+    """Only draining moves the replicas of a dead broker."""
     state = cluster({"t": [(1, 9), (2, 8)]}, in_sync={T0: (1,), T1: (2,)})
     steps = made(state, "drain", brokers=[9]).steps
     assert [step.key for step in steps] == [T0]
@@ -180,7 +180,7 @@ def test_a_dead_broker_can_be_drained() -> None:
 
 
 def test_cordoned_brokers_get_nothing() -> None:
-    """Neither by a drain, nor by a higher replication factor, nor by new partitions; what they have stays."""
+    """No plan assigns new replicas to cordoned brokers, and they keep existing ones."""
     state = cluster({"t": [(1, 2), (2, 3)]}, cordoned=(4,))
     for plan in (
         made(state, "drain", brokers=[1]),
@@ -192,13 +192,13 @@ def test_cordoned_brokers_get_nothing() -> None:
 
 
 def test_what_a_cordoned_broker_has_stays_in_a_rebalance() -> None:
-    """A cordon by itself moves nothing."""
+    """A rebalance moves nothing away from cordoned brokers."""
     state = cluster({"t": [(4, 1), (4, 2), (4, 3), (4, 1)]}, cordoned=(4,))
     assert all(4 in step.after for step in made(state, "rebalance").steps)
 
 
 def test_new_brokers_get_their_share() -> None:
-    """And no more moves than that needs."""
+    """New brokers get their share with the fewest moves."""
     state = cluster({"t": [(1, 2), (2, 3), (3, 1)] * 4})
     steps = made(state, "add_brokers", brokers=[4]).steps
     assert sum(4 in step.after for step in steps) == 6
@@ -206,7 +206,7 @@ def test_new_brokers_get_their_share() -> None:
 
 
 def test_a_rebalance_leaves_a_dead_broker_what_it_has() -> None:
-    """A broker that restarts is no reason to copy its data; whoever asks is told to drain it if it is gone for good."""
+    """A dead broker keeps its replicas, and a warning suggests to drain it."""
     state = cluster({"t": [(1, 9), (1, 9), (1, 9), (1, 9)]}, in_sync={}, leaders={})
     plan = made(state, "rebalance")
     assert all(9 in step.after for step in plan.steps)
@@ -214,7 +214,7 @@ def test_a_rebalance_leaves_a_dead_broker_what_it_has() -> None:
 
 
 def test_a_rebalance_of_some_topics_touches_no_others() -> None:
-    """It evens out what these topics have among the brokers."""
+    """Only the given topics are balanced."""
     state = cluster({"a": [(1, 2)] * 4, "b": [(1, 2)] * 4})
     steps = made(state, "rebalance", topics=["b"]).steps
     assert {step.topic for step in steps} == {"b"}
@@ -230,7 +230,7 @@ def weights(**topics: list[int]) -> list[dict[str, Any]]:
 
 
 def test_a_rebalance_may_even_out_weights() -> None:
-    """One large partition is worth many small ones; the plan says how uneven brokers are before and after."""
+    """Weights are balanced instead of counts, and a warning contains the imbalance."""
     state = cluster({"t": [(1,), (2,), (1,), (2,), (1,), (2,)]}, brokers=(1, 2))
     assert made(state, "rebalance").steps == ()
     plan = made(state, "rebalance", weights=weights(t=[50, 10, 10, 10, 10, 10]))
@@ -240,14 +240,14 @@ def test_a_rebalance_may_even_out_weights() -> None:
 
 
 def test_leaders_are_evened_out_by_weight_too() -> None:
-    """Where replicas are as even as can be, order alone changes."""
+    """With balanced replicas only their order changes."""
     state = cluster({"t": [(1, 2), (1, 2), (2, 1), (2, 1)]}, brokers=(1, 2))
     (step,) = made(state, "rebalance", weights=weights(t=[30, 20, 1, 1])).steps
     assert (step.action, step.key, step.after) == (Action.REORDER, TopicPartition("t", 1), (2, 1))
 
 
 def test_partitions_are_added_after_the_last() -> None:
-    """With as many replicas as the others have."""
+    """New partitions have the topic's replication factor."""
     steps = made(cluster({"t": [(1, 2), (2, 3)]}), "add_partitions", topic="t", partitions=4).steps
     assert [(step.action, step.partition, step.before, len(step.after)) for step in steps] == [
         (Action.ADD, 2, (), 2),
@@ -256,7 +256,7 @@ def test_partitions_are_added_after_the_last() -> None:
 
 
 def test_partitions_are_removed_from_the_highest_number_down() -> None:
-    """As the controller takes them."""
+    """Steps are in the order that the controller requires."""
     plan = made(cluster({"t": [(1,), (2,), (3,)]}), "remove_partitions", topic="t", partitions=1, wait_ms=5)
     assert [(step.action, step.partition, step.after) for step in plan.steps] == [
         (Action.REMOVE, 2, ()),
@@ -266,7 +266,7 @@ def test_partitions_are_removed_from_the_highest_number_down() -> None:
 
 
 def test_nothing_to_do_is_said() -> None:
-    """A plan without steps is no error: it ends as soon as it begins."""
+    """A plan without steps is valid and has a warning."""
     plan = made(cluster({"t": [(1,), (2,), (3,), (4,)]}), "rebalance")
     assert plan.steps == ()
     assert any("nothing to do" in warning for warning in plan.warnings)
@@ -276,7 +276,7 @@ def test_nothing_to_do_is_said() -> None:
 
 
 def test_topics_and_partitions_that_are_not_there_are_refused() -> None:
-    """With what there is."""
+    """The error contains the existing partitions."""
     state = cluster({"t": [(1, 2)]})
     code, said = refused(state, "reassign", assignments=[{"topic": "t", "partition": 7, "replicas": [1]}])
     assert (code, "t has 1" in said) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
@@ -295,7 +295,7 @@ def test_topics_and_partitions_that_are_not_there_are_refused() -> None:
     [((), "empty"), ((1, 1), "duplicate broker"), ((1, 9), "not alive"), ((1, 3), "cordoned")],
 )
 def test_replicas_that_cannot_be_are_refused(replicas: tuple[int, ...], said: str) -> None:
-    """An empty list, a broker twice, one that is dead, one that is cordoned."""
+    """Refused are empty lists, duplicates, and dead or cordoned brokers."""
     state = cluster({"t": [(1, 2)]}, cordoned=(3,))
     with pytest.raises(KafkaError, match=said) as caught:
         reassign(state, {T0: replicas})
@@ -303,7 +303,7 @@ def test_replicas_that_cannot_be_are_refused(replicas: tuple[int, ...], said: st
 
 
 def test_brokers_that_are_not_there_are_refused() -> None:
-    """None that is unknown is drained, none that is dead or cordoned is added."""
+    """Unknown brokers cannot be drained, dead or cordoned ones not added."""
     state = cluster({"t": [(1, 2)]}, cordoned=(3,))
     assert "broker 9 is not alive" in refused(state, "add_brokers", brokers=[9])[1]
     assert "broker 3 is cordoned" in refused(state, "add_brokers", brokers=[3])[1]
@@ -311,7 +311,7 @@ def test_brokers_that_are_not_there_are_refused() -> None:
 
 
 def test_a_factor_above_the_brokers_is_refused() -> None:
-    """Cordoned ones do not count, and the error says which they are."""
+    """Cordoned brokers do not count and are listed in the error."""
     state = cluster({"t": [(1, 2)]}, cordoned=(3,))
     code, said = refused(state, "replication_factor", topics=["t"], replication_factor=4)
     assert code is ErrorCode.INVALID_REPLICATION_FACTOR
@@ -320,7 +320,7 @@ def test_a_factor_above_the_brokers_is_refused() -> None:
 
 
 def test_draining_more_than_there_is_room_for_is_refused() -> None:
-    """The error says who would be left."""
+    """The error lists the remaining brokers."""
     state = cluster({"t": [(1, 2, 3)]})
     code, said = refused(state, "drain", brokers=[1, 2])
     assert code is ErrorCode.INVALID_REPLICATION_FACTOR
@@ -329,7 +329,7 @@ def test_draining_more_than_there_is_room_for_is_refused() -> None:
 
 
 def test_counts_of_partitions_that_cannot_be_are_refused() -> None:
-    """Neither more by removing, nor fewer by adding, nor too many at once."""
+    """Refused are counts in the wrong direction and too many partitions."""
     state = cluster({"t": [(1,), (2,)]})
     assert "request a larger number" in refused(state, "add_partitions", topic="t", partitions=2)[1]
     assert "request a smaller number" in refused(state, "remove_partitions", topic="t", partitions=2)[1]
@@ -337,7 +337,7 @@ def test_counts_of_partitions_that_cannot_be_are_refused() -> None:
 
 
 def test_what_another_plan_touches_is_refused() -> None:
-    """The error names that plan."""
+    """The error contains the id of the open plan."""
     state = cluster({"t": [(1, 2), (2, 3)]}, planned={T0: "plan-0000000004"})
     code, said = refused(state, "drain", brokers=[1])
     assert code is ErrorCode.REASSIGNMENT_IN_PROGRESS
@@ -347,13 +347,13 @@ def test_what_another_plan_touches_is_refused() -> None:
 
 
 def test_so_many_plans_are_under_way_at_most() -> None:
-    """Whoever asks for one more is told to wait."""
+    """The number of open plans is limited."""
     planned = {TopicPartition("other", number): f"plan-{number:010d}" for number in range(20)}
     assert "20 plans are open" in refused(cluster({"t": [(1, 2)]}, planned=planned), "drain", brokers=[1])[1]
 
 
 def test_what_somebody_else_moves_is_refused() -> None:
-    """Where it will have been moved to is not known before it is there."""
+    """Partitions with a reassignment in progress are refused."""
     state = cluster({"t": [(1, 2, 3)]})
     state = replace(state, topics={"t": replace(state.topics["t"], adding={0: (3,)}, removing={0: (1,)})})
     with pytest.raises(KafkaError, match="another reassignment is in progress") as caught:
@@ -362,7 +362,7 @@ def test_what_somebody_else_moves_is_refused() -> None:
 
 
 def test_what_is_being_removed_is_refused() -> None:
-    """Partitions that are read-only are about to go."""
+    """Read-only partitions are about to be removed and are refused."""
     state = cluster({"t": [(1, 2), (2, 3)]})
     state = replace(state, topics={"t": replace(state.topics["t"], read_only=frozenset({1}))})
     with pytest.raises(KafkaError, match="t-1: being removed"):
@@ -371,7 +371,7 @@ def test_what_is_being_removed_is_refused() -> None:
 
 
 def test_the_last_copy_in_sync_is_not_moved_away_unless_forced() -> None:
-    """Of a partition that has replicas out of sync one of those in sync stays; of one that has none all may move."""
+    """Under-replicated partitions must keep an in-sync replica, others may move completely."""
     state = cluster({"t": [(1, 2), (1, 2)]}, in_sync={T0: (1,), T1: (1, 2)})
     with pytest.raises(KafkaError, match="would remove every in-sync replica") as caught:
         reassign(state, {T0: (2, 3)})
@@ -382,14 +382,14 @@ def test_the_last_copy_in_sync_is_not_moved_away_unless_forced() -> None:
 
 
 def test_a_single_replica_may_move() -> None:
-    """It stays until the other is in sync."""
+    """It stays until the new replica is in sync."""
     plan = reassign(cluster({"t": [(1,)]}), {T0: (2,)})
     assert [step.after for step in plan.steps] == [(2,)]
     assert plan.warnings == ()
 
 
 def test_what_is_in_sync_only_on_a_dead_broker_is_not_moved_unless_forced() -> None:
-    """Nothing can be copied from it; by force another leads, and whoever asks is told what that costs."""
+    """With force an out-of-sync replica becomes leader, and a warning explains the risk."""
     state = cluster({"t": [(9, 1)]}, in_sync={T0: (9,)}, leaders={})
     with pytest.raises(KafkaError, match=r"t-0: the only in-sync replicas are on brokers \[9\]"):
         reassign(state, {T0: (2, 9)})
@@ -398,14 +398,14 @@ def test_what_is_in_sync_only_on_a_dead_broker_is_not_moved_unless_forced() -> N
 
 
 def test_whoever_waits_for_a_dead_broker_is_told() -> None:
-    """A move of which a dead broker stays a replica ends only when it is back."""
+    """A warning lists dead brokers that delay a move."""
     state = cluster({"t": [(1, 9)]}, in_sync={T0: (1,)})
     plan = reassign(state, {T0: (2, 1, 9)})
     assert any("[9] are not alive but remain replicas" in warning for warning in plan.warnings)
 
 
 def test_sizes_that_are_not_known_are_told() -> None:
-    """They count as nothing."""
+    """Unknown sizes count as 0, with a warning."""
     state = cluster({"t": [(1, 2)]}, sizes={})
     plan = reassign(state, {T0: (3, 2)})
     assert plan.bytes == 0
@@ -416,7 +416,7 @@ def test_sizes_that_are_not_known_are_told() -> None:
 
 
 def test_a_preview_counts_broker_by_broker() -> None:
-    """Replicas, leaders, and what each copies, in and out."""
+    """The preview has replicas, leaders and copied bytes by broker."""
     state = cluster({"t": [(1, 2), (1, 2)]}, brokers=(1, 2, 3))
     rows = {row.broker_id: row for row in preview(reassign(state, {T0: (3, 2)}).steps, state)}
     assert (rows[1].replicas_before, rows[1].replicas_after) == (2, 1)
@@ -426,7 +426,7 @@ def test_a_preview_counts_broker_by_broker() -> None:
 
 
 def test_the_time_that_a_throttle_allows() -> None:
-    """The busiest broker counts; without a throttle nobody knows, and where nothing is copied it takes none."""
+    """The busiest broker determines the duration; without a throttle it is unknown."""
     state = cluster({"t": [(1, 2), (1, 2)]})
     moves = reassign(state, {T0: (3, 2), T1: (4, 2)}).steps
     assert seconds_expected(moves, state, 10) == 20
@@ -436,7 +436,7 @@ def test_the_time_that_a_throttle_allows() -> None:
 
 
 def test_the_time_that_is_left() -> None:
-    """By what has been copied so far; by steps where sizes are not known."""
+    """The remaining time is derived from copied bytes, or from steps without sizes."""
     half = PlanProgress(waiting=1, finished=1, bytes=400, bytes_done=100, started_at_ms=1000)
     assert seconds_left(half, 11_000) == 30
     assert seconds_left(replace(half, bytes=0, bytes_done=0), 11_000) == 10
@@ -445,7 +445,7 @@ def test_the_time_that_is_left() -> None:
 
 
 def test_how_a_plan_ends() -> None:
-    """Completed where all was done, failed where a step was not, cancelled where somebody cancelled it."""
+    """A plan is completed, failed or cancelled."""
     steps = [Step(Action.MOVE, "t", number, (1,), (2,), 10) for number in range(2)]
     good, bad = StepOutcome(StepState.FINISHED), StepOutcome(StepState.FAILED, "its topic was deleted")
     plan = Plan("plan-0000000001", PlanKind.REASSIGN, PlanState.RUNNING, 0, 2)

@@ -1,4 +1,4 @@
-"""Rebalance: balance is reached, and no plan that moves less reaches it."""
+"""Rebalance reaches balance, and no plan with fewer moves does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def plain(*ids):
 
 @st.composite
 def clusters(draw, *, brokers_max, partitions_max, racks=False):
-    """What is assigned now, somehow, and who shall hold it; some of those who hold it leave, some others come."""
+    """Strategy: an assignment, and the brokers that shall hold it, some leaving and some new."""
     ids = range(1, draw(st.integers(2, brokers_max)) + 1)
     factor = draw(st.integers(1, min(3, len(ids))))
     replicas = st.permutations(ids).map(lambda order: tuple(order[:factor]))
@@ -43,7 +43,7 @@ def unevenness(counts):
 
 
 def quality(assigned, places, sizes, chosen):
-    """What a plan is measured by, the weightiest first: spread over racks, evenness, bytes copied."""
+    """Return the cost of a plan in order of priority: rack spread, evenness, bytes copied."""
     rack_of = {broker.broker_id: broker.rack for broker in places}
     crowds = sum(unevenness(Counter(rack_of[r] for r in replicas).values()) for replicas in chosen.values())
     held = Counter(replica for replicas in chosen.values() for replica in replicas)
@@ -52,14 +52,14 @@ def quality(assigned, places, sizes, chosen):
 
 
 def best(assigned, places, sizes, factor):
-    """The measure of the best of all plans there are."""
+    """Return the lowest cost of all plans, by exhaustive search."""
     choices = list(combinations([broker.broker_id for broker in places], factor))
     plans = product(choices, repeat=len(assigned))
     return min(quality(assigned, places, sizes, dict(zip(assigned, plan, strict=True))) for plan in plans)
 
 
 def check_plan(assigned, places, plan, factor=None):
-    """What each plan must have: it is whole, and its moves lead from what is to what it says."""
+    """Check that a plan is complete and that its moves lead to its assignments."""
     assert list(plan.assignments) == sorted(assigned)
     after = {k: set(replicas) for k, replicas in assigned.items()}
     for move in plan.moves:
@@ -78,12 +78,12 @@ def check_plan(assigned, places, plan, factor=None):
 
 
 class TestWeights:
-    """What is evened out where partitions weigh something."""
+    """Balancing of weights."""
 
     @settings(max_examples=200)
     @given(clusters(brokers_max=5, partitions_max=20, racks=True), st.data())
     def test_a_plan_is_whole_and_no_less_even(self, assigned_and_places, data):
-        """Each partition has its replicas, racks hold no more of it, and no move makes two brokers uneven."""
+        """Plans are complete, and no move reduces rack spread or evenness."""
         assigned, places = assigned_and_places
         weights = {k: data.draw(st.integers(0, 1000)) for k in assigned}
         plan = rebalance(assigned, places, weights=weights)
@@ -92,7 +92,7 @@ class TestWeights:
         assert again.moves == (), "what is as even as it gets stays"
 
     def test_a_large_cluster_is_evened_out(self):
-        """Partitions of very different weights end within some per cent, replicas and leaders alike."""
+        """With very different weights, replicas and leaders are balanced within a few per cent."""
         random = Random(3)
         places = plain(*range(1, 21))
         assigned = {key(i): tuple(random.sample(range(1, 21), 3)) for i in range(2000)}
@@ -121,7 +121,7 @@ class TestLeastMovement:
     @settings(max_examples=80, deadline=None)
     @given(clusters(brokers_max=4, partitions_max=4), st.lists(st.integers(0, 9), min_size=4, max_size=4))
     def test_without_racks(self, cluster, sizes):
-        """Of all plans that balance, none copies fewer bytes."""
+        """No balanced plan copies fewer bytes."""
         assigned, places = cluster
         sizes = dict(zip((key(i) for i in range(4)), sizes, strict=True))
         plan = rebalance(assigned, places, sizes=sizes)
@@ -133,7 +133,7 @@ class TestLeastMovement:
     @settings(max_examples=150, deadline=None)
     @given(clusters(brokers_max=4, partitions_max=4, racks=True))
     def test_with_racks(self, cluster):
-        """Racks come first, then balance; of the plans that have both, none copies less."""
+        """No plan with the same rack spread and balance copies fewer bytes."""
         assigned, places = cluster
         sizes = dict.fromkeys(assigned, 1)
         plan = rebalance(assigned, places)
@@ -144,7 +144,7 @@ class TestLeastMovement:
     @settings(max_examples=80, deadline=None)
     @given(clusters(brokers_max=4, partitions_max=4), st.data())
     def test_another_replication_factor(self, cluster, data):
-        """Growing copies what must be copied, shrinking drops where balance wants it and copies nothing more."""
+        """Growing copies only new replicas, and shrinking copies nothing unnecessary."""
         assigned, places = cluster
         factor = data.draw(st.integers(1, min(3, len(places))))
         plan = rebalance(assigned, places, replication_factor=factor)
@@ -154,7 +154,7 @@ class TestLeastMovement:
 
     @given(st.integers(1, 8), st.integers(1, 4), st.integers(1, 60), st.integers(0, 9))
     def test_added_brokers_meet_the_lower_bound(self, old, new, partitions, start):
-        """Brokers that come get their share from those above theirs, each replica in one move."""
+        """New brokers get their share with one move per replica."""
         factor = min(3, old)
         assigned = {key(p): r for p, r in place(plain(*range(old)), partitions, factor, start_index=start).items()}
         plan = rebalance(assigned, plain(*range(old + new)))
@@ -167,7 +167,7 @@ class TestLeastMovement:
 
     @given(st.integers(5, 9), st.integers(20, 60))
     def test_a_lost_broker_meets_the_lower_bound(self, brokers, partitions):
-        """Only what the lost broker held is copied, each replica once."""
+        """Only replicas of the lost broker are copied, once each."""
         assigned = {key(p): r for p, r in place(plain(*range(brokers)), partitions, 3).items()}
         plan = rebalance(assigned, plain(*range(1, brokers)))
         assert len(plan.moves) == sum(0 in replicas for replicas in assigned.values())
@@ -177,14 +177,14 @@ class TestLeastMovement:
 class TestLeaders:
     @given(clusters(brokers_max=6, partitions_max=30))
     def test_are_balanced_by_order_alone(self, cluster):
-        """Preferred leaders are as even as the replicas let them be."""
+        """Preferred leaders are as even as the replicas permit."""
         assigned, places = cluster
         plan = rebalance(assigned, places)
         counts = plan.leader_counts
         assert max(counts.values()) - min(counts.values()) <= 1
 
     def test_those_who_lead_go_on(self):
-        """A plan that has nothing to do does nothing; one leader too many is one change of order."""
+        """A balanced cluster is not changed; one excess leader is one change of order."""
         assigned = {key(p): r for p, r in place(plain(1, 2, 3), 9, 3).items()}
         assert rebalance(assigned, plain(1, 2, 3)).changed(assigned) == {}
         first = next(k for k, replicas in assigned.items() if replicas[0] == 1)
@@ -196,14 +196,14 @@ class TestLeaders:
 
 class TestWhoTakesPart:
     def test_cordoned(self):
-        """A cordoned broker keeps what it has and gets nothing; the others are balanced among themselves."""
+        """Cordoned brokers keep their replicas, and the others are balanced."""
         assigned = {key(0): (1, 2), key(1): (1, 2), key(2): (1, 2), key(3): (1, 3)}
         plan = rebalance(assigned, plain(1, 2, 3), cordoned=[1])
         assert plan.moves == (ReplicaMove(key(0), 2, 3),)
         assert plan.replica_counts == {1: 4, 2: 2, 3: 2}
 
     def test_drained_in_a_rack(self):
-        """What a drained broker held goes to its own rack, so that the others need not move."""
+        """Replicas of a drained broker stay in its rack."""
         racks = [BrokerPlace(broker, f"rack{broker % 3}") for broker in range(6)]
         assigned = {key(p): r for p, r in place(racks, 12, 3).items()}
         plan = rebalance(assigned, [broker for broker in racks if broker.broker_id != 5])
@@ -211,7 +211,7 @@ class TestWhoTakesPart:
         assert len(plan.moves) == sum(5 in replicas for replicas in assigned.values())
 
     def test_racks_that_were_named_later(self):
-        """Partitions that stand in one rack are spread, with one move each."""
+        """Partitions in a single rack are spread with one move each."""
         places = [BrokerPlace(1, "a"), BrokerPlace(2, "a"), BrokerPlace(3, "b"), BrokerPlace(4, "b")]
         plan = rebalance({key(0): (1, 2), key(1): (3, 4)}, places)
         assert len(plan.moves) == 2
@@ -219,13 +219,13 @@ class TestWhoTakesPart:
 
     @pytest.mark.parametrize("factor", [0, 3])
     def test_impossible(self, factor):
-        """A replication factor that the brokers cannot carry is refused, with the partition's name."""
+        """A replication factor above the number of brokers is refused with the partition."""
         with pytest.raises(KafkaError) as refused:
             rebalance({key(0): (1, 2)}, plain(1, 2), replication_factor=factor)
         assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
     def test_too_few_are_left(self):
-        """More brokers leave than the replicas can do without."""
+        """A plan that leaves too few brokers is refused."""
         with pytest.raises(KafkaError, match="orders-0 needs 2 replicas"):
             rebalance({key(0): (1, 2)}, plain(1))
 
@@ -236,7 +236,7 @@ class TestWhoTakesPart:
 
 @pytest.mark.parametrize("racks", [1, 3])
 def test_ten_thousand_partitions(racks):
-    """The loss of one of 30 brokers is planned in a moment, and moves only what was on it."""
+    """The loss of one of 30 brokers is planned fast and moves only its replicas."""
     places = [BrokerPlace(broker, f"rack{broker % racks}") for broker in range(30)]
     assigned = {key(p): r for p, r in place(places, 10_000, 3, shift=Random(1).randrange(30)).items()}
     began = time.process_time()

@@ -1,4 +1,4 @@
-"""Topic names: what Kafka allows."""
+"""Valid topic names, as in Kafka."""
 
 import pytest
 
@@ -8,13 +8,13 @@ from kreplica.errors import ErrorCode, KafkaError
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249, "...", "__consumer_offsets"])
 def test_legal(name):
-    """Letters, digits, dot, underscore, dash; up to 249 of them."""
+    """Letters, digits, dot, underscore and dash are valid, up to 249 characters."""
     check_topic_name(name)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "a/b", "ä", "a\n"])
 def test_illegal(name):
-    """Everything else is refused, and the error says why."""
+    """Other names are refused with a reason."""
     with pytest.raises(KafkaError) as caught:
         check_topic_name(name)
     assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -22,7 +22,7 @@ def test_illegal(name):
 
 
 def test_collision():
-    """Names that differ only in dots and underscores collide; a name does not collide with itself."""
+    """Names that differ only in dots and underscores collide."""
     check_collision("a.b", ["a.b", "ab", "a-b"])
     check_collision("ab", ["a.b"])
     with pytest.raises(KafkaError, match=r"a\.b"):

@@ -1,4 +1,4 @@
-"""A cluster whose brokers all coordinate one partition of a topic of the test's own, and note what they are told."""
+"""A cluster in which all brokers coordinate one partition of a test topic and record their callbacks."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Scene:
         return self.cluster.leader_of(*KEY)
 
     def notes(self) -> Notes:
-        """What the leader knows, once it does."""
+        """Return the leader's state once it is loaded."""
 
         def is_loaded() -> bool:
             leader = self.leader
@@ -79,7 +79,7 @@ class Scene:
         return self.shards(self.leader).shard_of("any")
 
     def cut_followers(self) -> None:
-        """From now on no follower reaches the leader."""
+        """Cut the followers off from the leader."""
         for number in self.cluster.brokers:
             if number != self.leader:
                 self.cluster.simulation.network.cut(f"broker-{self.leader}", f"broker-{number}")
@@ -94,7 +94,7 @@ class Scene:
 
 @contextmanager
 def scene(*, brokers: int = 3, timeout_s: float = 5.0, seed: int = 1) -> Iterator[Scene]:
-    """Three brokers, of which one leads the only partition; whatever is built anew coordinates again."""
+    """Three brokers, one of which leads the only partition; restarted brokers coordinate again."""
     cluster = SimulatedCluster(seed, brokers=brokers, overrides=["controlled.shutdown.enable=false"])
     shards: dict[int, list[Shards[Notes]]] = {number: [] for number in cluster.brokers}
 

@@ -1,4 +1,4 @@
-"""Brokers ask each other over one connection, which follows a broker to where it listens."""
+"""Connections between brokers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BODY = {"topics": []}
 
 
 def test_a_connection_is_kept_follows_its_broker_and_fails_at_once() -> None:
-    """Nothing is waited for: a broker that cannot be reached is tried anew by whoever asks again."""
+    """A connection is reused, follows an address change, and fails without a backoff."""
     simulated = SimulatedCluster(seed=5)
     simulated.start()
     host = simulated.host("asking")

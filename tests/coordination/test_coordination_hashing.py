@@ -1,4 +1,4 @@
-"""Where a group's or transactional id's state is kept."""
+"""Partition of a group id or transactional id."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ from kreplica.coordination.hashing import java_hash, partition_of
     ],
 )
 def test_as_java(name: str, hashed: int, partition: int) -> None:
-    """Tools and clients of other makes compute the same partition, also for names beyond the basic plane."""
+    """The hash equals Java's, also for characters outside of the basic multilingual plane."""
     assert java_hash(name) == hashed
     assert partition_of(name, 50) == partition

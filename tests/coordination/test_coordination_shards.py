@@ -1,4 +1,4 @@
-"""State that lives in a partition: what is acknowledged stays, through every change of leaders."""
+"""State stored in a partition: acknowledged changes survive changes of the leader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Answers = list[tuple[bytes, ErrorCode]]
 
 
 def test_an_answer_follows_what_is_committed() -> None:
-    """Nothing is known, and nobody is told, before all in-sync replicas have it; and never within the call itself."""
+    """Callbacks follow the commit by all in-sync replicas, and are never synchronous."""
     with scene() as run:
         notes = run.notes()
         answers: Answers = []
@@ -30,7 +30,7 @@ def test_an_answer_follows_what_is_committed() -> None:
 
 
 def test_the_appends_of_a_turn_leave_in_one_batch() -> None:
-    """Whatever comes in one turn of the loop costs one write; answers come in the order of the log."""
+    """Appends of one reactor iteration share a batch and are answered in log order."""
     with scene(brokers=1) as run:
         notes = run.notes()
         partition = run.cluster.brokers[1].program.partitions.led(KEY)
@@ -46,7 +46,7 @@ def test_the_appends_of_a_turn_leave_in_one_batch() -> None:
 
 
 def test_one_that_is_too_large_takes_no_other_with_it() -> None:
-    """Appends of a turn that do not fit into one batch are written one by one; only the one too large is refused."""
+    """If a batch is too large, appends are written one by one and only the large one is refused."""
     with scene(brokers=1) as run:
         notes = run.notes()
         answers: Answers = []
@@ -59,7 +59,7 @@ def test_one_that_is_too_large_takes_no_other_with_it() -> None:
 
 
 def test_the_next_leader_knows_what_was_acknowledged() -> None:
-    """A coordinator that dies is succeeded by one that has read the log; the old one's client finds it elsewhere."""
+    """The next coordinator has loaded all acknowledged changes."""
     with scene() as run:
         notes = run.notes()
         answers: Answers = []
@@ -75,7 +75,7 @@ def test_the_next_leader_knows_what_was_acknowledged() -> None:
 
 
 def test_whoever_waits_is_told_when_the_leader_is_another() -> None:
-    """An append of which nobody knows whether it will be committed is answered when this broker leads no more."""
+    """Pending appends are answered when leadership is lost."""
     with scene() as run:
         notes = run.notes()
         leader = run.leader
@@ -95,7 +95,7 @@ def test_whoever_waits_is_told_when_the_leader_is_another() -> None:
 
 
 def test_an_answer_is_given_up_in_time() -> None:
-    """While followers do not fetch the client is told after the timeout; what is committed later is known."""
+    """Without follower fetches, an append times out but takes effect when it is committed later."""
     with scene(timeout_s=2.0) as run:
         notes = run.notes()
         run.cut_followers()
@@ -110,7 +110,7 @@ def test_an_answer_is_given_up_in_time() -> None:
 
 
 def test_a_leader_that_leads_on_keeps_what_it_knows() -> None:
-    """A new leader epoch without a break, as when a follower dies, loads nothing anew and fails nobody."""
+    """A new leader epoch without interruption neither reloads nor fails requests."""
     with scene() as run:
         notes = run.notes()
         epoch = notes.log.epoch
@@ -122,7 +122,7 @@ def test_a_leader_that_leads_on_keeps_what_it_knows() -> None:
 
 
 def test_transactions_count_when_their_markers_are_there() -> None:
-    """Records of a transaction wait for its end, in a log that is loaded as at run time."""
+    """Transactional records take effect at their marker, during loading and at run time."""
     with scene() as run:
         notes = run.notes()
         answers: Answers = []
@@ -144,7 +144,7 @@ def test_transactions_count_when_their_markers_are_there() -> None:
 
 
 def test_what_nobody_verified_opens_no_transaction() -> None:
-    """Records that come after their transaction has ended are refused: no marker would follow them (KIP-890)."""
+    """Records after the end of their transaction are refused (KIP-890)."""
     with scene(brokers=1) as run:
         notes = run.notes()
         answers: Answers = []
@@ -158,7 +158,7 @@ def test_what_nobody_verified_opens_no_transaction() -> None:
 
 
 def test_what_cannot_be_loaded_is_tried_again() -> None:
-    """A record of a kind that is not known is told, and clients wait; once it is gone the coordinator serves."""
+    """Loading is retried after an unknown record until it succeeds."""
     with scene(brokers=1) as run:
         run.notes()
         machine = run.cluster.brokers[1]
@@ -175,7 +175,7 @@ def test_what_cannot_be_loaded_is_tried_again() -> None:
 
 
 def test_nobody_coordinates_a_topic_that_is_not_there() -> None:
-    """Until the internal topic is made clients are told to wait."""
+    """Clients get a retriable error until the internal topic exists."""
     with scene(brokers=1) as run:
         run.notes()
         run.cluster.run_until(run.cluster.client().delete_topic(TOPIC))
@@ -183,7 +183,7 @@ def test_nobody_coordinates_a_topic_that_is_not_there() -> None:
 
 
 def test_no_answer_where_another_may_coordinate() -> None:
-    """A coordinator that is cut off from ZooKeeper says nothing that a newer one may have changed."""
+    """A coordinator without ZooKeeper does not answer from possibly outdated state."""
     with scene() as run:
         run.notes()
         leader = run.leader

@@ -1,4 +1,4 @@
-"""A simulated cluster of three brokers, and members of a group of KIP-848 whose coordinator dies at a chosen step."""
+"""A simulated cluster of three brokers with members of a KIP-848 group, whose coordinator dies at a chosen step."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ INTERVAL_S = 0.5
 
 
 class Reader:
-    """A member that sends a heartbeat each half second, and commits a little more with each.
+    """A member that sends heartbeats and commits every half second.
 
-    :ivar commits: how often it has committed.
+    :ivar commits: number of commits.
     """
 
     def __init__(self, client: WatchedClient, member: ConsumerMember) -> None:
@@ -32,15 +32,15 @@ class Reader:
 
     @property
     def partitions(self) -> list[int]:
-        """What it reads."""
+        """Return the partitions it reads."""
         return [partition for _, partition in self.member.owned]
 
     def leave(self) -> None:
-        """Leave the group soon."""
+        """Leave the group at the next step."""
         self._leaving = True
 
     def die(self) -> None:
-        """Be gone without a word."""
+        """Stop without leaving."""
         self.member.die()
         self.running.addErrback(lambda failure: failure.trap(CancelledError))
         self.running.cancel()
@@ -67,7 +67,7 @@ class ConsumerMembersScene(MembersScene):
         self.readers: list[Reader] = []
 
     def join(self) -> Reader:
-        """One more member, on a host of its own."""
+        """Add a member on its own host."""
         self._made += 1
         host = self.cluster.host(f"member-{self._made}")
         brokers = [(f"broker-{number}", BROKER_PORT) for number in self.cluster.brokers]
@@ -79,7 +79,7 @@ class ConsumerMembersScene(MembersScene):
         return reader
 
     def is_shared(self) -> bool:
-        """Whether everything is owned, evenly, in one epoch."""
+        """Return True if all partitions are owned, evenly and in one epoch."""
         shares = [reader.partitions for reader in self.readers]
         sizes = [len(share) for share in shares]
         one_epoch = len({reader.member.epoch for reader in self.readers}) == 1
@@ -87,7 +87,7 @@ class ConsumerMembersScene(MembersScene):
         return one_epoch and everything and max(sizes) - min(sizes) <= 1
 
     def settle(self) -> None:
-        """Until everybody has committed once more and all is shared, and a while longer."""
+        """Run until all members have committed again and partitions are shared, and a while longer."""
         before = {reader.member.member_id: reader.commits for reader in self.readers}
 
         def has_settled() -> bool:
@@ -102,7 +102,7 @@ class ConsumerMembersScene(MembersScene):
 
 @contextmanager
 def consumer_members(count: int = 2, *, seed: int = 1) -> Iterator[ConsumerMembersScene]:
-    """Three brokers and a group of so many members, which share the partitions of a topic."""
+    """Three brokers and a group of this many members."""
     settings = [
         f"offsets.topic.num.partitions={OFFSETS_PARTITIONS}",
         "controlled.shutdown.enable=false",

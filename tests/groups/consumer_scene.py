@@ -40,7 +40,7 @@ VERSION = 1
 
 
 class Cluster:
-    """A ``ClusterView`` of topics that the test makes; one that is made anew has another id."""
+    """A ``ClusterView`` with scripted topics; a recreated topic has a new id."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -49,7 +49,7 @@ class Cluster:
         self._callbacks: list[Callable[[], None]] = []
 
     def become(self, topic: str, partitions: int) -> None:
-        """A topic has so many partitions from now on; with none it is gone."""
+        """Set the partition count of a topic; 0 deletes it."""
         if not partitions:
             del self.counts[topic], self.ids[topic]
         else:
@@ -99,7 +99,7 @@ class Member:
         self.is_stubborn = False
 
     def joining(self) -> Heartbeat:
-        """A heartbeat that joins, or joins again."""
+        """Return a joining heartbeat."""
         self.epoch, self.owned = JOINING, {}
         return self.beating(full=True)
 
@@ -122,23 +122,23 @@ class Member:
         )
 
     def leaving(self, epoch: int = LEAVING) -> Heartbeat:
-        """Its last heartbeat."""
+        """Return its last heartbeat."""
         self.owned = {}
         return Heartbeat(GROUP, self.member_id, epoch, instance_id=self.instance_id)
 
     def told(self, answer: Answer) -> None:
-        """It does as it is told, at once, unless it is stubborn."""
+        """Apply a response at once, unless it is stubborn."""
         self.epoch = answer.member_epoch
         if answer.assignment is not None:
             self.owned = union(self.owned, answer.assignment) if self.is_stubborn else answer.assignment
 
     def fenced(self) -> None:
-        """It was given up: it owns nothing, and has to join again."""
+        """Drop all partitions after being fenced."""
         self.epoch, self.owned = JOINING, {}
 
 
 class ConsumerScene:
-    """Time, a cluster, a log, and one coordinator after the other."""
+    """Clock, cluster, log, and successive coordinators."""
 
     def __init__(self, *, memory: GroupBounds | None = None, **config: Any) -> None:
         self.clock = Clock()
@@ -157,7 +157,7 @@ class ConsumerScene:
         self.load()
 
     def load(self) -> None:
-        """A broker begins to lead: it replays what is committed."""
+        """Start a coordinator that replays the committed records."""
         view = cast("ClusterView", self.cluster)
         self.coordinator = ConsumerCoordinator(self.runtime, cast("Shards[GroupShard]", self.shards), view, self.config)
         log = cast("StateLog", self.log)
@@ -168,7 +168,7 @@ class ConsumerScene:
         self.shards.shard = shard
 
     def unload(self) -> None:
-        """The broker leads no more; what it appended in vain is lost."""
+        """Stop the coordinator; uncommitted appends are lost."""
         self.shard.unload()
         self.shards.shard = None
         waiting = list(self.log.waiting)
@@ -177,7 +177,7 @@ class ConsumerScene:
             answer(ErrorCode.NOT_COORDINATOR)
 
     def fail_over(self) -> None:
-        """Another broker loads the log."""
+        """Load the log at another broker."""
         self.unload()
         self.load()
 
@@ -206,7 +206,7 @@ class ConsumerScene:
         Deferred.fromCoroutine(self.coordinator.heartbeat(heartbeat, version)).addCallbacks(told, failed)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, one timer at a time; what is written meanwhile is committed."""
+        """Advance time, one timer at a time, and commit all writes."""
         end = self.clock.seconds() + seconds
         while (times := [call.getTime() for call in self.clock.getDelayedCalls()]) and min(times) <= end:
             self.clock.advance(max(min(times) - self.clock.seconds(), 0))
@@ -214,13 +214,13 @@ class ConsumerScene:
         self.clock.advance(end - self.clock.seconds())
 
     def text(self, assignment: Assignment) -> str:
-        """Partitions as transcripts have them; those of a topic that is gone with a question mark."""
+        """Return partitions as in transcripts; those of deleted topics with a question mark."""
         words = [f"{self.cluster.topic_name(topic_id) or '?'}{each}" for topic_id, each in pairs(assignment)]
         return " ".join(sorted(words)) or "nothing"
 
 
 class Transcript:
-    """Does what the lines of a story say, and writes down what becomes of it."""
+    """Executes the lines of a transcript and records the results."""
 
     def __init__(self, **config: Any) -> None:
         self.scene = ConsumerScene(**config)
@@ -230,7 +230,7 @@ class Transcript:
         self._is_holding = False
 
     def tell(self, line: str) -> None:
-        """Do one line."""
+        """Execute one line."""
         self.lines.append(f"> {line}")
         first, *words = line.split()
         command = getattr(self, f"_{first.replace('-', '_')}", None)

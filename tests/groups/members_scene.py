@@ -1,4 +1,4 @@
-"""A simulated cluster of three brokers, and members of a group whose coordinator dies when they take a chosen step."""
+"""A simulated cluster of three brokers with members of a classic group, whose coordinator dies at a chosen step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Step = Callable[[str], None]
 
 
 class WatchedClient(CoordinatorClient):
-    """Tells when a request is about to be sent, and when its answer is there."""
+    """Client with callbacks before each request and after each response."""
 
     step: Step
 
@@ -45,7 +45,7 @@ class WatchedClient(CoordinatorClient):
 
 
 class Consumer:
-    """A member that commits a little more each half second, or only sends its heartbeats."""
+    """A member that commits every half second, or only sends heartbeats."""
 
     def __init__(
         self, client: WatchedClient, history: GroupHistory, *, rebalance_timeout_ms: int, commits: bool
@@ -60,11 +60,11 @@ class Consumer:
         self.running = Deferred.fromCoroutine(self._run())
 
     def leave(self) -> None:
-        """Leave the group soon."""
+        """Leave the group at the next step."""
         self._leaving = True
 
     def die(self) -> None:
-        """Be gone without a word; the connection is closed, as that of a process that ends is."""
+        """Stop without leaving; the connection is closed."""
         self.running.addErrback(lambda failure: failure.trap(CancelledError))
         self.running.cancel()
 
@@ -101,7 +101,7 @@ class MembersScene:
     # --- members -----------------------------------------------------------------------------------------------------
 
     def add(self, *, rebalance_timeout_ms: int = 6000) -> Consumer:
-        """One more member, on a host of its own."""
+        """Add a member on its own host."""
         self._made += 1
         host = self.cluster.host(f"member-{self._made}")
         brokers = [(f"broker-{number}", BROKER_PORT) for number in self.cluster.brokers]
@@ -112,12 +112,12 @@ class MembersScene:
         return consumer
 
     def remove(self, consumer: Consumer) -> Consumer:
-        """It is no longer one of those that are to share the partitions out."""
+        """Exclude a member from those that share the partitions."""
         self.consumers.remove(consumer)
         return consumer
 
     def converge(self) -> None:
-        """Until all members are in one generation, and share out all partitions; and then for as long as a session."""
+        """Run until all members share the partitions in one generation, and for one more session."""
 
         def is_shared() -> bool:
             members = [consumer.member for consumer in self.consumers]
@@ -140,7 +140,7 @@ class MembersScene:
 
     @property
     def coordinator(self) -> int:
-        """The broker that coordinates the group."""
+        """Return the coordinator of the group."""
         return self.cluster.leader_of(*self.key)
 
     def at(self, step: str, act: Callable[[], None], *, count: int = 1, delay_s: float = 0.0) -> Callable[[], bool]:
@@ -168,15 +168,15 @@ class MembersScene:
         return lambda: done
 
     def kill_coordinator(self) -> None:
-        """The process is gone at once; its disk stays."""
+        """Kill the process; its disk is kept."""
         self.cluster.brokers[self.coordinator].kill()
 
     def lose_power_of_coordinator(self) -> None:
-        """The machine goes down, and what was not synced may be gone from its disk."""
+        """Power off the machine; unsynced data may be lost."""
         self.cluster.brokers[self.coordinator].power_loss()
 
     def restart(self) -> None:
-        """Whoever is down comes back, and all are in sync."""
+        """Restart all stopped brokers and wait until all replicas are in sync."""
         for machine in self.cluster.brokers.values():
             if not machine.running:
                 self.cluster.run_until(machine.start())
@@ -189,7 +189,7 @@ class MembersScene:
 
 @contextmanager
 def members(count: int = 2, *, seed: int = 1, commits: bool = True) -> Iterator[MembersScene]:
-    """Three brokers and a group of so many members, which share the partitions of a topic out."""
+    """Three brokers and a group of this many members."""
     settings = [f"offsets.topic.num.partitions={OFFSETS_PARTITIONS}", "controlled.shutdown.enable=false"]
     cluster = SimulatedCluster(seed, brokers=3, overrides=settings)
     cluster.start()

@@ -1,4 +1,4 @@
-"""A log of offsets that a test commits step by step, and the rule by which Kafka says what counts."""
+"""A log of offsets that tests commit step by step, and Kafka's rule for the effective offsets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOT_TRANSACTIONAL = -1
 
 
 class Written(NamedTuple):
-    """Records, or the end of a transaction where there are none."""
+    """Records, or a transaction marker if there are none."""
 
     producer_id: int
     records: Sequence[Pair]
@@ -28,7 +28,7 @@ class Written(NamedTuple):
 
 
 class SteppedLog:
-    """A ``StateLog`` whose appends are committed or refused when the test says so, in their order."""
+    """A ``StateLog`` whose appends are committed or refused by the test, in order."""
 
     def __init__(self) -> None:
         self.written: list[Written] = []
@@ -60,7 +60,7 @@ class SteppedLog:
         return True
 
     def commit(self, count: int | None = None) -> None:
-        """The first appends are committed; all of them where no count is given."""
+        """Commit the first appends, or all of them."""
         for _ in range(len(self.waiting) if count is None else count):
             committed, answer = self.waiting.popleft()
             committed()
@@ -69,7 +69,7 @@ class SteppedLog:
 
 @dataclass
 class OffsetsScene:
-    """Offsets, their log, and the answers of what was asked of them."""
+    """Offsets, their log, and the responses."""
 
     log: SteppedLog = field(default_factory=SteppedLog)
     answers: list[ErrorCode] = field(default_factory=list)
@@ -84,7 +84,7 @@ class OffsetsScene:
         self.offsets.commit_in_transaction(group, values(topic, partition, offset), producer_id, 0, self.answers.append)
 
     def end(self, producer_id: int, *, commits: bool) -> None:
-        """The marker is committed: so is all before it."""
+        """Commit a marker and everything before it."""
         self.log.commit()
         self.log.written.append(Written(producer_id, (), commits))
         self.offsets.end_transaction(producer_id, commits)
@@ -102,7 +102,7 @@ class OffsetsScene:
         return everything(self.offsets)
 
     def replayed(self) -> Offsets:
-        """What a broker knows that reads the log."""
+        """Return the offsets that a broker loads from the log."""
         offsets = Offsets(cast("StateLog", SteppedLog()))
         for producer_id, records, commits in self.log.written:
             if records:

@@ -1,4 +1,4 @@
-"""A cluster whose groups commit offsets over the wire, and short ways to ask for them."""
+"""A cluster whose groups commit offsets over the wire."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class WireScene:
         return self.cluster.run_until(client.request(api, body, at_most=version))
 
     def client(self, group: str) -> CoordinatorClient:
-        """One that has found the coordinator of a group."""
+        """Return a client connected to the coordinator of a group."""
         if group not in self._clients:
             host = self.cluster.host(f"client-of-{group or 'nobody'}")
             brokers = [tuple(server.split(":")) for server in self.cluster.bootstrap_servers.split(",")]
@@ -73,7 +73,7 @@ class WireScene:
         }
 
     def join(self, group: str, topics: Sequence[str], *, protocol_type: str = "consumer") -> tuple[str, int]:
-        """One member, with nothing assigned; its id and the group's generation."""
+        """Join one member without assignment; return its id and the generation."""
         body = {
             "group_id": group,
             "session_timeout_ms": 30_000,
@@ -110,7 +110,7 @@ class WireScene:
         return self.request(self.client(group), messages.OFFSET_DELETE, body)
 
     def shard(self, group: str) -> GroupShard:
-        """What the coordinator of a group knows."""
+        """Return the coordinator's shard of a group."""
         for machine in self.cluster.brokers.values():
             if machine.running:
                 for shard in machine.program.coordinators.groups.shards.loaded():
@@ -119,7 +119,7 @@ class WireScene:
         raise LookupError(group)
 
     def log_records(self, shard: GroupShard) -> list[tuple[bytes, bytes | None]]:
-        """All records of a shard's partition, the oldest first."""
+        """Return all records of a shard's partition, oldest first."""
         records = self.cluster.run_until(self.any_broker.read_all(CONSUMER_OFFSETS, shard.log.partition))
         return [(record.key, record.value) for record in records]
 
@@ -151,7 +151,7 @@ def topics_of(offsets: Row) -> list[Row]:
 
 
 def fetch_body(group: str, topics: dict[str, list[int]] | None, *, require_stable: bool = False) -> Row:
-    """A request of any version."""
+    """Return a request of any version."""
     rows = None
     if topics is not None:
         rows = [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()]

@@ -1,4 +1,4 @@
-"""Members that die, at each step; and coordinators that die, between each two steps."""
+"""Loss of members at each step, and of coordinators between any two steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kreplica.errors import KafkaError
 
 
 def test_dies_before_it_joins() -> None:
-    """Who was told its id and dies is forgotten at the end of its session, with the group that nobody else is in."""
+    """A client that never uses its member id is forgotten after its session, with the otherwise empty group."""
     tells("""
 > a joins
   a: MEMBER_ID_REQUIRED
@@ -27,7 +27,7 @@ def test_dies_before_it_joins() -> None:
 
 
 def test_dies_while_it_waits_to_be_a_member() -> None:
-    """Who dies while it waits for its first rebalance is asked to join again with everybody, and is missed then."""
+    """A client that dies during its first rebalance is included in the next one and expires then."""
     tells("""
 > a joins version=0
 > b joins version=0
@@ -71,7 +71,7 @@ def test_dies_while_it_waits_to_be_a_member() -> None:
 
 
 def test_dies_while_members_join() -> None:
-    """A member that dies while the others join is done without at the end of its session."""
+    """A member that dies while the others join is removed after its session."""
     tells("""
 > a joins version=0
 > b joins version=0
@@ -96,7 +96,7 @@ def test_dies_while_members_join() -> None:
 
 
 def test_lives_but_does_not_join() -> None:
-    """A member that sends heartbeats and does not join is done without when the others have waited long enough."""
+    """A member that sends heartbeats but does not join is removed after the rebalance timeout."""
     tells("""
 > a joins version=0 patience=15000
 > b joins version=0 patience=15000
@@ -124,7 +124,7 @@ def test_lives_but_does_not_join() -> None:
 
 
 def test_newcomer_waits_no_longer_than_five_minutes() -> None:
-    """A newcomer whose rebalance does not end is done without after five minutes: it may be gone."""
+    """A new member whose rebalance does not complete is removed after five minutes."""
     tells("""
 > a joins version=0 patience=400000 session=400000
 > wait 0
@@ -145,7 +145,7 @@ def test_newcomer_waits_no_longer_than_five_minutes() -> None:
 
 
 def test_follower_dies_after_it_joined() -> None:
-    """A follower that dies before it asks for its assignment is missed at the end of its session."""
+    """A follower that dies before SyncGroup is removed after its session."""
     tells("""
 > a joins version=0
 > b joins version=0
@@ -168,7 +168,7 @@ def test_follower_dies_after_it_joined() -> None:
 
 
 def test_leader_dies_after_it_joined() -> None:
-    """When the leader dies and assigns nothing, the others join again, and another leads."""
+    """If the leader dies before it assigns, the others rejoin and elect another leader."""
     tells("""
 > a joins version=0
 > b joins version=0
@@ -186,7 +186,7 @@ def test_leader_dies_after_it_joined() -> None:
 
 
 def test_lives_but_does_not_sync() -> None:
-    """A member that sends heartbeats and does not ask for its assignment is done without after its time to join."""
+    """A member that sends heartbeats but no SyncGroup is removed after the rebalance timeout."""
     tells("""
 > a joins version=0 patience=12000
 > b joins version=0 patience=12000
@@ -216,7 +216,7 @@ def test_lives_but_does_not_sync() -> None:
 
 
 def test_leader_lives_but_does_not_sync() -> None:
-    """A leader that sends heartbeats and assigns nothing is done without, and whoever waits for it joins again."""
+    """A leader that sends heartbeats but no assignment is removed, and the others rejoin."""
     tells("""
 > a joins version=0 patience=12000
 > b joins version=0 patience=12000
@@ -237,7 +237,7 @@ def test_leader_lives_but_does_not_sync() -> None:
 
 
 def test_member_dies_in_a_stable_group() -> None:
-    """A member that is not heard of for its session is done without; one that is heard of late enough is not."""
+    """A member without heartbeats for a session is removed; a late heartbeat within the session keeps it."""
     tells("""
 > a joins version=0
 > b joins version=0
@@ -267,7 +267,7 @@ def test_member_dies_in_a_stable_group() -> None:
 
 
 def test_leaves_while_it_waits() -> None:
-    """A member that leaves while it waits for a rebalance, or for its assignment, is answered that it is unknown."""
+    """Pending requests of a member that leaves are answered with UNKNOWN_MEMBER_ID."""
     tells("""
 > a joins version=0
 > b joins version=0
@@ -318,7 +318,7 @@ def test_all_die() -> None:
 
 
 def test_coordinator_dies_before_anybody_joined() -> None:
-    """Ids that were told only are forgotten: their clients begin again."""
+    """Unused member ids are lost with the coordinator; the clients start again."""
     tells("""
 > a joins
   a: MEMBER_ID_REQUIRED
@@ -332,7 +332,7 @@ def test_coordinator_dies_before_anybody_joined() -> None:
 
 
 def test_coordinator_dies_while_members_wait() -> None:
-    """Who waits to join is sent to the new coordinator, where a group that never was stable begins anew."""
+    """Waiting members are redirected to the new coordinator, where a group without record starts empty."""
     tells(
         """
 > a joins version=0
@@ -348,7 +348,7 @@ def test_coordinator_dies_while_members_wait() -> None:
 
 
 def test_coordinator_dies_before_the_assignment() -> None:
-    """A generation that was not written never was; members learn it from the answers and join again."""
+    """A generation that was not written is lost; its members rejoin."""
     tells("""
 > a joins version=0
 > b joins version=0
@@ -372,7 +372,7 @@ def test_coordinator_dies_before_the_assignment() -> None:
 
 
 def test_coordinator_dies_before_the_assignment_is_committed() -> None:
-    """An assignment that is not committed was told to nobody, and is nobody's."""
+    """An uncommitted assignment was never sent and is lost."""
     tells("""
 > a joins version=0
 > b joins version=0
@@ -390,7 +390,7 @@ def test_coordinator_dies_before_the_assignment_is_committed() -> None:
 
 
 def test_coordinator_dies_in_a_stable_group() -> None:
-    """Members of a stable group go on: they are known, and each has a whole session to be heard of."""
+    """Members of a stable group stay members, with a full session after loading."""
     tells("""
 > a joins version=0
 > b joins version=0
@@ -429,7 +429,7 @@ def test_coordinator_dies_in_a_stable_group() -> None:
 
 
 def test_member_dies_with_the_coordinator() -> None:
-    """Who does not come to the new coordinator is done without at the end of its session."""
+    """A member that does not contact the new coordinator is removed after its session."""
     tells("""
 > a joins version=0
 > b joins version=0
@@ -456,7 +456,7 @@ def test_member_dies_with_the_coordinator() -> None:
 
 
 def test_coordinator_dies_while_members_join_again() -> None:
-    """A rebalance that had begun is forgotten: the group is as it was after the last, until somebody joins again."""
+    """A rebalance in progress is lost; the group returns to its last generation until a member rejoins."""
     tells("""
 > a joins version=0
 > b joins version=0
@@ -489,7 +489,7 @@ def test_coordinator_dies_while_members_join_again() -> None:
 
 
 def test_coordinator_dies_between_two_generations() -> None:
-    """Who has joined a generation that was not written speaks of one that the new coordinator has never had."""
+    """Requests with a generation that was not written are refused by the new coordinator."""
     tells("""
 > a joins version=0
 > b joins version=0
@@ -521,7 +521,7 @@ def test_coordinator_dies_between_two_generations() -> None:
 
 
 def test_coordinator_dies_before_the_group_is_empty_in_the_log() -> None:
-    """Members that left, which was not written, are missed by the new coordinator at the end of their sessions."""
+    """Members whose leave was not written expire at the new coordinator."""
     tells("""
 > a joins version=0
 > wait 0
@@ -544,7 +544,7 @@ def test_coordinator_dies_before_the_group_is_empty_in_the_log() -> None:
 
 
 def test_coordinator_dies_with_the_record_of_an_empty_group_refused() -> None:
-    """That a group is empty need not be written at once: nobody waits for it."""
+    """The record of an empty group may be lost, because no request waits for it."""
     tells("""
 > a joins version=0
 > wait 0
@@ -566,7 +566,7 @@ def test_coordinator_dies_with_the_record_of_an_empty_group_refused() -> None:
 
 
 def test_coordinator_dies_before_a_static_member_is_written() -> None:
-    """A replacement that was not written was told to nobody: its client joins again, and replaces who was there."""
+    """A replacement that was not written is repeated at the new coordinator."""
     tells("""
 > a joins static=one
 > b joins static=two
@@ -602,7 +602,7 @@ def test_coordinator_dies_before_a_static_member_is_written() -> None:
 
 
 def test_coordinator_comes_back() -> None:
-    """Requests that come to a coordinator which leads no more are sent on, and timers that ran there stop."""
+    """A former coordinator redirects requests and has stopped its timers."""
     tells("""
 > a joins version=0
 > wait 0
@@ -625,7 +625,7 @@ def test_coordinator_comes_back() -> None:
 
 
 def test_coordinator_out_of_reach_of_zookeeper() -> None:
-    """While another may coordinate, members are sent to look for it; whoever asks here on is heard all the same."""
+    """Without ZooKeeper, members are redirected, and heartbeats still extend their sessions."""
     scene = ClassicScene(initial_rebalance_delay_ms=0)
     story = Story(scene)
     story.run("> a joins version=0\n> b joins version=0\n> wait 0\n> a syncs a=0 b=1\n> b syncs\n> commit")
@@ -658,7 +658,7 @@ def test_coordinator_out_of_reach_of_zookeeper() -> None:
 
 
 def test_full_group_is_loaded_by_a_coordinator_that_allows_less() -> None:
-    """A group that has more members than it may have shrinks by a rebalance: who joins first stays (KIP-389)."""
+    """A loaded group above the size limit shrinks in a rebalance; the first to rejoin stay (KIP-389)."""
     scene = ClassicScene(initial_rebalance_delay_ms=0)
     story = Story(scene)
     story.run("> a joins version=0\n> b joins version=0\n> wait 0\n> a syncs a=0 b=1\n> b syncs\n> commit")

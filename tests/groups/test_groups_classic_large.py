@@ -1,4 +1,4 @@
-"""Groups of hundreds of members."""
+"""Groups with hundreds of members."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Crowd:
 
 
 def test_rebalance_of_two_hundred_members() -> None:
-    """Two hundred members come, are assigned, live, and are rebalanced when one more comes, for little work."""
+    """The initial rebalance and one after another join take little work for two hundred members."""
     scene = ClassicScene(initial_rebalance_delay_ms=3000)
     crowd = Crowd(scene, 200)
     began = time.process_time()
@@ -83,7 +83,7 @@ def test_rebalance_of_two_hundred_members() -> None:
 
 
 def test_a_request_costs_the_same_in_a_large_group() -> None:
-    """Eight times as many members are eight times as much work, all in all: lines of code that run are counted."""
+    """The number of executed lines grows linearly with the number of members."""
 
     def lines_run(size: int) -> int:
         crowd = Crowd(ClassicScene(initial_rebalance_delay_ms=3000), size)
@@ -110,7 +110,7 @@ def test_a_request_costs_the_same_in_a_large_group() -> None:
 
 
 def test_heartbeats_make_no_timers() -> None:
-    """However often members are heard of, each has one timer, which is seldom started anew."""
+    """A member has one timer, which heartbeats rarely reschedule."""
     scene = ClassicScene(initial_rebalance_delay_ms=0)
     crowd = Crowd(scene, 50)
     crowd.rebalance()
@@ -133,7 +133,7 @@ def test_heartbeats_make_no_timers() -> None:
 
 @pytest.mark.parametrize("leaver", [0, 100, 199])
 def test_one_of_many_leaves(leaver: int) -> None:
-    """Whoever leaves, leader or not, the others share out what there is."""
+    """After any member leaves, leader or not, the others share its partitions."""
     scene = ClassicScene(initial_rebalance_delay_ms=0)
     crowd = Crowd(scene, 200)
     crowd.rebalance()

@@ -1,4 +1,4 @@
-"""Clients, a log and time in any order: what must hold of a group always, and that every request is answered."""
+"""Random sequences of requests, log results and timeouts: invariants hold, and every request is answered."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def check_group(group: ClassicGroup) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_any_order(seed: int) -> None:
-    """Whatever comes in whatever order: counts are right, nobody shares a part, and everybody is answered."""
+    """In any order, counters are right, no partition has two owners, and every request is answered."""
     run = Run(seed)
     for _ in range(STEPS):
         run.step()

@@ -1,4 +1,4 @@
-"""Members join, are assigned partitions, and go: what each is told, and what is written to the log."""
+"""Rebalances of classic groups: responses to members and records in the log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kreplica.groups.classic import joining
 
 
 def test_first_rebalance() -> None:
-    """A client is told its id first; then a group of one leads itself, and has its part once that is committed."""
+    """A client receives its id first; then it leads a group of one and gets its committed assignment."""
     tells("""
 > a joins
   a: MEMBER_ID_REQUIRED
@@ -28,7 +28,7 @@ def test_first_rebalance() -> None:
 
 
 def test_old_client_is_a_member_at_once() -> None:
-    """A client older than KIP-394 joins without being told an id first."""
+    """A client older than KIP-394 joins with one request."""
     tells("""
 > a joins version=3
 > wait 0
@@ -37,7 +37,7 @@ def test_old_client_is_a_member_at_once() -> None:
 
 
 def test_initial_delay_extends() -> None:
-    """An empty group waits for more members, and waits on while some come."""
+    """An empty group waits for more members, and longer while new ones join."""
     tells(
         """
 > a joins version=0
@@ -55,7 +55,7 @@ def test_initial_delay_extends() -> None:
 
 
 def test_members_that_give_nobody_time() -> None:
-    """A client may say that it waits for nobody, by a time below zero: who has not joined at once is left behind."""
+    """With a negative rebalance timeout, members that have not joined at once are removed."""
     tells(
         """
 > a joins version=0 patience=-1
@@ -80,7 +80,7 @@ def test_members_that_give_nobody_time() -> None:
 
 
 def test_initial_delay_ends() -> None:
-    """However many come, nobody waits longer than members may take to join."""
+    """The initial delay is limited by the rebalance timeout, however many members join."""
     tells(
         """
 > a joins version=0 patience=5000
@@ -101,7 +101,7 @@ def test_initial_delay_ends() -> None:
 
 
 def test_member_comes() -> None:
-    """When somebody comes to a stable group, members learn it by their heartbeats and join again."""
+    """When a member joins a stable group, heartbeats make the others rejoin."""
     tells("""
 > a joins version=0
 > wait 0
@@ -134,7 +134,7 @@ def test_member_comes() -> None:
 
 
 def test_member_leaves() -> None:
-    """When somebody leaves, the others share out what it had."""
+    """When a member leaves, the others share its partitions."""
     tells("""
 > a joins version=0
 > b joins version=0
@@ -163,7 +163,7 @@ def test_member_leaves() -> None:
 
 
 def test_leader_leaves() -> None:
-    """When the leader leaves, another leads."""
+    """When the leader leaves, another member becomes leader."""
     tells("""
 > a joins version=0
 > b joins version=0
@@ -190,7 +190,7 @@ def test_leader_leaves() -> None:
 
 
 def test_last_member_leaves() -> None:
-    """A group whose last member leaves is empty, in a new generation, and that is written."""
+    """After its last member leaves, a group is empty in a new generation, which is written."""
     tells("""
 > a joins version=0
 > wait 0
@@ -211,7 +211,7 @@ def test_last_member_leaves() -> None:
 
 
 def test_rejoining_follower_of_stable_group() -> None:
-    """A follower that joins again with nothing new is told what it was told before, and nobody else is disturbed."""
+    """A follower that rejoins unchanged gets the same response without a rebalance."""
     tells("""
 > a joins version=0
 > b joins version=0
@@ -234,7 +234,7 @@ def test_rejoining_follower_of_stable_group() -> None:
 
 
 def test_rejoining_leader_of_stable_group() -> None:
-    """A leader that joins again has seen something that its assignment does not account for: all join again."""
+    """A leader that rejoins starts a rebalance, because its assignment may be outdated."""
     tells("""
 > a joins version=0
 > b joins version=0
@@ -257,7 +257,7 @@ def test_rejoining_leader_of_stable_group() -> None:
 
 
 def test_rejoining_with_other_metadata() -> None:
-    """A follower that joins again and speaks something else makes all join again."""
+    """A follower that rejoins with other metadata starts a rebalance."""
     tells("""
 > a joins version=0 speaks=range,sticky
 > b joins version=0 speaks=range,sticky
@@ -280,7 +280,7 @@ def test_rejoining_with_other_metadata() -> None:
 
 
 def test_missed_answer() -> None:
-    """A member that did not get its answer joins again before the assignment is there, and gets the same answer."""
+    """A member that missed its JoinGroup response gets it again before the assignment is complete."""
     tells("""
 > a joins version=0
 > b joins version=0
@@ -297,7 +297,7 @@ def test_missed_answer() -> None:
 
 
 def test_second_request_takes_the_place_of_the_first() -> None:
-    """Of two requests of one member that wait, the first is answered too, so that its connection goes on."""
+    """If a member sends a second request while one is pending, both are answered."""
     tells("""
 > a joins version=0
 > b joins version=0
@@ -319,7 +319,7 @@ def test_second_request_takes_the_place_of_the_first() -> None:
 
 
 def test_most_liked_protocol() -> None:
-    """The protocol is chosen that most members like best, of those that all of them speak."""
+    """The protocol most preferred among the common ones is selected."""
     tells("""
 > a joins version=0 speaks=range,sticky,robin
 > b joins version=0 speaks=robin,sticky
@@ -336,7 +336,7 @@ def test_most_liked_protocol() -> None:
 
 
 def test_asking_late_is_heard() -> None:
-    """A member that asks for its assignment when all others have theirs has a whole session from then."""
+    """A late SyncGroup restarts the session of its member."""
     tells("""
 > a joins version=0
 > b joins version=0
@@ -361,7 +361,7 @@ def test_asking_late_is_heard() -> None:
 
 
 def test_another_type() -> None:
-    """Who is of another type than the group, or speaks nothing, is refused; an empty group takes any type."""
+    """A member with another protocol type or without protocols is refused; an empty group accepts any type."""
     tells("""
 > a joins version=0
 > wait 0
@@ -383,7 +383,7 @@ def test_another_type() -> None:
 
 
 def test_members_during_a_rebalance() -> None:
-    """While members are asked to join, who has not joined yet may commit and is told to join; who syncs is told too."""
+    """During a rebalance, commits are accepted, and heartbeats and SyncGroup ask the member to rejoin."""
     tells("""
 > a joins version=0
 > b joins version=0
@@ -416,7 +416,7 @@ def test_members_during_a_rebalance() -> None:
 
 
 def test_group_is_full() -> None:
-    """A group takes no more members than it may have; when one leaves there is room."""
+    """A full group refuses new members until one leaves."""
     tells(
         """
 > a joins version=0
@@ -448,7 +448,7 @@ def test_group_is_full() -> None:
 
 
 def test_members_come_at_the_same_time_to_a_group_that_fills_up() -> None:
-    """Of those who join at the same time the first ones stay."""
+    """Of members that join at the same time, the first ones stay."""
     tells(
         """
 > a joins
@@ -471,7 +471,7 @@ def test_members_come_at_the_same_time_to_a_group_that_fills_up() -> None:
 
 
 def test_members_of_a_full_group_join_again() -> None:
-    """A group that is full keeps its members: they join again, also twice in one rebalance."""
+    """Members of a full group can rejoin, also twice in one rebalance."""
     tells(
         """
 > a joins version=0
@@ -499,7 +499,7 @@ def test_members_of_a_full_group_join_again() -> None:
 
 
 def test_somebody_with_an_id_comes_to_a_group_that_is_full_by_now() -> None:
-    """Who was told an id, and finds the group full, is turned away, and nobody waits for it any more."""
+    """A client with an unused member id is refused by a group that is full by now."""
     tells(
         """
 > a joins version=0
@@ -529,7 +529,7 @@ def test_somebody_with_an_id_comes_to_a_group_that_is_full_by_now() -> None:
 
 
 def test_many_ids_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No more ids are told when too many have not come with theirs; whoever has one may come."""
+    """No member ids are assigned while too many are unused; clients with one may still join."""
     monkeypatch.setattr(joining, "PENDING_MAX", 2)
     tells(
         """
@@ -552,7 +552,7 @@ def test_many_ids_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_joined_but_never_told() -> None:
-    """Somebody who is told an id and does not come holds the others up no longer than its session."""
+    """An unused member id delays a rebalance for at most one session."""
     tells("""
 > a joins version=0
 > wait 0
@@ -575,7 +575,7 @@ def test_joined_but_never_told() -> None:
 
 
 def test_pending_member_leaves() -> None:
-    """Somebody who was told an id may leave instead of joining."""
+    """A client can leave with an unused member id."""
     tells("""
 > b joins
   b: MEMBER_ID_REQUIRED
@@ -591,7 +591,7 @@ def test_pending_member_leaves() -> None:
 
 
 def test_refused_write() -> None:
-    """When the assignment cannot be written, everybody is told, and joins again."""
+    """If the assignment cannot be written, all members get an error and rejoin."""
     tells("""
 > a joins version=0
 > b joins version=0
@@ -622,7 +622,7 @@ def test_refused_write() -> None:
 
 
 def test_assignment_too_large() -> None:
-    """An assignment that is too large for a batch is nothing that members can help."""
+    """An assignment that exceeds the batch size is reported as an unknown server error."""
     tells("""
 > a joins version=0
 > wait 0
@@ -635,7 +635,7 @@ def test_assignment_too_large() -> None:
 
 
 def test_answer_of_the_log_comes_late() -> None:
-    """An assignment that is committed when the group has gone on is nobody's any more."""
+    """An assignment committed after the next rebalance has started is ignored."""
     tells("""
 > a joins version=0
 > wait 0

@@ -1,4 +1,4 @@
-"""Who is a member, who leads, and what all of them speak."""
+"""Roster of a classic group: members, leader and common protocols."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def answer(_: Joined) -> None:
 
 
 def test_the_first_member_leads() -> None:
-    """Who comes first leads; when the leader goes another does, and when anybody else goes it leads on."""
+    """The first member leads; another one does only after it is removed."""
     a, b, c = member("a"), member("b"), member("c")
     roster = roster_of(a, b, c)
     assert roster.leader == "a"
@@ -41,7 +41,7 @@ def test_the_first_member_leads() -> None:
 
 
 def test_leader_that_has_not_joined() -> None:
-    """Where the leader has not joined, the first one leads that has; where nobody has, nobody is chosen."""
+    """A leader that has not joined is replaced by the first joined member, if any."""
     roster = roster_of(member("a"), member("b"), member("c"))
     assert not roster.elect_joined_leader()
     assert roster.leader == "a"
@@ -55,7 +55,7 @@ def test_leader_that_has_not_joined() -> None:
 
 
 def test_all_have_joined() -> None:
-    """All have joined when every member has, and everybody who was told an id."""
+    """All have joined when no member is missing and no member id is unused."""
     roster = roster_of(member("a"))
     assert not roster.has_all_joined
     roster.await_join(roster.members["a"], answer)
@@ -69,7 +69,7 @@ def test_all_have_joined() -> None:
 
 
 def test_renamed() -> None:
-    """A static member under a new id is what it was: leader, and somebody who has yet to ask for its assignment."""
+    """A renamed static member keeps its role as leader and its missing SyncGroup."""
     a = member("a", instance_id="one")
     roster = roster_of(a, member("b"))
     roster.unsynced = {"a": None, "b": None}
@@ -88,7 +88,7 @@ def test_renamed() -> None:
 
 
 def test_what_all_speak() -> None:
-    """Who comes must speak something that all members speak, and be of their type."""
+    """A new member must support a common protocol and have the group's protocol type."""
     roster = roster_of(member("a", "range", "sticky"), member("b", "sticky", "robin"))
     assert roster.supports("consumer", protocols("sticky"))
     assert roster.supports("consumer", protocols("other", "sticky"))
@@ -98,7 +98,7 @@ def test_what_all_speak() -> None:
 
 
 def test_what_is_chosen() -> None:
-    """A protocol that not everybody speaks is not chosen; of those liked equally the one voted for first is."""
+    """Only common protocols are selected; of equal votes the first wins."""
     assert roster_of(member("a", "range", "sticky"), member("b", "sticky")).select_protocol() == "sticky"
     both = (member("a", "range", "sticky"), member("b", "sticky", "range"))
     assert roster_of(*both).select_protocol() == "range"
@@ -106,7 +106,7 @@ def test_what_is_chosen() -> None:
 
 
 def test_a_member_says_something_else() -> None:
-    """What a member says when it joins again counts from then on: protocols, and both its timeouts."""
+    """A rejoining member replaces its protocols and both timeouts."""
     a, b = member("a", "range"), member("b", "range")
     roster = roster_of(a, b)
     roster.update(a, protocols("range", "sticky"), 20_000, 60_000)
@@ -121,7 +121,7 @@ def test_a_member_says_something_else() -> None:
 
 
 def test_topics() -> None:
-    """What consumers subscribe to is read from what they say for the chosen protocol, and anew when they say more."""
+    """Subscribed topics are decoded from the selected protocol and updated after changes."""
     a, b = member("a", topics=("t", "u")), member("b", topics=("v",))
     roster = roster_of(a)
     assert roster.topics("range") == {"t", "u"}
@@ -140,7 +140,7 @@ def test_topics() -> None:
 
 
 def test_topics_of_others() -> None:
-    """What members of other types say is not for the coordinator to read."""
+    """Metadata of other protocol types is not decoded."""
     roster = Roster(GroupAccount(GroupMemory(), "g"))
     roster.add(member("a"), "connect")
     assert roster.topics("range") is None

@@ -1,4 +1,4 @@
-"""Every request in every state, and what can follow what."""
+"""Every request in every state of a classic group, and all transitions."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class Asker:
 
 @pytest.mark.parametrize("request_name", TABLE)
 def test_every_request_in_every_state(request_name: str) -> None:
-    """Whatever comes, whenever it comes, is answered as Kafka answers it."""
+    """Every request is answered as in Kafka in every state."""
     answers = tuple(Asker(state).ask(request_name) for state in COLUMNS)
     assert dict(zip(COLUMNS, answers, strict=True)) == dict(zip(COLUMNS, TABLE[request_name], strict=True))
 
@@ -197,7 +197,7 @@ VALID = {
 
 @pytest.mark.parametrize(("before", "after"), list(product(State, State)))
 def test_what_can_follow_what(before: State, after: State) -> None:
-    """A group goes from state to state as Kafka's do; that it went elsewhere would be a fault, and is told as one."""
+    """Transitions are those of Kafka; others raise an error."""
     scene = ClassicScene()
     group = scene.shard.classic(GROUP)
     group.state = before
@@ -211,7 +211,7 @@ def test_what_can_follow_what(before: State, after: State) -> None:
 
 
 def test_guards() -> None:
-    """Each rule that keeps a stale member out says so by itself."""
+    """Each fencing predicate has the documented result."""
     assert fencing.is_current_generation(2, 2)
     assert not fencing.is_current_generation(1, 2)
     assert not fencing.is_current_generation(3, 2)

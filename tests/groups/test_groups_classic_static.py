@@ -1,4 +1,4 @@
-"""Static members come again under their instance ids, and nobody else is disturbed (KIP-345, KIP-814)."""
+"""Static members rejoin with their instance ids without a rebalance (KIP-345, KIP-814)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from classic_scene import tells
 
 
 def test_replaced_follower() -> None:
-    """A static follower that is restarted goes on with what it had; nobody joins again, and who it was is fenced."""
+    """A restarted static follower keeps its assignment without a rebalance; its old id is fenced."""
     tells("""
 > a joins static=one
 > b joins static=two
@@ -41,7 +41,7 @@ def test_replaced_follower() -> None:
 
 
 def test_replaced_leader() -> None:
-    """A static leader that is restarted leads again, and is told that there is nothing to assign."""
+    """A restarted static leader leads again, with skip_assignment set."""
     tells("""
 > a joins static=one
 > b joins static=two
@@ -73,7 +73,7 @@ def test_replaced_leader() -> None:
 
 
 def test_replaced_leader_of_old_version() -> None:
-    """A client older than KIP-814 is not told that it leads, for it would assign anew what nobody asks for."""
+    """Before KIP-814 a restarted leader is not named as leader, so that it does not assign again."""
     tells("""
 > a joins static=one version=5
 > b joins static=two
@@ -96,7 +96,7 @@ def test_replaced_leader_of_old_version() -> None:
 
 
 def test_replaced_where_the_choice_changes() -> None:
-    """A static member that comes again and speaks something else makes all join again."""
+    """A static member that rejoins with other protocols starts a rebalance."""
     tells("""
 > a joins static=one speaks=range,sticky
 > wait 0
@@ -113,7 +113,7 @@ def test_replaced_where_the_choice_changes() -> None:
 
 
 def test_replacement_cannot_be_written() -> None:
-    """Where the new id cannot be written, the member is again who it was."""
+    """If the new id cannot be written, the old one is restored."""
     tells("""
 > a joins static=one
 > b joins static=two
@@ -144,7 +144,7 @@ def test_replacement_cannot_be_written() -> None:
 
 
 def test_replacement_that_cannot_be_written_changes_nothing_else() -> None:
-    """Where the new id cannot be written, what the new one said of itself does not count either."""
+    """If the new id cannot be written, the new protocols and timeouts are discarded too."""
     tells("""
 > a joins static=one
 > b joins static=two
@@ -181,7 +181,7 @@ def test_replacement_that_cannot_be_written_changes_nothing_else() -> None:
 
 
 def test_replacement_is_heard() -> None:
-    """Whoever takes a member's place has a whole session from then."""
+    """A replacement starts with a full session."""
     tells("""
 > a joins static=one
 > b joins static=two
@@ -210,7 +210,7 @@ def test_replacement_is_heard() -> None:
 
 
 def test_replacement_that_takes_long_to_write() -> None:
-    """Who waits longer than a session for its answer stays a member, and has a whole session from the answer."""
+    """A replacement that waits longer than a session stays a member, with a full session after the response."""
     tells("""
 > a joins static=one
 > wait 0
@@ -235,7 +235,7 @@ def test_replacement_that_takes_long_to_write() -> None:
 
 
 def test_replaced_twice_before_it_is_written() -> None:
-    """Of two that come under one instance id, the last one stays."""
+    """Of two replacements of one instance id, the last one stays."""
     tells("""
 > a joins static=one
 > wait 0
@@ -260,7 +260,7 @@ def test_replaced_twice_before_it_is_written() -> None:
 
 
 def test_replaced_while_a_rebalance_begins() -> None:
-    """A static member that comes again just before a rebalance has joined it already."""
+    """A replacement just before a rebalance counts as joined."""
     tells("""
 > a joins static=one
 > b joins static=two
@@ -285,7 +285,7 @@ def test_replaced_while_a_rebalance_begins() -> None:
 
 
 def test_replaced_while_members_join() -> None:
-    """While members join, who was waiting is fenced, and the new one waits in its place."""
+    """During the join phase, the waiting member is fenced and the replacement waits instead."""
     tells("""
 > a joins static=one
 > b joins static=two
@@ -310,7 +310,7 @@ def test_replaced_while_members_join() -> None:
 
 
 def test_replaced_while_the_assignment_is_awaited() -> None:
-    """While the leader assigns, a static member that comes again makes all join again: the leader knows another id."""
+    """A replacement during the sync phase starts a rebalance, because the leader assigns to the old id."""
     tells("""
 > a joins static=one
 > b joins static=two
@@ -329,7 +329,7 @@ def test_replaced_while_the_assignment_is_awaited() -> None:
 
 
 def test_leaves_without_saying_so() -> None:
-    """A static member that is away keeps its part until the end of its session."""
+    """A static member that stops keeps its assignment until its session expires."""
     tells("""
 > a joins static=one session=6000
 > b joins static=two session=20000

@@ -1,4 +1,4 @@
-"""A group on three brokers whose coordinator dies, at each step that members take."""
+"""A classic group in a cluster of three brokers whose coordinator dies at each step of its members."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FORGOTTEN_S = 15.0
 
 
 def die(scene: MembersScene, step: str, count: int, delay_s: float, *, loses_power: bool = False) -> None:
-    """The coordinator dies at a step that is about to be taken; the group goes on, and the broker comes back."""
+    """Kill the coordinator at a step; the group recovers, and the broker returns."""
     done = scene.at(
         step, scene.lose_power_of_coordinator if loses_power else scene.kill_coordinator, count=count, delay_s=delay_s
     )
@@ -40,7 +40,7 @@ JOINING = [
 
 @pytest.mark.parametrize(("step", "count"), JOINING)
 def test_coordinator_dies_while_a_member_comes(step: str, count: int) -> None:
-    """Whenever the coordinator dies, the members soon share the partitions out again, and nothing committed is lost."""
+    """Members share the partitions again soon, and no committed offset is lost."""
     with members(2) as scene:
         for index, delay_s in enumerate(DELAYS_S):
             newcomer = scene.add()
@@ -52,7 +52,7 @@ def test_coordinator_dies_while_a_member_comes(step: str, count: int) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(2, 32))
 def test_coordinator_dies_again_and_again(seed: int) -> None:
-    """The same with other delays of the network, at each step, by kill and by loss of power."""
+    """The same with other network delays, for kills and power losses."""
     with members(2, seed=seed) as scene:
         for step, count in JOINING:
             for index, delay_s in enumerate((*DELAYS_S, 0.0003, 0.001, 0.005)):
@@ -67,7 +67,7 @@ LEAVING = [("LeaveGroup is sent", 1), ("LeaveGroup is answered", 1), ("JoinGroup
 
 @pytest.mark.parametrize(("step", "count"), LEAVING)
 def test_coordinator_dies_while_a_member_leaves(step: str, count: int) -> None:
-    """Who leaves while the coordinator dies is gone for the next one too, at the latest when its session ends."""
+    """A leaving member is gone at the next coordinator too, at the latest after its session."""
     with members(2) as scene:
         for delay_s in DELAYS_S:
             leaver = scene.add()
@@ -78,7 +78,7 @@ def test_coordinator_dies_while_a_member_leaves(step: str, count: int) -> None:
 
 @pytest.mark.parametrize("step", ["OffsetCommit is sent", "OffsetCommit is answered", "Heartbeat is sent"])
 def test_coordinator_dies_in_a_stable_group(step: str) -> None:
-    """Members of a stable group go on in their generation, or in the next, with what they have committed."""
+    """Members continue in the same or the next generation, with their committed offsets."""
     with members(3) as scene:
         for delay_s in DELAYS_S:
             die(scene, step, 1, delay_s)
@@ -88,7 +88,7 @@ def test_coordinator_dies_in_a_stable_group(step: str) -> None:
     "step", ["JoinGroup is sent", "JoinGroup is answered", "SyncGroup is sent", "SyncGroup is answered"]
 )
 def test_member_dies(step: str) -> None:
-    """Whenever a member dies, the others share out what it had, at the latest when its session ends."""
+    """The others share a dead member's partitions, at the latest after its session."""
     with members(2) as scene:
         for delay_s in DELAYS_S:
             newcomer = scene.add()
@@ -99,7 +99,7 @@ def test_member_dies(step: str) -> None:
 
 
 def test_coordinator_moves_in_order() -> None:
-    """A coordinator that is stopped in order hands its groups over: members go on in their generation."""
+    """After a controlled shutdown members continue in their generation."""
     with members(3) as scene:
         before = scene.generation
         scene.cluster.run_until(scene.cluster.brokers[scene.coordinator].stop())
@@ -111,7 +111,7 @@ def test_coordinator_moves_in_order() -> None:
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_coordinator_that_is_cut_off(commits: bool) -> None:
-    """A coordinator that is cut off from all other brokers keeps nobody: its members find the next one."""
+    """Members of an isolated coordinator find the next one."""
     with members(3, commits=commits) as scene:
         old = scene.coordinator
         network = scene.cluster.simulation.network

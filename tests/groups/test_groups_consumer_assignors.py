@@ -1,4 +1,4 @@
-"""How the coordinator shares partitions out among the members of a group of KIP-848."""
+"""Partition assignors of KIP-848 groups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ every_assignor = pytest.mark.parametrize("assignor", ASSIGNORS, ids=lambda assig
 
 @st.composite
 def groups(draw: st.DrawFn, *, alike: bool = False) -> Group:
-    """Members with any subscriptions, and with any target that a group may have come from."""
+    """Strategy: members with arbitrary subscriptions and previous targets."""
     counts = draw(counts_of_partitions)
     names = draw(st.lists(st.sampled_from(MEMBERS), min_size=1, unique=True))
     topics = st.frozensets(st.sampled_from(sorted(counts)))
@@ -40,7 +40,7 @@ def groups(draw: st.DrawFn, *, alike: bool = False) -> Group:
 
 
 def owners(target: Mapping[str, Assignment]) -> dict[Partition, str]:
-    """Who has each partition; nobody has what another has."""
+    """Return the owner of each partition, and check that it is unique."""
     found: dict[Partition, str] = {}
     for member_id, assignment in target.items():
         for partition in pairs(assignment):
@@ -50,7 +50,7 @@ def owners(target: Mapping[str, Assignment]) -> dict[Partition, str]:
 
 
 def moved(group: Group, target: Mapping[str, Assignment]) -> int:
-    """How many partitions were taken from a member that could have kept them."""
+    """Return the number of partitions taken from members that could have kept them."""
     now = owners(target)
     return sum(
         now[topic_id, partition] != member_id
@@ -61,7 +61,7 @@ def moved(group: Group, target: Mapping[str, Assignment]) -> int:
 
 
 def members(number: int, counts: Mapping[UUID, int], before: Mapping[str, Assignment] | None = None) -> Group:
-    """So many members that are subscribed to all topics."""
+    """Return this many members subscribed to all topics."""
     names = [f"m{index:04}" for index in range(number)]
     return Group({name: Subscriber(frozenset(counts), None, (before or {}).get(name, {})) for name in names}, counts)
 
@@ -70,7 +70,7 @@ def members(number: int, counts: Mapping[UUID, int], before: Mapping[str, Assign
 @examples
 @given(group=groups())
 def test_every_partition_has_one_owner_who_reads_its_topic(assignor: Assignor, group: Group) -> None:
-    """No partition is left out, none is given twice, and nobody gets what it did not subscribe to."""
+    """Every partition has exactly one owner, which is subscribed to its topic."""
     target = assignor.assign(group)
     assert list(target) == sorted(group.members)
     found = owners(target)
@@ -85,7 +85,7 @@ def test_every_partition_has_one_owner_who_reads_its_topic(assignor: Assignor, g
 @examples
 @given(group=groups())
 def test_the_same_input_gives_the_same_target(assignor: Assignor, group: Group) -> None:
-    """A coordinator that computes it again, after a failover, moves nothing."""
+    """Recomputing after a failover moves nothing."""
     mirrored = Group(dict(reversed(group.members.items())), dict(reversed(group.partition_counts.items())))
     assert assignor.assign(mirrored) == assignor.assign(group)
 
@@ -93,7 +93,7 @@ def test_the_same_input_gives_the_same_target(assignor: Assignor, group: Group) 
 @examples
 @given(group=groups())
 def test_uniform_is_balanced(group: Group) -> None:
-    """Nobody has two partitions more than another member that is subscribed to one of them."""
+    """No member has two partitions more than another one that could read one of them."""
     target = UniformAssignor().assign(group)
     for (topic_id, _), member_id in owners(target).items():
         for other, member in group.members.items():
@@ -104,7 +104,7 @@ def test_uniform_is_balanced(group: Group) -> None:
 @examples
 @given(group=groups())
 def test_uniform_stays_where_it_is(group: Group) -> None:
-    """What is balanced is not touched: the second computation gives what the first gave."""
+    """A balanced assignment is not changed."""
     target = UniformAssignor().assign(group)
     settled = {name: member._replace(target=target[name]) for name, member in group.members.items()}
     assert UniformAssignor().assign(Group(settled, group.partition_counts)) == target
@@ -113,7 +113,7 @@ def test_uniform_stays_where_it_is(group: Group) -> None:
 @examples
 @given(group=groups(alike=True))
 def test_uniform_moves_as_little_as_can_be(group: Group) -> None:
-    """Where all read the same topics, only what is beyond a member's fair share is taken from it."""
+    """With equal subscriptions only partitions above a member's fair share move."""
     total = sum(group.partition_counts.values())
     floor, extra = divmod(total, len(group.members))
     held = sorted(
@@ -129,13 +129,13 @@ def test_uniform_moves_as_little_as_can_be(group: Group) -> None:
 
 
 def test_uniform_spreads_each_topic() -> None:
-    """Two members share every topic, instead of having one each: topics are rarely equally busy."""
+    """Each topic is spread over the members, because topics are rarely equally busy."""
     target = UniformAssignor().assign(members(2, {TOPICS[0]: 4, TOPICS[1]: 4}))
     assert [[len(parts) for _, parts in sorted(each.items())] for each in target.values()] == [[2, 2], [2, 2]]
 
 
 def test_uniform_with_different_subscriptions() -> None:
-    """Who can read one topic only gets more of it, as the other has the rest."""
+    """A member with one topic gets more of it if others have other topics."""
     both, one = frozenset(TOPICS[:2]), frozenset(TOPICS[:1])
     group = Group({"a": Subscriber(both), "b": Subscriber(one)}, {TOPICS[0]: 4, TOPICS[1]: 2})
     target = UniformAssignor().assign(group)
@@ -144,7 +144,7 @@ def test_uniform_with_different_subscriptions() -> None:
 
 
 def test_uniform_of_many() -> None:
-    """Of a thousand members, one more moves its own share only, out of ten thousand partitions."""
+    """One more member among a thousand moves only its own share of ten thousand partitions."""
     counts = {UUID(int=number): 100 for number in range(1, 101)}
     target = UniformAssignor().assign(members(999, counts))
     assert {count(each) for each in target.values()} == {10, 11}
@@ -156,7 +156,7 @@ def test_uniform_of_many() -> None:
 @examples
 @given(group=groups(alike=True))
 def test_range_is_of_neighbours(group: Group) -> None:
-    """Each member has neighbouring partitions of a topic, and no member two more than another."""
+    """Each member has contiguous partitions of a topic, and counts differ by at most one."""
     target = RangeAssignor().assign(group)
     for topic_id in group.partition_counts:
         shares = [sorted(each.get(topic_id, ())) for each in target.values()]
@@ -167,7 +167,7 @@ def test_range_is_of_neighbours(group: Group) -> None:
 @examples
 @given(group=groups(), partitions=st.integers(1, 9))
 def test_range_shares_like_topics_alike(group: Group, partitions: int) -> None:
-    """Of topics with as many partitions and the same subscribers, the same numbers go to the same member."""
+    """Topics with equal partition counts and subscribers are co-partitioned."""
     one, two = TOPICS[0], UUID(int=99)
     counts = {**group.partition_counts, one: partitions, two: partitions}
     subscribers = {
@@ -181,7 +181,7 @@ def test_range_shares_like_topics_alike(group: Group, partitions: int) -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.permutations(["u", "v", "w"]))
 def test_range_of_static_members_survives_restarts(member_ids: list[str]) -> None:
-    """Static members come in the order of their instance ids, whatever ids they have this time."""
+    """Static members are ordered by instance id, independent of member ids."""
     topics = frozenset({TOPICS[0]})
     group = Group({each: Subscriber(topics, f"i{n}") for n, each in enumerate(member_ids)}, {TOPICS[0]: 3})
     target = RangeAssignor().assign(group)

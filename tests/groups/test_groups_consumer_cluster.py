@@ -1,4 +1,4 @@
-"""Groups of KIP-848 in a cluster of three brokers, over the wire: members and coordinators die, and nothing has two."""
+"""KIP-848 groups in a cluster of three brokers: no partition has two owners when members and coordinators die."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SENT, ANSWERED = "ConsumerGroupHeartbeat is sent", "ConsumerGroupHeartbeat is an
 
 
 def test_members_come_go_and_die() -> None:
-    """Members share evenly whoever comes, leaves, or dies without a word."""
+    """Partitions are shared evenly after members join, leave or die."""
     with consumer_members() as scene:
         scene.join()
         scene.settle()
@@ -24,7 +24,7 @@ def test_members_come_go_and_die() -> None:
     [(SENT, 1, 0.0), (SENT, 2, 0.001), (SENT, 4, 0.003), (ANSWERED, 1, 0.0), (ANSWERED, 5, 0.0)],
 )
 def test_a_coordinator_that_dies_while_a_member_joins(step: str, count: int, delay_s: float) -> None:
-    """Members go on with the next coordinator from where they were told to be, and the new one gets its share."""
+    """Members continue at the next coordinator, and the new one gets its share."""
     with consumer_members(seed=count) as scene:
         happened = scene.at(step, scene.kill_coordinator, count=count, delay_s=delay_s)
         scene.join()
@@ -35,7 +35,7 @@ def test_a_coordinator_that_dies_while_a_member_joins(step: str, count: int, del
 
 
 def test_a_coordinator_that_loses_power_while_a_member_dies() -> None:
-    """The next coordinator finds out that a member is dead, though it has never heard of it."""
+    """The next coordinator detects a dead member that never contacted it."""
     with consumer_members(3) as scene:
         scene.readers.pop(0).die()
         scene.lose_power_of_coordinator()
@@ -45,7 +45,7 @@ def test_a_coordinator_that_loses_power_while_a_member_dies() -> None:
 
 
 def test_coordinators_that_die_one_after_the_other() -> None:
-    """Epochs never go back, whoever coordinates, and members are never fenced for it."""
+    """Epochs never decrease, and no member is fenced."""
     with consumer_members() as scene:
         for _ in range(3):
             scene.kill_coordinator()

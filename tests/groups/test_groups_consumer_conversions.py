@@ -1,4 +1,4 @@
-"""Groups that change their protocol: only while they have no members, and with their offsets."""
+"""Groups change their protocol only without members, and keep their offsets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLASSIC_MEMBER = MemberRecord("old", None, "client", "/127.0.0.1", 10_000, 10_00
 
 
 class Scene(ConsumerScene):
-    """A group that was classic, of these members."""
+    """A formerly classic group with these members."""
 
     def __init__(self, *members: MemberRecord) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Scene(ConsumerScene):
 
 
 def test_a_classic_group_without_members_becomes_one_of_the_new_protocol() -> None:
-    """Whoever joins first replaces it, in the same write that makes the new group."""
+    """The first joining member replaces it in one write."""
     scene = Scene()
     assert isinstance(scene.join(), Answer)
     assert scene.state.epoch == 1
@@ -61,7 +61,7 @@ def test_a_classic_group_without_members_becomes_one_of_the_new_protocol() -> No
 
 
 def test_a_classic_group_with_members_does_not() -> None:
-    """Who heartbeats to a classic group with members is told that there is no such group, and nothing changes."""
+    """A heartbeat to it gets GROUP_ID_NOT_FOUND, and nothing changes."""
     scene = Scene(CLASSIC_MEMBER)
     assert scene.join() is ErrorCode.GROUP_ID_NOT_FOUND
     assert isinstance(scene.shard.group(GROUP), ClassicGroup)
@@ -71,7 +71,7 @@ def test_a_classic_group_with_members_does_not() -> None:
 
 
 def test_a_refused_heartbeat_leaves_the_classic_group() -> None:
-    """A heartbeat that makes no sense does not replace a classic group."""
+    """An invalid heartbeat does not replace a classic group."""
     scene = Scene()
     told: list[Answer | ErrorCode] = []
     scene.send(scene.member.beating(), told.append)
@@ -83,7 +83,7 @@ def test_a_refused_heartbeat_leaves_the_classic_group() -> None:
 
 
 def test_a_conversion_whose_write_is_too_large() -> None:
-    """The classic group is removed by the first write that succeeds; until then the new one is dead."""
+    """The first successful write removes the classic group; until then the new one is dead."""
     scene = Scene()
     told: list[Answer | ErrorCode] = []
     scene.send(scene.member.joining(), told.append)
@@ -96,7 +96,7 @@ def test_a_conversion_whose_write_is_too_large() -> None:
 
 
 def test_a_group_that_never_was_is_forgotten() -> None:
-    """A group whose first write failed for its size goes with the next look for what is not used."""
+    """A group whose first write was too large is removed by the next cleanup."""
     scene = ConsumerScene()
     member = Member("a")
     member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
@@ -109,7 +109,7 @@ def test_a_group_that_never_was_is_forgotten() -> None:
 
 
 def test_a_group_without_members_becomes_classic() -> None:
-    """Whoever joins with the classic protocol replaces a group of the new one that is empty."""
+    """The first JoinGroup replaces an empty KIP-848 group."""
     scene = Scene()
     scene.join()
     scene.leave()
@@ -121,7 +121,7 @@ def test_a_group_without_members_becomes_classic() -> None:
 
 
 def test_a_group_with_members_does_not_become_classic() -> None:
-    """Who joins it with the classic protocol is told that the protocols do not agree."""
+    """JoinGroup gets INCONSISTENT_GROUP_PROTOCOL."""
     scene = Scene()
     scene.join()
     with pytest.raises(KafkaError) as caught:
@@ -131,7 +131,7 @@ def test_a_group_with_members_does_not_become_classic() -> None:
 
 
 def test_a_conversion_that_was_not_written() -> None:
-    """Where the log has both groups, the one that was not taken away in time is replaced by the other."""
+    """If the log contains both groups, the outdated one can be replaced again."""
     scene = Scene()
     scene.join()
     scene.leave()

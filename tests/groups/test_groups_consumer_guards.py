@@ -1,4 +1,4 @@
-"""Each rule that keeps members apart is missed by a story when it is gone."""
+"""Disabling any fencing rule of KIP-848 groups changes a transcript."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GUARDS: dict[str, tuple[object, Callable[[], None]]] = {
 
 @pytest.mark.parametrize("guard", GUARDS)
 def test_a_story_misses_it(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the rule, what members are told is another story."""
+    """Without the rule, the transcript differs."""
     verdict, story = GUARDS[guard]
     monkeypatch.setattr(fencing, guard, lambda *_: verdict)
     with pytest.raises(AssertionError, match="it was"):

@@ -1,4 +1,4 @@
-"""What members of a group of KIP-848 are told, heartbeat by heartbeat."""
+"""Heartbeat responses to members of KIP-848 groups."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from consumer_scene import tells
 
 
 def test_a_second_member() -> None:
-    """A second member gets its half when the first has given it up, and not a heartbeat before."""
+    """A second member gets its half after the first has confirmed the revocation."""
     tells("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -38,7 +38,7 @@ def test_a_second_member() -> None:
 
 
 def test_the_assignment_is_said_when_it_is_news() -> None:
-    """A member is told what it owns when that changes, when it joins, and when it says all there is to say."""
+    """The assignment is sent after changes, at joining, and in response to full heartbeats."""
     tells("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -54,7 +54,7 @@ def test_the_assignment_is_said_when_it_is_news() -> None:
 
 
 def test_members_that_leave() -> None:
-    """What a member leaves behind is shared out at the next heartbeat of whoever is left."""
+    """Partitions of a leaving member are assigned with the next heartbeats of the others."""
     tells("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -81,7 +81,7 @@ def test_members_that_leave() -> None:
 
 
 def test_a_member_that_dies() -> None:
-    """A member that is not heard of for a session is one no more; a later heartbeat of it is told so."""
+    """A member without heartbeats for a session is removed, and later heartbeats are refused."""
     tells("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -112,7 +112,7 @@ def test_a_member_that_dies() -> None:
 
 
 def test_a_member_that_does_not_give_up() -> None:
-    """A member that keeps what it is to give up for its rebalance timeout is one no more, though it is alive."""
+    """A member that does not revoke partitions within its rebalance timeout is removed."""
     tells("""
 > a joins t timeout=20
   a: 1, owns t0 t1 t2 t3
@@ -137,7 +137,7 @@ def test_a_member_that_does_not_give_up() -> None:
 
 
 def test_a_member_that_gives_up_late() -> None:
-    """Who gives up within its rebalance timeout stays, and the timeout is over."""
+    """A revocation within the rebalance timeout stops the timer."""
     tells("""
 > a joins t timeout=20
   a: 1, owns t0 t1 t2 t3
@@ -161,7 +161,7 @@ def test_a_member_that_gives_up_late() -> None:
 
 
 def test_a_target_that_changes_while_partitions_are_given_up() -> None:
-    """A member on its way to one target goes on to the next: it is told all that it is not to have by then."""
+    """After a target change during a revocation, the member gets all partitions to revoke."""
     tells("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -192,7 +192,7 @@ def test_a_target_that_changes_while_partitions_are_given_up() -> None:
 
 
 def test_a_lost_answer() -> None:
-    """Who did not hear of its new epoch may say the old one once, if it owns no more than it may; else it is fenced."""
+    """After a lost response the previous epoch is accepted once, if the member owns no more than assigned."""
     tells("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -224,7 +224,7 @@ def test_a_lost_answer() -> None:
 
 
 def test_a_previous_epoch_with_what_was_given_away() -> None:
-    """Who says the epoch before, and owns what others may have by now, is fenced."""
+    """The previous epoch with partitions that others may own is fenced."""
     tells("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -243,7 +243,7 @@ def test_a_previous_epoch_with_what_was_given_away() -> None:
 
 
 def test_commits_and_fetches_of_offsets() -> None:
-    """Offsets are committed and fetched by members with their epoch of now, and by others only without members."""
+    """Offsets need the current member epoch, or a group without members."""
     tells("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -277,7 +277,7 @@ def test_commits_and_fetches_of_offsets() -> None:
 
 
 def test_topics_that_change() -> None:
-    """Topics that come, grow, go, and are made anew, reach the members with their next heartbeats."""
+    """Created, extended, deleted and recreated topics reach members with their next heartbeats."""
     tells("""
 > a joins t u
   a: 1, owns t0 t1 t2 t3
@@ -308,7 +308,7 @@ def test_topics_that_change() -> None:
 
 
 def test_subscriptions_that_change() -> None:
-    """A member that reads other topics than before gives up the old ones first."""
+    """A member that changes its subscription first revokes old partitions."""
     tells("""
 > topic u 2
 > a joins t
@@ -323,7 +323,7 @@ def test_subscriptions_that_change() -> None:
 
 
 def test_regular_expressions() -> None:
-    """The topics that a regular expression names are looked up here, also those that come and go later."""
+    """The coordinator resolves regular expressions, also for topics that change later."""
     tells("""
 > topic x1 1
 > a joins t ~x.*
@@ -362,7 +362,7 @@ def test_regular_expressions() -> None:
 
 
 def test_assignors() -> None:
-    """The assignor that most members ask for shares out; where none is asked for, it is the first of the settings."""
+    """The assignor preferred by most members is used, by default the first configured one."""
     tells("""
 > topic u 4
 > a joins t u assignor=range
@@ -400,7 +400,7 @@ def test_assignors() -> None:
 
 
 def test_a_full_group() -> None:
-    """Nobody joins a group that has as many members as it may; its members may join again."""
+    """A full group refuses new members; existing ones may rejoin."""
     tells(
         """
 > a joins t
@@ -419,7 +419,7 @@ def test_a_full_group() -> None:
 
 
 def test_a_group_that_is_not_there() -> None:
-    """Only who joins makes a group."""
+    """Only a joining member creates a group."""
     tells("""
 > a beats 3
   a: GROUP_ID_NOT_FOUND

@@ -1,4 +1,4 @@
-"""Regular expressions of subscriptions: RE2's syntax, whole names, and never more time than a name is long."""
+"""Regular expressions in subscriptions: RE2 syntax, full matches, linear time."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ EXPRESSIONS = [
 
 @pytest.mark.parametrize(("expression", "matching", "others"), EXPRESSIONS, ids=[each[0] for each in EXPRESSIONS])
 def test_matching(expression: str, matching: list[str], others: list[str]) -> None:
-    """An expression matches these whole names, and not those."""
+    """Expressions match whole names."""
     automaton = Automaton(expression)
     assert [each for each in matching if not automaton.matches(each)] == []
     assert [each for each in others if automaton.matches(each)] == []
@@ -90,7 +90,7 @@ def test_matching(expression: str, matching: list[str], others: list[str]) -> No
     ],
 )  # fmt: skip
 def test_what_re2_refuses_is_refused(expression: str) -> None:
-    """A malformed expression, and whatever needs more than an automaton, is an error that says what is wrong."""
+    """Malformed expressions and unsupported features are errors with a reason."""
     with pytest.raises(PatternError, match="at character"):
         Automaton(expression)
 
@@ -99,13 +99,13 @@ def test_what_re2_refuses_is_refused(expression: str) -> None:
     "expression", ["((a{100}){100}){100}", "((){1000}){1000}" * 3 + "a{900}" * 3, "(" * 101 + "a" + ")" * 101]
 )
 def test_what_is_too_large_is_refused(expression: str) -> None:
-    """Repetitions are written out up to a bound, and groups nest up to one; both are found at once."""
+    """Repetitions and nesting are limited."""
     with pytest.raises(PatternError):
         Automaton(expression)
 
 
 def test_as_the_standard_library_matches() -> None:
-    """Random short expressions match the same names as by ``re``."""
+    """Random short expressions match like ``re``."""
     rng = random.Random(5)
     tokens = [*"ab.-_", *"()|*+?", "[ab]", "[^a]", "\\.", "\\b", "^", "$", "\\w", "\\D", "{2}", "{1,2}", "(?i)"]
     compared = 0
@@ -123,7 +123,7 @@ def test_as_the_standard_library_matches() -> None:
 
 @pytest.mark.parametrize("expression", ["(a|a)*(a|a)*(a|a)*b", "(a*)*(a*)*b", "(a?){40}a{40}b", "(.*a){12}b"])
 def test_no_expression_takes_long(expression: str) -> None:
-    """Expressions that keep backtracking engines busy for years are done with in one pass."""
+    """Expressions that make backtracking engines exponential take one pass."""
     automaton = Automaton(expression)
     assert not automaton.matches("a" * 249)
     assert automaton.matches("a" * 60 + "b")
@@ -131,7 +131,7 @@ def test_no_expression_takes_long(expression: str) -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    """An expression with a different state for every name does not fill the memory, and goes on matching."""
+    """The cache of automaton states is limited."""
     automaton = Automaton("[ab]*a[ab]{14}")
     rng = random.Random(1)
     for _ in range(700):
@@ -160,7 +160,7 @@ class Topics:
 
 
 class Scene:
-    """A lookup of a cluster's topics."""
+    """A topic lookup."""
 
     def __init__(self, *names: str) -> None:
         self.simulation = Simulation(1)
@@ -173,7 +173,7 @@ class Scene:
 
 
 def test_topics_are_looked_up_as_they_come_and_go() -> None:
-    """An expression names the topics that there are now, sorted."""
+    """Matches are the current topics, sorted."""
     scene = Scene("b1", "a1", "x")
     assert scene.names("[ab].*") == ("a1", "b1")
     scene.topics.become("b1", "a2", "x", "b0")
@@ -183,7 +183,7 @@ def test_topics_are_looked_up_as_they_come_and_go() -> None:
 
 
 def test_only_new_topics_are_tried() -> None:
-    """A topic more costs one match for each expression, however many topics there are."""
+    """A new topic costs one match per expression."""
     scene = Scene(*(f"topic-{number}" for number in range(1000)))
     tried: list[str] = []
     entry = scene.lookup._entry("topic-9.*")
@@ -198,7 +198,7 @@ def test_only_new_topics_are_tried() -> None:
 
 
 def test_a_topic_that_comes_while_others_are_tried_is_found_the_next_time() -> None:
-    """What is looked up over many turns is as the cluster was at one time, and does not pass for what it is later."""
+    """A lookup over several reactor iterations uses one consistent list of topics."""
     scene = Scene("a1", "a2")
     scene.names("a.*")
     scene.topics.become("a1", "a2", "a3")
@@ -216,7 +216,7 @@ def test_a_topic_that_comes_while_others_are_tried_is_found_the_next_time() -> N
 
 
 def test_what_is_no_expression_is_answered_so() -> None:
-    """A client is told INVALID_REGULAR_EXPRESSION, and what is wrong."""
+    """Invalid expressions get INVALID_REGULAR_EXPRESSION with a reason."""
     scene = Scene("a")
     with pytest.raises(KafkaError) as caught:
         scene.lookup.check("a(")
@@ -227,7 +227,7 @@ def test_what_is_no_expression_is_answered_so() -> None:
 
 
 def test_expressions_that_nobody_asks_for_are_forgotten() -> None:
-    """However many expressions clients send, those asked for last are kept, up to a bound."""
+    """The least recently used expressions are evicted."""
     scene = Scene("a")
     for number in range(EXPRESSIONS_MAX + 10):
         assert scene.names(f"a|{number}") == ("a",)

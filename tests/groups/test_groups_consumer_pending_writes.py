@@ -1,4 +1,4 @@
-"""What a group of KIP-848 decides is answered when it is in the log, and survives its coordinator from then on."""
+"""KIP-848 groups answer after their changes are committed, and committed changes survive the coordinator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kreplica.groups.consumer_records import RecordKind, parse_consumer_key
 
 
 def test_answers_wait_for_the_log() -> None:
-    """Nobody is told anything that is not committed; who joins meanwhile waits, and joins with all others at once."""
+    """Responses wait for the commit; members that join meanwhile share the next write."""
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
     told: list[tuple[str, object]] = []
@@ -37,7 +37,7 @@ def test_answers_wait_for_the_log() -> None:
 
 
 def test_hundreds_of_members_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many members come at once, a target is computed once for them all, and they settle in two heartbeats."""
+    """One target is computed for all simultaneous joins, which settle in two heartbeats."""
     targets: list[int] = []
 
     def count_target(state: GroupState, assignors: tuple[Assignor, ...]) -> GroupState:
@@ -71,7 +71,7 @@ def test_hundreds_of_members_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_is_written_for_nothing() -> None:
-    """A heartbeat that changes nothing costs no record, and is answered at once."""
+    """A heartbeat without changes is answered immediately and writes nothing."""
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
     member = Member("a")
@@ -88,7 +88,7 @@ def test_nothing_is_written_for_nothing() -> None:
 
 
 def test_a_refused_write_is_repeated() -> None:
-    """A write that failed is repeated until it is committed; meanwhile nobody is served, and nothing is forgotten."""
+    """A failed write is repeated until it is committed; meanwhile requests are refused."""
     tells("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -119,7 +119,7 @@ def test_a_refused_write_is_repeated() -> None:
 
 
 def test_a_write_while_another_might_have_led_is_repeated() -> None:
-    """ZooKeeper was out of reach for a moment, and nobody else leads: the group goes on, and is not stuck for ever."""
+    """After a short loss of ZooKeeper the group continues."""
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
     member = Member("a")
@@ -138,7 +138,7 @@ def test_a_write_while_another_might_have_led_is_repeated() -> None:
 
 
 def test_sessions_while_writes_fail() -> None:
-    """Nobody dies of a log that takes nothing: heartbeats count though they cannot be answered."""
+    """Heartbeats extend sessions even while they cannot be answered."""
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
     members = [Member(name) for name in ("a", "b")]
@@ -163,7 +163,7 @@ def test_sessions_while_writes_fail() -> None:
 
 
 def test_while_zookeeper_is_out_of_reach() -> None:
-    """Another may coordinate by then, so members are sent to look for it; they live on if there is none."""
+    """Members are redirected, and their sessions are extended."""
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
     members = [Member(name) for name in ("a", "b")]
@@ -184,7 +184,7 @@ def test_while_zookeeper_is_out_of_reach() -> None:
 
 
 def test_a_write_that_is_too_large() -> None:
-    """What cannot be written at all is taken back, with what was decided on top of it; the group goes on."""
+    """It is discarded with all later decisions, and the group continues."""
     tells("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -210,7 +210,7 @@ def test_a_write_that_is_too_large() -> None:
 
 
 def test_a_coordinator_that_is_lost() -> None:
-    """Who waits is sent away; the next coordinator knows what was committed, and members go on where they were."""
+    """Pending requests are refused, and members continue at the next coordinator."""
     tells("""
 > hold
 > a joins t
@@ -236,7 +236,7 @@ def test_a_coordinator_that_is_lost() -> None:
 
 
 def test_timers_after_a_failover() -> None:
-    """The next coordinator gives every member a whole session, and whoever gives up partitions a whole timeout."""
+    """The next coordinator restarts session and revocation timeouts."""
     tells("""
 > a joins t timeout=20
   a: 1, owns t0 t1 t2 t3
@@ -270,7 +270,7 @@ STORY = 14
 @pytest.mark.parametrize("is_written", [False, True])
 @pytest.mark.parametrize("step", range(STORY))
 def test_failover_at_each_step(step: int, is_written: bool) -> None:
-    """Wherever the coordinator dies, before or after a write, two members come to their halves; epochs only grow."""
+    """Wherever the coordinator dies, two members get their halves, and epochs only grow."""
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
     members = [Member(name) for name in ("a", "b")]
@@ -296,7 +296,7 @@ def test_failover_at_each_step(step: int, is_written: bool) -> None:
 
 
 def test_what_is_read_is_what_was_written() -> None:
-    """The log of a group, however it came to be, is read as the group; compacted too, and in any broker."""
+    """Loading the log, compacted or not, restores the same group."""
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
     scene.cluster.become("u", 2)
@@ -316,7 +316,7 @@ def test_what_is_read_is_what_was_written() -> None:
 
 
 def left_by_all() -> ConsumerScene:
-    """A group that both members have left, of which only one leave is on its way into the log."""
+    """A group that both members have left, with only one leave being written."""
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
     for name in ("a", "b"):
@@ -330,7 +330,7 @@ def left_by_all() -> ConsumerScene:
 
 
 def test_a_group_is_not_deleted_while_it_is_written() -> None:
-    """A group that members are about to leave is empty when that is in the log; what removes it comes after it."""
+    """Tombstones of a group follow its pending writes."""
     scene = left_by_all()
     codes: list[ErrorCode] = []
     with pytest.raises(KafkaError, match="NON_EMPTY_GROUP"):
@@ -345,7 +345,7 @@ def test_a_group_is_not_deleted_while_it_is_written() -> None:
 
 
 def test_a_group_that_is_given_up_writes_nothing_more() -> None:
-    """What a group has decided and not written yet is not written once the group is not here any more."""
+    """Unwritten changes of an unloaded group are dropped."""
     scene = left_by_all()
     scene.group.unload()
     scene.log.commit()
@@ -355,7 +355,7 @@ def test_a_group_that_is_given_up_writes_nothing_more() -> None:
 
 
 def test_a_deleted_group_leaves_nothing() -> None:
-    """The tombstones of a group take away every record of it, in the order that Kafka relies on."""
+    """Tombstones cover every record of a group, in the order that Kafka relies on."""
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
     member = Member("a")

@@ -1,4 +1,4 @@
-"""The records of groups of KIP-848, byte for byte as Kafka 4.0 writes them."""
+"""Records of KIP-848 groups, byte for byte as written by Kafka 4.0."""
 
 from __future__ import annotations
 
@@ -107,13 +107,13 @@ VALUES: list[tuple[RecordKind, dict[str, Any], str]] = [
 
 
 def bytes_of(text: str) -> bytes:
-    """The bytes of lines of hexadecimal digits with comments."""
+    """Parse lines of hexadecimal digits with comments."""
     return bytes.fromhex("".join(line.partition("#")[0] for line in text.splitlines()))
 
 
 @pytest.mark.parametrize(("kind", "name", "text"), KEYS)
 def test_key(kind: RecordKind, name: str, text: str) -> None:
-    """A key is these bytes, and these bytes are that key."""
+    """Keys are encoded to and decoded from these bytes."""
     key = ConsumerKey(kind, "g", name)
     assert build_consumer_key(key).hex() == bytes_of(text).hex()
     assert parse_consumer_key(bytes_of(text)) == key
@@ -122,13 +122,13 @@ def test_key(kind: RecordKind, name: str, text: str) -> None:
 
 @pytest.mark.parametrize(("kind", "fields", "text"), VALUES)
 def test_value(kind: RecordKind, fields: dict[str, Any], text: str) -> None:
-    """A value is these bytes, and these bytes are that value."""
+    """Values are encoded to and decoded from these bytes."""
     assert build_consumer_value(kind, fields).hex(" ") == bytes_of(text).hex(" ")
     assert parse_consumer_value(kind, bytes_of(text)) == fields
 
 
 def test_member_of_the_classic_protocol() -> None:
-    """A member that Kafka took over from a classic group is read without what the classic protocol knows of it."""
+    """Classic-protocol data of a converted member is ignored."""
     value = bytes_of("""
         0000                # version 0
         00 00               # instance_id, rack_id null
@@ -147,26 +147,26 @@ def test_member_of_the_classic_protocol() -> None:
 
 
 def test_tags_of_later_versions_are_read_over() -> None:
-    """Kafka 4.1 adds a hash of the topics' metadata to the group's epoch."""
+    """Unknown tagged fields, as in Kafka 4.1, are ignored."""
     value = bytes_of("0000 00000007 01 00 08 0102030405060708")
     assert parse_consumer_value(RecordKind.GROUP_EPOCH, value) == {"epoch": 7}
 
 
 @pytest.mark.parametrize("key", [b"", b"\0", b"\0\2\0\1g", b"\0\x11\0\1g", b"\0\5\0\1g", b"\0\3\0\5g"])
 def test_what_is_no_key_is_refused(key: bytes) -> None:
-    """A key that is cut short, or of another kind, is an error that names what is wrong."""
+    """Truncated or unknown keys are errors with a reason."""
     with pytest.raises(ProtocolError, match="Key"):
         parse_consumer_key(key)
 
 
 @pytest.mark.parametrize("value", [b"", b"\0\1\0\0\0\7\0", b"\0\0\0\0"])
 def test_what_is_no_value_is_refused(value: bytes) -> None:
-    """A value that is cut short, or of a version that is not known, is an error that names what is wrong."""
+    """Truncated or unknown values are errors with a reason."""
     with pytest.raises(ProtocolError, match="ConsumerGroupMetadataValue"):
         parse_consumer_value(RecordKind.GROUP_EPOCH, value)
 
 
 def test_a_text_that_does_not_fit_is_refused() -> None:
-    """Lengths in keys are int16, while requests may hold longer texts."""
+    """Strings longer than int16 lengths allow are refused in keys."""
     with pytest.raises(ProtocolError, match="too long"):
         build_consumer_key(ConsumerKey(RecordKind.MEMBER, "g", "m" * 2**15))

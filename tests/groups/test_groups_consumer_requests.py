@@ -1,4 +1,4 @@
-"""Heartbeats that make no sense in any group, and what tools may ask of groups of KIP-848."""
+"""Invalid heartbeats and administrative requests for KIP-848 groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOO_LONG = "x" * 2**15
 
 
 def answer_to(heartbeat: Heartbeat, version: int = 1, **config: Any) -> Answer | ErrorCode:
-    """What a coordinator without groups answers."""
+    """Return the response of a coordinator without groups."""
     scene = ConsumerScene(**config)
     told: list[Answer | ErrorCode] = []
     scene.send(heartbeat, told.append, version)
@@ -55,12 +55,12 @@ def answer_to(heartbeat: Heartbeat, version: int = 1, **config: Any) -> Answer |
     ],
 )
 def test_what_makes_no_sense_is_refused(heartbeat: Heartbeat, code: ErrorCode) -> None:
-    """A heartbeat that is malformed is answered with what is wrong, and makes no group."""
+    """Invalid heartbeats are refused with a reason and create no group."""
     assert answer_to(heartbeat) is code
 
 
 def test_where_the_protocol_is_not_enabled() -> None:
-    """Where ``group.coordinator.rebalance.protocols`` does not name it, the answer is UNSUPPORTED_VERSION."""
+    """Without ``consumer`` in ``group.coordinator.rebalance.protocols`` the error is UNSUPPORTED_VERSION."""
     assert answer_to(JOIN, enabled=False) is ErrorCode.UNSUPPORTED_VERSION
     scene = ConsumerScene(enabled=False)
     with pytest.raises(KafkaError, match="UNSUPPORTED_VERSION"):
@@ -69,7 +69,7 @@ def test_where_the_protocol_is_not_enabled() -> None:
 
 
 def test_ids_that_the_coordinator_chooses() -> None:
-    """By version 0 a member may leave its id to the coordinator."""
+    """In version 0 the coordinator may generate the member id."""
     answer = answer_to(replace(JOIN, member_id=""), 0)
     assert isinstance(answer, Answer)
     assert len(answer.member_id) == 22
@@ -77,7 +77,7 @@ def test_ids_that_the_coordinator_chooses() -> None:
 
 
 def test_a_subscription_to_nothing() -> None:
-    """Who joins and subscribes to nothing, or to what is not there, is a member without partitions."""
+    """A member without existing topics has no partitions."""
     for heartbeat in (
         replace(JOIN, topic_names=()),
         replace(JOIN, topic_names=None, regular_expression=""),
@@ -87,7 +87,7 @@ def test_a_subscription_to_nothing() -> None:
 
 
 def test_a_coordinator_that_does_not_lead() -> None:
-    """Who asks the wrong broker is told so, with both requests."""
+    """Both requests are refused by the wrong broker."""
     scene = ConsumerScene()
     scene.unload()
     told: list[Answer | ErrorCode] = []
@@ -98,7 +98,7 @@ def test_a_coordinator_that_does_not_lead() -> None:
 
 
 def test_reading_a_request() -> None:
-    """Names may stand twice in a request, topics too; version 0 has no regular expression."""
+    """Duplicate names and topics are merged; version 0 has no regular expression."""
     body = CONSUMER_GROUP_HEARTBEAT.request.parse(
         0,
         CONSUMER_GROUP_HEARTBEAT.request.build(
@@ -123,7 +123,7 @@ def test_reading_a_request() -> None:
 
 
 def test_what_tools_see() -> None:
-    """A group is described as it is in the log; one that is not there, or is not yet, is not found."""
+    """The committed state of a group is described; unknown groups are not found."""
     scene = ConsumerScene()
     scene.cluster.become("t", 2)
     with pytest.raises(KafkaError, match="GROUP_ID_NOT_FOUND"):
@@ -144,7 +144,7 @@ def test_what_tools_see() -> None:
 
 
 def test_commits_by_old_clients_and_in_transactions() -> None:
-    """Commits of before OffsetCommit 9 know of no epochs; TxnOffsetCommit of before KIP-447 says nobody."""
+    """OffsetCommit before version 9 has no epochs, TxnOffsetCommit before KIP-447 no member."""
     scene = ConsumerScene()
     scene.cluster.become("t", 2)
     scene.send(JOIN, lambda answer: None)
@@ -166,7 +166,7 @@ def test_commits_by_old_clients_and_in_transactions() -> None:
 
 
 def test_members_with_many_heartbeats_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many heartbeats come while a write is under way, only so many wait."""
+    """The number of heartbeats that wait for a write is limited."""
     monkeypatch.setattr("kreplica.groups.consumer.group.WAITING_MAX", 3)
     scene = ConsumerScene()
     scene.cluster.become("t", 2)

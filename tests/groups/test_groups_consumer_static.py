@@ -1,4 +1,4 @@
-"""Static members of groups of KIP-848 come again under their instance ids, and nobody else is disturbed."""
+"""Static members of KIP-848 groups rejoin with their instance ids without moving partitions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from consumer_scene import tells
 
 
 def test_a_restart() -> None:
-    """A static member that leaves for a while keeps its partitions for whoever comes back under its instance id."""
+    """Partitions of a member that leaves temporarily are kept for its instance id."""
     tells("""
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3
@@ -48,7 +48,7 @@ def test_a_restart() -> None:
 
 
 def test_a_restart_under_the_same_member_id() -> None:
-    """A static member may come back as the member that it was."""
+    """A static member may rejoin with its old member id."""
     tells("""
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3
@@ -64,7 +64,7 @@ def test_a_restart_under_the_same_member_id() -> None:
 
 
 def test_one_that_has_not_left() -> None:
-    """Nobody takes the place of a static member that is there, until it leaves or its session ends."""
+    """A static member cannot be replaced until it leaves or its session expires."""
     tells("""
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3
@@ -82,7 +82,7 @@ def test_one_that_has_not_left() -> None:
 
 
 def test_one_that_does_not_come_back() -> None:
-    """What a static member left is shared out when its session has ended, which leaving does not prolong."""
+    """Its partitions are reassigned after its session, which leaving does not extend."""
     tells("""
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3
@@ -107,7 +107,7 @@ def test_one_that_does_not_come_back() -> None:
 
 
 def test_one_that_leaves_for_good() -> None:
-    """A static member may leave as others do, and its partitions are free at once."""
+    """A final leave frees its partitions immediately."""
     tells("""
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3
@@ -123,7 +123,7 @@ def test_one_that_leaves_for_good() -> None:
 
 
 def test_one_that_leaves_while_it_gives_up() -> None:
-    """What a static member was to give up is free when it leaves for a while; what it is to have is kept for it."""
+    """A temporary leave frees pending revocations and keeps the assignment."""
     tells("""
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3
@@ -141,7 +141,7 @@ def test_one_that_leaves_while_it_gives_up() -> None:
 
 
 def test_one_that_comes_back_with_another_subscription() -> None:
-    """Who comes back and reads other topics than before changes the group, as any member would."""
+    """A new subscription changes the group as for any member."""
     tells("""
 > topic u 2
 > a joins t static=one
@@ -154,7 +154,7 @@ def test_one_that_comes_back_with_another_subscription() -> None:
 
 
 def test_a_target_that_changes_meanwhile() -> None:
-    """While a static member is away, others wait for what they are to have of its partitions."""
+    """Others wait for partitions of a static member that is away."""
     tells("""
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3
@@ -172,7 +172,7 @@ def test_a_target_that_changes_meanwhile() -> None:
 
 
 def test_strangers() -> None:
-    """Only who holds an instance id speaks for it."""
+    """Only the holder of an instance id can use it."""
     tells("""
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3

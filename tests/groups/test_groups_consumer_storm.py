@@ -135,7 +135,7 @@ class Storm:
         self.scene.log.commit()
 
     def refuse(self) -> None:
-        """A write is refused, or is answered as if, and committed later, or its repetition is."""
+        """A write fails, possibly committed later."""
         log = self.scene.log
         if not log.waiting:
             return
@@ -147,7 +147,7 @@ class Storm:
             answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def fail_over(self) -> None:
-        """What was appended is in the log up to some point, and nobody was told; the rest is lost."""
+        """The coordinator fails over; a prefix of its appends survives without responses."""
         scene = self.scene
         waiting = list(scene.log.waiting)
         scene.log.waiting.clear()
@@ -159,7 +159,7 @@ class Storm:
         scene.load()
 
     def delete(self) -> None:
-        """The group is deleted, if nobody is in it."""
+        """Delete the group if it is empty."""
         if self.scene.shard.group(GROUP) is not None:
             with suppress(KafkaError):
                 self.scene.shard.delete(GROUP, lambda code: None)
@@ -222,13 +222,13 @@ class Storm:
         assert dict.fromkeys(owners, 1) == dict(held), "who owns what does not follow from the members"
 
     def check_clients(self, state: GroupState) -> None:
-        """Whoever is still a member reads nothing that another one reads."""
+        """Check that no two members read the same partition."""
         members = [client for client in self.clients if client.member_id in state.members]
         read = Counter(partition for client in members for partition in pairs(client.owned))
         assert set(read.values()) <= {1}, "a partition is read by two"
 
     def calm_down(self) -> None:
-        """No more faults: all is owned by those who are left, and nothing moves any more."""
+        """Stop all faults; every partition is then owned and stays."""
         self.is_calm = True
         for client in self.clients:
             client.is_stubborn = False
@@ -268,13 +268,13 @@ def run_all() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_storm(seed: int) -> None:
-    """Whatever happens, nothing is owned twice, and in the end everything is owned."""
+    """Under random faults no partition has two owners, and finally every partition has one."""
     run(seed)
 
 
 @pytest.mark.parametrize("guard", ["is_free", "has_given_up"])
 def test_the_storm_finds_what_guards_prevent(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a rule that keeps partitions from having two owners, this test would find two."""
+    """Without a fencing rule, the storm finds a partition with two owners."""
     monkeypatch.setattr(fencing, guard, lambda *_: True)
     with pytest.raises(AssertionError, match=r"by two|does not follow"):
         run_all()

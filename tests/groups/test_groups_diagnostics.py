@@ -1,4 +1,4 @@
-"""Whom a group waits for, and until when, as whoever asks why it does not get on is told."""
+"""Diagnostics: members that a group waits for, and until when."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def classic(script, **config):
 
 
 def test_a_group_that_gathers_waits_for_whoever_comes():
-    """A group that was empty waits for more members than the one that has come."""
+    """During the initial rebalance delay, any new member is waited for."""
     scene = classic("> a joins version=0", initial_rebalance_delay_ms=3000)
     assert waits(scene.group) == [(PendingStep.COME, "", 3)]
     scene.advance(4)
@@ -28,7 +28,7 @@ def test_a_group_that_gathers_waits_for_whoever_comes():
 
 
 def test_a_rebalance_waits_for_who_has_not_joined_anew():
-    """The member that was told of a rebalance, and has not joined, is named; when it has, its assignment is awaited."""
+    """Listed are members without JoinGroup, then members without SyncGroup."""
     scene = classic("""
 > a joins version=0
 > wait 0
@@ -42,7 +42,7 @@ def test_a_rebalance_waits_for_who_has_not_joined_anew():
 
 
 def test_a_stable_group_waits_for_nobody():
-    """Members of a group that is stable have only to be heard of."""
+    """A stable group only has session deadlines."""
     scene = classic("""
 > a joins version=0
 > wait 0
@@ -63,7 +63,7 @@ def consumers(*lines):
 
 
 def test_a_kip_848_group_waits_for_who_has_partitions_to_give_up():
-    """Until a member has given up what another is to have that member is waited for, no longer than its time-out."""
+    """A member with pending revocations is listed with its timeout."""
     scene = consumers("a joins t timeout=30", "a holds on", "b joins t", "a beats", "wait 4")
     ((what, member, left_s),) = waits(scene.group)
     assert (what, member) == (PendingStep.REVOKE, "a")
@@ -74,6 +74,6 @@ def test_a_kip_848_group_waits_for_who_has_partitions_to_give_up():
 
 
 def test_a_kip_848_group_that_is_stable_waits_for_nobody():
-    """When everybody has what it is to have nobody is waited for."""
+    """A reconciled group waits for no member."""
     scene = consumers("a joins t")
     assert pending_members(scene.group) == []

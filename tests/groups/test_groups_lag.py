@@ -1,4 +1,4 @@
-"""How a consumer gets on, by its own commits."""
+"""Lag status of a consumer, derived from its commits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECOND = 1000
 
 
 def window_of(lags: list[int], *, interval_ms: int, advance: int, start_offset: int = 1000) -> Window:
-    """Commits at equal distances, each so much further; the first is at the time 0."""
+    """Return a window of commits at equal distances, starting at time 0."""
     window = Window()
     for index, lag in enumerate(lags):
         now_ms = index * interval_ms
@@ -51,7 +51,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_status_of_a_partition(name: str) -> None:
-    """The status says whether a consumer is in trouble, measured by its own habits."""
+    """The status is measured against the consumer's own commit interval."""
     lags, interval_s, advance, lag, since_s, expected = CASES[name]
     window = window_of(lags, interval_ms=interval_s * SECOND, advance=advance)
     now_ms = (len(lags) - 1) * interval_s * SECOND + since_s * SECOND
@@ -59,12 +59,12 @@ def test_the_status_of_a_partition(name: str) -> None:
 
 
 def test_who_never_committed_is_not_in_trouble() -> None:
-    """Of a partition without commits nothing can be said."""
+    """A partition without commits is OK."""
     assert status_of(Window(), 100, 10**9, SILENCE_MS_MIN) is OK
 
 
 def test_who_waited_for_records_is_not_silent() -> None:
-    """A consumer that commits only what it reads is not stopped when the first record comes after a quiet hour."""
+    """An idle consumer is not STOPPED when the first new record arrives."""
     window = window_of([5, 0], interval_ms=10 * SECOND, advance=5)
     last_ms, hour_ms = 10 * SECOND, 3600 * SECOND
     window.add(last_ms, 1005, 0, hour_ms)
@@ -73,7 +73,7 @@ def test_who_waited_for_records_is_not_silent() -> None:
 
 
 def test_who_caught_up_between_commits_is_not_behind() -> None:
-    """That there was nothing left to read is seen between commits, too."""
+    """Samples without lag between commits count."""
     window = window_of(GROWING, interval_ms=10 * SECOND, advance=5)
     last = list(window)[-1]
     assert status_of(window, 30, 95 * SECOND, SILENCE_MS_MIN) is WARN
@@ -82,7 +82,7 @@ def test_who_caught_up_between_commits_is_not_behind() -> None:
 
 
 def test_the_window_slides() -> None:
-    """Only the last commits count, and a commit that is seen twice is one."""
+    """Only the last commits count, and each commit once."""
     window = Window()
     for number in range(WINDOW + 3):
         for _ in range(2):
@@ -92,7 +92,7 @@ def test_the_window_slides() -> None:
 
 
 def test_an_offset_that_is_committed_again_is_a_commit() -> None:
-    """Who commits the same offset at another time has committed: it is stalled rather than stopped."""
+    """Repeated commits of one offset are STALLED, not STOPPED."""
     window = Window()
     window.add(1, 10, 5, 1)
     window.add(2, 10, 5, 2)
@@ -100,13 +100,13 @@ def test_an_offset_that_is_committed_again_is_a_commit() -> None:
 
 
 def test_lag_is_never_negative() -> None:
-    """A group may have committed more than an unclean election left in the log."""
+    """The committed offset may exceed the log end after an unclean election."""
     assert lag_between(10, 15) == 5
     assert lag_between(15, 10) == 0
 
 
 def test_a_group_is_as_bad_as_its_worst_partition() -> None:
-    """One partition in trouble is trouble for its group."""
+    """The worst partition determines the group's status."""
     assert worst([OK, STALLED, WARN]) is STALLED
     assert worst([STOPPED, OK]) is STOPPED
     assert worst([]) is OK

@@ -1,4 +1,4 @@
-"""What the admin API tells of groups: how far they are behind, by what they commit as time goes by."""
+"""Lag of groups in the admin API, sampled over time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INTERVAL_S = 10.0
 
 
 class LagScene:
-    """A tracker on the broker that coordinates the group; topics are led by several brokers."""
+    """A tracker on the coordinator of a group; several brokers lead the topics."""
 
     def __init__(self, wire: WireScene) -> None:
         self.wire = wire
@@ -70,7 +70,7 @@ def scene() -> Iterator[LagScene]:
 
 
 def test_the_lag_of_a_group(scene: LagScene) -> None:
-    """A group's lag is what is left to read in all its partitions, whichever broker leads them."""
+    """Lag includes partitions led by any broker."""
     for topic, partition, count in (("t", 0, 5), ("t", 1, 6), ("u", 0, 7)):
         scene.produce(topic, partition, count)
     scene.wire.commit("g", {"t": {0: (2, "here"), 1: 6}, "u": {0: 3}})
@@ -82,7 +82,7 @@ def test_the_lag_of_a_group(scene: LagScene) -> None:
 
 
 def test_a_group_that_does_not_exist(scene: LagScene) -> None:
-    """There is no lag of a group that this broker would coordinate and does not know."""
+    """An unknown group is not found."""
     with pytest.raises(KafkaError) as refused:
         scene.lag(same_partition_as(scene, "g"))
     assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
@@ -101,7 +101,7 @@ def same_partition_as(scene: LagScene, group: str) -> str:
 
 
 def test_a_leader_that_does_not_answer(scene: LagScene) -> None:
-    """Where nobody can say where a log ends, lag and status are unknown, and the others are told."""
+    """Lag and status are unknown for partitions of an unresponsive leader only."""
     scene.wire.commit("g", {"t": {0: 0, 1: 0}})
     here = scene.broker.broker_id
     leaders = {partition: scene.cluster.leader_of("t", partition) for partition in (0, 1)}
@@ -115,7 +115,7 @@ def test_a_leader_that_does_not_answer(scene: LagScene) -> None:
 
 
 def run_for(scene: LagScene, seconds: int, *, produce: int, commit: int) -> None:
-    """Records come in, and the group commits, every five seconds."""
+    """Append records and commit every five seconds."""
     offset = 0
     for _ in range(seconds // 5):
         if produce:
@@ -131,14 +131,14 @@ def run_for(scene: LagScene, seconds: int, *, produce: int, commit: int) -> None
     [(5, 5, Status.OK), (5, 3, Status.WARN), (5, 0, Status.STALLED), (0, 0, Status.OK), (5, -1, Status.STOPPED)],
 )
 def test_the_status_comes_of_what_is_committed(scene: LagScene, produce: int, commit: int, status: Status) -> None:
-    """Looked at from time to time, a consumer is seen to keep up, to fall behind, to be stuck or to be gone."""
+    """Samples show a consumer that keeps up, falls behind, is stalled or stopped."""
     scene.tracker.start()
     run_for(scene, 150, produce=produce, commit=commit)
     assert scene.lag().status is status
 
 
 def test_who_asks_often_changes_nothing(scene: LagScene) -> None:
-    """The status is that of the window, however often it is asked for; a commit that just came ends a silence."""
+    """Frequent queries do not change the window; a new commit counts immediately."""
     scene.tracker.start()
     run_for(scene, 150, produce=5, commit=-1)
     for _ in range(30):
@@ -148,7 +148,7 @@ def test_who_asks_often_changes_nothing(scene: LagScene) -> None:
 
 
 def test_what_is_watched_is_bounded(scene: LagScene) -> None:
-    """Beyond so many partitions groups are judged by their last commit alone."""
+    """Above the limit, partitions are judged by their last commit."""
     scene.tracker = scene.new_tracker(scene.broker, LagConfig(INTERVAL_S, windows_max=2))
     scene.wire.commit("g", {"t": {0: 0, 1: 0}, "u": {0: 0}})
     scene.cluster.run_until(scene.tracker.sample())
@@ -157,7 +157,7 @@ def test_what_is_watched_is_bounded(scene: LagScene) -> None:
 
 
 def test_what_is_gone_is_not_watched(scene: LagScene) -> None:
-    """Deleted offsets leave nothing behind; a tracker that stops leaves no timer."""
+    """Deleted offsets are forgotten, and a stopped tracker has no timer."""
     scene.cluster.run_until(scene.tracker.sample())
     assert len(scene.tracker._windows) == 1
     scene.wire.delete_offsets("g", {"t": [0]})

@@ -1,4 +1,4 @@
-"""Memory that members of groups hold: counted by member, group, client address and broker, bounded, and given back."""
+"""Memory limits of groups: charged by member, group, client address and broker, and released."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BOUNDS = GroupBounds(
 
 
 def join(scene: ClassicScene, group_id: str, size: int, host: str = "/10.0.0.1", **changes: Any) -> list[Joined]:
-    """Join a new member with metadata of a size; returns what it is answered, which grows as time passes."""
+    """Join a new member with metadata of this size; returns its responses, a list that grows over time."""
     answers: list[Joined] = []
     fields = {"client_host": host, "protocols": (("range", bytes(size)),), **changes}
     scene.coordinator.join(group_id, join_request(**fields), answers.append)
@@ -45,13 +45,13 @@ def classic() -> ClassicScene:
     ("size", "code"), [(60 * KIB, []), (64 * KIB, [ErrorCode.MESSAGE_TOO_LARGE])], ids=["fits", "too large"]
 )
 def test_one_member_is_bounded(classic: ClassicScene, size: int, code: list[ErrorCode]) -> None:
-    """A member whose metadata exceeds the bound is refused with an error that clients do not retry."""
+    """Metadata above the limit is refused with an error that clients do not retry."""
     assert [each.error for each in join(classic, GROUP, size)] == code
     assert classic.memory.refused == len(code)
 
 
 def test_one_group_is_bounded_and_another_is_not_affected(classic: ClassicScene) -> None:
-    """A full group refuses members; a group beside it takes them, from the same address too."""
+    """A full group refuses members; another group accepts them, also from the same address."""
     for _ in range(3):
         assert join(classic, GROUP, 60 * KIB) == []
     assert [each.error for each in join(classic, GROUP, 60 * KIB)] == [ErrorCode.GROUP_MAX_SIZE_REACHED]
@@ -59,7 +59,7 @@ def test_one_group_is_bounded_and_another_is_not_affected(classic: ClassicScene)
 
 
 def test_one_address_is_bounded_and_another_is_not_affected(classic: ClassicScene) -> None:
-    """One client cannot use up the broker's memory by many groups."""
+    """One client cannot exhaust the broker's memory with many groups."""
     codes = [join(classic, f"group {number}", 60 * KIB) for number in range(10)]
     refused = [answers[0].error for answers in codes if answers]
     assert len(codes) - len(refused) == 6
@@ -68,14 +68,14 @@ def test_one_address_is_bounded_and_another_is_not_affected(classic: ClassicScen
 
 
 def test_the_broker_is_bounded(classic: ClassicScene) -> None:
-    """All groups together hold no more than the broker's bound, however many addresses join."""
+    """The broker's limit applies to all groups together, from any number of addresses."""
     for number in range(20):
         join(classic, f"group {number}", 60 * KIB, f"/10.0.0.{number}")
     assert BOUNDS.bytes_max - 64 * KIB < classic.memory.held_bytes <= BOUNDS.bytes_max
 
 
 def test_a_member_that_joins_again_is_not_refused(classic: ClassicScene) -> None:
-    """Where the memory is used up, members that do not grow go on through rebalances; one that grows is refused."""
+    """At the limit, members that do not grow can rejoin; growing ones are refused."""
     answers = [join(classic, GROUP, 60 * KIB) for _ in range(3)]
     classic.advance(10)
     joined = [each[0] for each in answers]
@@ -88,7 +88,7 @@ def test_a_member_that_joins_again_is_not_refused(classic: ClassicScene) -> None
 
 @pytest.mark.parametrize("how", ["leave", "session", "unload"])
 def test_memory_of_members_is_given_back(classic: ClassicScene, how: str) -> None:
-    """When members leave, when their sessions end and when the partition moves, nothing stays counted."""
+    """Leaving, session expiry and unloading release all charges."""
     answers = [join(classic, GROUP, 60 * KIB) for _ in range(3)]
     join(classic, GROUP, 10, requires_known_member=True)
     classic.advance(10)
@@ -114,7 +114,7 @@ def test_memory_of_members_is_given_back(classic: ClassicScene, how: str) -> Non
 
 
 def test_metadata_is_freed_without_garbage_collection(classic: ClassicScene) -> None:
-    """A member that leaves is part of a reference cycle with its session's timer, which does not keep its metadata."""
+    """The reference cycle of member and session timer does not keep the metadata."""
     metadata = bytes(bytearray(50_000))
     references = sys.getrefcount(metadata)
     gc.disable()
@@ -134,7 +134,7 @@ def test_metadata_is_freed_without_garbage_collection(classic: ClassicScene) -> 
 
 
 def test_loaded_members_are_counted_and_not_refused(classic: ClassicScene) -> None:
-    """Another broker that takes over a group counts its members, even beyond its own bounds."""
+    """A loaded group is charged, even above the limits."""
     answers = join(classic, GROUP, 60 * KIB)
     classic.advance(10)
     classic.coordinator.sync(GROUP, Sync(1, answers[0].member_id), lambda synced: None)
@@ -147,7 +147,7 @@ def test_loaded_members_are_counted_and_not_refused(classic: ClassicScene) -> No
 
 
 def test_ids_that_are_given_out_are_counted(classic: ClassicScene) -> None:
-    """A client that asks for member ids, and never joins, reaches its address's bound."""
+    """Unused member ids count against the limit of the address."""
     codes = [join(classic, f"g{number % 3}", 10, requires_known_member=True)[0].error for number in range(1000)]
     assert codes[0] is ErrorCode.MEMBER_ID_REQUIRED
     assert codes[-1] is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -157,7 +157,7 @@ def test_ids_that_are_given_out_are_counted(classic: ClassicScene) -> None:
 
 
 def test_subscriptions_that_take_long_to_decode_count_as_unknown() -> None:
-    """Metadata of megabytes is not decoded, which would take many times its size: all topics count as subscribed."""
+    """Very large metadata is not decoded; all topics then count as subscribed."""
     scene = ClassicScene(memory=GroupBounds(member_bytes_max=8 * MIB))
     names = [f"topic-{number:07}" for number in range(150_000)]
     answers: list[Joined] = []
@@ -192,7 +192,7 @@ def heartbeat(group_id: str, member_id: str, names: int, host: str = "/10.0.0.1"
 
 
 def test_subscribed_names_are_counted_and_given_back(consumer: ConsumerScene) -> None:
-    """Names that members subscribe to are bounded as metadata is; leaving gives the memory back."""
+    """Subscribed topic names are limited, and released when the member leaves."""
     assert beat(consumer, heartbeat("g", "large", 1000)) == [ErrorCode.MESSAGE_TOO_LARGE]
     assert isinstance(beat(consumer, heartbeat("g", "a", 700))[0], Answer)
     assert isinstance(beat(consumer, heartbeat("g", "b", 700))[0], Answer)
@@ -206,7 +206,7 @@ def test_subscribed_names_are_counted_and_given_back(consumer: ConsumerScene) ->
 
 
 def test_matches_of_expressions_are_counted(consumer: ConsumerScene) -> None:
-    """A pattern that matches many topics is charged for its matches while a member has it."""
+    """Matches of a regular expression are charged while a member uses it."""
     consumer.cluster.become("t", 1)
     consumer.cluster.become("u", 1)
     consumer.advance(1)
@@ -224,7 +224,7 @@ def test_matches_of_expressions_are_counted(consumer: ConsumerScene) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_totals_are_the_sums_of_what_is_held(seed: int) -> None:
-    """Whatever is set, renamed, removed and closed, no byte is lost or counted twice, and no address is left behind."""
+    """After any sequence of operations the totals equal the sums, and no empty address is left."""
     chance = random.Random(seed)
     memory = GroupMemory(GroupBounds(1000, 3000, 5000, 8000))
     accounts = [GroupAccount(memory, f"g{number}") for number in range(4)]
@@ -256,7 +256,7 @@ def test_totals_are_the_sums_of_what_is_held(seed: int) -> None:
 
 
 class Wire:
-    """One broker with bounds of 1 MiB for a member and 8 MiB for an address, and clients on two hosts."""
+    """A broker with limits of 1 MiB per member and 8 MiB per address, and clients on two hosts."""
 
     def __init__(self) -> None:
         overrides = [
@@ -289,9 +289,9 @@ class Wire:
 
 
 def test_a_client_that_fills_the_memory_of_groups_hurts_no_other() -> None:
-    """Twenty groups of metadata from one host reach its bound; another host joins at once; all of it comes back.
+    """One host reaches its limit with twenty groups, and another host can still join.
 
-    The connections close while the members wait, which gives the memory back long before their sessions end.
+    Closing the connections of waiting members releases the memory before their sessions expire.
     """
     wire = Wire()
     before = wire.held_bytes

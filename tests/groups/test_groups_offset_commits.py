@@ -1,4 +1,4 @@
-"""Groups that exist by their offsets alone: they come with the first commit, and go with the last offset."""
+"""Groups with offsets only: created by the first commit, removed with the last offset."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def scene() -> ClassicScene:
 
 
 def committed(scene: ClassicScene, offset: int = 5, who: Committer = SIMPLE) -> list[ErrorCode]:
-    """Commit, without letting the log commit it; the answers, when they come."""
+    """Commit without committing the log; return the responses, a list that grows later."""
     answers: list[ErrorCode] = []
     commit(scene.shard, who, values("t", 0, offset), answers.append)
     return answers
 
 
 def test_a_first_commit_makes_a_group(scene: ClassicScene) -> None:
-    """From the first commit on the group is there, with neither members nor a protocol."""
+    """The first commit creates a group without members and protocol."""
     answers = committed(scene)
     assert answers == []
     scene.log.commit()
@@ -35,7 +35,7 @@ def test_a_first_commit_makes_a_group(scene: ClassicScene) -> None:
 
 
 def test_a_refused_commit_leaves_no_group(scene: ClassicScene) -> None:
-    """A commit that was not written leaves nothing behind."""
+    """A failed commit creates no group."""
     answers = committed(scene)
     scene.log.refuse(ErrorCode.MESSAGE_TOO_LARGE)
     assert answers == [ErrorCode.INVALID_COMMIT_OFFSET_SIZE]
@@ -43,7 +43,7 @@ def test_a_refused_commit_leaves_no_group(scene: ClassicScene) -> None:
 
 
 def test_a_commit_that_is_late_brings_its_group_back(scene: ClassicScene) -> None:
-    """A commit whose answer was given up, and that is committed after all, is an offset of a group that is listed."""
+    """A commit that is committed after its timeout recreates the group."""
     answers = committed(scene)
     _, is_committed, answer = scene.log.waiting.popleft()
     answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -55,7 +55,7 @@ def test_a_commit_that_is_late_brings_its_group_back(scene: ClassicScene) -> Non
 
 
 def test_a_commit_that_overtakes_a_deletion_brings_the_group_back(scene: ClassicScene) -> None:
-    """What is committed while the group is being deleted lies behind the tombstones, and stays."""
+    """A commit behind the tombstones of a deletion remains."""
     committed(scene, 5)
     scene.log.commit()
     deleted: list[ErrorCode] = []
@@ -71,7 +71,7 @@ def test_a_commit_that_overtakes_a_deletion_brings_the_group_back(scene: Classic
 
 
 def test_a_group_of_many_offsets_is_deleted_in_pieces(scene: ClassicScene) -> None:
-    """More tombstones than a batch takes follow each other, and the answer comes with the last."""
+    """Tombstones are written in several batches, and the last one is answered."""
     count = 2 * TOMBSTONES_MAX + 1
     many = [("t", [(index, values("t", 0, 1)[0][1][0][1]) for index in range(count)])]
     commit(scene.shard, SIMPLE, many, lambda code: None)
@@ -89,7 +89,7 @@ def test_a_group_of_many_offsets_is_deleted_in_pieces(scene: ClassicScene) -> No
 
 
 def test_a_deletion_that_is_refused_halfway(scene: ClassicScene) -> None:
-    """Who deletes is told that not all is gone, and may ask again."""
+    """A partially failed deletion returns an error and can be repeated."""
     many = [("t", [(index, values("t", 0, 1)[0][1][0][1]) for index in range(TOMBSTONES_MAX + 1)])]
     commit(scene.shard, SIMPLE, many, lambda code: None)
     scene.log.commit()
@@ -112,12 +112,12 @@ def test_a_deletion_that_is_refused_halfway(scene: ClassicScene) -> None:
     [("", True), ("x" * 10, True), ("☃" * 10, True), ("x" * 11, False)],
 )
 def test_how_long_metadata_may_be(text: str, fits: bool) -> None:
-    """The setting bounds characters."""
+    """The setting limits characters, not bytes."""
     assert is_metadata_acceptable(text, 10) is fits
 
 
 def test_what_the_log_can_hold() -> None:
-    """Texts of the log are of 32,767 bytes at most, whatever the setting says."""
+    """Strings in records have at most 32,767 bytes, independent of settings."""
     assert is_metadata_acceptable("x" * 32_767, 100_000)
     assert not is_metadata_acceptable("x" * 32_768, 100_000)
     assert not is_metadata_acceptable("☃" * 11_000, 100_000)

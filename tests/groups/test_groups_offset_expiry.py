@@ -1,4 +1,4 @@
-"""Offsets go when nothing keeps them, and groups with them."""
+"""Expiry of offsets and of empty groups."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def scene() -> Iterator[WireScene]:
     ],
 )
 def test_when_an_offset_expires(committed: CommittedOffset, since_ms: int | None, minute: int, expected: bool) -> None:
-    """By the retention from when it counts, or at the time that an old client named; never while a group keeps it."""
+    """Offsets expire after their retention, or at the time set by an old client, and never while in use."""
     assert is_expired(committed, since_ms, minute * MINUTE_MS, RETENTION_MIN * MINUTE_MS) is expected
 
 
@@ -60,7 +60,7 @@ def exists(scene: WireScene, group: str) -> bool:
 
 
 def test_a_simple_consumers_offset_expires_by_its_own_commit(scene: WireScene) -> None:
-    """Without members, each offset is kept from its last commit on; the group goes with the last one."""
+    """Without members, the retention starts with each offset's last commit."""
     scene.commit("g", {"t": {0: 5, 1: 6}})
     scene.cluster.run(RETENTION_MIN * 60 - 2 * CHECK_S)
     scene.commit("g", {"t": {1: 7}})
@@ -73,7 +73,7 @@ def test_a_simple_consumers_offset_expires_by_its_own_commit(scene: WireScene) -
 
 
 def test_what_expired_is_gone_from_the_log(scene: WireScene) -> None:
-    """The next coordinator does not find it again."""
+    """Expired offsets are not loaded by the next coordinator."""
     scene.commit("g", {"t": {0: 5}})
     partition = scene.shard("g").log.partition
     scene.cluster.run(RETENTION_MIN * 60 + PATIENCE_S)
@@ -89,7 +89,7 @@ def test_what_expired_is_gone_from_the_log(scene: WireScene) -> None:
 
 
 def test_a_groups_offsets_expire_from_when_it_is_empty(scene: WireScene) -> None:
-    """While a group has members its offsets stay, however old; from when the last has left they are kept so long."""
+    """The retention starts when the last member has left."""
     member_id, generation = scene.join("g", ["t"])
     who = {"member_id": member_id, "generation_id_or_member_epoch": generation}
     scene.commit("g", {"t": {0: 5}}, **who)
@@ -108,7 +108,7 @@ def test_a_groups_offsets_expire_from_when_it_is_empty(scene: WireScene) -> None
 
 
 def test_offsets_of_topics_that_nobody_reads_any_more_expire(scene: WireScene) -> None:
-    """In a group that lives, an offset of a topic without subscribers expires by its last commit."""
+    """In an active group, offsets of unsubscribed topics expire."""
     member_id, generation = scene.join("g", ["t"])
     who = {"member_id": member_id, "generation_id_or_member_epoch": generation}
     scene.commit("g", {"t": {0: 5}, "u": {0: 6}}, **who)
@@ -123,7 +123,7 @@ def test_offsets_of_topics_that_nobody_reads_any_more_expire(scene: WireScene) -
 
 
 def test_old_clients_say_when_an_offset_expires(scene: WireScene) -> None:
-    """A retention that came with the commit (OffsetCommit 2 to 4) counts instead of the broker's."""
+    """A retention in the request (OffsetCommit 2 to 4) overrides the broker's."""
     scene.commit("short", {"t": {0: 5}}, version=4, retention_time_ms=2 * MINUTE_MS)
     scene.commit("long", {"t": {0: 5}}, version=4, retention_time_ms=3 * RETENTION_MIN * MINUTE_MS)
     scene.cluster.run(2 * 60 + PATIENCE_S)
@@ -133,7 +133,7 @@ def test_old_clients_say_when_an_offset_expires(scene: WireScene) -> None:
 
 
 def test_an_empty_group_without_offsets_goes(scene: WireScene) -> None:
-    """A group whose members have left, and that has no offsets, is forgotten at the next check."""
+    """A group without members and offsets is removed at the next check."""
     member_id, _ = scene.join("g", ["t"])
     scene.leave("g", member_id)
     assert exists(scene, "g")
@@ -142,7 +142,7 @@ def test_an_empty_group_without_offsets_goes(scene: WireScene) -> None:
 
 
 def test_offsets_go_with_their_topic(scene: WireScene) -> None:
-    """A topic that is deleted and made again is not read from where the old one's readers stopped."""
+    """Offsets of a deleted topic do not apply to a new topic of the same name."""
     scene.commit("g", {"t": {0: 5}, "u": {0: 6}})
     scene.commit("h", {"t": {1: 5}})
     scene.cluster.run_until(scene.any_broker.delete_topic("t"))
@@ -152,7 +152,7 @@ def test_offsets_go_with_their_topic(scene: WireScene) -> None:
 
 
 def test_a_topic_that_went_unnoticed_is_noticed(scene: WireScene) -> None:
-    """A coordinator that was not told of a deletion finds the offsets at its next check."""
+    """A missed topic deletion is detected at the next check."""
     scene.commit("g", {"t": {0: 5}, "u": {0: 6}})
     broker = scene.cluster.brokers[1].program
     broker.metadata._removal_observers.clear()
@@ -163,7 +163,7 @@ def test_a_topic_that_went_unnoticed_is_noticed(scene: WireScene) -> None:
 
 
 def test_who_was_not_told_everything_removes_nothing(scene: WireScene) -> None:
-    """A broker that has just started, and knows of some topics, takes none for deleted."""
+    """A broker with incomplete metadata removes no offsets."""
     scene.commit("g", {"t": {0: 5}})
     metadata = scene.cluster.brokers[1].program.metadata
     assert metadata.is_complete
@@ -175,7 +175,7 @@ def test_who_was_not_told_everything_removes_nothing(scene: WireScene) -> None:
 
 
 def test_a_stopped_broker_looks_no_more(scene: WireScene) -> None:
-    """A broker that leads no partition has no timer for offsets."""
+    """A broker without partitions has no expiry timer."""
     scene.commit("g", {"t": {0: 5}})
     expiry = scene.shard("g").expiry
     assert expiry._running

@@ -1,4 +1,4 @@
-"""Offsets of groups of KIP-848: members say their epoch when they commit and when they fetch."""
+"""Offsets of KIP-848 groups: commits and fetches carry the member epoch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def scene() -> Iterator[WireScene]:
 
 
 def heartbeat(scene: WireScene, group: str, member_id: str, epoch: int, topics: list[str] | None = None) -> int:
-    """The member's epoch."""
+    """Send a heartbeat; return the member epoch."""
     body = {
         "group_id": group,
         "member_id": member_id,
@@ -37,7 +37,7 @@ def heartbeat(scene: WireScene, group: str, member_id: str, epoch: int, topics: 
 
 
 def fetch_as(scene: WireScene, group: str, member_id: str | None, epoch: int) -> Any:
-    """The offset of t-0, or the error of the group."""
+    """Fetch the offset of t-0; return it, or the group's error."""
     rows = [{"name": "t", "partition_indexes": [0]}]
     asked = {"group_id": group, "member_id": member_id, "member_epoch": epoch, "topics": rows}
     answer = scene.request(scene.client(group), messages.OFFSET_FETCH, {"groups": [asked], "require_stable": True})
@@ -48,7 +48,7 @@ def fetch_as(scene: WireScene, group: str, member_id: str | None, epoch: int) ->
 
 
 def test_members_commit_and_fetch_with_their_epoch(scene: WireScene) -> None:
-    """A member whose epoch is another by now is told so, and who is no member too; tools see everything."""
+    """Outdated epochs and unknown members are refused; administrative fetches are not."""
     epoch = heartbeat(scene, "modern", "one", 0, ["t"])
     member = {"member_id": "one", "version": MEMBER_IDS_FROM}
     assert scene.commit("modern", {"t": {0: 5}}, generation_id_or_member_epoch=epoch, **member) is NONE
@@ -65,7 +65,7 @@ def test_members_commit_and_fetch_with_their_epoch(scene: WireScene) -> None:
 
 
 def test_offsets_that_members_need_are_not_deleted(scene: WireScene) -> None:
-    """Offsets of topics that a member subscribes to stay while it does."""
+    """Offsets of subscribed topics cannot be deleted."""
     epoch = heartbeat(scene, "deleting", "one", 0, ["t"])
     who = {"member_id": "one", "generation_id_or_member_epoch": epoch, "version": MEMBER_IDS_FROM}
     assert scene.commit("deleting", {"t": {0: 5}, "u": {0: 6}}, **who) is NONE
@@ -79,7 +79,7 @@ def test_offsets_that_members_need_are_not_deleted(scene: WireScene) -> None:
 
 
 def test_a_group_that_has_no_members_takes_offsets_of_anybody(scene: WireScene) -> None:
-    """When the last member has left, tools set a group's offsets."""
+    """Without members, any client can set a group's offsets."""
     heartbeat(scene, "left", "one", 0, ["t"])
     heartbeat(scene, "left", "one", -1)
     assert scene.commit("left", {"t": {0: 7}}, version=MEMBER_IDS_FROM) is NONE

@@ -1,4 +1,4 @@
-"""Committed offsets outlive the broker that coordinates their group."""
+"""Committed offsets survive the loss of their coordinator."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def coordinator_of(scene: WireScene, group: str) -> int:
 
 
 def ask(scene: WireScene, group: str, api: messages.Api, body: dict[str, object]) -> dict[str, object]:
-    """Until a coordinator answers, as consumers do."""
+    """Repeat a request until a coordinator answers, as consumers do."""
     return scene.cluster.run_until(scene.client(group).ask(api, body)).body
 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_offsets_outlive_their_coordinator(end: str) -> None:
-    """What a group was told is committed is there after its coordinator died, or was shut down in order."""
+    """Acknowledged offsets survive a crash and an orderly shutdown."""
     with wire_scene(brokers=3) as scene:
         for offset in (4, 5):
             commit = {
@@ -54,7 +54,7 @@ def test_offsets_outlive_their_coordinator(end: str) -> None:
 
 
 def test_another_broker_does_not_answer_for_a_group() -> None:
-    """A broker that does not coordinate a group sends its clients on, whatever they ask."""
+    """A broker that is not the coordinator refuses all requests for a group."""
     with wire_scene(brokers=2) as scene:
         scene.commit("g", {"t": {0: 5}})
         other = next(number for number in (1, 2) if number != coordinator_of(scene, "g"))
@@ -81,7 +81,7 @@ def test_another_broker_does_not_answer_for_a_group() -> None:
 
 
 class Committing:
-    """A simple consumer that commits one offset after the other, whoever coordinates its group."""
+    """A simple consumer that commits one offset after the other."""
 
     def __init__(self, scene: WireScene, number: int) -> None:
         self.group = f"committing-{number}"
@@ -110,7 +110,7 @@ class Committing:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_no_acknowledged_offset_is_lost(seed: int) -> None:
-    """While brokers die one after the other, every client finds what it committed last, at any time."""
+    """While brokers die one after the other, each client reads its last committed offset."""
     with wire_scene(brokers=3, seed=seed) as scene:
         scene.client("first")
         scene.cluster.wait_in_sync(CONSUMER_OFFSETS, range(GROUPS_PARTITIONS))

@@ -1,4 +1,4 @@
-"""What is known of committed offsets, while records of them are on their way into the log."""
+"""Offsets in memory while their records are being written."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ steps = st.lists(
 
 
 def test_an_offset_counts_once_it_is_committed() -> None:
-    """A commit is answered, and seen by who fetches it, when its record is committed and not before."""
+    """A commit is answered and visible when its record is committed."""
     scene = OffsetsScene()
     scene.commit("g", "t", 0, 5)
     assert (scene.offset("g", "t", 0), scene.answers) == (None, [])
@@ -50,7 +50,7 @@ def test_an_offset_counts_once_it_is_committed() -> None:
 
 
 def test_all_of_a_value_comes_back() -> None:
-    """Leader epoch, metadata and the time of the commit are kept along with the offset."""
+    """Leader epoch, metadata and commit time are stored with the offset."""
     scene = OffsetsScene()
     value = CommittedOffset(7, 3, "where I was", 1_700_000_000_000)
     key = build_offset_key("g", "t", 2)
@@ -62,7 +62,7 @@ def test_all_of_a_value_comes_back() -> None:
 
 
 def test_a_refused_commit_leaves_nothing() -> None:
-    """After a commit that could not be appended the group has no offsets, and its client is told."""
+    """After a failed append the group has no offsets and the client gets an error."""
     scene = OffsetsScene()
     scene.log.refuses = True
     scene.commit("g", "t", 0, 5)
@@ -72,7 +72,7 @@ def test_a_refused_commit_leaves_nothing() -> None:
 
 
 def test_offsets_of_a_transaction_are_unstable_until_it_ends() -> None:
-    """Who asks for stable offsets is told to wait from the append on, until the transaction has ended."""
+    """Stable fetches are refused from the append until the end of the transaction."""
     scene = OffsetsScene()
     scene.commit_in_transaction(1, "g", "t", 0, 5)
     assert scene.offsets.is_unstable("g", "t", 0)
@@ -88,7 +88,7 @@ def test_offsets_of_a_transaction_are_unstable_until_it_ends() -> None:
 
 
 def test_offsets_of_an_aborted_transaction_never_count() -> None:
-    """After an abort the group is where it was before, or nowhere."""
+    """After an abort the previous offsets apply."""
     scene = OffsetsScene()
     scene.commit("g", "t", 0, 3)
     scene.commit_in_transaction(1, "g", "t", 0, 5)
@@ -99,7 +99,7 @@ def test_offsets_of_an_aborted_transaction_never_count() -> None:
 
 
 def test_what_could_not_be_appended_is_not_unstable() -> None:
-    """No marker follows what never came into the log: nobody would wait for a transaction that knows nothing of it."""
+    """After a failed append no marker follows, so the partition stays stable."""
     scene = OffsetsScene()
     scene.log.refuses = True
     scene.commit_in_transaction(1, "g", "t", 0, 5)
@@ -110,7 +110,7 @@ def test_what_could_not_be_appended_is_not_unstable() -> None:
 
 
 def test_two_transactions_of_one_partition() -> None:
-    """A partition is unstable until the last transaction that committed it has ended; the later record counts."""
+    """A partition is unstable until all its transactions have ended; the later record wins."""
     scene = OffsetsScene()
     scene.commit_in_transaction(1, "g", "t", 0, 5)
     scene.commit_in_transaction(2, "g", "t", 0, 6)
@@ -123,7 +123,7 @@ def test_two_transactions_of_one_partition() -> None:
 
 
 def test_a_later_plain_commit_stays() -> None:
-    """What a consumer commits after a transaction's offsets, in the log, outlives the transaction's end."""
+    """A plain commit behind transactional offsets survives the end of the transaction."""
     scene = OffsetsScene()
     scene.commit_in_transaction(1, "g", "t", 0, 5)
     scene.commit("g", "t", 0, 9)
@@ -133,7 +133,7 @@ def test_a_later_plain_commit_stays() -> None:
 
 
 def test_an_earlier_plain_commit_gives_way() -> None:
-    """What a transaction commits after a consumer counts, though it is the smaller offset."""
+    """Transactional offsets behind a plain commit win, even if they are smaller."""
     scene = OffsetsScene()
     scene.commit("g", "t", 0, 9)
     scene.commit_in_transaction(1, "g", "t", 0, 5)
@@ -142,7 +142,7 @@ def test_an_earlier_plain_commit_gives_way() -> None:
 
 
 def test_a_transaction_may_commit_a_partition_twice() -> None:
-    """The second of two commits of one transaction counts."""
+    """The second commit of one transaction wins."""
     scene = OffsetsScene()
     scene.commit_in_transaction(1, "g", "t", 0, 5)
     scene.commit_in_transaction(1, "g", "t", 0, 7)
@@ -151,7 +151,7 @@ def test_a_transaction_may_commit_a_partition_twice() -> None:
 
 
 def test_deleted_offsets_do_not_come_back() -> None:
-    """A deletion takes along what is on its way into the log, and what a transaction commits that has not ended."""
+    """A deletion covers pending commits and open transactions."""
     scene = OffsetsScene()
     scene.commit("g", "t", 0, 5)
     scene.log.commit()
@@ -171,7 +171,7 @@ def by_key(scene: OffsetsScene) -> list[OffsetKey]:
 
 
 def test_only_what_is_wanted_is_deleted() -> None:
-    """Other partitions and other groups keep their offsets."""
+    """Other partitions and groups keep their offsets."""
     scene = OffsetsScene()
     for group in ("g", "h"):
         for partition in (0, 1):
@@ -183,7 +183,7 @@ def test_only_what_is_wanted_is_deleted() -> None:
 
 
 def test_a_value_that_nobody_can_read_fails_the_load() -> None:
-    """A value of a newer version is not passed over: its offset would be lost without a word."""
+    """A value of an unknown version is an error, because its offset would be lost."""
     offsets = OffsetsScene().offsets
     key = build_offset_key("g", "t", 0)
     with pytest.raises(ProtocolError, match="OffsetCommitValue: version 7"):
@@ -191,7 +191,7 @@ def test_a_value_that_nobody_can_read_fails_the_load() -> None:
 
 
 def test_an_unloaded_shard_knows_nothing() -> None:
-    """A broker that leads no more keeps no offsets, and what it appended is still answered."""
+    """After unloading, memory is empty and pending appends are still answered."""
     scene = OffsetsScene()
     scene.commit("g", "t", 0, 5)
     scene.commit_in_transaction(1, "h", "t", 0, 5)
@@ -206,7 +206,7 @@ def test_an_unloaded_shard_knows_nothing() -> None:
 @given(steps)
 @settings(max_examples=300)
 def test_memory_is_what_kafkas_rule_says(steps: list[tuple[object, ...]]) -> None:
-    """However commits, transactions, deletions and their commitments interleave: memory is what the log says."""
+    """For any interleaving of commits, transactions and deletions, memory matches the log."""
     scene = OffsetsScene()
     for offset, (step, *arguments) in enumerate(steps):
         if step == "commit":
@@ -239,7 +239,7 @@ def assert_nothing_pends(offsets: Offsets) -> None:
 
 
 def test_many_offsets_fit_into_memory() -> None:
-    """A committed offset takes little more memory than its record's value."""
+    """An offset takes little more memory than its record value."""
     offsets = OffsetsScene().offsets
     count = 5000
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""Offsets that are committed within a producer's transaction count when it is committed, and never else."""
+"""Transactional offset commits take effect with the commit of their transaction."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Producer:
-    """A transactional producer, one request at a time."""
+    """A transactional producer that sends one request at a time."""
 
     scene: WireScene
     client: CoordinatorClient
@@ -67,7 +67,7 @@ class Producer:
             self.producer_id, self.producer_epoch = answer["producer_id"], answer["producer_epoch"]
 
     def settle(self, group: str) -> None:
-        """Until the group has heard of the end."""
+        """Wait until the group has received the marker."""
         self.scene.cluster.run_until(lambda: not self.scene.shard(group).offsets.is_changing(group))
 
 
@@ -88,7 +88,7 @@ def scene() -> Iterator[WireScene]:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("commits", [True, False])
 def test_offsets_count_when_their_transaction_is_committed(scene: WireScene, version: int, commits: bool) -> None:
-    """Until its end a transaction's offsets are unstable; from then on they are those of the group, or nobody's."""
+    """Offsets are unstable until the marker, then applied or discarded."""
     group = f"g-{version}-{commits}"
     producer = producer_of(scene, group)
     scene.commit(group, {"t": {0: 3}})
@@ -104,7 +104,7 @@ def test_offsets_count_when_their_transaction_is_committed(scene: WireScene, ver
 
 
 def test_another_partition_is_stable(scene: WireScene) -> None:
-    """Only what the transaction commits has to wait for it."""
+    """Only partitions of the transaction are unstable."""
     producer = producer_of(scene, "stable")
     scene.commit("stable", {"t": {1: 3}})
     producer.add_offsets("stable")
@@ -115,7 +115,7 @@ def test_another_partition_is_stable(scene: WireScene) -> None:
 
 
 def test_who_did_not_add_the_group_may_not_commit(scene: WireScene) -> None:
-    """Offsets outside of the transaction are refused: no marker would follow them (KIP-890)."""
+    """Offsets without AddOffsetsToTxn are refused: no marker would follow (KIP-890)."""
     producer = producer_of(scene, "adds-nothing")
     codes = [producer.commit("adds-nothing", {"t": {0: 5}}, version=version) for version in (3, 4)]
     assert codes == [ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE]
@@ -123,7 +123,7 @@ def test_who_did_not_add_the_group_may_not_commit(scene: WireScene) -> None:
 
 
 def test_a_fenced_producer_may_not_commit(scene: WireScene) -> None:
-    """A producer that was replaced commits nothing, and leaves nothing unstable."""
+    """A fenced producer is refused and leaves no partition unstable."""
     old = producer_of(scene, "fenced")
     old.add_offsets("fenced")
     producer_of(scene, "fenced")
@@ -132,7 +132,7 @@ def test_a_fenced_producer_may_not_commit(scene: WireScene) -> None:
 
 
 def test_a_member_of_an_old_generation_may_not_commit(scene: WireScene) -> None:
-    """A producer that commits for a member says which generation it read in (KIP-447); old versions say nothing."""
+    """The generation is checked if the version carries it (KIP-447)."""
     producer = producer_of(scene, "generations")
     member_id, generation = scene.join("generations", ["t"])
     producer.add_offsets("generations")
@@ -154,7 +154,7 @@ def test_a_member_of_an_old_generation_may_not_commit(scene: WireScene) -> None:
 
 
 def test_a_generation_of_a_group_that_does_not_exist(scene: WireScene) -> None:
-    """Who was a member of a group that is gone is told to join again."""
+    """A commit with the generation of a missing group is refused."""
     producer = producer_of(scene, "nowhere")
     producer.add_offsets("nowhere")
     assert producer.commit("nowhere", {"t": {0: 5}}, generation_id=3, member_id="m") is ErrorCode.ILLEGAL_GENERATION
@@ -164,7 +164,7 @@ def test_a_generation_of_a_group_that_does_not_exist(scene: WireScene) -> None:
 
 
 def test_each_partition_is_answered_for_itself(scene: WireScene) -> None:
-    """What is wrong with one offset leaves the others alone."""
+    """An invalid offset does not affect others."""
     producer = producer_of(scene, "partly")
     producer.add_offsets("partly")
     codes = producer.commit("partly", {"t": {0: (1, "x" * 21), 1: 2}, "nowhere": {0: 3}})
@@ -177,7 +177,7 @@ def test_each_partition_is_answered_for_itself(scene: WireScene) -> None:
 
 
 def test_a_plain_commit_after_the_transactions(scene: WireScene) -> None:
-    """What the group commits after the transaction's offsets stays when that ends."""
+    """A later plain commit survives the end of the transaction."""
     producer = producer_of(scene, "later")
     producer.add_offsets("later")
     producer.commit("later", {"t": {0: 5}})
@@ -188,7 +188,7 @@ def test_a_plain_commit_after_the_transactions(scene: WireScene) -> None:
 
 
 def test_a_deleted_group_gets_no_offsets_of_its_transactions(scene: WireScene) -> None:
-    """A transaction that ends after the group was deleted brings nothing back."""
+    """A transaction that ends after the deletion of its group restores nothing."""
     producer = producer_of(scene, "deleted")
     producer.add_offsets("deleted")
     producer.commit("deleted", {"t": {0: 5}})
@@ -200,7 +200,7 @@ def test_a_deleted_group_gets_no_offsets_of_its_transactions(scene: WireScene) -
 
 
 def test_transactions_outlive_the_groups_coordinator() -> None:
-    """A transaction that was open when the coordinator restarted is open after it, and its offsets unstable."""
+    """An open transaction and its unstable offsets survive a coordinator restart."""
     with wire_scene("transaction.state.log.num.partitions=4") as scene:
         producer = producer_of(scene, "restart")
         producer.add_offsets("restart")

@@ -1,4 +1,4 @@
-"""Offsets are committed, fetched and deleted over the wire, in every version."""
+"""OffsetCommit, OffsetFetch and OffsetDelete in every version."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def scene() -> Iterator[WireScene]:
 
 @pytest.mark.parametrize("version", COMMIT_VERSIONS)
 def test_what_was_committed_comes_back(scene: WireScene, version: int) -> None:
-    """A simple consumer finds its offsets and its metadata, by every version of both requests."""
+    """Offsets and metadata are returned in all versions of both requests."""
     group = f"commit-{version}"
     assert scene.commit(group, {"t": {0: (5, "where é", 3), 1: (6, None)}, "u": {1: 7}}, version=version) is NONE
     for fetch_version in FETCH_VERSIONS:
@@ -43,14 +43,14 @@ def test_what_was_committed_comes_back(scene: WireScene, version: int) -> None:
 
 @pytest.mark.parametrize("version", [version for version in FETCH_VERSIONS if version >= 2])
 def test_all_offsets_of_a_group(scene: WireScene, version: int) -> None:
-    """Who names no topics gets all that the group has committed."""
+    """A request without topics returns all offsets of the group."""
     scene.commit("all", {"u": {1: 7}, "t": {1: 6, 0: 5}})
     assert scene.fetch("all", None, version=version) == {("t", 0): (5, ""), ("t", 1): (6, ""), ("u", 1): (7, "")}
     assert scene.fetch("nobody", None, version=version) == {}
 
 
 def test_several_groups_in_one_request(scene: WireScene) -> None:
-    """A tool asks for many groups at once; one that does not exist has no offsets."""
+    """Offsets of many groups can be fetched at once; missing groups have none."""
     scene.commit("several-1", {"t": {0: 1}})
     scene.commit("several-2", {"t": {0: 2}})
     groups = [
@@ -69,14 +69,14 @@ def test_several_groups_in_one_request(scene: WireScene) -> None:
 
 
 def test_the_last_commit_counts(scene: WireScene) -> None:
-    """Committing again replaces the offset, also by an earlier one."""
+    """A later commit replaces the offset, also with a smaller one."""
     for offset in (5, 9, 2):
         assert scene.commit("again", {"t": {0: (offset, f"n{offset}")}}) is NONE
     assert scene.fetch("again", {"t": [0]}) == {("t", 0): (2, "n2")}
 
 
 def test_each_partition_is_answered_for_itself(scene: WireScene) -> None:
-    """What is wrong with one offset leaves the others alone."""
+    """An invalid offset does not affect others."""
     unknown, too_large = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OFFSET_METADATA_TOO_LARGE
     offsets = {"t": {0: (1, "x" * 21), 1: (2, "é" * 20)}, "nowhere": {0: 3}, "u": {-1: 4, 0: 5}}
     assert scene.commit("partly", offsets) == [too_large, NONE, unknown, unknown, NONE]
@@ -84,14 +84,14 @@ def test_each_partition_is_answered_for_itself(scene: WireScene) -> None:
 
 
 def test_a_commit_of_nothing_valid(scene: WireScene) -> None:
-    """Where no offset is valid nothing is written, and no group comes into being."""
+    """Without any valid offset nothing is written and no group is created."""
     assert scene.commit("nothing", {"nowhere": {0: 3}}) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     with pytest.raises(LookupError):
         scene.shard("nothing")
 
 
 def test_old_clients_say_when_an_offset_was_committed_and_when_it_expires(scene: WireScene) -> None:
-    """Version 1 has a timestamp of each offset, versions 2 to 4 a retention of the request."""
+    """Version 1 has timestamps, versions 2 to 4 a retention."""
     topics = topics_of({"t": {0: 5, 1: 6}})
     topics[0]["partitions"][0]["commit_timestamp"] = 1234
     assert scene.commit("old", {}, version=1, topics=topics) is NONE
@@ -106,7 +106,7 @@ def test_old_clients_say_when_an_offset_was_committed_and_when_it_expires(scene:
 
 
 def test_who_is_no_member_may_not_commit_as_one(scene: WireScene) -> None:
-    """A generation of a group that does not exist is refused; clients of KIP-848 are told that it does not."""
+    """A generation without group is refused with the error for the request version."""
     for version, code in ((8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)):
         answer = scene.commit("gone", {"t": {0: 5}}, version=version, generation_id_or_member_epoch=4, member_id="m")
         assert answer is code
@@ -115,7 +115,7 @@ def test_who_is_no_member_may_not_commit_as_one(scene: WireScene) -> None:
 
 
 def test_only_members_commit_while_there_are_any(scene: WireScene) -> None:
-    """A group with members takes offsets of its members alone, in their generation; when they left, of anybody."""
+    """A group with members accepts only their commits, an empty group any."""
     member_id, generation = scene.join("members", ["t"])
     member = {"member_id": member_id, "generation_id_or_member_epoch": generation}
     assert scene.commit("members", {"t": {0: 5}}, **member) is NONE
@@ -130,7 +130,7 @@ def test_only_members_commit_while_there_are_any(scene: WireScene) -> None:
 
 
 def test_a_commit_keeps_its_member_alive(scene: WireScene) -> None:
-    """A member that commits is heard of, as by a heartbeat; one that does not is removed when its session ends."""
+    """A commit counts as a heartbeat."""
     member_id, generation = scene.join("alive", ["t"])
     member = {"member_id": member_id, "generation_id_or_member_epoch": generation}
     for _ in range(4):
@@ -141,13 +141,13 @@ def test_a_commit_keeps_its_member_alive(scene: WireScene) -> None:
 
 
 def test_a_group_without_a_name_has_offsets(scene: WireScene) -> None:
-    """Old simple consumers commit for the empty group id, and find it again."""
+    """Old simple consumers may use the empty group id."""
     assert scene.commit("", {"t": {0: 5}}) is NONE
     assert scene.fetch("", {"t": [0]}) == {("t", 0): (5, "")}
 
 
 def test_a_name_that_does_not_fit_into_the_log(scene: WireScene) -> None:
-    """A group's id that is too long for the log's keys is refused."""
+    """Group ids that are too long for record keys are refused."""
     name = "é" * 20_000
     body = {
         "group_id": name,
@@ -160,7 +160,7 @@ def test_a_name_that_does_not_fit_into_the_log(scene: WireScene) -> None:
 
 
 def test_a_commit_too_large_for_one_batch_is_refused(scene: WireScene) -> None:
-    """A commit is written as a whole or not at all."""
+    """A commit is atomic."""
     offsets = {"t": dict.fromkeys(range(20000), (1, "m" * 20))}
     assert scene.commit("large", offsets) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     with pytest.raises(LookupError):
@@ -168,7 +168,7 @@ def test_a_commit_too_large_for_one_batch_is_refused(scene: WireScene) -> None:
 
 
 def test_offsets_are_deleted(scene: WireScene) -> None:
-    """OffsetDelete forgets some offsets, of partitions too that have none; the group goes with its last one."""
+    """OffsetDelete removes offsets, accepts missing ones, and removes the group with its last offset."""
     scene.commit("forget", {"t": {0: 5, 1: 6}, "u": {0: 7}})
     answer = scene.delete_offsets("forget", {"t": [0, 9], "nowhere": [0]})
     assert answer["error_code"] == 0
@@ -181,7 +181,7 @@ def test_offsets_are_deleted(scene: WireScene) -> None:
 
 
 def test_offsets_that_members_need_are_not_deleted(scene: WireScene) -> None:
-    """Offsets of topics that a consumer reads stay; what workers of another protocol read nobody knows."""
+    """Offsets of subscribed topics, or of unknown protocol types, are kept."""
     scene.commit("reading", {"t": {0: 5}, "u": {0: 7}})
     scene.join("reading", ["t"])
     answer = scene.delete_offsets("reading", {"t": [0], "u": [0]})
@@ -194,7 +194,7 @@ def test_offsets_that_members_need_are_not_deleted(scene: WireScene) -> None:
 
 
 def test_a_deleted_group_has_no_offsets(scene: WireScene) -> None:
-    """DeleteGroups takes the offsets along, and the log says so."""
+    """DeleteGroups writes tombstones for all offsets."""
     scene.commit("deleted", {"t": {0: 5, 1: 6}})
     shard = scene.shard("deleted")
     answer = scene.request(scene.client("deleted"), messages.DELETE_GROUPS, {"groups_names": ["deleted"]})
@@ -205,7 +205,7 @@ def test_a_deleted_group_has_no_offsets(scene: WireScene) -> None:
 
 
 def test_commits_lie_in_the_log_as_kafka_writes_them(scene: WireScene) -> None:
-    """Kafka's tools can read what lies in the topic of offsets."""
+    """Records of offsets are readable by Kafka's tools."""
     scene.commit("written", {"t": {0: (5, "m", 2)}})
     records = scene.log_records(scene.shard("written"))
     ours = [(parse_offset_key(key), parse_offset_value(value)) for key, value in records if value and key[1] == 1]

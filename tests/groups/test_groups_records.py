@@ -1,4 +1,4 @@
-"""What lies in ``__consumer_offsets``: the bytes are Kafka's, whoever wrote them."""
+"""Record format of ``__consumer_offsets``, byte for byte as in Kafka."""
 
 from __future__ import annotations
 
@@ -84,33 +84,33 @@ group_records = st.builds(
 
 @pytest.mark.parametrize(("golden", "key"), OFFSET_KEYS)
 def test_keys_of_offsets_are_kafkas(golden: str, key: OffsetKey) -> None:
-    """The key of a committed offset has Kafka's bytes."""
+    """Offset keys have Kafka's bytes."""
     assert records.build_offset_key(*key) == bytes.fromhex(golden)
     assert records.parse_offset_key(bytes.fromhex(golden)) == key
     assert records.key_version(bytes.fromhex(golden)) in records.OFFSET_KEY_VERSIONS
 
 
 def test_ancient_keys_of_offsets_are_read() -> None:
-    """A key of version 0 says the same as one of version 1."""
+    """Key version 0 has the same content as version 1."""
     golden, key = OFFSET_KEYS[0]
     assert records.parse_offset_key(b"\0\0" + bytes.fromhex(golden)[2:]) == key
 
 
 @pytest.mark.parametrize(("golden", "value"), OFFSET_VALUES)
 def test_values_of_offsets_are_kafkas(golden: str, value: CommittedOffset) -> None:
-    """A committed offset has Kafka's bytes; one that the client let expire is of version 1."""
+    """Offset values have Kafka's bytes; those with an expiry are of version 1."""
     assert records.build_offset_value(value) == bytes.fromhex(golden)
     assert records.parse_offset_value(bytes.fromhex(golden)) == value
 
 
 @pytest.mark.parametrize(("golden", "value"), OLD_OFFSET_VALUES)
 def test_values_of_offsets_of_other_versions_are_read(golden: str, value: CommittedOffset) -> None:
-    """Offsets that older and newer brokers wrote are read, too."""
+    """Older and newer value versions can be read."""
     assert records.parse_offset_value(bytes.fromhex(golden)) == value
 
 
 def test_groups_are_kafkas() -> None:
-    """A group with members, and one without, has Kafka's bytes."""
+    """Records of groups with and without members have Kafka's bytes."""
     assert records.build_group_key("readers") == bytes.fromhex("0002 0007 72656164657273")
     assert records.parse_group_key(bytes.fromhex("0002 0007 72656164657273")) == "readers"
     assert records.build_group_value(GROUP) == bytes.fromhex(GROUP_VALUE)
@@ -121,7 +121,7 @@ def test_groups_are_kafkas() -> None:
 
 @pytest.mark.parametrize(("golden", "times"), OLD_GROUP_VALUES)
 def test_groups_of_older_versions_are_read(golden: str, times: tuple[int, int]) -> None:
-    """In groups of older brokers, the session's timeout stands for the rebalance timeout that they lack."""
+    """Without a rebalance timeout the session timeout is used."""
     group = records.parse_group_value(bytes.fromhex(golden))
     assert (group.state_timestamp_ms, group.members[0].rebalance_timeout_ms) == times
     assert group.members[0].session_timeout_ms == 100
@@ -145,7 +145,7 @@ def test_groups_of_older_versions_are_read(golden: str, times: tuple[int, int]) 
     ],
 )
 def test_what_cannot_be_read_is_named(parse: object, data: str, named: str) -> None:
-    """Bytes that are no such record give one error that names the field, or the version that nobody knows."""
+    """Malformed records are errors with the field or the unknown version."""
     assert callable(parse)
     with pytest.raises(ProtocolError, match=named):
         parse(bytes.fromhex(data))
@@ -153,7 +153,7 @@ def test_what_cannot_be_read_is_named(parse: object, data: str, named: str) -> N
 
 @pytest.mark.parametrize("golden", [GROUP_VALUE, OFFSET_VALUES[0][0], OFFSET_VALUES[2][0], OLD_OFFSET_VALUES[3][0]])
 def test_records_cut_short_are_refused(golden: str) -> None:
-    """A record that ends too early is an error wherever it ends."""
+    """Truncated records are errors at any length."""
     parse = records.parse_group_value if golden is GROUP_VALUE else records.parse_offset_value
     data = bytes.fromhex(golden)
     parse(data)
@@ -163,7 +163,7 @@ def test_records_cut_short_are_refused(golden: str) -> None:
 
 
 def test_texts_that_do_not_fit_are_refused() -> None:
-    """No record is written whose text is longer than an int16 can say."""
+    """Strings longer than int16 lengths allow are refused."""
     fits, too_long = "x" * records.TEXT_SIZE_MAX, "x" * (records.TEXT_SIZE_MAX + 1)
     assert records.parse_offset_value(records.build_offset_value(CommittedOffset(1, 1, fits, 1))).metadata == fits
     for build in (
@@ -182,12 +182,12 @@ def test_texts_that_do_not_fit_are_refused() -> None:
     st.builds(CommittedOffset, int64, int32, text, int64, st.just(records.NO_TIME)),
 )
 def test_any_offset_comes_back(key: OffsetKey, value: CommittedOffset) -> None:
-    """Whatever is committed is read back as it was."""
+    """Any offset survives encoding and decoding."""
     assert records.parse_offset_key(records.build_offset_key(*key)) == key
     assert records.parse_offset_value(records.build_offset_value(value)) == value
 
 
 @given(group_records)
 def test_any_group_comes_back(group: GroupRecord) -> None:
-    """Whatever a group is, it is read back as it was."""
+    """Any group survives encoding and decoding."""
     assert records.parse_group_value(records.build_group_value(group)) == group

@@ -1,4 +1,4 @@
-"""Groups of a partition that is loaded."""
+"""Restoring the groups of a loaded partition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GROUPS = 100
 
 
 class BusyClock(StrictClock):
-    """Whatever asks for the time has taken a while until then."""
+    """A clock that advances whenever it is read."""
 
     def seconds(self) -> float:
         self.rightNow += 0.001
@@ -42,7 +42,7 @@ def listed(scene: ClassicScene) -> tuple[ErrorCode, list[Listed]]:
 
 
 def test_groups_come_to_life_in_turns() -> None:
-    """Many groups keep nobody waiting: they come to life a few at a time."""
+    """Groups are restored in small portions, so that the reactor is not blocked."""
     scene = busy_scene()
     assert 0 < len(scene.shard.groups) < GROUPS / 2
     while scene.shard.is_restoring:
@@ -55,12 +55,12 @@ def test_groups_come_to_life_in_turns() -> None:
 
 
 def test_list_while_groups_come_to_life() -> None:
-    """A list says that it is not whole while groups come to life."""
+    """ListGroups reports that it is incomplete during the restore."""
     assert listed(busy_scene())[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def test_group_that_is_asked_for_comes_to_life() -> None:
-    """Nobody waits for the others: a member of a group that has not come to life yet is answered at once."""
+    """A requested group is restored immediately."""
     scene = busy_scene()
     last = f"group {GROUPS - 1}"
     assert last not in scene.shard.groups
@@ -70,21 +70,21 @@ def test_group_that_is_asked_for_comes_to_life() -> None:
 
 
 def test_coordinator_that_leaves_before_all_groups_have_come_to_life() -> None:
-    """A broker that leads no more wakes no further groups, and leaves no timer behind."""
+    """Unloading stops the restore and leaves no timer."""
     scene = busy_scene()
     scene.unload()
     assert scene.clock.getDelayedCalls() == []
 
 
 def test_records_of_kinds_that_are_not_known() -> None:
-    """A record of a newer kind is passed over, as Kafka does."""
+    """Unknown record types are ignored, as in Kafka."""
     scene = ClassicScene()
     scene.shard.replay(b"\x7f\x00anything", b"anything", NOT_TRANSACTIONAL)
     assert listed(scene) == (ErrorCode.NONE, [])
 
 
 def test_last_record_counts() -> None:
-    """Of several records of a group the last one counts, and a tombstone removes it."""
+    """The last record of a group counts, and a tombstone removes it."""
     scene = ClassicScene()
     scene.unload()
     key = build_group_key("g")
@@ -102,7 +102,7 @@ def test_last_record_counts() -> None:
 
 
 def test_members_without_time() -> None:
-    """A member whose session is below zero in the log, as nobody should have written, is missed at once."""
+    """A member with a negative session timeout in the log expires immediately."""
     scene = ClassicScene()
     scene.unload()
     member = MemberRecord("a", None, "client", "/127.0.0.1", -1, -1, b"", b"")

@@ -1,4 +1,4 @@
-"""A broker that stops hands over what it leads, and waits no longer than that can help."""
+"""Controlled shutdown: leaderships are moved away, without waiting in vain."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOT_CONTROLLER: Row = {"error_code": int(ErrorCode.NOT_CONTROLLER), "remaining_p
 
 
 class Controller:
-    """Answers each request with the next of its answers, and the last for ever."""
+    """Scripted controller that repeats its last response."""
 
     def __init__(self, simulation: Simulation, name: str, *answers: Row) -> None:
         self.endpoint = Endpoint("PLAINTEXT", name, 9092)
@@ -41,7 +41,7 @@ class Controller:
 
 
 class World:
-    """A broker that stops, as far as its neighbours matter."""
+    """A stopping broker and its view of the other brokers."""
 
     def __init__(self) -> None:
         self.simulation = Simulation(1)
@@ -52,13 +52,13 @@ class World:
         self.replicas_live = True
 
     def ask(self, *answers: Row, name: str = "controller") -> Controller:
-        """A controller that gives these answers, and is the one to ask from now on."""
+        """Set the current controller and its responses."""
         controller = Controller(self.simulation, name, *answers)
         self.at = controller.endpoint
         return controller
 
     def stop(self, **config: Any) -> float:
-        """Hand over; how many seconds it took."""
+        """Run the controlled shutdown; return its duration in seconds."""
         began_s = self.simulation.now_s
         shutdown = ControlledShutdown(self.reactor, 7, 70, self, ControlledShutdownConfig(**config))
         self.simulation.run_until(shutdown.hand_over(), timeout_s=300)
@@ -66,7 +66,7 @@ class World:
         return self.simulation.now_s - began_s
 
     def later(self, seconds: float, change: Callable[[], None]) -> None:
-        """Something happens in the cluster, and the broker is told."""
+        """Change the cluster's metadata after a delay."""
 
         def happen() -> None:
             change()
@@ -96,28 +96,28 @@ def world() -> World:
 
 
 def test_everything_is_taken_over(world: World) -> None:
-    """The controller is asked once, by the broker's own epoch, and the stop goes on at once."""
+    """The controller is asked once, with the broker's epoch."""
     controller = world.ask(NOTHING_LEFT)
     assert world.stop() < 1
     assert controller.asked == [{"broker_id": 7, "broker_epoch": 70}]
 
 
 def test_followers_that_are_catching_up(world: World) -> None:
-    """What nobody could take over is asked for again after a while, until all is taken over."""
+    """Remaining partitions are requested again after the backoff."""
     controller = world.ask(LEFT, LEFT, NOTHING_LEFT)
     assert 10 <= world.stop(backoff_s=5) < 11
     assert len(controller.asked) == 3
 
 
 def test_followers_that_never_catch_up(world: World) -> None:
-    """After its retries the broker stops all the same."""
+    """After all retries the broker stops anyway."""
     controller = world.ask(LEFT)
     assert 10 <= world.stop(retries_max=2, backoff_s=5) < 11
     assert len(controller.asked) == 3
 
 
 def test_alone_in_the_cluster(world: World) -> None:
-    """Nobody is there to take anything over: nobody is asked, and no time is lost."""
+    """Without other brokers no request is sent."""
     controller = world.ask(LEFT)
     world.live = False
     assert world.stop() == 0
@@ -125,7 +125,7 @@ def test_alone_in_the_cluster(world: World) -> None:
 
 
 def test_no_other_replica_lives(world: World) -> None:
-    """What is left has no other replica that lives: it is not waited for."""
+    """Partitions without another live replica are not waited for."""
     controller = world.ask(LEFT)
     world.replicas_live = False
     assert world.stop() < 1
@@ -133,14 +133,14 @@ def test_no_other_replica_lives(world: World) -> None:
 
 
 def test_the_last_other_replica_goes_meanwhile(world: World) -> None:
-    """Two brokers stop one after the other: the second need not wait for the first to catch up."""
+    """The wait ends when the last other replica stops."""
     world.ask(LEFT)
     world.later(1, lambda: setattr(world, "replicas_live", False))
     assert 1 <= world.stop(backoff_s=60) < 2
 
 
 def test_another_controller_is_elected(world: World) -> None:
-    """The one that was asked is the controller no more: the next is asked as soon as it is known."""
+    """A new controller is asked as soon as it is known."""
     former = world.ask(NOT_CONTROLLER, name="former")
     world.later(2, lambda: world.ask(NOTHING_LEFT, name="next") and None)
     assert 2 <= world.stop(backoff_s=60) < 3
@@ -148,12 +148,12 @@ def test_another_controller_is_elected(world: World) -> None:
 
 
 def test_the_controller_is_gone(world: World) -> None:
-    """It refuses connections, and no other is elected: the broker stops after its retries."""
+    """Without a reachable controller the broker stops after its retries."""
     world.at = Endpoint("PLAINTEXT", world.simulation.host("gone").name, 9092)
     assert 3 <= world.stop(retries_max=3, backoff_s=1) < 4
 
 
 def test_no_controller_is_known(world: World) -> None:
-    """Without one there is nobody to ask, but one may be elected."""
+    """The broker waits for a controller to be elected."""
     world.later(1, lambda: world.ask(NOTHING_LEFT) and None)
     assert 1 <= world.stop(retries_max=1, backoff_s=60) < 2

@@ -1,4 +1,4 @@
-"""Fetches in a broker's name are confirmed by its registration."""
+"""Verification of follower fetches against registrations in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kreplica.zookeeper import ConnectionLoss
 
 
 class Registrations:
-    """A ZooKeeper client that holds registrations, by broker, and answers when it is asked to."""
+    """ZooKeeper client with scripted registrations and responses."""
 
     def __init__(self, **epochs: int) -> None:
         self.epochs = {int(name.removeprefix("b")): epoch for name, epoch in epochs.items()}
@@ -51,7 +51,7 @@ def confirmed(registrations: Registrations, known: FollowerIncarnations, broker_
 
 @pytest.mark.parametrize(("broker_id", "epoch"), [(2, 19), (2, 21), (2, 2**63 - 1), (3, 20), (3, NO_BROKER_EPOCH)])
 def test_only_the_registered_epoch_is_confirmed(broker_id: int, epoch: int) -> None:
-    """Neither an earlier nor a later process, nor a broker that is not registered."""
+    """Other epochs and unregistered brokers are refused."""
     registrations = Registrations(b2=20)
     known = followers(registrations)
     assert not confirmed(registrations, known, broker_id, epoch)
@@ -61,7 +61,7 @@ def test_only_the_registered_epoch_is_confirmed(broker_id: int, epoch: int) -> N
 
 
 def test_a_broker_that_named_its_epoch_cannot_leave_it_out() -> None:
-    """Fetch before KIP-903 has no epoch: it is believed until this process of the broker has shown that it has one."""
+    """Fetches without epoch (before KIP-903) are accepted only until the process has sent an epoch."""
     registrations = Registrations(b2=20)
     known = followers(registrations)
     assert confirmed(registrations, known, 2, NO_BROKER_EPOCH)
@@ -73,7 +73,7 @@ def test_a_broker_that_named_its_epoch_cannot_leave_it_out() -> None:
 
 
 def test_one_batch_of_reads_at_a_time() -> None:
-    """However many fetches wait: those that come during a read share the next one, which is fresh for them."""
+    """Fetches that arrive during a read share the next one."""
     registrations = Registrations(b2=20)
     known = followers(registrations)
     outcomes: list[tuple[int, bool]] = []
@@ -88,7 +88,7 @@ def test_one_batch_of_reads_at_a_time() -> None:
 
 
 def test_zookeeper_that_is_away_confirms_nothing() -> None:
-    """The follower fetches again."""
+    """Without ZooKeeper the fetch is refused, and the follower retries."""
     registrations = Registrations(b2=20)
     known = followers(registrations)
     outcome: list[bool] = []
@@ -100,7 +100,7 @@ def test_zookeeper_that_is_away_confirms_nothing() -> None:
 
 
 def test_a_client_that_goes_away_is_forgotten() -> None:
-    """Its fetch is cancelled with its connection."""
+    """A lost connection cancels its pending verification."""
     registrations = Registrations(b2=20)
     known = followers(registrations)
     outcome: list[bool] = []

@@ -1,4 +1,4 @@
-"""Since when a broker's logs have lost nothing."""
+"""Detection of lost log data across restarts."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ OLDER = Note(broker_epoch=60, intact_since=50, boot_id="up", directories_count=2
 def test_what_a_start_may_say(
     notes: list[Note | None], boot_id: str, clean_epoch: int | None, logs_missing: bool, expected: int
 ) -> None:
-    """Intact are logs that were closed in order, or whose machine has been up since; of all directories, or of none."""
+    """Logs are intact after an orderly stop or without a reboot, if all directories agree."""
     found = intact_since(notes, boot_id=boot_id, clean_epoch=clean_epoch, logs_missing=logs_missing)
     assert found == expected
 
 
 class World:
-    """A machine with two log directories, and the broker's processes on it one after the other."""
+    """A machine with two log directories, and successive broker processes."""
 
     def __init__(self) -> None:
         self.simulation = Simulation(1)
@@ -57,7 +57,7 @@ class World:
         self.incarnations: Incarnations
 
     def start(self, *, paths: list[str] | None = None) -> int:
-        """Begin a process; what its registration would say."""
+        """Start a process; return the ``intact_since`` of its registration."""
         runtime = self.host.runtime
         self.directories = LogDirectories(runtime, paths or self.paths)
         self.incarnations = Incarnations(runtime, self.directories)
@@ -85,7 +85,7 @@ def world() -> World:
 
 
 def test_a_chain_of_kills_and_orderly_stops(world: World) -> None:
-    """The first registration counts as long as nothing is lost, however often the broker is killed or stopped."""
+    """The first registration counts while nothing is lost, across kills and stops."""
     assert world.start() == NO_BROKER_EPOCH
     world.registered(10)
     world.kill()
@@ -100,7 +100,7 @@ def test_a_chain_of_kills_and_orderly_stops(world: World) -> None:
 
 
 def test_a_power_loss_ends_the_chain(world: World) -> None:
-    """What was not synced may be lost; from the next registration on the count begins anew."""
+    """After a power loss the next registration starts a new incarnation."""
     world.start()
     world.registered(10)
     world.power_loss()
@@ -111,7 +111,7 @@ def test_a_power_loss_ends_the_chain(world: World) -> None:
 
 
 def test_a_power_loss_after_an_orderly_stop_ends_nothing(world: World) -> None:
-    """Whatever the stop promised to keep is synced, its own marker and the notes too."""
+    """An orderly stop syncs all data, its marker and the notes."""
     world.start()
     world.registered(10)
     world.stop(10)
@@ -120,7 +120,7 @@ def test_a_power_loss_after_an_orderly_stop_ends_nothing(world: World) -> None:
 
 
 def test_killed_before_it_could_note_the_loss(world: World) -> None:
-    """A start that found something lost and was killed before its registration leaves nothing that looks intact."""
+    """A start that detects a loss and is killed before it registers leaves no valid notes."""
     world.start()
     world.registered(10)
     world.kill()
@@ -131,7 +131,7 @@ def test_killed_before_it_could_note_the_loss(world: World) -> None:
 
 
 def test_a_directory_that_is_left_out(world: World) -> None:
-    """A broker that starts without one of its directories has lost the logs in it."""
+    """A start without one of the directories counts as a loss."""
     world.start()
     world.registered(10)
     world.stop(10)
@@ -139,7 +139,7 @@ def test_a_directory_that_is_left_out(world: World) -> None:
 
 
 def test_a_log_that_somebody_removed(world: World) -> None:
-    """Whoever removes a damaged log by hand has it copied from the leader: it must not count as complete."""
+    """A log removed by hand counts as a loss, so that it is copied from the leader."""
     world.start()
     world.directories.create(TopicPartition("orders", 0), TOPIC_ID, LogConfig())
     world.registered(10)
@@ -150,7 +150,7 @@ def test_a_log_that_somebody_removed(world: World) -> None:
 
 
 def test_a_directory_that_failed(world: World) -> None:
-    """A device that had an error may have lost what the kernel had taken: the next start counts anew."""
+    """After a device error the next start counts as a loss."""
     world.start()
     log = world.directories.create(TopicPartition("orders", 0), TOPIC_ID, LogConfig())
     world.registered(10)
@@ -161,7 +161,7 @@ def test_a_directory_that_failed(world: World) -> None:
 
 
 def test_the_only_directory_failed(world: World) -> None:
-    """Where there is no other to say so, its own note goes."""
+    """If the only directory fails, its note is removed."""
     world.start(paths=["/data/one"])
     log = world.directories.create(TopicPartition("orders", 0), TOPIC_ID, LogConfig())
     world.registered(10)
@@ -172,7 +172,7 @@ def test_the_only_directory_failed(world: World) -> None:
 
 @pytest.mark.parametrize("operation", ["open", "read"])
 def test_a_directory_whose_device_is_dead_at_the_start(world: World, operation: Literal["open", "read"]) -> None:
-    """The broker starts with the other one, and nobody takes its logs for complete: not before it is back either."""
+    """The broker starts with the other directory, and its logs count as incomplete."""
     world.start()
     world.registered(10)
     world.kill()
@@ -187,7 +187,7 @@ def test_a_directory_whose_device_is_dead_at_the_start(world: World, operation: 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"broker_epoch":"x"}'])
 def test_a_damaged_note(world: World, data: bytes) -> None:
-    """It counts as none, and the start goes on."""
+    """A damaged note counts as missing."""
     world.start()
     world.registered(10)
     world.host.disk.write_file(f"/data/one/{FILE_NAME}", data)
@@ -196,7 +196,7 @@ def test_a_damaged_note(world: World, data: bytes) -> None:
 
 
 def test_no_room_for_a_note(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk keeps nobody from registering; the next start takes the logs for incomplete."""
+    """With a full disk the broker registers, and the next start counts as a loss."""
 
     def full(path: str, data: bytes, **_: Any) -> None:
         raise OSError(errno.ENOSPC, "full")
@@ -211,7 +211,7 @@ def test_no_room_for_a_note(world: World, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_directory_is_intact_if_its_machine_stayed_up(world: World) -> None:
-    """Recovery may trust what a killed process had written; after a power loss it reads everything."""
+    """After a kill, recovery may trust written data; after a power loss it reads everything."""
     directory = world.paths[0]
     world.start()
     assert not world.incarnations.is_intact(directory)

@@ -1,4 +1,4 @@
-"""The controller hears of a failed log directory."""
+"""Notification of the controller about failed log directories."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 
 
 class World:
-    """A coordinator, broker 7 and somebody who looks."""
+    """A ZooKeeper server, broker 7 and an observing client."""
 
     def __init__(self) -> None:
         self.simulation = Simulation(1)
@@ -37,7 +37,7 @@ class World:
         return client
 
     def notifications(self) -> list[int]:
-        """The broker of each notification that is there."""
+        """Return the broker ids of the existing notifications."""
         found = []
         for name in sorted(self.run(self.watcher.get_children(znodes.LOG_DIR_EVENT_NOTIFICATION))):
             assert name.startswith("log_dir_event_")
@@ -52,7 +52,7 @@ def world() -> World:
 
 
 def test_a_failure_is_told(world: World) -> None:
-    """Once for each; the notification says which broker to ask."""
+    """Each failure creates one notification with the broker id."""
     world.events.directory_failed()
     world.simulation.run(1)
     assert world.notifications() == [7]
@@ -62,7 +62,7 @@ def test_a_failure_is_told(world: World) -> None:
 
 
 def test_a_failure_while_zookeeper_is_away(world: World) -> None:
-    """It is told when ZooKeeper is back: once more where the first may have been heard, once for all that wait."""
+    """Failures during an outage are reported afterwards, in one notification."""
     world.simulation.network.cut("broker", "coordinator")
     for _ in range(5):
         world.events.directory_failed()
@@ -73,7 +73,7 @@ def test_a_failure_while_zookeeper_is_away(world: World) -> None:
 
 
 def test_a_broker_that_stops_tells_no_more(world: World) -> None:
-    """No timer is left, and nothing is asked for afterwards."""
+    """After a stop no timer or request is left."""
     world.simulation.network.cut("broker", "coordinator")
     world.events.directory_failed()
     world.simulation.run(1)

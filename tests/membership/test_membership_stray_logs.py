@@ -1,4 +1,4 @@
-"""Logs that are no replicas of a broker any more."""
+"""Detection and removal of stray logs."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ MOVING = TopicAssignment("orders", ORDERS, {0: (3, 1)}, adding={0: (3,)}, removi
 def test_what_makes_a_stray(
     partition: int, topic_id: UUID | None, assignment: TopicAssignment | None, reason: str | None
 ) -> None:
-    """A log stays where topic, topic id and assignment all say that it is ours."""
+    """A log is kept if topic, topic id and assignment match."""
     topic = Topic(assignment, made_in=9) if assignment is not None else None
     found = why_stray(TopicPartition("orders", partition), topic_id, topic, broker_id=1)
     assert (found is None) if reason is None else (found or "").startswith(reason)
 
 
 class World:
-    """A coordinator, and broker 1's machine with a client and its log directories."""
+    """A ZooKeeper server, and broker 1 with a client and log directories."""
 
     def __init__(self) -> None:
         self.simulation = Simulation(1)
@@ -68,7 +68,7 @@ class World:
         self.directories.create(TopicPartition(topic, partition), topic_id, LogConfig())
 
     def remove_strays(self, last_epoch: int = NO_BROKER_EPOCH) -> list[str]:
-        """The logs that are left."""
+        """Remove stray logs and return the remaining ones."""
         self.run(remove_strays(self.runtime.reactor, self.client, self.directories, 1, last_epoch))
         return sorted(map(str, self.directories.logs))
 
@@ -79,7 +79,7 @@ def world() -> World:
 
 
 def test_strays_are_removed_with_their_files(world: World) -> None:
-    """What is ours stays; of the rest neither log nor files are left, after the delay that every deletion has."""
+    """Stray logs and, after the usual delay, their files are removed; other logs stay."""
     world.make_topic(ASSIGNMENT)
     world.make_log("orders", 0, ORDERS)
     world.make_log("orders", 1, ORDERS)
@@ -91,13 +91,13 @@ def test_strays_are_removed_with_their_files(world: World) -> None:
 
 
 def test_a_cluster_without_topics_is_not_believed(world: World) -> None:
-    """Somebody wiped ZooKeeper: the logs are all that is left, and are kept."""
+    """If ZooKeeper has no topics, all logs are kept."""
     world.make_log("orders", 0, ORDERS)
     assert world.remove_strays() == ["orders-0"]
 
 
 def test_a_topic_that_cannot_be_read_is_not_held_against_its_logs(world: World) -> None:
-    """A znode with something else in it is no word about who holds what."""
+    """Logs of a topic with an invalid znode are kept."""
     world.make_topic(TopicAssignment("others", PAYMENTS, {0: (2,)}))
     world.run(world.client.create(znodes.topic_path("orders"), b"not JSON"))
     world.make_log("orders", 0, ORDERS)
@@ -114,7 +114,7 @@ def test_a_topic_that_cannot_be_read_is_not_held_against_its_logs(world: World) 
     ],
 )
 def test_a_topic_with_another_id(world: World, registered: str, left: list[str]) -> None:
-    """The logs of a topic that goes on are worth more than the id in its znode, which an operator can write back."""
+    """Logs are kept if the topic id was overwritten, because an operator can restore it."""
     last_epoch = NO_BROKER_EPOCH
     for step in ("before", "after"):
         if registered == step:
@@ -126,7 +126,7 @@ def test_a_topic_with_another_id(world: World, registered: str, left: list[str])
 
 
 def test_nothing_is_removed_when_zookeeper_does_not_answer(world: World) -> None:
-    """An error is an error: the start fails, and every log is still there."""
+    """The start fails and keeps every log."""
     world.make_topic(ASSIGNMENT)
     world.make_log("orders", 1, ORDERS)
     world.simulation.network.cut("broker", "coordinator")
@@ -136,6 +136,6 @@ def test_nothing_is_removed_when_zookeeper_does_not_answer(world: World) -> None
 
 
 def test_a_broker_without_logs_asks_nobody(world: World) -> None:
-    """The first start of a broker needs no answer."""
+    """Without logs no ZooKeeper request is needed."""
     world.simulation.network.cut("broker", "coordinator")
     assert world.run(find_strays(world.client, {}, 1, NO_BROKER_EPOCH)) == {}

@@ -1,4 +1,4 @@
-"""What a broker keeps up with in ZooKeeper: who is cordoned, and the throttle of plans."""
+"""Watched data in ZooKeeper: cordoned brokers and the throttle of plans."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 
 
 class World:
-    """A coordinator, a broker's client and somebody else's."""
+    """A ZooKeeper server, a broker's client and another client."""
 
     def __init__(self) -> None:
         self.simulation = Simulation(1)
@@ -41,7 +41,7 @@ class World:
 
 
 def test_cordoned_brokers_are_known_at_the_start_and_as_they_change() -> None:
-    """A znode that names no broker is passed over."""
+    """Znode names that are not broker ids are ignored."""
     world = World()
     world.run(world.operator.create(znodes.cordoned_path(3)))
     cordoned = CordonedBrokers(world.reactor, world.broker)
@@ -55,7 +55,7 @@ def test_cordoned_brokers_are_known_at_the_start_and_as_they_change() -> None:
 
 
 def test_a_throttle_is_known_as_it_changes() -> None:
-    """What cannot be read throttles nothing."""
+    """An invalid throttle counts as none."""
     world = World()
     throttle = PlanThrottle(world.reactor, world.broker)
     world.run(throttle.watching.start())
@@ -67,7 +67,7 @@ def test_a_throttle_is_known_as_it_changes() -> None:
 
 
 def test_what_changed_while_the_connection_was_lost_is_known_afterwards() -> None:
-    """The coordinator goes away and comes back: the watch is set anew, or what it missed is read."""
+    """Changes during an outage of ZooKeeper are read afterwards."""
     world = World()
     throttle = PlanThrottle(world.reactor, world.broker)
     world.run(throttle.watching.start())
@@ -79,7 +79,7 @@ def test_what_changed_while_the_connection_was_lost_is_known_afterwards() -> Non
 
 
 def test_a_new_session_reads_everything_again() -> None:
-    """What happened while there was none is not missed."""
+    """Changes between two sessions are not missed."""
     world = World()
     cordoned = CordonedBrokers(world.reactor, world.broker)
     world.run(cordoned.watching.start())
@@ -93,7 +93,7 @@ def test_a_new_session_reads_everything_again() -> None:
 
 
 def test_a_path_that_somebody_removed_holds_nothing() -> None:
-    """It is watched for, so that it counts when it is there again."""
+    """A removed znode counts as empty and is watched for."""
     world = World()
     world.run(world.operator.delete(znodes.PLAN_THROTTLE))
     throttle = PlanThrottle(world.reactor, world.broker)
@@ -103,7 +103,7 @@ def test_a_path_that_somebody_removed_holds_nothing() -> None:
 
 
 def test_the_document_of_a_throttle() -> None:
-    """Empty, as it is made, it throttles nothing; what is wrong with it is named."""
+    """An empty znode means no throttle; errors name the problem."""
     assert decode_throttle(b"") is None
     assert decode_throttle(encode_throttle(None)) is None
     assert decode_throttle(encode_throttle(12)) == 12

@@ -1,4 +1,4 @@
-"""What a broker keeps in ZooKeeper about itself, against the embedded coordinator on virtual time."""
+"""Registration and producer ids against the embedded ZooKeeper on virtual time."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ CONNECT = f"coordinator:{PORT}/kafka"
 
 
 class World:
-    """A coordinator, and hosts with clients of it."""
+    """A ZooKeeper server and hosts with clients."""
 
     def __init__(self, seed=1):
         self.simulation = Simulation(seed)
@@ -42,7 +42,7 @@ class World:
         return self.run(register(self.simulation.host("watcher").runtime.reactor, client, wanted))
 
     def client(self, name, **options):
-        """A started client on a host of that name."""
+        """Return a started client on a host of that name."""
         runtime = self.simulation.host(name).runtime
         client = ZooKeeperClient(runtime.reactor, CONNECT, random=runtime.random, session_timeout_ms=5000, **options)
         self.run(client.start())
@@ -59,7 +59,7 @@ def registration(broker_id=1, port=9092):
 
 
 def test_persistent_paths_are_made_once(world):
-    """Two brokers that start together find what both need, below the chroot that nobody made for them."""
+    """Two brokers that start together create the paths below a new chroot."""
     _, one = world.client("one")
     _, two = world.client("two")
     world.run(create_persistent_paths(one))
@@ -69,7 +69,7 @@ def test_persistent_paths_are_made_once(world):
 
 
 def test_the_cluster_has_one_id(world):
-    """Whoever comes first makes it; everybody has the same, of 22 characters."""
+    """The first broker creates the cluster id of 22 characters, and all others read it."""
     runtime, one = world.client("one")
     other_runtime, two = world.client("two")
     world.run(create_persistent_paths(one))
@@ -79,7 +79,7 @@ def test_the_cluster_has_one_id(world):
 
 
 def test_registration_carries_its_epoch(world):
-    """The epoch is the czxid of the znode, and a second registration of the same session is the same."""
+    """The epoch is the czxid of the znode; repeating it in the same session changes nothing."""
     _, client = world.client("one")
     world.run(create_persistent_paths(client))
     made = world.register(client, registration())
@@ -90,7 +90,7 @@ def test_registration_carries_its_epoch(world):
 
 
 def test_persistent_paths_have_no_data(world):
-    """The data is null and not empty: Kafka 2.6 takes an empty /latest_producer_id_block for a damaged document."""
+    """The data is null: Kafka 2.6 cannot parse an empty /latest_producer_id_block."""
     _, client = world.client("one")
     world.run(create_persistent_paths(client))
 
@@ -104,7 +104,7 @@ def test_persistent_paths_have_no_data(world):
 
 
 def test_a_registration_whose_answer_was_lost(world):
-    """The registration is read back: the same one is kept, one with other content is replaced."""
+    """The registration is read back; the same one is kept, another one is replaced."""
     runtime, client = world.client("one")
     world.run(create_persistent_paths(client))
     network = world.simulation.network
@@ -126,7 +126,7 @@ def test_a_registration_whose_answer_was_lost(world):
 
 
 def test_a_leftover_is_waited_for_while_zookeeper_restarts(world):
-    """A restarted server gives every session its whole time-out again: a start waits for that, too."""
+    """A restarted server restarts session timeouts, which extends the wait."""
     _, killed = world.client("one")
     world.run(create_persistent_paths(killed))
     earlier = world.register(killed, registration())
@@ -143,7 +143,7 @@ def test_a_leftover_is_waited_for_while_zookeeper_restarts(world):
 
 
 def test_another_brokers_id_is_refused(world):
-    """The error says where the other one listens."""
+    """The error contains the other broker's endpoints."""
     _, one = world.client("one")
     _, two = world.client("two")
     world.run(create_persistent_paths(one))
@@ -153,7 +153,7 @@ def test_another_brokers_id_is_refused(world):
 
 
 def test_own_leftover_is_waited_for(world):
-    """After a kill the earlier session's znode names our own endpoints: it goes with that session."""
+    """A znode with this broker's endpoints disappears with its old session."""
     _, killed = world.client("one")
     world.run(create_persistent_paths(killed))
     earlier = world.register(killed, registration())
@@ -163,7 +163,7 @@ def test_own_leftover_is_waited_for(world):
 
 
 def test_a_living_namesake_is_not_waited_for_ever(world):
-    """Two machines with the same id and advertised address: the second gives up, and the first keeps its znode."""
+    """With the same id and address on two machines, the second gives up."""
     _, living = world.client("one")
     world.run(create_persistent_paths(living))
     earlier = world.register(living, registration())
@@ -174,7 +174,7 @@ def test_a_living_namesake_is_not_waited_for_ever(world):
 
 
 def test_a_killed_brokers_session_is_ended(world):
-    """Its ephemeral znodes are gone before its successor opens a session, long before they would expire."""
+    """Ephemeral znodes of a killed broker are removed before its successor opens a session."""
     runtime, killed = world.client("one")
     world.run(create_persistent_paths(killed))
     runtime.disk.make_directories("/data")
@@ -191,7 +191,7 @@ def test_a_killed_brokers_session_is_ended(world):
 
 @pytest.mark.parametrize("data", [None, b"", b"{}", b'{"connect":"other:1","session_id":1,"password":"00"}'])
 def test_nothing_useful_is_remembered(world, data):
-    """No file, a damaged one, or another cluster's: the start goes on."""
+    """A missing or damaged file, or one of another cluster, does not prevent the start."""
     runtime, client = world.client("one")
     runtime.disk.make_directories("/data")
     if data is not None:
@@ -204,7 +204,7 @@ def test_nothing_useful_is_remembered(world, data):
 
 
 def keep_registered(runtime, client, joined, replaced=None):
-    """A membership that says of each registration after the first that nothing was lost since that."""
+    """Return a membership whose later registrations are intact since the first."""
     return Membership(
         runtime.reactor,
         runtime.random,
@@ -216,13 +216,13 @@ def keep_registered(runtime, client, joined, replaced=None):
 
 
 async def registered(client):
-    """The data and epoch of broker 1's znode."""
+    """Return data and epoch of broker 1's znode."""
     data, stat = await client.get_data("/brokers/ids/1")
     return data, stat.czxid
 
 
 def test_another_took_the_id_meanwhile(world):
-    """A broker that comes back and finds its id taken says so once, and leaves the other alone."""
+    """A broker whose id was taken reports this once and does not interfere."""
     runtime, client = world.client("one")
     world.run(create_persistent_paths(client))
     joined, replaced = [], []
@@ -244,7 +244,7 @@ def test_another_took_the_id_meanwhile(world):
 
 
 def test_a_lost_session_is_replaced(world):
-    """A broker that was cut off past its session registers anew, with a higher epoch, when it is back."""
+    """After losing its session a broker registers again with a higher epoch."""
     runtime, client = world.client("one")
     world.run(create_persistent_paths(client))
     joined = []
@@ -265,7 +265,7 @@ def test_a_lost_session_is_replaced(world):
 
 
 def test_producer_ids_are_never_given_twice(world):
-    """Two brokers that take blocks in turns, over their ends, and one that restarts, never meet."""
+    """Producer ids are unique across brokers, blocks and restarts."""
     _, one = world.client("one")
     _, two = world.client("two")
     world.run(create_persistent_paths(one))
@@ -277,7 +277,7 @@ def test_producer_ids_are_never_given_twice(world):
 
 
 def test_a_block_whose_answer_was_lost(world):
-    """A block of producer ids that was written is used, although the answer never came."""
+    """A block that was written without a response is used."""
     _, client = world.client("one")
     world.run(create_persistent_paths(client))
     ids = ProducerIds(client, 1)
@@ -297,7 +297,7 @@ def test_a_block_whose_answer_was_lost(world):
 
 
 def test_producer_ids_for_many_at_once(world):
-    """Requests that arrive while a block is being taken share it."""
+    """Concurrent requests share the allocation of a block."""
     from twisted.internet.defer import gatherResults
 
     _, client = world.client("one")

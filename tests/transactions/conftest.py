@@ -1,4 +1,4 @@
-"""Whatever a coordinator logs as its own failure fails the test."""
+"""Fails a test if a coordinator logs a failure of its own."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which partitions come into a transaction, and what leaders are told of them, in every state."""
+"""Adding and verifying partitions in every state of a transaction."""
 
 import pytest
 from transactions_scene import P0, P1, transaction
@@ -24,21 +24,21 @@ STATES = (S.EMPTY, S.ONGOING, S.PREPARE_COMMIT, S.PREPARE_ABORT, S.COMPLETE_COMM
     ],
 )
 def test_who_is_not_the_producer_is_refused_in_every_state(state, claimed, code):
-    """An epoch before, one that was never given, another producer's id."""
+    """Refused are the previous epoch, an unknown epoch, and another producer id."""
     known = transaction(state=state, partitions=[P0])
     assert add(known, claimed, [P0], NOW) == ((code, (-1, -1), (-1, -1)), None, False)
     assert verify(known, claimed, [P0, P1]) == {P0: code, P1: code}
 
 
 def test_an_unheard_of_transactional_id_has_no_transactions():
-    """It has to begin first."""
+    """An unknown transactional id is refused."""
     assert add(None, CURRENT, [P0], NOW).answer.code is E.INVALID_PRODUCER_ID_MAPPING
     assert verify(None, CURRENT, [P0]) == {P0: E.INVALID_PRODUCER_ID_MAPPING}
 
 
 @pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
 def test_the_first_partition_begins_a_transaction(state):
-    """Of what was before, nothing remains in it."""
+    """The first partition starts a transaction without partitions of the previous one."""
     known = transaction(state=state, start_ms=1, client_version=2)
     new = add(known, CURRENT, [P0], NOW).new
     assert (new.state, new.partitions, new.start_ms, new.client_version) == (S.ONGOING, {P0}, NOW, 0)
@@ -46,7 +46,7 @@ def test_the_first_partition_begins_a_transaction(state):
 
 
 def test_further_partitions_join_the_ongoing_one():
-    """Its start stays; what is in it already changes nothing, and is answered at once."""
+    """Further partitions keep the start time; known partitions are answered immediately."""
     known = transaction(state=S.ONGOING, partitions=[P0], start_ms=1)
     new = add(known, CURRENT, [P0, P1], NOW).new
     assert (new.partitions, new.start_ms, new.last_update_ms) == ({P0, P1}, 1, NOW)
@@ -57,14 +57,14 @@ def test_further_partitions_join_the_ongoing_one():
 
 @pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
 def test_while_markers_are_written_nothing_begins(state):
-    """Who asks again is served when they are."""
+    """No transaction starts until the markers of the previous one are written."""
     known = transaction(state=state, partitions=[P0])
     assert add(known, CURRENT, [P0], NOW).answer.code is E.CONCURRENT_TRANSACTIONS
     assert verify(known, CURRENT, [P0]) == {P0: E.CONCURRENT_TRANSACTIONS}
 
 
 def test_a_transaction_that_was_taken_over_can_only_be_ended():
-    """Records of the new identity would not be ended by the transaction's markers (KIP-939)."""
+    """Its markers would not cover records of the new identity (KIP-939)."""
     taken = transaction(state=S.ONGOING, partitions=[P0], next_identity=Identity(7, 4))
     assert add(taken, Identity(7, 4), [P0], NOW).answer.code is E.INVALID_TXN_STATE
     assert verify(taken, Identity(7, 4), [P0]) == {P0: E.TRANSACTION_ABORTABLE}

@@ -1,4 +1,4 @@
-"""Three brokers on virtual time: the one that coordinates a transaction is killed at each of its steps."""
+"""Three simulated brokers: the coordinator of a transaction is killed at each of its steps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SETTINGS = (
 
 
 class Scene:
-    """A cluster with a topic of three partitions, and one producer at a time that writes to all of them."""
+    """A cluster with a topic of three partitions and a transactional producer."""
 
     def __init__(self, seed: int, *, grows: bool) -> None:
         self.cluster = SimulatedCluster(seed, brokers=3, overrides=SETTINGS)
@@ -48,7 +48,7 @@ class Scene:
         self.producer = self.new_producer()
 
     def new_producer(self) -> TransactionalProducer:
-        """Another incarnation of the transactional id, on a host of its own."""
+        """Return another incarnation of the transactional id, on its own host."""
         self._count += 1
         name = f"producer-{self._count}"
         return TransactionalProducer(
@@ -60,17 +60,17 @@ class Scene:
         )
 
     def coordinator_client(self, name: str) -> CoordinatorClient:
-        """A client of whoever coordinates."""
+        """Return a client of the current coordinator."""
         brokers = [(f"broker-{number}", BROKER_PORT) for number in self.cluster.brokers]
         return CoordinatorClient(self.cluster.host(name).reactor, brokers, ID, TRANSACTION, client_id=name)
 
     @property
     def coordinator(self) -> int:
-        """The broker that coordinates, as ZooKeeper has it."""
+        """Return the current coordinator according to ZooKeeper."""
         return self.cluster.leader_of(TRANSACTION_STATE, partition_of(ID, 3))
 
     def entry(self) -> Entry | None:
-        """What the coordinator knows of the producer."""
+        """Return the coordinator's entry of the transactional id."""
         leader = self.coordinator
         if leader < 0 or not self.cluster.brokers[leader].running:
             return None
@@ -80,9 +80,9 @@ class Scene:
             return None
 
     async def whole_transaction(self, text: bytes) -> bool:
-        """Write to all partitions, and commit.
+        """Write to all partitions and commit.
 
-        :return: whether it was told that it is committed.
+        :return: True if the commit was acknowledged.
         """
         try:
             await self.producer.begin()
@@ -94,9 +94,9 @@ class Scene:
         return True
 
     def read(self, partition: int) -> list[bytes]:
-        """All that is committed in a partition.
+        """Return the committed records of a partition.
 
-        :raise AssertionError: something there is not decided.
+        :raise AssertionError: an undecided transaction is left.
         """
         return self.cluster.run_until(self._read(partition), 120.0)
 
@@ -139,7 +139,7 @@ STEPS = {
 @pytest.mark.parametrize("victim", ["the coordinator", "another broker"])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_broker_dies_at_each_step(step: str, victim: str, grows: bool) -> None:
-    """All partitions decide alike, and what the producer was told stands; the next transaction is as any other."""
+    """All partitions have the same outcome, which matches the response; the next transaction works."""
     scene = Scene(100 + list(STEPS).index(step), grows=grows)
     cluster = scene.cluster
 
@@ -175,7 +175,7 @@ def test_a_broker_dies_at_each_step(step: str, victim: str, grows: bool) -> None
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_a_prepared_transaction_outlives_its_producer_and_its_coordinator(commits: bool) -> None:
-    """Long after its time another incarnation takes it over, and ends it in all partitions (KIP-939)."""
+    """After its timeout another incarnation takes it over and ends it in all partitions (KIP-939)."""
     scene = Scene(1, grows=True)
     cluster = scene.cluster
     client = scene.coordinator_client("two-phase")

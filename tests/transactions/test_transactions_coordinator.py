@@ -1,4 +1,4 @@
-"""Whole transactions at one coordinator: what is told when, and what is in the log then."""
+"""Complete transactions at one coordinator: responses and log records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kreplica.transactions.records import decode_value, encode_value
 
 
 def test_a_transaction_commits_in_all_its_partitions():
-    """The producer hears that it is committed when that is in the log; the markers follow."""
+    """EndTxn is answered when the decision is committed; markers follow."""
     scene = Scene()
     producer = scene.begin()
     assert scene.add(producer, P0, P1) is E.NONE
@@ -30,7 +30,7 @@ def test_a_transaction_commits_in_all_its_partitions():
 
 
 def test_nothing_is_told_before_it_is_committed():
-    """Identity, partitions and end are each answered when the log has them, and not when it was asked."""
+    """No request is answered before its change is committed."""
     scene = Scene()
     scene.ask_to_begin()
     scene.clock.advance(0)
@@ -48,7 +48,7 @@ def test_nothing_is_told_before_it_is_committed():
 
 
 def test_epochs_grow_with_each_transaction():
-    """Each end tells the epoch of the next transaction, a repeated one the same (KIP-890)."""
+    """Each EndTxn returns the next epoch, a repeated one the same (KIP-890)."""
     scene = Scene()
     producer = scene.begin()
     for number in range(3):
@@ -62,7 +62,7 @@ def test_epochs_grow_with_each_transaction():
 
 
 def test_a_new_incarnation_aborts_what_the_last_one_began():
-    """It is told to wait until that is complete; the old one is fenced from the moment of the decision."""
+    """It has to retry until the abort completes; the old one is fenced from the decision on."""
     scene = Scene()
     zombie = scene.begin()
     scene.add(zombie, P0)
@@ -78,7 +78,7 @@ def test_a_new_incarnation_aborts_what_the_last_one_began():
 
 
 def test_while_one_request_is_under_way_others_wait():
-    """Of two that come together, the first is decided; the second is told to ask again, a fenced one to go."""
+    """A concurrent request gets CONCURRENT_TRANSACTIONS, or PRODUCER_FENCED if it is fenced."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
@@ -93,7 +93,7 @@ def test_while_one_request_is_under_way_others_wait():
 
 
 class TestWhoComesWhileMarkersAreWritten:
-    """The next transaction begins when the last one is complete, without being asked for twice."""
+    """Requests during marker writes are delayed until the transaction is complete."""
 
     def completing(self) -> tuple[Scene, Identity]:
         scene = Scene()
@@ -105,7 +105,7 @@ class TestWhoComesWhileMarkersAreWritten:
         return scene, producer
 
     def test_is_served_when_they_are(self):
-        """Whatever it asks for: partitions, an identity, or whether the end was heard."""
+        """Delayed are AddPartitionsToTxn, InitProducerId and repeated EndTxn requests."""
         for ask, code in (
             (lambda scene, producer: scene.ask_to_add(producer, P1), E.NONE),
             (lambda scene, producer: scene.ask_to_begin(producer), E.NONE),
@@ -122,7 +122,7 @@ class TestWhoComesWhileMarkersAreWritten:
             scene.stop()
 
     def test_is_told_to_come_again_when_that_takes_long(self):
-        """A partition may be without a leader for minutes."""
+        """After the maximum delay, a retriable error is returned."""
         scene, producer = self.completing()
         scene.ask_to_add(producer, P1)
         scene.settle(0.25)
@@ -130,7 +130,7 @@ class TestWhoComesWhileMarkersAreWritten:
         scene.stop()
 
     def test_is_told_so_at_once_when_many_are_there(self):
-        """Whoever asks again and again takes no room."""
+        """The number of delayed requests is limited."""
         scene, producer = self.completing()
         for _ in range(10):
             scene.ask_to_add(producer, P1)
@@ -141,7 +141,7 @@ class TestWhoComesWhileMarkersAreWritten:
         scene.stop()
 
     def test_is_sent_to_the_next_coordinator(self):
-        """This one leads no more."""
+        """After a change of coordinator, NOT_COORDINATOR is returned."""
         scene, producer = self.completing()
         scene.ask_to_add(producer, P1)
         scene.fail_over()
@@ -150,7 +150,7 @@ class TestWhoComesWhileMarkersAreWritten:
 
 
 def test_two_that_begin_together_get_two_identities():
-    """The later one fences the earlier one, though both were without a producer id when they asked."""
+    """The later of two concurrent InitProducerId requests fences the earlier one."""
     scene = Scene()
     scene.holds_ids = True
     scene.ask_to_begin()
@@ -164,7 +164,7 @@ def test_two_that_begin_together_get_two_identities():
 
 
 def test_a_coordinator_that_loses_its_partition_while_it_waits_for_a_producer_id_says_so():
-    """What was true before is looked at again."""
+    """Leadership is checked again after the wait."""
     scene = Scene()
     scene.holds_ids = True
     scene.ask_to_begin()
@@ -175,7 +175,7 @@ def test_a_coordinator_that_loses_its_partition_while_it_waits_for_a_producer_id
 
 
 def test_a_broker_that_stops_coordinates_nothing_more():
-    """What cannot be written is left to the next coordinator, and whoever waits or comes is sent there."""
+    """Pending and later requests get NOT_COORDINATOR, and nothing more is written."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
@@ -198,7 +198,7 @@ def test_who_waits_for_a_producer_id_is_told_when_the_broker_stops():
 
 @pytest.mark.parametrize("code", [E.NOT_COORDINATOR, E.COORDINATOR_LOAD_IN_PROGRESS, E.COORDINATOR_NOT_AVAILABLE])
 def test_who_asks_the_wrong_broker_is_told_so(code):
-    """Whatever is asked for: another coordinates it, it is being loaded, or nobody does just now."""
+    """Every request is refused by a broker that is not, or not yet, the coordinator."""
     scene = Scene()
     producer = scene.begin()
     scene.shards.error = code
@@ -209,7 +209,7 @@ def test_who_asks_the_wrong_broker_is_told_so(code):
 
 
 def test_timeouts_that_are_too_long_are_refused():
-    """As is one of nothing; a two-phase transaction has none."""
+    """So are timeouts of 0; two-phase transactions have none."""
     scene = Scene(TransactionsConfig(timeout_ms_max=10_000, is_two_phase_enabled=True))
     for timeout_ms in (-1, 0, 10_001):
         answer = scene.told(lambda: scene.ask_to_begin(timeout_ms=timeout_ms))  # noqa: B023
@@ -219,7 +219,7 @@ def test_timeouts_that_are_too_long_are_refused():
 
 
 def test_two_phases_are_served_where_the_operator_allows_them():
-    """Without it, a transaction that nobody ends would stand for ever (KIP-939)."""
+    """Otherwise an abandoned transaction would stay open forever (KIP-939)."""
     scene = Scene(TransactionsConfig())
     for asked in ({"is_two_phase": True}, {"keeps_prepared": True}):
         answer = scene.told(lambda: scene.ask_to_begin(**asked))  # noqa: B023
@@ -230,7 +230,7 @@ def test_two_phases_are_served_where_the_operator_allows_them():
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_a_prepared_transaction_is_ended_by_the_next_incarnation(commits):
-    """It crashed between the phases: its successor decides, whoever coordinates by then."""
+    """After a crash between the phases, the successor decides, at any coordinator."""
     scene = Scene()
     producer = scene.begin(is_two_phase=True)
     scene.add(producer, P0, P1)
@@ -247,7 +247,7 @@ def test_a_prepared_transaction_is_ended_by_the_next_incarnation(commits):
 
 
 def test_an_end_that_exhausts_the_epochs_tells_another_producer_id():
-    """It is got while the producer waits."""
+    """A new producer id is allocated before the response."""
     scene = Scene()
     producer = scene.begin()
     exhausted = Identity(producer.producer_id, 32766)
@@ -262,7 +262,7 @@ def test_an_end_that_exhausts_the_epochs_tells_another_producer_id():
 
 
 def test_what_cannot_be_written_in_time_is_written_again():
-    """The producer is told that it is not known; the decision stands, and nobody may take another."""
+    """The producer gets an error, but the decision stays and cannot be changed."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
@@ -281,7 +281,7 @@ def test_what_cannot_be_written_in_time_is_written_again():
 
 
 def test_a_record_that_is_in_the_log_twice_is_obeyed_once():
-    """Both are committed, the second when what follows from the first is under way."""
+    """The second commit of a repeated write has no effect."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
@@ -298,7 +298,7 @@ def test_a_record_that_is_in_the_log_twice_is_obeyed_once():
 
 
 def test_what_is_refused_is_written_when_replicas_are_back():
-    """Too few are in sync: the decision waits with the log, for as long as it takes."""
+    """With too few in-sync replicas, the write is repeated until it succeeds."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
@@ -318,7 +318,7 @@ def test_what_is_refused_is_written_when_replicas_are_back():
 
 
 def test_a_record_that_is_too_large_changes_nothing():
-    """The transaction goes on without the partitions that do not fit."""
+    """The transaction continues without the partitions that do not fit."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
@@ -332,7 +332,7 @@ def test_a_record_that_is_too_large_changes_nothing():
 
 
 def test_what_is_in_the_log_says_what_happened():
-    """One record for each transition, in their order."""
+    """The log has one record per transition, in order."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)

@@ -1,4 +1,4 @@
-"""What comes of the end of a transaction, in every state, for producers whose epoch grows and for those of old."""
+"""Results of EndTxn in every state, for producers with and without growing epochs."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ DECIDED_BY_CLIENT = (S.PREPARE_COMMIT, S.PREPARE_ABORT, S.COMPLETE_COMMIT, S.COM
 
 @pytest.mark.parametrize("state", OLD)
 def test_a_producer_of_old_may_ask_again(state):
-    """The same end again is told that it was done; the other end is refused; the epoch never grows."""
+    """A repeated EndTxn succeeds, the opposite one is refused, and the epoch does not grow."""
     known = transaction(state=state, partitions=[P0])
     assert tuple(outcome(decide(known, CURRENT, which, grows=False)) for which in (COMMIT, ABORT)) == OLD[state]
     for which in (COMMIT, ABORT):
@@ -62,7 +62,7 @@ def test_a_producer_of_old_may_ask_again(state):
 
 @pytest.mark.parametrize("state", GROWING)
 def test_a_producer_whose_epoch_grows_means_the_next_transaction_by_its_present_epoch(state):
-    """With the epoch before it asks again about the last one (KIP-890)."""
+    """The previous epoch marks a repeated request for the last transaction (KIP-890)."""
     known = transaction(state=state, partitions=[P0], client_version=2 if state in DECIDED_BY_CLIENT else 0)
     found = tuple(
         outcome(decide(known, claimed, which, grows=True))
@@ -77,12 +77,12 @@ def test_a_producer_whose_epoch_grows_means_the_next_transaction_by_its_present_
 
 
 def test_an_unheard_of_transactional_id_has_nothing_to_end():
-    """It may have expired: the producer has to begin again."""
+    """It may have expired: the producer has to start again."""
     assert outcome(decide(None, CURRENT, COMMIT, grows=False)) is E.INVALID_PRODUCER_ID_MAPPING
 
 
 def test_the_epoch_grows_with_the_decision():
-    """The marker has the next epoch, which the producer is told; a repeated request is told the same."""
+    """The marker and the response have the next epoch, also for a repeated request."""
     first = decide(transaction(state=S.ONGOING, partitions=[P0], start_ms=1), CURRENT, COMMIT, grows=True)
     assert first.answer.identity == first.new.identity == Identity(7, 4)
     assert (first.new.partitions, first.new.start_ms, first.new.client_version) == ({P0}, 1, 2)
@@ -99,7 +99,7 @@ def test_a_producer_of_old_keeps_its_epoch():
 
 
 def test_exhausted_epochs_are_followed_by_another_producer_id():
-    """The marker has the last epoch of the old id, and the next transaction the first of the new one."""
+    """The marker has the last epoch of the old id, the next transaction epoch 0 of the new id."""
     exhausted = Identity(7, 32766)
     known = transaction(state=S.ONGOING, partitions=[P0], producer_epoch=32766)
     assert decide(known, exhausted, COMMIT, grows=True).needs_producer_id
@@ -115,7 +115,7 @@ def test_exhausted_epochs_are_followed_by_another_producer_id():
 
 
 def test_what_has_not_begun_may_be_aborted():
-    """A producer whose epoch grows does not know whether anything of its transaction has arrived."""
+    """A producer with growing epochs does not know whether its transaction has started."""
     first = decide(transaction(), CURRENT, ABORT, grows=True)
     assert (first.answer.identity, first.new.state, first.new.start_ms) == (Identity(7, 4), A, NOW)
     assert complete(first.new, NOW).identity == Identity(7, 4)
@@ -123,7 +123,7 @@ def test_what_has_not_begun_may_be_aborted():
 
 @pytest.mark.parametrize("grows", [False, True])
 def test_whoever_was_fenced_or_timed_out_is_told_so(grows):
-    """An end that was not the producer's own is not taken for its own, before and after it is complete."""
+    """An end by another cause is not mistaken for the producer's own, before and after completion."""
     aborted = aborted_by_fence(transaction(state=S.ONGOING, partitions=[P0]), NOW)
     assert (aborted.state, aborted.identity) == (A, Identity(7, 4))
     for known in (aborted, complete(aborted, NOW)):
@@ -136,7 +136,7 @@ def test_whoever_was_fenced_or_timed_out_is_told_so(grows):
 
 @pytest.mark.parametrize("which", [COMMIT, ABORT])
 def test_who_took_a_transaction_over_ends_it(which):
-    """The marker has the transaction's own producer id, and an epoch above that of its records."""
+    """The marker has the transaction's producer id and an epoch above that of its records."""
     taken = transaction(state=S.ONGOING, partitions=[P0], next_identity=Identity(7, 4))
     assert outcome(decide(taken, CURRENT, which, grows=True)) is E.PRODUCER_FENCED
     first = decide(taken, Identity(7, 4), which, grows=True)
@@ -147,7 +147,7 @@ def test_who_took_a_transaction_over_ends_it(which):
 
 
 def test_who_took_a_transaction_over_under_another_producer_id_ends_it():
-    """The next epoch is of that id; where that one's are exhausted too, it is of a third."""
+    """The next epoch belongs to the new id, or to a third one if its epochs are exhausted."""
     taken = transaction(state=S.ONGOING, partitions=[P0], producer_epoch=32766, next_identity=Identity(8, 0))
     first = decide(taken, Identity(8, 0), COMMIT, grows=True)
     assert (first.new.identity, first.answer.identity) == (Identity(7, 32767), Identity(8, 1))
@@ -159,7 +159,7 @@ def test_who_took_a_transaction_over_under_another_producer_id_ends_it():
 
 
 def test_a_producer_of_old_that_took_a_transaction_over_keeps_its_identity():
-    """Its records come after the marker all the same."""
+    """Its records follow the marker correctly."""
     taken = transaction(state=S.ONGOING, partitions=[P0], next_identity=Identity(7, 4))
     first = decide(taken, Identity(7, 4), COMMIT, grows=False)
     assert first.new.identity == Identity(7, 4)
@@ -167,7 +167,7 @@ def test_a_producer_of_old_that_took_a_transaction_over_keeps_its_identity():
 
 
 def moved_coordinator(known):
-    """What the next coordinator reads from the log."""
+    """Return the state that the next coordinator reads from the log."""
     return decode_value(known.transactional_id, encode_value(known))
 
 
@@ -175,7 +175,7 @@ def moved_coordinator(known):
 @pytest.mark.parametrize("grows", [False, True])
 @pytest.mark.parametrize("which", [COMMIT, ABORT])
 def test_an_end_whose_answer_was_lost_is_never_an_invalid_state(which, grows, epoch):
-    """A repeated EndTxn is answered by the same coordinator and by the next one, before and after the markers."""
+    """A repeated EndTxn succeeds at the same and at the next coordinator, before and after the markers."""
     claimed = Identity(7, epoch)
     ongoing = transaction(state=S.ONGOING, partitions=[P0], producer_epoch=epoch)
     decided = decide(ongoing, claimed, which, grows=grows, new_producer_id=8)

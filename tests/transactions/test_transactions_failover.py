@@ -1,4 +1,4 @@
-"""The coordinator dies between any two steps: what it had told stands, and all partitions decide alike."""
+"""The coordinator dies between any two steps: responses stay true, and all partitions have the same outcome."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Step = Callable[[Scene], object]
 
 
 class Story:
-    """One transaction of one producer, cut into the smallest steps that can be seen from outside."""
+    """One transaction of one producer, in the smallest observable steps."""
 
     def __init__(self, *, commits: bool, grows: bool) -> None:
         self.commits = commits
@@ -49,7 +49,7 @@ class Story:
 
     @property
     def was_told_of_its_end(self) -> bool:
-        """Whether the producer's last request, the end, was answered as done."""
+        """Return True if EndTxn was acknowledged."""
         return len(self.scene.answers) == 3 and self.scene.answers[-1].code is E.NONE
 
 
@@ -61,7 +61,7 @@ STEP_COUNT = len(Story(commits=True, grows=True).steps())
 @pytest.mark.parametrize("survives", [False, True])
 @pytest.mark.parametrize("step", range(STEP_COUNT + 1))
 def test_a_transaction_is_decided_once_wherever_its_coordinator_dies(step, survives, commits, grows):
-    """Then the producer asks again, as producers do, and all partitions have what it is told."""
+    """After a retry all partitions have the acknowledged outcome."""
     story = Story(commits=commits, grows=grows)
     scene = story.scene
     for one in story.steps()[:step]:
@@ -85,7 +85,7 @@ def test_a_transaction_is_decided_once_wherever_its_coordinator_dies(step, survi
 
 
 def _go_on(story: Story) -> None:
-    """What a producer does that has lost its coordinator: the last request again, until it is served."""
+    """Repeat the last request until it succeeds, as a producer does after a change of coordinator."""
     scene = story.scene
     if "Complete" not in scene.state:
         assert scene.add(story.producer, P0, P1) is E.NONE
@@ -94,7 +94,7 @@ def _go_on(story: Story) -> None:
 
 @pytest.mark.parametrize("survives", [False, True])
 def test_who_gives_up_after_a_lost_answer_leaves_nothing_undecided(survives):
-    """The producer never asks again: what was in the log is done, and what was not is aborted when its time is up."""
+    """A decision in the log is executed; otherwise the transaction is aborted after its timeout."""
     scene = Scene()
     producer = scene.begin(timeout_ms=30_000)
     scene.add(producer, P0, P1)
@@ -107,7 +107,7 @@ def test_who_gives_up_after_a_lost_answer_leaves_nothing_undecided(survives):
 
 
 def test_a_coordinator_that_was_replaced_gives_up():
-    """Its markers come late, are refused, and it ends nothing: the other one has."""
+    """Its late markers are refused, and it completes nothing."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
@@ -128,7 +128,7 @@ def test_a_coordinator_that_was_replaced_gives_up():
 
 
 def test_a_transaction_that_is_under_way_goes_on_at_another_broker():
-    """Its partitions and its time are known there; its time is not given to it anew."""
+    """Its partitions and its start time are kept."""
     scene = Scene()
     producer = scene.begin(timeout_ms=60_000)
     scene.add(producer, P0)
@@ -142,7 +142,7 @@ def test_a_transaction_that_is_under_way_goes_on_at_another_broker():
 
 
 def test_a_fence_that_was_written_and_not_decided_is_no_decision():
-    """Kafka has a state for it, which it does not write: a transaction in it goes on until its time is up."""
+    """A transaction loaded in Kafka's unwritten fence state stays ongoing until its timeout."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)

@@ -1,4 +1,4 @@
-"""Which identity an InitProducerId gives to a producer, in every state."""
+"""Identities granted by InitProducerId in every state."""
 
 import pytest
 from transactions_scene import ID, P0, transaction
@@ -20,7 +20,7 @@ def told(decision):
 
 
 def test_an_unheard_of_transactional_id_gets_a_producer_id_of_its_own():
-    """The first incarnation has epoch 0; an identity that it remembers from before an expiry does not matter."""
+    """The first incarnation has epoch 0; an identity from before an expiry is ignored."""
     assert decide(None).needs_producer_id
     for claimed in (NO_IDENTITY, Identity(99, 4)):
         decision = decide(None, claimed, 8)
@@ -46,7 +46,7 @@ TABLE = {
 
 @pytest.mark.parametrize("state", TABLE)
 def test_who_comes_is_given_the_next_epoch_when_no_transaction_is_under_way(state):
-    """An ongoing transaction is aborted first; who is not the last any more is fenced."""
+    """An ongoing transaction is aborted first; fenced producers are refused."""
     known = transaction(state=state, partitions=[P0])
     expected = TABLE[state]
     for claimed, row in zip((NO_IDENTITY, CURRENT, Identity(7, 2)), expected, strict=True):
@@ -55,12 +55,12 @@ def test_who_comes_is_given_the_next_epoch_when_no_transaction_is_under_way(stat
 
 
 def test_the_timeout_is_that_of_the_last_incarnation():
-    """What was asked for first does not count for whoever comes later."""
+    """The transaction timeout of the latest request applies."""
     assert decide(transaction()).new.timeout_ms == 30_000
 
 
 def test_a_repeated_request_gets_the_answer_of_the_first():
-    """A producer that did not hear the answer asks again with the epoch that it has (KIP-360)."""
+    """A producer that missed the response retries with its current epoch (KIP-360)."""
     first = decide(transaction(state=S.COMPLETE_ABORT), CURRENT)
     again = decide(first.new, CURRENT)
     assert told(again) == told(first) == NEXT
@@ -68,7 +68,7 @@ def test_a_repeated_request_gets_the_answer_of_the_first():
 
 
 def test_a_new_incarnation_ends_the_right_to_repeat():
-    """After another incarnation has come, who asks again is fenced, not given that one's epoch."""
+    """After a new incarnation, a retry of the old one is fenced."""
     first = decide(transaction(), CURRENT)
     other = decide(first.new)
     assert other.answer.identity == Identity(7, 5)
@@ -77,7 +77,7 @@ def test_a_new_incarnation_ends_the_right_to_repeat():
 
 
 def test_exhausted_epochs_are_followed_by_another_producer_id():
-    """Epoch 32766 is the last: then comes epoch 0 of a new id, and who repeats the request gets the same."""
+    """After epoch 32766 comes epoch 0 of a new id, also for a repeated request."""
     exhausted = Identity(7, 32766)
     known = transaction(producer_epoch=32766, state=S.COMPLETE_COMMIT)
     assert decide(known, exhausted).needs_producer_id
@@ -91,7 +91,7 @@ def test_exhausted_epochs_are_followed_by_another_producer_id():
 
 
 def test_a_fence_of_the_last_epoch_leads_to_another_producer_id():
-    """The transaction of epoch 32766 is aborted by a marker of 32767; whoever had 32766 is fenced."""
+    """A transaction of epoch 32766 is aborted with a marker of epoch 32767."""
     aborted = decide(transaction(producer_epoch=32766, state=S.ONGOING)).new
     assert aborted.producer_epoch == 32767
     known = aborted.moved(S.COMPLETE_ABORT)
@@ -100,7 +100,7 @@ def test_a_fence_of_the_last_epoch_leads_to_another_producer_id():
 
 
 def test_a_fence_is_never_told():
-    """The epoch that aborts a transaction is between that of the old producer and that of the new one."""
+    """The epoch of the abort lies between those of the old and the new producer."""
     aborted = decide(transaction(state=S.ONGOING, partitions=[P0])).new
     assert aborted.identity == Identity(7, 4)
     assert aborted.partitions == {P0}
@@ -111,7 +111,7 @@ def test_a_fence_is_never_told():
 
 
 def test_two_phase_transactions_do_not_time_out():
-    """Whoever prepares decides, however long that takes."""
+    """A prepared transaction waits for its decision without limit."""
     assert decide(transaction(), is_two_phase=True).new.timeout_ms == NEVER_MS
 
 
@@ -120,7 +120,7 @@ def keep(known, claimed=NO_IDENTITY, new_producer_id=None):
 
 
 def test_a_prepared_transaction_is_taken_over():
-    """The new incarnation has an identity of its own, and hears that of the transaction."""
+    """The new incarnation gets its own identity and that of the transaction."""
     known = transaction(state=S.ONGOING, partitions=[P0], start_ms=100)
     first = keep(known)
     assert told(first) == (ErrorCode.NONE, Identity(7, 4), S.ONGOING)
@@ -133,14 +133,14 @@ def test_a_prepared_transaction_is_taken_over():
 
 
 def test_taking_over_may_be_repeated():
-    """An incarnation that did not hear the answer gets the same identity again, and not another."""
+    """A repeated request gets the same identity."""
     taken = keep(transaction(state=S.ONGOING), CURRENT)
     assert taken.answer.identity == Identity(7, 4)
     assert keep(taken.new, CURRENT).answer == taken.answer
 
 
 def test_taking_over_with_exhausted_epochs_takes_another_producer_id():
-    """The transaction keeps its own."""
+    """The transaction keeps its own producer id."""
     known = transaction(state=S.ONGOING, producer_epoch=32766)
     assert keep(known).needs_producer_id
     taken = keep(known, new_producer_id=8)
@@ -149,7 +149,7 @@ def test_taking_over_with_exhausted_epochs_takes_another_producer_id():
 
 
 def test_where_nothing_is_prepared_nothing_is_taken_over():
-    """The incarnation begins as any other, and is told of no transaction."""
+    """Without a transaction, the response contains no ongoing one."""
     for state in (S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT):
         decision = keep(transaction(state=state))
         assert told(decision) == NEXT
@@ -158,7 +158,7 @@ def test_where_nothing_is_prepared_nothing_is_taken_over():
 
 
 def test_who_does_not_take_a_prepared_transaction_over_aborts_it():
-    """Also after others have taken it over: both identities are fenced."""
+    """Also after a takeover: both identities are fenced."""
     taken = keep(transaction(state=S.ONGOING)).new
     aborted = decide(taken).new
     assert aborted.state is S.PREPARE_ABORT

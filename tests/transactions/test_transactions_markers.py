@@ -1,4 +1,4 @@
-"""Markers reach all partitions of a transaction, wherever their leaders are by then."""
+"""Delivery of markers to all partitions of a transaction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kreplica.transactions import EndRequest, Identity, InitRequest, MarkersConf
 
 
 def decided(*keys, markers=None, **cluster):
-    """A scene in which a transaction of these partitions has just been committed to the log."""
+    """Return a scene in which a transaction of these partitions was just decided."""
     scene = Scene(markers=markers)
     producer = scene.begin()
     scene.add(producer, *keys)
@@ -22,7 +22,7 @@ def decided(*keys, markers=None, **cluster):
 
 
 def test_a_leader_that_has_moved_is_found():
-    """It says that it leads no more; the next one is asked after a moment."""
+    """After NOT_LEADER_OR_FOLLOWER the marker is sent to the new leader."""
     scene = decided(P0, P1, moved={P0: 1})
     scene.clock.advance(0)
     assert scene.markers_in(P0) == []
@@ -35,7 +35,7 @@ def test_a_leader_that_has_moved_is_found():
 
 
 def test_a_broker_that_is_down_keeps_nobody_else_waiting():
-    """Others get their markers at once; its partitions when others lead them."""
+    """Other brokers get their markers immediately, and its partitions after a leader change."""
     scene = decided(P0, P1, down={1: True})
     scene.settle(5.0)
     assert scene.markers_in(P1) == [True]
@@ -50,7 +50,7 @@ def test_a_broker_that_is_down_keeps_nobody_else_waiting():
 
 
 def test_a_partition_without_a_leader_is_waited_for():
-    """However long: what it has of the transaction must be decided."""
+    """Markers wait without limit for a leader."""
     scene = decided(P0, P1, leaders={P0: None, P1: 2})
     scene.settle(100.0)
     assert scene.state == "PrepareCommit"
@@ -61,7 +61,7 @@ def test_a_partition_without_a_leader_is_waited_for():
 
 
 def test_a_partition_that_is_gone_is_given_up_after_a_while():
-    """Its topic was deleted, and its records with it; a broker may hear late that a topic is there."""
+    """A deleted partition is given up after a delay, because metadata may lag behind."""
     scene = decided(P0, P1, leaders={P1: 2})
     del scene.cluster.leaders[P1]
     scene.settle(9.0)
@@ -72,7 +72,7 @@ def test_a_partition_that_is_gone_is_given_up_after_a_while():
 
 
 def test_a_partition_that_comes_back_is_not_gone():
-    """It was missing twice, each time for less than counts."""
+    """Two shorter absences do not add up."""
     scene = decided(P0, leaders={})
     scene.settle(9.0)
     scene.cluster.leaders[P0] = None
@@ -87,7 +87,7 @@ def test_a_partition_that_comes_back_is_not_gone():
 
 
 def test_a_broker_that_knows_of_no_topic_gives_up_none():
-    """It has just begun to lead, and nobody has told it what there is."""
+    """Without any metadata no partition counts as deleted."""
     scene = decided(P0, is_known=False)
     scene.settle(60.0)
     assert scene.state == "PrepareCommit"
@@ -101,7 +101,7 @@ def test_a_broker_that_knows_of_no_topic_gives_up_none():
     "code", [E.NOT_ENOUGH_REPLICAS, E.KAFKA_STORAGE_ERROR, E.REQUEST_TIMED_OUT, E.UNKNOWN_TOPIC_OR_PARTITION]
 )
 def test_what_may_do_better_later_is_tried_again(code):
-    """Until it does."""
+    """Retriable errors are retried until they succeed."""
     scene = decided(P0, answers={P0: code})
     scene.settle(20.0)
     assert scene.state == "PrepareCommit"
@@ -113,7 +113,7 @@ def test_what_may_do_better_later_is_tried_again(code):
 
 @pytest.mark.parametrize("code", [E.INVALID_PRODUCER_EPOCH, E.UNSUPPORTED_FOR_MESSAGE_FORMAT])
 def test_a_partition_that_will_never_take_the_marker_keeps_none_waiting(code):
-    """It has heard of a later transaction of that producer, so it had this one's marker; or it can have none."""
+    """A later producer epoch, or an old message format, needs no marker."""
     scene = decided(P0, P1, answers={P0: code})
     scene.settle()
     assert scene.state == "CompleteCommit"
@@ -122,7 +122,7 @@ def test_a_partition_that_will_never_take_the_marker_keeps_none_waiting(code):
 
 
 def test_a_partition_that_was_told_by_a_later_coordinator_ends_it():
-    """This one leaves the transaction to that one."""
+    """After TRANSACTION_COORDINATOR_FENCED the later coordinator completes the transaction."""
     scene = decided(P0, P1, answers={P0: E.TRANSACTION_COORDINATOR_FENCED})
     scene.settle(20.0)
     assert scene.state == "PrepareCommit"
@@ -131,7 +131,7 @@ def test_a_partition_that_was_told_by_a_later_coordinator_ends_it():
 
 
 def test_markers_of_many_transactions_share_requests():
-    """What gathers while a broker answers leaves in one request, with no more markers than a request may have."""
+    """Markers collected during a request share the next one, up to the limit."""
     scene = Scene(markers=MarkersConfig(markers_per_request_max=8))
     answers = []
     for number in range(20):
@@ -154,7 +154,7 @@ def test_markers_of_many_transactions_share_requests():
 
 
 def test_one_request_at_a_time_goes_to_a_broker():
-    """The next one leaves when the last one is answered, with all that has gathered."""
+    """The next request is sent after the response to the previous one."""
     scene = decided(P1, P2, holds=True)
     scene.clock.advance(0)
     assert [
@@ -179,7 +179,7 @@ def test_one_request_at_a_time_goes_to_a_broker():
 
 
 def test_a_partition_that_is_led_elsewhere_sends_no_more_markers():
-    """What was under way is answered, and nothing follows from it here; what waited is not sent."""
+    """A forgotten shard's queued markers are dropped; the response in flight has no effect."""
     scene = decided(P0, P1, holds=True, down={2: True})
     scene.clock.advance(0)
     scene.shard.unload()
@@ -193,7 +193,7 @@ def test_a_partition_that_is_led_elsewhere_sends_no_more_markers():
 
 
 def test_an_answer_that_was_lost_is_asked_for_again():
-    """A partition may have the same marker twice: the second ends nothing."""
+    """A duplicate marker has no effect."""
     scene = decided(P0, holds=True)
     scene.clock.advance(0)
     scene.cluster.release(lose_answer=True)
@@ -205,7 +205,7 @@ def test_an_answer_that_was_lost_is_asked_for_again():
 
 
 def test_an_empty_transaction_needs_no_markers():
-    """A producer whose epoch grows may abort what has not begun: it is complete at once."""
+    """An aborted transaction without partitions completes immediately."""
     scene = Scene()
     producer = scene.begin()
     assert scene.end(producer, commits=False, grows=True).identity == Identity(producer.producer_id, 1)
@@ -215,7 +215,7 @@ def test_an_empty_transaction_needs_no_markers():
 
 
 def test_a_coordinator_that_stops_leaves_its_markers_to_others():
-    """No request is left behind, and no timer."""
+    """No requests or timers are left."""
     scene = decided(P0, P1, holds=True)
     scene.clock.advance(0)
     scene.stop()

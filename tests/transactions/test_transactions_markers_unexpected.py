@@ -1,4 +1,4 @@
-"""What nobody foresaw while markers were written: it is logged, and they are written all the same."""
+"""Unexpected errors while markers are written are logged, and the markers are retried."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from transactions_scene import P0, Scene
 
 @pytest.fixture
 def failures_logged() -> None:
-    """Here it is right that something is logged."""
+    """Overrides the check for logged failures."""
 
 
 def test_an_error_that_nobody_foresaw_loses_no_marker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A transaction without its markers would hold back readers of committed records for ever."""
+    """A missing marker would block read_committed consumers forever."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)

@@ -1,4 +1,4 @@
-"""Producers, the log, partitions and coordinators do what they like, in any order: what was told and written agrees."""
+"""Random schedules of producers, log, partitions and coordinators: responses and records are consistent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMEOUT_MS = 15_000
 
 
 class Watched(Scene):
-    """Looks at each marker, each record and each answer as it comes."""
+    """Checks every marker, record and response."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Watched(Scene):
         self.written[key] = None
 
     def look_at_log(self) -> None:
-        """Each record follows from the one before; a transaction is complete when all its partitions have markers."""
+        """Check that transitions are valid and that completed transactions have all markers."""
         while self.seen < len(self.records):
             new = decode_value(ID, self.records[self.seen][1] or b"")
             old = decode_value(ID, self.records[self.seen - 1][1] or b"") if self.seen else None
@@ -101,7 +101,7 @@ class Watched(Scene):
     # --- what happens ------------------------------------------------------------------------------------------------
 
     def somebody(self) -> Identity:
-        """Mostly the last producer; sometimes a zombie."""
+        """Return mostly the last producer, sometimes a zombie."""
         return self.told[-1] if self.random.random() < 0.8 else self.random.choice(self.told[-3:])
 
     def step(self) -> None:
@@ -155,7 +155,7 @@ class Watched(Scene):
         self.fail_over(survives=self.random.random() < 0.5)
 
     def come_to_rest(self) -> None:
-        """Nothing fails any more: whatever was begun is decided, and all partitions know."""
+        """Stop all faults; every transaction is then decided in all partitions."""
         self.log.refuses = None
         self.cluster.holds = False
         for _ in range(4):
@@ -177,7 +177,7 @@ def run(seed: int) -> Watched:
 
 @pytest.mark.parametrize("seeds", [SEEDS[start::3] for start in range(3)], ids=["first", "second", "third"])
 def test_what_is_told_and_what_is_written_agree(seeds: Any) -> None:
-    """Markers are those of the decision in the log, complete is what all partitions have, and zombies are refused."""
+    """Markers match the decision, completion implies all markers, and zombies are refused."""
     decided: list[bool] = []
     ends_told = 0
     for seed in seeds:

@@ -1,4 +1,4 @@
-"""Readers of committed records, of leaders and of followers, while leaders die in the middle of transactions."""
+"""read_committed consumers of leaders and followers while leaders die during transactions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETTINGS = (
 
 
 class Scene:
-    """A partition on three brokers, and two producers: one writes while the other's transactions come and go."""
+    """A partition on three brokers and two producers, one of them transactional."""
 
     def __init__(self, seed: int, *, grows: bool, **configs: str) -> None:
         self.cluster = SimulatedCluster(seed, brokers=3, overrides=SETTINGS)
@@ -58,7 +58,7 @@ class Scene:
         return self.cluster.leader_of(*KEY)
 
     async def write(self, number: int, *texts: bytes) -> None:
-        """A producer writes in its transaction, which begins with it."""
+        """Write in the producer's transaction, starting it if needed."""
         producer = self.producers[number]
         if producer.transaction is None:
             await producer.begin()
@@ -66,21 +66,21 @@ class Scene:
         self._sent += texts
 
     async def end(self, number: int, *texts: bytes, committed: bool) -> None:
-        """It ends its transaction, in which it wrote these."""
+        """End the transaction that contains these records."""
         producer = self.producers[number]
         await (producer.commit() if committed else producer.abort())
         self._ended |= dict.fromkeys(texts, committed)
 
     @property
     def committed(self) -> list[bytes]:
-        """What readers are to be shown, in the order of the log."""
+        """Return the records that readers must see, in log order."""
         return [text for text in self._sent if self._ended.get(text)]
 
     def run(self, work: Any) -> Any:
         return self.cluster.run_until(work, 120.0)
 
     def kill_leader(self, *, power: bool) -> int:
-        """The leader is gone at once, with what it had not synced where its power was cut, and another leads."""
+        """Kill the leader, with or without its unsynced data; another broker becomes leader."""
         dead = self.leader
         machine = self.cluster.brokers[dead]
         if power:
@@ -97,7 +97,7 @@ class Scene:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def read(self, broker: int) -> list[bytes]:
-        """What a reader of committed records is shown by one broker, whether it leads or follows (KIP-392)."""
+        """Return the records a read_committed consumer gets from one broker, leader or follower (KIP-392)."""
         return self.run(self._read(self.cluster.client(broker=broker)))
 
     async def _read(self, client: WireClient) -> list[bytes]:
@@ -113,7 +113,7 @@ class Scene:
             position = given.position
 
     def check(self) -> None:
-        """Whatever live broker is asked shows what was committed up to some point, in order, and nothing else."""
+        """Check that every live broker returns a prefix of the committed records."""
         for broker, machine in self.cluster.brokers.items():
             if machine.running:
                 try:
@@ -123,7 +123,7 @@ class Scene:
                 assert found == self.committed[: len(found)], broker
 
     def settle(self) -> None:
-        """All transactions have ended: soon every replica shows all that was committed."""
+        """After all transactions have ended, every replica returns all committed records."""
         self.cluster.run_until(lambda: all(self._stable(broker) for broker in BROKERS), 120.0)
         for broker in BROKERS:
             assert self.read(broker) == self.committed, broker
@@ -139,7 +139,7 @@ class Scene:
 @pytest.mark.parametrize("grows", [False, True])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_leaders_die_in_the_middle_of_transactions(seed: int, grows: bool) -> None:
-    """Open, committed and aborted transactions are the same for the next leader, and for all who follow it."""
+    """Transactions have the same state at the next leader and all followers."""
     scene = Scene(seed, grows=grows)
     for turn in range(5):
         commits = turn % 2 == seed % 2

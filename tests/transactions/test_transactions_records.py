@@ -1,4 +1,4 @@
-"""What stands in ``__transaction_state`` is what Kafka reads and writes there."""
+"""Record format of ``__transaction_state``, compatible with Kafka."""
 
 import struct
 
@@ -67,19 +67,19 @@ def ongoing() -> Transaction:
 
 
 def test_keys():
-    """A key is the transactional id."""
+    """A key contains the transactional id."""
     assert encode_key("tx") == KEY
     assert decode_key(KEY) == "tx"
     assert decode_key(encode_key("gruß")) == "gruß"
 
 
 def test_key_of_a_later_version_says_nothing_to_us():
-    """A record of a kind that came later is passed over, as Kafka does (KIP-915)."""
+    """Unknown key versions are ignored, as in Kafka (KIP-915)."""
     assert decode_key(b"\x00\x01" + KEY[2:]) is None
 
 
 def test_what_version_0_can_hold_is_written_in_it():
-    """A transaction of a producer whose epoch does not grow is readable by every Kafka."""
+    """Transactions without growing epochs are readable by all Kafka versions."""
     assert encode_value(ongoing()) == PLAIN
     assert decode_value("tx", PLAIN) == ongoing()
     empty = Transaction("tx", 7, 3, 60_000, last_update_ms=1_700_000_000_001)
@@ -88,7 +88,7 @@ def test_what_version_0_can_hold_is_written_in_it():
 
 
 def test_what_version_0_cannot_hold_is_written_in_version_1():
-    """The ids before and after, and whether the producer's epoch grows, are tags."""
+    """Previous and next ids and the client version are tagged fields."""
     prepared = Transaction(
         "tx",
         7,
@@ -106,7 +106,7 @@ def test_what_version_0_cannot_hold_is_written_in_version_1():
 
 
 def test_a_next_id_without_an_epoch_begins_with_0():
-    """Kafka 4.0 knows the next producer id only, and means its first epoch."""
+    """Kafka 4.0 writes only the next producer id, which implies epoch 0."""
     before_939 = GROWING.replace(bytes.fromhex("0402"), bytes.fromhex("0302"), 0)
     without = before_939[: -len(bytes.fromhex("03020000"))]
     count_at = len(without) - len(bytes.fromhex("000800000000000000070108000000000000000902020002")) - 1
@@ -116,20 +116,20 @@ def test_a_next_id_without_an_epoch_begins_with_0():
 
 @pytest.mark.parametrize("version", [-1, 2, 99])
 def test_value_of_an_unknown_version_is_refused(version):
-    """Who cannot read what is known of a transactional id must not coordinate it."""
+    """A broker that cannot read a record must not coordinate its transactional id."""
     with pytest.raises(ProtocolError, match=f"unknown version {version} for 'tx'"):
         decode_value("tx", struct.pack(">h", version) + PLAIN[2:])
 
 
 def test_value_of_an_unknown_state_is_refused():
-    """A state that came later is not guessed at."""
+    """Unknown states of later versions are errors."""
     with pytest.raises(ProtocolError, match="status: unknown status 8 for 'tx'"):
         decode_value("tx", PLAIN[:16] + b"\x08" + PLAIN[17:])
 
 
 @pytest.mark.parametrize("whole", [KEY, PLAIN, GROWING])
 def test_records_that_are_cut_short_are_refused(whole):
-    """Wherever it ends, half a record is an error that says which field is missing."""
+    """A truncated record is an error that names the missing field."""
     for size in range(len(whole)):
         with pytest.raises(ProtocolError):
             decode_key(whole[:size]) if whole is KEY else decode_value("tx", whole[:size])
@@ -155,6 +155,6 @@ transactions = st.builds(
 
 @given(transactions)
 def test_what_was_written_is_read_again(transaction):
-    """Whatever is known of a transactional id is in its record."""
+    """A transaction survives encoding and decoding."""
     assert decode_key(encode_key(transaction.transactional_id)) == transaction.transactional_id
     assert decode_value(transaction.transactional_id, encode_value(transaction)) == transaction

@@ -25,7 +25,7 @@ def lines() -> Iterator[list[str]]:
 
 
 def test_a_refused_end_is_logged_with_the_state_that_it_found(lines):
-    """The line names the state, both identities and what was asked for."""
+    """The line contains the state, both identities and the requested outcome."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
@@ -40,7 +40,7 @@ def test_a_refused_end_is_logged_with_the_state_that_it_found(lines):
 
 
 def test_retries_are_not_logged(lines):
-    """An EndTxn that comes while the decision is on its way to the log is sent again by its producer."""
+    """Retriable errors, for example during a pending write, are not logged."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
@@ -51,7 +51,7 @@ def test_retries_are_not_logged(lines):
 
 
 def test_a_client_that_loops_does_not_fill_the_log(lines):
-    """Beyond the limit per interval requests are counted, and one line reports their number."""
+    """Above the limit per interval only the number of requests is logged."""
     scene = Scene()
     producer = scene.begin()
     for _ in range(LINES_PER_INTERVAL_MAX + 5):

@@ -1,4 +1,4 @@
-"""Transitions are those of the table, and no other."""
+"""Valid transitions of transactions."""
 
 from itertools import product
 
@@ -17,7 +17,7 @@ from kreplica.transactions.states import (
 
 
 def test_every_pair_is_either_in_the_table_or_refused():
-    """Every state can be entered, and nothing that the table does not have."""
+    """Every state is reachable, and transitions outside of the table are refused."""
     allowed = 0
     for old, new in product(TransactionState, TransactionState):
         before = transaction(state=old)
@@ -32,7 +32,7 @@ def test_every_pair_is_either_in_the_table_or_refused():
 
 
 def test_a_decision_is_final():
-    """From PrepareCommit no way leads to an abort but by the next transaction, and the other way round."""
+    """A decided commit can only become an abort in the next transaction, and vice versa."""
     assert [state for state in TransactionState if TransactionState.PREPARE_COMMIT in PREVIOUS[state]] == [
         TransactionState.COMPLETE_COMMIT
     ]
@@ -42,7 +42,7 @@ def test_a_decision_is_final():
 
 
 def test_tools_know_the_states_by_their_names():
-    """DescribeTransactions and ListTransactions say the names that Kafka's tools know."""
+    """State names are those that Kafka's tools expect."""
     assert [state.title for state in TransactionState] == [
         "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
         "PrepareEpochFence",
@@ -52,6 +52,6 @@ def test_tools_know_the_states_by_their_names():
 
 
 def test_epochs_are_exhausted_one_before_the_last():
-    """The last epoch is for fencing alone: no producer is ever told of it."""
+    """The last epoch is reserved for fencing."""
     assert not Identity(7, 32765).is_exhausted
     assert Identity(7, 32766).is_exhausted

@@ -1,4 +1,4 @@
-"""What happens by itself: transactions that take too long are aborted, transactional ids that nobody uses forgotten."""
+"""Abort of long transactions and expiry of unused transactional ids."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DAY_S = 86_400.0
 
 
 def test_a_transaction_that_takes_too_long_is_aborted():
-    """Its producer is fenced: what it writes or ends after that is refused."""
+    """Its producer is fenced."""
     scene = Scene()
     producer = scene.begin(timeout_ms=30_000)
     scene.add(producer, P0, P1)
@@ -28,7 +28,7 @@ def test_a_transaction_that_takes_too_long_is_aborted():
 
 
 def test_time_counts_from_the_first_partition():
-    """Neither from the producer's start nor from its last partition."""
+    """The timeout starts neither with the producer nor with the last partition."""
     scene = Scene()
     producer = scene.begin(timeout_ms=30_000)
     scene.settle(100.0)
@@ -43,7 +43,7 @@ def test_time_counts_from_the_first_partition():
 
 @pytest.mark.parametrize("jump_ms", [-1_000_000, 1_000_000])
 def test_a_wall_clock_that_is_set_aborts_nothing(jump_ms):
-    """Time passes as it passes."""
+    """Durations are independent of the wall clock."""
     scene = Scene()
     producer = scene.begin(timeout_ms=30_000)
     scene.add(producer, P0)
@@ -56,7 +56,7 @@ def test_a_wall_clock_that_is_set_aborts_nothing(jump_ms):
 
 
 def test_an_end_that_is_under_way_is_not_overtaken():
-    """The producer was in time, and the log is slow."""
+    """A pending EndTxn is not aborted while the log is slow."""
     scene = Scene()
     producer = scene.begin(timeout_ms=9_000)
     scene.add(producer, P0)
@@ -70,7 +70,7 @@ def test_an_end_that_is_under_way_is_not_overtaken():
 
 
 def test_two_phase_transactions_do_not_time_out():
-    """Who prepared one may be away for months."""
+    """A prepared transaction has no timeout."""
     scene = Scene()
     producer = scene.begin(is_two_phase=True)
     scene.add(producer, P0)
@@ -83,7 +83,7 @@ def test_two_phase_transactions_do_not_time_out():
 
 
 def test_a_transactional_id_that_nobody_uses_is_forgotten():
-    """Its tombstone is in the log: the next coordinator does not know of it either."""
+    """Its tombstone is in the log, so the next coordinator does not load it."""
     scene = Scene()
     producer = scene.begin()
     scene.settle(7 * DAY_S + 3600.0)
@@ -98,7 +98,7 @@ def test_a_transactional_id_that_nobody_uses_is_forgotten():
 
 
 def test_a_transactional_id_that_is_used_is_kept():
-    """A transaction is enough; one that is under way is never forgotten, however long it takes."""
+    """Each transaction restarts the expiry; an ongoing one never expires."""
     config = TransactionsConfig(expiration_ms=3_600_000, expiration_interval_ms=600_000, is_two_phase_enabled=True)
     scene = Scene(config)
     producer = scene.begin(is_two_phase=True)
@@ -114,7 +114,7 @@ def test_a_transactional_id_that_is_used_is_kept():
 
 
 def test_a_transactional_id_expires_by_the_time_that_passed_at_other_brokers_too():
-    """Its last use is in the log."""
+    """The time of the last use is read from the log."""
     scene = Scene(TransactionsConfig(expiration_ms=3_600_000, expiration_interval_ms=600_000))
     scene.begin()
     scene.settle(3300.0)
@@ -125,7 +125,7 @@ def test_a_transactional_id_expires_by_the_time_that_passed_at_other_brokers_too
 
 
 def test_while_it_is_being_forgotten_it_is_not_begun():
-    """Who comes in that moment asks again, and begins anew."""
+    """A request during the removal has to be retried and starts anew."""
     scene = Scene(TransactionsConfig(expiration_ms=3_600_000, expiration_interval_ms=600_000))
     producer = scene.begin()
     scene.clock.advance(3600.0)

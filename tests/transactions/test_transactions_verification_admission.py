@@ -1,4 +1,4 @@
-"""Who wants to write in a transaction waits in line until its partition is in it (KIP-890)."""
+"""Transactional writes wait until their partition is verified (KIP-890)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PRODUCER = Producer("tx", 7, 0)
 
 
 class Gate:
-    """An admission whose coordinator answers when the test says so, in front of two logs."""
+    """An admission with a scripted coordinator, in front of two logs."""
 
     def __init__(self, directory: Path) -> None:
         self.asked: list[tuple[Question, Answered]] = []
@@ -46,7 +46,7 @@ class Gate:
     def write(
         self, sequence: int, key: TopicPartition = KEY, producer: Producer = PRODUCER, *, adds: bool = False
     ) -> None:
-        """Append a batch as soon as it is admitted, and note what became of it."""
+        """Append a batch once it is admitted, and record the result."""
         partition = self.partitions[key]
 
         def admitted(code: ErrorCode) -> None:
@@ -93,7 +93,7 @@ NONE = ErrorCode.NONE
 
 
 def test_one_question_for_those_behind_each_other(gate: Gate) -> None:
-    """What is sent while the question is under way waits behind it, and goes into the log in the order it came."""
+    """Batches sent during a verification wait for it and keep their order."""
     for sequence in range(3):
         gate.write(sequence)
     assert gate.told == []
@@ -105,7 +105,7 @@ def test_one_question_for_those_behind_each_other(gate: Gate) -> None:
 
 
 def test_a_refusal_is_that_of_all_who_waited(gate: Gate) -> None:
-    """None of them overtakes the first; the next one to come asks anew."""
+    """All waiting batches are refused; the next one starts a new verification."""
     gate.write(0)
     gate.write(1)
     gate.answer(ErrorCode.TRANSACTION_ABORTABLE)
@@ -116,7 +116,7 @@ def test_a_refusal_is_that_of_all_who_waited(gate: Gate) -> None:
 
 
 def test_partitions_and_producers_do_not_wait_for_each_other(gate: Gate) -> None:
-    """Each partition, producer and epoch has a line of its own."""
+    """Each partition, producer and epoch has its own queue."""
     gate.write(0)
     gate.write(1, OTHER)
     gate.write(2, KEY, Producer("other", 8, 0))
@@ -127,7 +127,7 @@ def test_partitions_and_producers_do_not_wait_for_each_other(gate: Gate) -> None
 
 
 def test_several_partitions_are_one_question(gate: Gate) -> None:
-    """A request that writes to many partitions asks once; those whose transaction is open go on at once."""
+    """A request to many partitions causes one question; open transactions proceed immediately."""
     gate.write(0, OTHER)
     gate.answer()
     told: list[tuple[TopicPartition, ErrorCode]] = []
@@ -139,7 +139,7 @@ def test_several_partitions_are_one_question(gate: Gate) -> None:
 
 
 def test_a_marker_that_comes_before_the_answer_closes_the_door(gate: Gate) -> None:
-    """The coordinator said yes, and ended the transaction before the batch was in the log: it is refused."""
+    """A batch is refused if the transaction ended after the verification."""
     gate.write(0)
     gate.end()
     gate.answer()
@@ -147,7 +147,7 @@ def test_a_marker_that_comes_before_the_answer_closes_the_door(gate: Gate) -> No
 
 
 def test_the_marker_of_the_last_transaction_does_not(gate: Gate) -> None:
-    """Where epochs grow, the next transaction's first batch may be here before the last one's marker."""
+    """With growing epochs a batch may arrive before the marker of the previous transaction."""
     gate.write(0, adds=True)
     gate.answer()
     following = Producer("tx", 7, 1)
@@ -159,7 +159,7 @@ def test_the_marker_of_the_last_transaction_does_not(gate: Gate) -> None:
 
 
 def test_turned_off_nobody_asks(gate: Gate) -> None:
-    """By the setting; who leaves it to the leader to add partitions needs the question all the same."""
+    """With the setting off only partitions that have to be added are verified."""
     gate.is_enabled = False
     gate.write(5)
     assert (gate.told, gate.asked) == ([(5, NONE)], [])
@@ -168,7 +168,7 @@ def test_turned_off_nobody_asks(gate: Gate) -> None:
 
 
 def test_turned_off_meanwhile_the_order_stays(gate: Gate) -> None:
-    """Who waits already is not overtaken by what comes after the setting was changed."""
+    """Waiting batches are not overtaken after the setting was turned off."""
     gate.write(0)
     gate.is_enabled = False
     gate.write(1)
@@ -178,7 +178,7 @@ def test_turned_off_meanwhile_the_order_stays(gate: Gate) -> None:
 
 
 def test_the_line_is_bounded(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond a bound producers are told to come again, and there is room again once answers have come."""
+    """Above the limit writes get a retriable error, until responses make room."""
     monkeypatch.setattr(admission, "WAITING_MAX", 2)
     for sequence in range(3):
         gate.write(sequence)
@@ -190,7 +190,7 @@ def test_the_line_is_bounded(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_one_that_fails_does_not_take_the_others_with_it(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever stands behind a request that fails is told all the same, and the failure is logged."""
+    """A failing callback is logged and does not affect the ones behind it."""
     partition = gate.partitions[KEY]
     logged: list[str] = []
     noting = SimpleNamespace(failure=lambda text, **_: logged.append(text))

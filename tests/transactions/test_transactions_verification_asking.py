@@ -1,4 +1,4 @@
-"""What leaders of partitions ask coordinators of transactions, and what becomes of the answers (KIP-890)."""
+"""Requests from partition leaders to transaction coordinators, and their results (KIP-890)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 
 class World:
-    """Coordinators that answer when the test says so: each partition of their topic is led by broker 1 or 2."""
+    """Scripted coordinators: each partition of their topic is led by broker 1 or 2."""
 
     def __init__(self, config: VerifierConfig | None = None, *, known: bool = True) -> None:
         self.clock = Clock()
@@ -63,11 +63,11 @@ class World:
             callback()
 
     def asked(self) -> list[tuple[int, list[str]]]:
-        """Each request's coordinator, and the transactional ids in it."""
+        """Return the coordinator and the transactional ids of each request."""
         return [(to, [row["transactional_id"] for row in body["transactions"]]) for to, body, _ in self.requests]
 
     def answer(self, number: int = 0, code: int = 0, codes: dict[str, int] | None = None, top: int = 0) -> None:
-        """Answer a request: one code for all partitions, or by topic."""
+        """Answer a request with one code for all partitions, or by topic."""
         _, body, waiting = self.requests.pop(number)
         rows = [
             {
@@ -94,7 +94,7 @@ def world() -> World:
 
 
 def test_questions_of_one_turn_leave_together(world: World) -> None:
-    """However many producers begin in one turn, each coordinator gets one request, with what each of them asks."""
+    """Questions of one reactor iteration share one request per coordinator."""
     world.leaders = {partition_of("b", COUNT): 2}
     for name in ("a", "b", "c"):
         world.ask(name, KEY, OTHER, adds=name == "c")
@@ -112,7 +112,7 @@ def test_questions_of_one_turn_leave_together(world: World) -> None:
 
 
 def test_one_transactional_id_stands_in_a_request_once(world: World) -> None:
-    """An answer names transactional ids alone: of two incarnations the second is asked about in another request."""
+    """Two incarnations of a transactional id need separate requests."""
     world.ask("tx", epoch=0)
     world.ask("tx", epoch=1)
     world.end_turn()
@@ -123,7 +123,7 @@ def test_one_transactional_id_stands_in_a_request_once(world: World) -> None:
 
 
 def test_what_is_asked_meanwhile_gathers() -> None:
-    """Only so many requests are under way to one coordinator, and each holds only so many questions."""
+    """Requests in flight per coordinator and questions per request are limited."""
     world = World(VerifierConfig(requests_max=2, per_request_max=2))
     for number in range(7):
         world.ask(f"id{number}")
@@ -138,7 +138,7 @@ def test_what_is_asked_meanwhile_gathers() -> None:
 
 
 def test_without_a_coordinator_it_is_told_so(world: World) -> None:
-    """The topic is not known yet, or its partition has no leader: whoever asks is told, and never at once."""
+    """Without a known coordinator the answer is an error, and never synchronous."""
     world.count = None
     world.ask()
     assert world.answers == []
@@ -151,7 +151,7 @@ def test_without_a_coordinator_it_is_told_so(world: World) -> None:
 
 
 def test_too_many_questions_are_refused() -> None:
-    """A coordinator that does not answer costs bounded memory."""
+    """An unresponsive coordinator uses limited memory."""
     world = World(VerifierConfig(questions_max=2))
     for number in range(3):
         world.ask(f"id{number}")
@@ -166,7 +166,7 @@ def test_too_many_questions_are_refused() -> None:
 
 @pytest.mark.parametrize("error", [ConnectionFailed("no"), ConnectionLost("gone")])
 def test_no_answer_is_told_as_such(world: World, error: ClientError) -> None:
-    """Where the connection fails, whoever asked may ask again."""
+    """After a connection failure the question may be repeated."""
     world.ask()
     world.end_turn()
     world.requests.pop()[2].errback(error)
@@ -175,7 +175,7 @@ def test_no_answer_is_told_as_such(world: World, error: ClientError) -> None:
 
 @pytest.mark.parametrize(("adds", "code"), [(False, ErrorCode.NONE), (True, ErrorCode.COORDINATOR_NOT_AVAILABLE)])
 def test_a_coordinator_that_is_too_old(world: World, adds: bool, code: ErrorCode) -> None:
-    """One that cannot verify is not asked to, as before there was verification; to add, it would have to be newer."""
+    """A coordinator without verification counts as verified; adding partitions fails."""
     world.ask(adds=adds)
     world.end_turn()
     world.requests.pop()[2].errback(UnsupportedVersion("old"))
@@ -186,7 +186,7 @@ def test_a_coordinator_that_is_too_old(world: World, adds: bool, code: ErrorCode
 
 
 def test_an_error_of_the_whole_request_is_that_of_each(world: World) -> None:
-    """What the coordinator refuses altogether, it refuses for each partition; one it leaves out had no answer."""
+    """A top-level error applies to each partition; missing partitions count as unanswered."""
     world.ask()
     world.end_turn()
     world.answer(top=31)
@@ -200,7 +200,7 @@ def test_an_error_of_the_whole_request_is_that_of_each(world: World) -> None:
 
 
 def test_a_transaction_that_is_being_completed_is_waited_for(world: World) -> None:
-    """Whoever adds a partition while the markers of the last transaction are written is spared the error."""
+    """Adding a partition is retried while markers of the previous transaction are written."""
     world.ask(adds=True)
     world.end_turn()
     world.answer(code=51)
@@ -212,7 +212,7 @@ def test_a_transaction_that_is_being_completed_is_waited_for(world: World) -> No
 
 
 def test_but_not_for_long(world: World) -> None:
-    """After a tenth of a second the producer is told, and asks again itself; one that does not add is told at once."""
+    """After a tenth of a second the error is returned; a pure verification is not retried."""
     world.ask("old")
     world.ask("new", adds=True)
     world.end_turn()
@@ -225,7 +225,7 @@ def test_but_not_for_long(world: World) -> None:
 
 
 def test_stopping_leaves_nobody_waiting() -> None:
-    """All are told that no answer came, and neither timers nor requests stay behind."""
+    """All questions get NETWORK_EXCEPTION, and no timers or requests are left."""
     world = World(VerifierConfig(requests_max=1))
     world.ask("again", adds=True)
     world.end_turn()
@@ -278,7 +278,7 @@ def test_stopping_leaves_nobody_waiting() -> None:
 def test_producers_are_told_what_they_know(
     code: ErrorCode, old: ErrorCode, abortable: ErrorCode, adding: ErrorCode
 ) -> None:
-    """Each age of producers hears of a coordinator's answer what it can make something of."""
+    """Coordinator errors are translated to codes that the producer's version handles."""
     assert refusal_of(code, adds=False, knows_abortable=False) is old
     assert refusal_of(code, adds=False, knows_abortable=True) is abortable
     assert refusal_of(code, adds=True, knows_abortable=True) is adding

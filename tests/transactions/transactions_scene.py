@@ -1,4 +1,4 @@
-"""Coordinators of transactions over a log and partitions that a test commits, refuses and moves step by step."""
+"""Transaction coordinators on a log and partitions that tests commit, refuse and advance step by step."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ E = ErrorCode
 
 
 class SteppedLog:
-    """A ``StateLog`` of one coordinator: what is appended waits until the test says what becomes of it."""
+    """A ``StateLog`` whose appends wait until the test decides about them."""
 
     def __init__(self, committed: list[Pair], epoch: int) -> None:
         self.partition = 0
@@ -60,7 +60,7 @@ class SteppedLog:
             self.waiting.append((records, committed, answer))
 
     def commit(self, count: int | None = None) -> None:
-        """The first appends are committed; all where no count is given, and what follows from them."""
+        """Commit the first appends, or all including those that follow from them."""
         done = 0
         while self.waiting and (count is None or done < count):
             records, committed, answer = self.waiting.popleft()
@@ -70,22 +70,22 @@ class SteppedLog:
             done += 1
 
     def refuse(self) -> None:
-        """Whoever was refused is told."""
+        """Call back for refused appends."""
         code = self.refuses or ErrorCode.COORDINATOR_NOT_AVAILABLE
         refused, self.refused = self.refused, []
         for answer in refused:
             answer(code)
 
     def time_out(self) -> None:
-        """The answers of what waits are given up; it may be committed later."""
+        """Answer pending appends with a timeout; they may be committed later."""
         for index, (records, committed, answer) in enumerate(self.waiting):
             answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             self.waiting[index] = (records, committed, _nobody)
 
     def lose(self, *, survives: bool) -> None:
-        """Another leads.
+        """Another broker becomes leader.
 
-        :param survives: whether it has what was appended last.
+        :param survives: whether its log contains the last appends.
         """
         for records, _, answer in self.waiting:
             if survives:
@@ -95,11 +95,11 @@ class SteppedLog:
 
 
 def _nobody(code: ErrorCode) -> None:
-    """The answer was given up before."""
+    """Ignore a late result."""
 
 
 class Marker(NamedTuple):
-    """What a partition has in its log."""
+    """A marker in the log of a partition."""
 
     producer_id: int
     epoch: int
@@ -155,7 +155,7 @@ class Cluster:
         return waiting
 
     def release(self, count: int | None = None, *, lose_answer: bool = False) -> None:
-        """Requests reach their brokers, and are answered unless the answer is lost."""
+        """Deliver the held requests, and their responses unless those are lost."""
         held, self.held = self.held[:count], self.held[count:] if count is not None else []
         for _, body, waiting in held:
             answer = {"markers": [self._write(marker) for marker in body["markers"]]}
@@ -193,7 +193,7 @@ class Cluster:
         return ErrorCode.NONE
 
     def decisions(self) -> dict[tuple[int, int], set[bool]]:
-        """By producer id and epoch of markers: which ways a transaction was decided."""
+        """Return the outcomes by producer id and epoch of the markers."""
         found: dict[tuple[int, int], set[bool]] = {}
         for written in self.markers.values():
             for marker in written:
@@ -202,7 +202,7 @@ class Cluster:
 
 
 class OneShard:
-    """The ``Shards`` of a coordinator that has one partition."""
+    """``Shards`` with one partition."""
 
     def __init__(self, shard: TransactionShard) -> None:
         self.shard = shard
@@ -222,7 +222,7 @@ class OneShard:
 
 
 class Scene:
-    """One coordinator after the other over one log; answers are kept in the order in which they are given."""
+    """Successive coordinators on one log; responses are kept in order."""
 
     def __init__(self, config: TransactionsConfig | None = None, markers: MarkersConfig | None = None) -> None:
         self.clock = Clock()
@@ -241,7 +241,7 @@ class Scene:
     # --- coordinators ------------------------------------------------------------------------------------------------
 
     def take_over(self) -> None:
-        """Another broker reads the log and coordinates."""
+        """Another broker loads the log and coordinates."""
         self._epoch += 1
         self.log = SteppedLog(self.records, self._epoch)
         reactor = cast(Any, self.clock)
@@ -262,9 +262,9 @@ class Scene:
         self.coordinator.start()
 
     def fail_over(self, *, survives: bool = False) -> None:
-        """This coordinator is none any more, and another takes over.
+        """Replace the coordinator.
 
-        :param survives: whether what was appended and not committed is in the log that it reads.
+        :param survives: whether uncommitted appends are in the log that the next coordinator reads.
         """
         self.shards.error = ErrorCode.NOT_COORDINATOR
         self.shard.unload()
@@ -273,7 +273,7 @@ class Scene:
         self.take_over()
 
     def stop(self) -> None:
-        """The coordinator stops; no timer may be left."""
+        """Stop the coordinator and check that no timer is left."""
         self.coordinator.stop()
         assert not self.clock.getDelayedCalls(), self.clock.getDelayedCalls()
 
@@ -299,7 +299,7 @@ class Scene:
     # --- time --------------------------------------------------------------------------------------------------------
 
     def settle(self, seconds: float = 0.0) -> None:
-        """Commit whatever is appended, and let time pass, until nothing more follows."""
+        """Commit all appends and advance time until nothing more happens."""
         for _ in range(20):
             self.log.commit()
             self.clock.advance(0)
@@ -321,7 +321,7 @@ class Scene:
         self.coordinator.end(ID, EndRequest(claimed, commits, grows), self.answers.append)
 
     def begin(self, claimed: Identity = NO_IDENTITY, **more: Any) -> Identity:
-        """A producer's identity, however often it has to ask."""
+        """Return a producer's identity, with retries."""
         answer = self._until_served(lambda: self.ask_to_begin(claimed, **more))
         assert answer.code is ErrorCode.NONE, answer
         return answer.identity
@@ -343,7 +343,7 @@ class Scene:
         raise AssertionError(f"always {answer}")
 
     def told(self, ask: Callable[[], None]) -> Answer:
-        """What one request is told, once everything is committed."""
+        """Return the response to one request after everything is committed."""
         before = len(self.answers)
         ask()
         self.settle()
@@ -361,7 +361,7 @@ class Scene:
         return self.transaction.state.title
 
     def markers_in(self, key: TopicPartition) -> list[bool]:
-        """Which way each transaction in a partition was decided, in its order."""
+        """Return the outcomes of the transactions in a partition, in order."""
         return [marker.commits for marker in self.cluster.markers.get(key, [])]
 
 
@@ -372,7 +372,7 @@ def header_of(key: bytes, value: bytes | None) -> BatchHeader:
 
 
 def transaction(**changes: Any) -> Transaction:
-    """A transaction as a test wants it."""
+    """Return a transaction with these fields."""
     given: dict[str, Any] = {"transactional_id": ID, "producer_id": 7, "producer_epoch": 3, "timeout_ms": 60_000}
     partitions: Collection[TopicPartition] = changes.pop("partitions", ())
     return Transaction(**{**given, "partitions": frozenset(partitions), **changes})
