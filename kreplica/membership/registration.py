@@ -73,7 +73,7 @@ async def register(reactor: Reactor, client: ZooKeeperClient, registration: Brok
     znode is read back: a znode of the current session is this broker's.
 
     :return: the registration with its epoch.
-    :raise ConnectionLoss: the connection was lost; a repeated call finds out what was written.
+    :raise ConnectionLoss: the connection was lost; a repeated call reads back the result.
     :raise BrokerIdInUse: another broker has this id.
     """
     path = znodes.broker_path(registration.broker_id)

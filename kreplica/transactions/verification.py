@@ -105,7 +105,7 @@ def refusal_of(code: ErrorCode, *, adds: bool, knows_abortable: bool) -> ErrorCo
     Producers do not expect coordinator errors from partition leaders. NOT_ENOUGH_REPLICAS makes every client retry the
     batch without a metadata request.
 
-    :param adds: the partition was to be added; such producers understand CONCURRENT_TRANSACTIONS.
+    :param adds: the request adds the partition; such producers understand CONCURRENT_TRANSACTIONS.
     :param knows_abortable: the client supports TRANSACTION_ABORTABLE.
     """
     if code in _RETRIABLE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not adds):

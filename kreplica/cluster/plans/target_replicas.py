@@ -1,6 +1,6 @@
 """Computes the target replicas for each kind of plan.
 
-Dead brokers keep their replicas, as cordoned ones do, because a short outage is no reason to copy all their data. A
+Dead brokers keep their replicas, as cordoned ones do, because a short outage does not justify copying all data. A
 broker that does not come back has to be drained.
 """
 

@@ -1,13 +1,13 @@
-"""Groups whose members share out the partitions themselves: one of them, the leader, assigns; the coordinator referees.
+"""Groups of the classic rebalance protocol: the group leader, one of the members, computes the assignment.
 
-Every rebalance gives the group a new generation: all members join (and say what they support), the leader is sent
-what all of them said, it sends back what each is to do (an assignment, opaque here), and everybody gets their own.
+Every rebalance starts a new generation: all members send JoinGroup with their metadata, the leader receives all
+metadata and sends the assignments (opaque here) with SyncGroup, and each member receives its own.
 
-* ``group``: ``ClassicGroup``: one group; ``states``: what can follow what
-* ``roster``: who is a member, who leads, which protocol all of them speak; ``member``: one of them
-* ``joining``, ``syncing``, ``leaving``: what a request does in each state
-* ``rebalancing``: when a rebalance begins, and when it has everybody
-* ``guards``: who may act for a group, or may not any more
-* ``sessions``: timers; ``group_records``: what a group writes to the log
-* ``requests``: what is asked and answered; ``config``: settings
+* ``group``: state and operations of a group; ``states``: valid transitions
+* ``roster``: members, leader and common protocols; ``member``: a member
+* ``joining``, ``syncing``: requests in each state; ``member_removal``: leaving and session expiry
+* ``rebalancing``: start and completion of rebalances
+* ``fencing``: rules against outdated generations and replaced static members
+* ``session_timer``: session timeouts; ``group_records``: conversion to and from log records
+* ``requests``: requests and responses; ``config``: settings
 """

@@ -14,9 +14,7 @@ LEAVING = -1
 """Member epoch of a heartbeat that leaves the group."""
 
 LEAVING_FOR_A_WHILE = -2
-"""Member epoch of a heartbeat with which a static member leaves temporarily; kept as its epoch until it rejoins
-(KIP-848).
-"""
+"""Member epoch of a heartbeat that leaves temporarily; a static member keeps it until it rejoins (KIP-848)."""
 
 NOT_SET = -1
 """Rebalance timeout that is unchanged; timestamp or epoch that was never set."""
