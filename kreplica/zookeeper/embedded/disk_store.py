@@ -85,7 +85,7 @@ class DiskStore:
             self._sessions.pop(session_id, None)
 
     def _start_over(self) -> None:
-        """A snapshot of the next number, an empty log behind it, and none of the last number."""
+        """Write the next snapshot, start an empty log, and remove the previous snapshot and log."""
         state = Changes(self._zxid, list(self._znodes.values()), (), list(self._sessions.values()))
         snapshot = _frame(encode_changes(state))
         self._disk.write_file(self._path("snapshot", self._number + 1), snapshot)
@@ -151,7 +151,7 @@ class DiskStore:
         self.log_size = good
 
     def _check_torn(self, path: str, data: bytes, good: int) -> None:
-        """A bad frame with a good one behind it is no torn write: what was answered is damaged."""
+        """Raise if a valid frame follows the invalid one: then the log is corrupt rather than torn by a crash."""
         if len(data) - good < _FRAME.size:
             return
         size, _ = _FRAME.unpack_from(data, good)

@@ -1,4 +1,4 @@
-"""Which request goes where: the table of operations, and what every request has in common."""
+"""Dispatches requests to their handlers and converts errors to error responses."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ OfValue: TypeAlias = Callable[[Connection, int, Any], None]
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """What a connection asks for before and after its requests.
+    """Functions and limits that a connection gets from the server.
 
-    :param admit: counts a new connection in; false where there are too many.
-    :param forget: counts it out.
-    :param word: answers a four-letter word; None for an unknown one.
-    :param frame_size_max: the longest request in bytes.
-    :param now: seconds of the reactor's clock.
-    :param later: calls a function in a later turn of the reactor.
+    :param admit: registers a new connection; returns False if there are too many.
+    :param forget: unregisters a connection.
+    :param word: returns the response to a four-letter word, or None if the word is unknown.
+    :param frame_size_max: maximum request size in bytes.
+    :param now: returns the reactor's time in seconds.
+    :param later: calls a function in a later reactor iteration.
     """
 
     admit: Callable[[Connection], bool]
@@ -67,11 +67,11 @@ class Dispatch:
 
     @property
     def durable(self) -> Group:
-        """Where answers go that wait for nothing."""
+        """Group of all durable transactions; responses that depend on it are sent immediately."""
         return self._commits.durable
 
     def answer_word(self, connection: Connection, letters: bytes) -> bool:
-        """Answer a four-letter word; false where it is none."""
+        """Respond to a four-letter word; return False if the word is unknown."""
         text = self.door.word(letters)
         if text is None:
             return False
@@ -81,7 +81,7 @@ class Dispatch:
     def serve(self, connection: Connection, data: bytes, start: int, end: int) -> None:
         """Serve one frame.
 
-        :raise ProtocolError, struct.error, UnicodeDecodeError: where it is no request.
+        :raise ProtocolError, struct.error, UnicodeDecodeError: if the request is malformed.
         """
         connection.received += 1
         session = connection.session
@@ -108,7 +108,7 @@ class Dispatch:
         handler(connection, xid, None if opcode == Opcode.WHO_AM_I else decode_request(opcode, reader))
 
     def _answer_error(self, connection: Connection, xid: int, error: ZooKeeperError) -> None:
-        # That a znode exists, or does not, may be news that is not durable yet.
+        # The error may reveal a change (the existence of a znode) that is not durable yet.
         sink = self._commits.sink_of_everything(connection)
         sink.append(reply_frame(xid, connection.barrier.zxid, error.code))
         if isinstance(error, AuthFailed):

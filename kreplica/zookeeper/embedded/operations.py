@@ -1,6 +1,6 @@
-"""Decodes the operations that change the tree, in place: they come by the hundred thousand, most of them in multis.
+"""Decodes the operations that change the tree, in place for speed.
 
-An operation is a plain tuple; what its fields mean depends on the operation code, see ``Change``.
+An operation is a plain tuple; the meaning of its fields depends on the operation code, see ``Change``.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ PlainChange: TypeAlias = tuple[int, str, bytes | None, tuple[Acl, ...], int, int
 
 
 def decode_change(opcode: int, data: bytes, position: int, end: int) -> tuple[PlainChange, int]:
-    """One operation and the position behind it.
+    """Decode one operation; return it and the position after it.
 
-    :raise ProtocolError, struct.error, UnicodeDecodeError: where the bytes are no such operation.
+    :raise ProtocolError, struct.error, UnicodeDecodeError: if the operation is malformed.
     """
     start = position + 4
     stop = start + unpack_int32(data, position)[0]
@@ -100,9 +100,9 @@ _DECODERS: dict[int, _Decoder] = {
 
 
 def decode_changes(data: bytes, position: int, end: int) -> list[PlainChange]:
-    """All operations of a multi.
+    """Decode all operations of a multi.
 
-    :raise ProtocolError, struct.error, UnicodeDecodeError: where the bytes are no multi.
+    :raise ProtocolError, struct.error, UnicodeDecodeError: if the multi is malformed.
     """
     changes: list[PlainChange] = []
     unpack_header = MULTI_HEADER.unpack_from
@@ -114,6 +114,6 @@ def decode_changes(data: bytes, position: int, end: int) -> list[PlainChange]:
                 raise ProtocolError("multi", f"{end - position} bytes too many")
             return changes
         if opcode not in _DECODERS:
-            raise ProtocolError("multi", f"operation {opcode} cannot stand in it")
+            raise ProtocolError("multi", f"operation {opcode} is not allowed in it")
         change, position = decode_change(opcode, data, position, end)
         changes.append(change)

@@ -1,7 +1,7 @@
-"""Quota on znodes: how many there are and what they hold, with a reserve for brokers.
+"""Quota on the number and total size of znodes, with a reserve for brokers.
 
-ZooKeeper's own quotas (``/zookeeper/quota``) are per path and opt-in; this one holds for the whole tree.  Writes that
-do not grow the tree, and deletions, are never refused.
+ZooKeeper's own quotas (``/zookeeper/quota``) are per path and opt-in; this one applies to the whole tree.  Deletions
+and writes that do not grow the tree are never rejected.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Quota:
         self.held_bytes += size_of(node)
 
     def remove(self, node: Znode) -> None:
-        """Count it no longer."""
+        """Stop counting a znode."""
         self.count -= 1
         self.held_bytes -= size_of(node)
 

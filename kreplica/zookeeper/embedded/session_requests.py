@@ -1,4 +1,4 @@
-"""The requests about a session itself: the handshake, its end, identities, and watches."""
+"""Handlers of session requests: handshake, close, expiry, authentication and watches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kreplica.zookeeper.responses import encode_count
 if TYPE_CHECKING:
     from kreplica.zookeeper.embedded.connection import Connection
 
-# Of one connection, its address included.
+# Maximum number of identities of a connection, including its address.
 IDENTITIES_MAX = 64
 
 _EXPIRED = ConnectResponse(0, 0, NO_PASSWORD)
@@ -62,10 +62,10 @@ class SessionRequests:
     # --- the handshake ---
 
     def connect(self, connection: Connection, data: bytes, position: int, end: int) -> None:
-        """The first frame of a connection: a new session, or an old one that comes back."""
+        """Handle the first frame of a connection: open a session or resume one."""
         request = ConnectRequest.decode(Reader(data, position, end, "connect request"))
         if request.last_zxid_seen > self._commits.zxid:
-            # Another history than this server's, such as that of a data directory that was deleted since.
+            # The client has seen another history, for example because the data directory was deleted.
             self._log.warn(
                 "refused {connection}: its client has seen transaction 0x{seen:x}, this server only 0x{mine:x}",
                 connection=connection,
@@ -92,7 +92,7 @@ class SessionRequests:
         self._attach(connection, session)
 
     def _has_room(self) -> bool:
-        """End the session that was silent longest, of those that hold nothing, if there are too many."""
+        """If there are too many sessions, close the longest idle ones without ephemerals; return True if one fits."""
         if len(self._sessions.by_id) < self._sessions_max:
             return True
         idle = [
@@ -132,7 +132,7 @@ class SessionRequests:
     # --- the end ---
 
     def close(self, connection: Connection, xid: int, request: CloseSession) -> None:
-        """The client ends its session: answered once its ephemerals are gone for good, then the connection closes."""
+        """Close the client's session; respond when the deletion of its ephemerals is durable, then disconnect."""
         session = connection.session
         assert session is not None, "requests come after the handshake"
         self.end_session(session)
@@ -140,7 +140,7 @@ class SessionRequests:
         connection.end()
 
     def expire(self) -> None:
-        """End the sessions that were silent for too long."""
+        """Close the sessions whose timeout has passed."""
         for session in self._sessions.expired(self._now()):
             self._log.info("{session} expired: not heard of for {ms} ms", session=session, ms=session.timeout_ms)
             connection = self.connections.get(session.session_id)
@@ -149,13 +149,13 @@ class SessionRequests:
                 connection.abort()
 
     def end_session(self, session: Session) -> None:
-        """Remove its ephemerals, in one transaction with the session itself."""
+        """Remove a session and its ephemerals in one transaction."""
         self._sessions.close(session.session_id)
         self.connections.pop(session.session_id, None)
         self._writes.remove(list(self._tree.ephemerals.get(session.session_id, ())))
 
     def connection_lost(self, connection: Connection) -> None:
-        """Its session goes on without it; its watches do not."""
+        """Remove the connection's watches; its session remains."""
         self._watches.forget(connection)
         session = connection.session
         if session is not None and self.connections.get(session.session_id) is connection:
@@ -164,11 +164,11 @@ class SessionRequests:
     # --- in between ---
 
     def ping(self, connection: Connection, xid: int, request: Ping) -> None:
-        """That it came is all (the time is noted for every request)."""
+        """Respond; ``Dispatch.serve`` has updated the session's ``last_heard``."""
         connection.sink.append(reply_frame(xid, connection.barrier.zxid, 0))
 
     def auth(self, connection: Connection, xid: int, request: Auth) -> None:
-        """One identity more for this connection."""
+        """Add an identity to the connection."""
         identity = authenticate(request.scheme, request.credentials, connection.address)
         if len(connection.identities) >= IDENTITIES_MAX:
             raise AuthFailed(None, f"a connection has at most {IDENTITIES_MAX} identities")
@@ -179,7 +179,7 @@ class SessionRequests:
     # --- watches ---
 
     def add_watch(self, connection: Connection, xid: int, request: AddWatch) -> None:
-        """A watch that stays after it fires."""
+        """Register a persistent watch."""
         self._watches.add_persistent(request.path, connection, request.mode)
         connection.sink.append(reply_frame(xid, connection.barrier.zxid, 0, encode_count(0)))
 
@@ -194,7 +194,7 @@ class SessionRequests:
         connection.sink.append(reply_frame(xid, connection.barrier.zxid, 0))
 
     def set_watches(self, connection: Connection, xid: int, request: SetWatches) -> None:
-        """A client that came back leaves its watches again; what it missed is told at once."""
+        """Restore the watches of a reconnected client; events that it missed are sent immediately."""
         sink = self._commits.sink_of_everything(connection)
         for type_, path in self._missed(connection, request):
             event = event_frame(type_, path, connection.barrier.zxid)

@@ -1,7 +1,7 @@
-"""Sessions: who is connected, or may still come back.  Pure: the time is a parameter.
+"""Sessions and their expiry, without I/O; the time is a parameter.
 
-A session lives as long as its client is heard of within the timeout.  It is part of the durable state; when it was last
-heard of is not: after a restart every session has its whole timeout to come back, as with ZooKeeper.
+A session expires if its client sends nothing for the session timeout.  Sessions are durable, but their last activity
+is not: after a restart, clients have the whole timeout to reconnect, as with ZooKeeper.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Session:
         self.last_heard = last_heard
 
     def row(self) -> SessionRow:
-        """Its durable part."""
+        """Return the durable part."""
         return SessionRow(self.session_id, self.timeout_ms, self.password)
 
     def __repr__(self) -> str:
@@ -61,15 +61,15 @@ class Sessions:
         self._last_id = 0
 
     def restore(self, rows: Iterable[SessionRow], now: float) -> None:
-        """Take in what a store kept."""
+        """Restore sessions from a store."""
         for row in rows:
             self.by_id[row.session_id] = Session(*row, now)
 
     def open(self, timeout_ms: int, wall_clock_ms: int, now: float) -> Session:
-        """Begin a session.
+        """Open a session.
 
-        :param timeout_ms: as the client asks; the session's own says what it gets.
-        :param wall_clock_ms: makes ids that no earlier run of this server has given.
+        :param timeout_ms: requested timeout; the session has the negotiated one.
+        :param wall_clock_ms: makes session IDs unique over restarts of this server.
         """
         self._last_id = max(self._last_id + 1, (wall_clock_ms << 16) & _ID_MASK)
         while self._last_id in self.by_id:
@@ -81,7 +81,7 @@ class Sessions:
         return session
 
     def reattach(self, session_id: int, password: bytes, timeout_ms: int, now: float) -> Session | None:
-        """A client comes back; None where the session is over or the password is not its own."""
+        """Resume a session; return None if it has ended or the password is wrong."""
         session = self.by_id.get(session_id)
         if session is None or session.password != password:
             return None
@@ -93,21 +93,21 @@ class Sessions:
         return session
 
     def negotiate(self, timeout_ms: int) -> int:
-        """The timeout nearest to the one asked for."""
+        """Clamp a requested timeout to the allowed range."""
         return min(max(timeout_ms, self.timeout_ms_min), self.timeout_ms_max)
 
     def close(self, session_id: int) -> Session | None:
-        """End a session; None where it has already ended."""
+        """Close a session; return None if it has already ended."""
         session = self.by_id.pop(session_id, None)
         if session is not None:
             self.changed.add(session_id)
         return session
 
     def expired(self, now: float) -> list[Session]:
-        """Those that were silent for longer than their timeout."""
+        """Return the sessions whose timeout has passed."""
         return [each for each in self.by_id.values() if (now - each.last_heard) * 1000 > each.timeout_ms]
 
     def forgive(self, silence_s: float) -> None:
-        """Nobody could be heard for this long (this process was stopped): it does not count against anyone."""
+        """Extend all sessions by a time in which this process could not receive requests."""
         for session in self.by_id.values():
             session.last_heard += silence_s

@@ -1,8 +1,7 @@
-"""The product's store: one SQLite file in write-ahead mode, synced at every commit.
+"""Production store: one SQLite file in write-ahead mode, synced at every commit.
 
-Each group of transactions is one SQLite transaction, run away from the reactor.  Many rows go into one statement:
-SQLite then works without Python's lock, where ``executemany`` would take it back for every row and wait for the
-reactor each time.
+Each group of transactions is one SQLite transaction, run in a thread.  One statement writes many rows, because SQLite
+then runs without the GIL, whereas ``executemany`` acquires it for every row.
 
 The file can be read while the coordinator runs: ``sqlite3 coordinator.db 'select path, data from znodes'``.
 """
@@ -87,7 +86,7 @@ class SqliteStore:
 
 def _open(path: str) -> sqlite3.Connection:
     _make_private(path)
-    # Calls come from whichever thread of the offload is free, one at a time.
+    # Calls come from different threads of the offload, one at a time.
     database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
     database.execute("pragma journal_mode=wal")
     database.execute("pragma synchronous=full")
@@ -101,9 +100,9 @@ def _open(path: str) -> sqlite3.Connection:
 
 
 def _make_private(path: str) -> None:
-    """Take the file, which holds everything the cluster keeps in ZooKeeper, from other users, if it was theirs too.
+    """Remove other users' access to the database, which has the whole state of the cluster.
 
-    SQLite gives its journals the mode of the database.
+    SQLite creates its journals with the mode of the database.
     """
     for file in (path, f"{path}-wal", f"{path}-shm"):
         try:
@@ -138,7 +137,7 @@ def _delete(database: sqlite3.Connection, table: str, column: str, keys: Sequenc
 
 
 def _padded(rows: Sequence[Any]) -> list[Any]:
-    """The last row repeated up to a power of two, so that a dozen prepared statements serve every count."""
+    """Repeat the last row up to a power of two, so that a dozen prepared statements suffice for every count."""
     return [*rows, *[rows[-1]] * ((1 << (len(rows) - 1).bit_length()) - len(rows))]
 
 

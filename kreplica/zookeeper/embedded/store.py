@@ -1,7 +1,7 @@
-"""What keeps the coordinator's state: the interface, and the values that go through it.
+"""Interface and values of the stores that make the coordinator's state durable.
 
-A store is given the state that changed, not operations: the rows of znodes and sessions as they are after a group of
-transactions.  Writing such a group twice, or on top of later state that it is part of, changes nothing.
+A store receives changed state, not operations: the rows of znodes and sessions after a group of transactions.
+Writing a group is idempotent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kreplica.zookeeper.embedded.znode import ZnodeRow
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What one group of transactions changed; all of it becomes durable, or none.
+    """Changes of one group of transactions, made durable atomically.
 
     :param zxid: of the last transaction.
     """
@@ -34,7 +34,7 @@ class Changes:
 class Image:
     """The whole durable state.
 
-    :param zxid: of the last durable transaction; 0 where there never was one.
+    :param zxid: last durable transaction; 0 if there is none.
     """
 
     zxid: int = 0
@@ -48,13 +48,13 @@ class Store(Protocol):
     def load(self) -> Deferred[Image]:
         """Open, and read all that is durable; called once, first.
 
-        :raise StorageError: where it cannot be used, with its path and the reason.
+        :raise StorageError: if the store cannot be used, with its path and the reason.
         """
 
     def append(self, changes: Changes) -> Deferred[None]:
-        """Make changes durable; the answer comes when they are.
+        """Make changes durable; the Deferred fires when they are.
 
-        A failure says nothing about what is durable: the owner stops, and starts again from ``load``.
+        After a failure the durable state is unknown: the owner must stop and start again with ``load``.
         """
 
     def close(self) -> Deferred[None]:
@@ -62,7 +62,7 @@ class Store(Protocol):
 
 
 class MemoryStore:
-    """Keeps nothing: for tests and for throw-away coordinators, where a stop is the end of everything."""
+    """Store without durability, for tests and temporary coordinators."""
 
     def load(self) -> Deferred[Image]:
         return succeed(Image())

@@ -1,7 +1,7 @@
-"""The tree of znodes: what each operation checks and changes.  Pure: ids, times and identities are parameters.
+"""Tree of znodes and its operations, without I/O; IDs, times and identities are parameters.
 
-Every change adds the paths that it touched to ``Tree.changed``: the group commit writes their state after the fact
-instead of a log of operations, so that many changes of one znode cost one row.  Between ``begin`` and ``commit`` or
+Every change adds the affected paths to ``Tree.changed``: the group commit writes their resulting state instead of a
+log of operations, so that many changes of one znode cost one row.  Between ``begin`` and ``commit`` or
 ``roll_back`` each change can be undone, which makes a multi atomic.
 
 The counter of sequential names is ZooKeeper's: it counts the children ever created, and a stat's ``cversion``
@@ -63,16 +63,19 @@ class Tree:
     # --- reading ---
 
     def get(self, path: str) -> Znode:
-        """:raise NoNode: where there is none."""
+        """Return a znode.
+
+        :raise NoNode: if it does not exist.
+        """
         node = self.nodes.get(path)
         if node is None:
             raise NoNode(path)
         return node
 
     def count_below(self, path: str) -> int:
-        """How many znodes are below one, at any depth.
+        """Return the number of descendants of a znode.
 
-        :raise NoNode: where there is none.
+        :raise NoNode: if the znode does not exist.
         """
         todo = [self.get(path)]
         count = 0
@@ -96,10 +99,10 @@ class Tree:
         zxid: int,
         time_ms: int,
     ) -> Znode:
-        """Make a znode; with ``sequence``, under the next free sequential name.
+        """Create a znode; with ``sequence``, under the next sequential name.
 
-        :raise NoNode: where its parent does not exist.
-        :raise NodeExists, NoChildrenForEphemerals, NoAuth, BadArguments: as their names say.
+        :raise NoNode: if the parent does not exist.
+        :raise NodeExists, NoChildrenForEphemerals, NoAuth, BadArguments: see these classes.
         """
         cut = path.rfind("/")
         if cut < 0:
@@ -135,16 +138,16 @@ class Tree:
         return node
 
     def delete(self, path: str, version: int, identities: Sequence[Identity], zxid: int) -> Znode:
-        """Remove a znode without children, and return what it was.
+        """Delete a znode without children and return it.
 
-        :param version: of its data; -1 is any.
+        :param version: expected data version; -1 matches any.
         """
         if path == ROOT or path in RESERVED_PATHS:
             raise BadArguments(path, "this znode stays")
         if "/" not in path or "\0" in path:
             raise BadArguments(path)
         parent = self.get(parent_of(path))
-        # First, so that nobody learns of a znode's existence that it does not concern.
+        # Checked first, so that the error does not reveal a znode's existence without permission.
         check_access(parent.acl, Permission.DELETE, identities, path)
         node = self.get(path)
         if version not in (-1, node.version):
@@ -154,7 +157,7 @@ class Tree:
         return self.remove(path, zxid)
 
     def remove(self, path: str, zxid: int) -> Znode:
-        """Remove a znode that exists and has no children, whatever its ACL says, and return what it was."""
+        """Delete an existing znode without children, regardless of its ACL, and return it."""
         node = self.nodes[path]
         parent = self.nodes[parent_of(path)]
         if self._undo is not None:
@@ -170,7 +173,7 @@ class Tree:
     ) -> Znode:
         """Replace a znode's data.
 
-        :param version: that it must have; -1 is any.
+        :param version: expected data version; -1 matches any.
         """
         node = self.nodes.get(path)
         if node is None:
@@ -192,7 +195,7 @@ class Tree:
     def set_acl(self, path: str, acl: tuple[Acl, ...], version: int, identities: Sequence[Identity]) -> Znode:
         """Replace a znode's ACL.
 
-        :param version: of the ACL; -1 is any.
+        :param version: expected ACL version; -1 matches any.
         """
         node = self.nodes.get(path)
         if node is None:
@@ -207,7 +210,7 @@ class Tree:
         return node
 
     def check(self, path: str, version: int, identities: Sequence[Identity]) -> None:
-        """Let pass if the znode is at this version (-1: if it exists)."""
+        """Raise unless the znode has this version (-1: unless it exists)."""
         node = self.nodes.get(path)
         if node is None:
             raise missing(path)
@@ -218,11 +221,11 @@ class Tree:
     # --- several changes or none ---
 
     def begin(self) -> None:
-        """From here on changes can be undone together."""
+        """Start recording changes for ``roll_back``."""
         self._undo = []
 
     def commit(self) -> None:
-        """Let the changes since ``begin`` stand."""
+        """Keep the changes since ``begin``."""
         self._undo = None
 
     def roll_back(self) -> None:
@@ -248,9 +251,9 @@ class Tree:
     # --- the indexes ---
 
     def restore(self, rows: Iterable[ZnodeRow]) -> None:
-        """Take in what a store kept; parents may come after their children.
+        """Restore znodes from a store; parents may follow their children.
 
-        :raise KeyError: where a parent is missing, which no store that keeps its promises shows.
+        :raise KeyError: if a parent is missing, which means that the store is corrupt.
         """
         restored = []
         for path, data, acl, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, creates, acl_version, owner in rows:

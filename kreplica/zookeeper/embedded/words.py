@@ -1,4 +1,4 @@
-"""ZooKeeper's four-letter words: what a server says about itself to ``echo ruok | nc host port``."""
+"""ZooKeeper's four-letter words: status commands such as ``echo ruok | nc host port``."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from kreplica.zookeeper.embedded.connection import Connection
     from kreplica.zookeeper.embedded.settings import CoordinatorSettings
 
-# What of ZooKeeper's protocol is spoken; clients read the number from ``envi`` and ``srvr``.
+# Supported protocol version; clients read it from ``envi`` and ``srvr``.
 ZOOKEEPER_VERSION = "3.9.0"
 
 
 class Words:
     """Answers four-letter words; one per coordinator.
 
-    :param settings: what ``conf`` shows.
-    :param connections: those that are open now.
+    :param settings: shown by ``conf``.
+    :param connections: the open connections.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Words:
         }
 
     def answer(self, word: bytes) -> bytes | None:
-        """The answer; None where the word is not known."""
+        """Return the response, or None if the word is unknown."""
         say = self._words.get(word)
         return None if say is None else say().encode()
 

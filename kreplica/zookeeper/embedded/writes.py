@@ -1,4 +1,4 @@
-"""The requests that change the tree: each is one transaction, applied at once and answered when it is durable."""
+"""Handlers of write requests: each is one transaction, applied immediately and acknowledged when durable."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ _FLAGS_MAX = 6
 _CREATE = int(Opcode.CREATE)
 _MULTI_END = MULTI_HEADER.pack(-1, True, -1)
 
-# What an operation answers, and the znode it made, changed or removed (none for a check).
+# Result of an operation: response body, and the znode that it created, changed or deleted (None for a check).
 Applied: TypeAlias = tuple[bytes, Znode | None]
 
 
 class Writes:
-    """Serves writes, and tells watchers what changed; one per coordinator.
+    """Serves writes and sends watch events; one per coordinator.
 
     :param wall_clock_ms: stamps ``ctime`` and ``mtime``.
     """
@@ -82,7 +82,7 @@ class Writes:
     # --- requests ---
 
     def change(self, connection: Connection, xid: int, opcode: int, data: bytes, position: int, end: int) -> None:
-        """A single create, set, delete or check."""
+        """Serve a single create, set, delete or check."""
         change, stop = decode_change(opcode, data, position, end)
         if stop != end:
             raise ProtocolError("request", f"{end - stop} bytes too many")
@@ -95,7 +95,7 @@ class Writes:
         commits.sink_of_change(connection).append(reply_frame(xid, zxid, 0, body))
 
     def multi(self, connection: Connection, xid: int, opcode: int, data: bytes, position: int, end: int) -> None:
-        """Several of them, all or none."""
+        """Serve a multi."""
         changes = decode_changes(data, position, end)
         commits = self._commits
         zxid, time_ms = commits.zxid + 1, self._wall_clock_ms()
@@ -130,7 +130,7 @@ class Writes:
         sink.append(reply_frame(xid, connection.barrier.zxid, 0, encode_multi_failure(codes)))
 
     def set_acl(self, connection: Connection, xid: int, request: SetAcl) -> None:
-        """Replaces a znode's ACL; nobody watches those."""
+        """Replace a znode's ACL; this fires no watch."""
         if not is_valid_path(request.path):
             raise BadArguments(request.path)
         acl = effective_acl(request.acl, connection.identities, request.path)
@@ -143,9 +143,9 @@ class Writes:
         sink.append(reply_frame(xid, self._commits.zxid, 0, node.pack_stat()))
 
     def remove(self, paths: Iterable[str]) -> None:
-        """One transaction that removes znodes whoever owns them: those of a session that ended, expired containers.
+        """Delete znodes in one transaction, regardless of ownership: those of a closed session, expired containers.
 
-        It takes place even where there are none, because the end of a session is a transaction too.
+        The transaction takes place even without znodes, because closing a session is a transaction as well.
         """
         commits = self._commits
         commits.zxid += 1
@@ -226,7 +226,7 @@ class Writes:
     def _tell(self, notices: Sequence[Notice[Connection]], zxid: int, node: Znode) -> None:
         frames: dict[tuple[EventType, str], bytes] = {}
         for connection, type_, path in notices:
-            # Who may not read a znode is not told of it either; a deleted one is no longer in the tree.
+            # Watchers without READ permission get no event.  A deleted znode is no longer in the tree.
             acl = self._acl(path, node)
             if acl is not OPEN_ACL and not is_allowed(acl, Permission.READ, connection.identities):
                 continue
@@ -246,6 +246,6 @@ class Writes:
 
 
 def event_frame(type_: EventType, path: str, zxid: int) -> bytes:
-    """A watch event as it is sent."""
+    """Encode a watch event."""
     event = WatchEvent(type_, KeeperState.SYNC_CONNECTED, path)
     return reply_frame(XID_WATCH_EVENT, zxid, 0, encode_watch_event(event))

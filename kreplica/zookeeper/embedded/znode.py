@@ -1,4 +1,4 @@
-"""One znode, its stat, and the rules of its path.  Pure."""
+"""One znode, its stat, and the validation of paths, without I/O."""
 
 from __future__ import annotations
 
@@ -96,15 +96,15 @@ class Znode:
         )
 
     def stat(self) -> Stat:
-        """What the protocol tells about it."""
+        """Return the stat."""
         return Stat._make(self._stat_fields())
 
     def pack_stat(self) -> bytes:
-        """The same, encoded."""
+        """Return the encoded stat."""
         return STAT.pack(*self._stat_fields())
 
     def row(self) -> ZnodeRow:
-        """Its state for a store."""
+        """Return the durable state."""
         return ZnodeRow(
             self.path,
             self.data,
@@ -122,22 +122,22 @@ class Znode:
 
 
 def parent_of(path: str) -> str:
-    """The path above; the root's is the root."""
+    """Return the parent path; the root is its own parent."""
     return path[: path.rfind("/")] or ROOT
 
 
 def is_valid_path(path: str) -> bool:
-    """Whether a znode could have it."""
+    """True if the path is valid for a znode."""
     return path == ROOT or (path.startswith("/") and all(map(is_valid_name, path[1:].split("/"))))
 
 
 def missing(path: str) -> NoNode | BadArguments:
-    """Why a change finds no znode there: none exists, or none could."""
+    """Return the error for a missing znode: ``BadArguments`` if the path is invalid, otherwise ``NoNode``."""
     return NoNode(path) if is_valid_path(path) else BadArguments(path)
 
 
 def is_expired(node: Znode, now_ms: int) -> bool:
-    """Whether an expendable znode may go: a container that had children, or one whose time to live is over."""
+    """True if an expendable znode may be deleted: an emptied container, or a znode whose time to live has passed."""
     if node.children:
         return False
     if node.owner == CONTAINER_OWNER:
@@ -146,5 +146,5 @@ def is_expired(node: Znode, now_ms: int) -> bool:
 
 
 def int32(number: int) -> int:
-    """As Java's int counts: past the highest comes the lowest."""
+    """Wrap around like a 32-bit signed integer."""
     return number if -0x80000000 <= number <= 0x7FFFFFFF else (number + 0x80000000) % 0x100000000 - 0x80000000
