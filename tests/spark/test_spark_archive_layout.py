@@ -58,15 +58,15 @@ def test_whole_batches_are_what_is_there(tmp_path: Path) -> None:
 
 def test_what_is_no_archive_says_so(tmp_path: Path) -> None:
     """A folder, a newer release's archive, and one whose notes are damaged: each in words, with the file's name."""
-    with pytest.raises(NoArchive, match=r"no archive is there \(_archive/archive.json is missing\)"):
+    with pytest.raises(NoArchive, match=r"is not an archive \(_archive/archive.json is missing\)"):
         read_archive(str(tmp_path))
     note = Path(archive_file(str(tmp_path)))
     note.parent.mkdir()
     for text, told in (
         ('{"format": 2}', "format 2, and this release reads 1: a newer kreplica"),
-        ("{", "archive.json is not what an archive has there"),
-        ("[]", "archive.json is not what an archive has there"),
-        ('{"format": 1}', "does not say of which cluster"),
+        ("{", "archive.json is not a metadata file of an archive"),
+        ("[]", "archive.json is not a metadata file of an archive"),
+        ('{"format": 1}', "the cluster ID is missing"),
     ):
         note.write_text(text)
         with pytest.raises(NoArchive, match=told.replace("(", r"\(")):
@@ -121,7 +121,7 @@ def test_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert STORE.names(f"file:{tmp_path}") == ["x"]
     assert isinstance(store_of("file:///data"), LocalStore)
     assert isinstance(store_of("/data"), LocalStore)
-    with pytest.raises(StoreFailed, match="only a Spark session"):
+    with pytest.raises(StoreFailed, match="a Spark session is needed"):
         store_of("s3a://bucket/data")
 
 

@@ -98,7 +98,7 @@ def test_several_directories_of_one_broker(directories: list[Directory], tmp_pat
     ("spoil", "told"),
     [
         (lambda path: (path / "meta.properties").unlink(), "--log-dirs BROKER="),
-        (lambda path: Directory(path.parent / "else", 1, cluster="d"), "of several clusters"),
+        (lambda path: Directory(path.parent / "else", 1, cluster="d"), "belong to several clusters"),
         (lambda path: (path / "replication-offset-checkpoint").write_text("nonsense"), "checkpoint"),
     ],
 )
@@ -114,7 +114,7 @@ def test_directories_that_are_not_what_they_should_be(
 
 def test_a_directory_that_is_given_to_the_wrong_broker(directories: list[Directory]) -> None:
     """What it says itself counts."""
-    with pytest.raises(StorageError, match="is of broker 1, not of 4"):
+    with pytest.raises(StorageError, match="belongs to broker 1, not to 4"):
         audited(AuditOptions(log_dirs_of={4: (str(directories[0].path),)}))
     properties = directories[0].path / "meta.properties"
     properties.write_text("version=1\nnode.id=1\n")
@@ -125,7 +125,7 @@ def test_a_directory_that_is_given_to_the_wrong_broker(directories: list[Directo
 
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
     """It is named."""
-    with pytest.raises(StorageError, match="nowhere is no directory"):
+    with pytest.raises(StorageError, match="nowhere is not a directory"):
         audited(AuditOptions(log_dirs=(str(tmp_path / "nowhere"),)))
 
 
@@ -135,8 +135,8 @@ def test_nothing_is_noted_as_committed(directories: list[Directory]) -> None:
         (each.path / "replication-offset-checkpoint").unlink()
     report = of(directories)
     assert (report.agrees, report.is_empty) == (False, True)
-    assert report.verdict == "nothing was compared, and nothing is proved"
-    assert "t-0: nothing of it is noted as committed" in report.notes[0]
+    assert report.verdict == "nothing was compared"
+    assert "t-0: no high watermark is stored" in report.notes[0]
 
 
 def test_an_older_topic_of_the_same_name(directories: list[Directory]) -> None:
@@ -148,7 +148,7 @@ def test_an_older_topic_of_the_same_name(directories: list[Directory]) -> None:
     report = of(directories)
     assert report.agrees
     assert len(report.partitions[0].coverages) == 2
-    assert "another topic of that name" in report.notes[0]
+    assert "another topic ID" in report.notes[0]
 
 
 def test_what_cleaners_have_been_at(directories: list[Directory]) -> None:
@@ -255,7 +255,7 @@ def test_a_replica_that_is_not_there(directories: list[Directory]) -> None:
     (directories[1].path / "t-0").rename(directories[1].path / "elsewhere")
     report = with_facts(directories, facts(1, 2, 3, 4))
     assert places(report) == [("t", 0, 0, 2, Kind.MISSING)]
-    assert report.notes == ("broker 4: not looked at, replicas: 1",)
+    assert report.notes == ("broker 4: replicas not read: 1",)
     for each in (directories[0], directories[2]):
         (each.path / "t-0").rename(each.path / "elsewhere")
         (each.path / "replication-offset-checkpoint").unlink()
@@ -265,14 +265,14 @@ def test_a_replica_that_is_not_there(directories: list[Directory]) -> None:
 def test_what_the_cluster_does_not_have(directories: list[Directory]) -> None:
     """Partitions that are not there any more, and replicas that were given to others, are left out with a note."""
     assert (
-        "the cluster has no such partition"
+        "the cluster does not have this partition"
         in with_facts(directories, facts(partition=TopicPartition("u", 0))).notes[-1]
     )
     told = facts(1, 2)
     given = told.partitions[T0]._replace(replicas=(1, 2))
     report = with_facts(directories, replace(told, partitions={T0: given}))
     assert (report.agrees, len(report.partitions[0].coverages)) == (True, 2)
-    assert "broker 3 has no replica" in report.notes[0]
+    assert "broker 3 no longer has a replica" in report.notes[0]
 
 
 # --- what is kept ---
@@ -305,7 +305,7 @@ def test_a_work_file_of_something_else(tmp_path: Path, text: str) -> None:
     """It is left as it is."""
     path = tmp_path / "work"
     path.write_text(text)
-    with pytest.raises(ValueError, match="is not of this audit"), WorkFile(path, {"x": 1}):
+    with pytest.raises(ValueError, match="belongs to another audit"), WorkFile(path, {"x": 1}):
         pass
     assert path.read_text() == text
 

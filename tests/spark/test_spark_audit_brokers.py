@@ -123,11 +123,11 @@ def test_a_broker_that_is_gone(kafka_cluster_factory: Callable[..., KafkaCluster
         found, notes, _ = look(piece._replace(replicas=replicas))
         assert found.differences == []
         assert [each.broker for each in found.coverages] == [1, 2]
-        assert "broker 3 is not reached" in notes[0]
+        assert "broker 3 is unreachable" in notes[0]
         own.leader_of("a")
         report = audited(via(own, "a"))
         assert (report.agrees, report.brokers) == (True, (1, 2))
-        assert report.notes == ("broker 3: not looked at, replicas: 1",)
+        assert report.notes == ("broker 3: replicas not read: 1",)
 
 
 def test_a_topic_that_is_not_there(cluster: KafkaCluster) -> None:

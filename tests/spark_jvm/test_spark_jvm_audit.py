@@ -108,7 +108,7 @@ def test_an_audit_that_is_interrupted(spark: SparkSession, looked: Looked, tmp_p
 
     with pytest.raises(KeyboardInterrupt):
         audit(spark, options, interrupt)
-    with pytest.raises(ValueError, match="is not of this audit"):
+    with pytest.raises(ValueError, match="belongs to another audit"):
         audit(spark, AuditOptions(log_dirs=looked.log_dirs, resume=tmp_path / "work"))
     report = audit(spark, options)
     assert report.agrees
@@ -122,5 +122,5 @@ def test_an_audit_that_is_interrupted(spark: SparkSession, looked: Looked, tmp_p
 
 def test_directories_that_cannot_be_reached(spark: SparkSession, tmp_path: Path) -> None:
     """That is one line."""
-    with pytest.raises(StorageError, match="is no directory that this machine reaches"):
+    with pytest.raises(StorageError, match="is not a directory that this machine can access"):
         audit(spark, AuditOptions(log_dirs=(str(tmp_path / "nowhere"),)))

@@ -224,13 +224,13 @@ def test_targets_that_forget(spark: SparkSession, brokers: KafkaCluster, archive
     (short,) = plan_replay(spark, archive, wanted(brokers, "short", topics=(ORDERS,))).notes
     assert short.startswith("short has retention.ms=1000, and there are older records")
     (restamped,) = plan_replay(spark, archive, wanted(brokers, "restamped", topics=(ORDERS,))).notes
-    assert restamped == "restamped has message.timestamp.type=LogAppendTime: times are not kept"
+    assert restamped == "restamped has message.timestamp.type=LogAppendTime: timestamps are not kept"
 
 
 def test_fewer_partitions(spark: SparkSession, brokers: KafkaCluster, archive: str) -> None:
     """They are refused, unless keys choose: then each key's records are in one partition, in their order."""
     brokers.create_topic("fewer", 2)
-    with pytest.raises(TargetRefused, match="orders has 3 partitions and fewer 2: let it grow, or use --by-key"):
+    with pytest.raises(TargetRefused, match="orders has 3 partitions and fewer 2: add partitions, or use --by-key"):
         replay(spark, archive, wanted(brokers, "fewer", topics=(ORDERS,)))
     replay(spark, archive, wanted(brokers, "fewer", topics=(ORDERS,), by_key=True))
     found = read(brokers, "fewer")
@@ -255,7 +255,7 @@ def test_what_cannot_be(spark: SparkSession, brokers: KafkaCluster, archive: str
         (archive, absent, TargetRefused, "there is no topic 'absent-.*': --create makes it"),
         (archive, wanted(brokers, "x", topics=("nothing",)), NotReplayable, "topics are orders, payments"),
         (archive, wanted(brokers, "x", renamed={"": "x"}), NotReplayable, "2 topics cannot all become 'x'"),
-        (archive, wanted(brokers, "x", ends={TopicPartition(ORDERS, 7): 1}), NotReplayable, "orders-7 is not there"),
+        (archive, wanted(brokers, "x", ends={TopicPartition(ORDERS, 7): 1}), NotReplayable, "orders-7 does not exist"),
         (str(tmp_path), plain, NotReplayable, "the column 'value' is missing"),
         (str(tmp_path / "none"), plain, NotReplayable, "does not exist"),
     ):

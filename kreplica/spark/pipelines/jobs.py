@@ -1,4 +1,4 @@
-"""Python functions as Spark's tasks, whose results come as they are done."""
+"""Python functions run as Spark tasks, whose results arrive as they finish."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ R = TypeVar("R")
 
 
 def in_jobs(spark: SparkSession, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-    """What a function gives for each item, in the order in which they are done: each one a job of one task.
+    """Apply a function to each item, one single-task Spark job per item, and yield the results as they finish.
 
-    Spark always has some to begin with, also while a cluster is growing; those that wait never begin where the caller
-    stops.
+    The number of jobs in progress follows the size of the cluster. Jobs that have not started are dropped if the caller
+    stops iterating.
 
-    :param function: travels to executors, as items and results do.
+    :param function: sent to executors, as are items; results are sent back.
     """
     context = spark.sparkContext
 

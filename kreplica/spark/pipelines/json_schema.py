@@ -1,8 +1,8 @@
-"""The fields that JSON values were seen to have, as they grow: new ones are added, changed types become wider ones.
+"""Evolving schema of JSON values: new fields are added, changed types are widened.
 
-``bigint`` becomes ``double`` where a number has a point; whatever else does not go together becomes ``string``, which
-holds any JSON as its text.  Columns of files do not change their types: from then on the column has another name, so
-that all files together are still one table (``mergeSchema``).  Nothing here needs a session.
+``bigint`` becomes ``double`` if a number has a fraction; all other conflicts become ``string``, which holds JSON as
+text. Columns of existing files keep their types: after a change of type the column gets a new name, so that all files
+still form one table (``mergeSchema``). Needs no Spark session.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from kreplica.spark.pipelines.archive.layout import FORMAT, NoArchive, schema_fi
 COLUMN = "json"
 
 FIELDS_MAX = 1000
-"""Of all levels together; values whose keys are names of things would make columns without end."""
+"""Maximum number of fields on all levels; objects whose keys are data would create an unbounded number of columns."""
 
 
 class Merged(NamedTuple):
-    """Two schemas in one.
+    """Two schemas merged.
 
-    :param is_changed: some type is not what it was, so that files with it cannot be read by the new schema.
+    :param is_changed: True if a type changed, so that older files cannot be read with the new schema.
     """
 
     schema: StructType
@@ -42,9 +42,9 @@ class Merged(NamedTuple):
 
 
 class Version(NamedTuple):
-    """A schema, and since which batch it is in use.
+    """A schema, and the first batch that uses it.
 
-    :param is_changed: against the one before it; see ``Merged``.
+    :param is_changed: whether a type changed since the version before; see ``Merged``.
     """
 
     from_batch: int
@@ -54,28 +54,28 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The schemas of an archive, each with all that was in those before it."""
+    """The schemas of an archive; each contains all fields of the ones before."""
 
     versions: tuple[Version, ...] = ()
 
     @property
     def schema(self) -> StructType:
-        """The last one."""
+        """The latest schema."""
         return self.versions[-1].schema if self.versions else StructType()
 
     @property
     def column(self) -> str:
-        """The name of the column that has the last schema: ``json``, after a change of types ``json_2``."""
+        """Column name of the latest schema: ``json``; after a change of type ``json_2`` and so on."""
         changes = sum(each.is_changed for each in self.versions)
         return f"{COLUMN}_{changes + 1}" if changes else COLUMN
 
     @property
     def readable_from(self) -> int:
-        """Files of batches from this one on have that column."""
+        """First batch whose files have that column."""
         return max((each.from_batch for each in self.versions if each.is_changed), default=0)
 
     def grown(self, found: StructType, batch: int) -> History:
-        """With what a batch was found to have; the same where that is nothing new."""
+        """Return the history with the schema of a batch added; unchanged if that has nothing new."""
         schema, is_changed = merged(self.schema, found)
         if schema == self.schema:
             return self
@@ -83,12 +83,12 @@ class History:
 
 
 def merged(known: StructType, found: StructType, fields_max: int = FIELDS_MAX) -> Merged:
-    """What holds the values of both; known fields keep their places.
+    """Merge two schemas; known fields keep their positions.
 
-    Of names that differ by case alone the first one stays: tables know no case.  What does not fit into ``fields_max``
-    is left out.
+    Of names that differ only in case, the first is kept, since table columns ignore case. Fields beyond ``fields_max``
+    are omitted.
 
-    :param found: as Spark infers it.
+    :param found: schema as inferred by Spark.
     """
     merging = _Merging(fields_max)
     schema = merging.structs(known, found)
@@ -134,7 +134,7 @@ class _Merging:
         return StringType()
 
     def cleaned(self, kind: DataType) -> DataType | None:
-        """A type as it is kept; None: it says nothing yet."""
+        """Return a type as stored in the schema; None if it has no information yet."""
         if isinstance(kind, StructType):
             inner = self.structs(StructType(), kind)
             return inner if inner.fields else None
@@ -143,13 +143,13 @@ class _Merging:
             return None if element is None else ArrayType(element)
         if isinstance(kind, BooleanType | LongType | DoubleType | StringType):
             return kind
-        return None if kind.typeName() == "void" else StringType()  # numbers that are too long for others
+        return None if kind.typeName() == "void" else StringType()  # numbers too large for the other types
 
 
 def read_history(path: str, store: Store) -> History:
-    """The schemas of an archive; none where none was found yet.
+    """Read the schemas of an archive; empty if none was stored.
 
-    :raise NoArchive: what is there cannot be read.
+    :raise NoArchive: the file cannot be parsed.
     """
     text = store.read(schema_file(path))
     if text is None:
@@ -164,11 +164,11 @@ def read_history(path: str, store: Store) -> History:
         )
         return History(tuple(versions))
     except (ValueError, KeyError, TypeError) as error:
-        raise NoArchive(f"{schema_file(path)} is not what an archive has there: {error}") from error
+        raise NoArchive(f"{schema_file(path)} is not a schema file of an archive: {error}") from error
 
 
 def write_history(path: str, history: History, store: Store) -> None:
-    """Keep the schemas; before the first file that has the last one is written."""
+    """Write the schemas; must precede the first file that uses the latest one."""
     versions = [
         {"from_batch": each.from_batch, "is_changed": each.is_changed, "schema": each.schema.jsonValue()}
         for each in history.versions

@@ -1,4 +1,4 @@
-"""Values that are JSON objects, as a column of their fields."""
+"""Parsing of JSON object values into a column of their fields."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _OBJECT = r"^\s*\{"
 
 
 def with_json(rows: DataFrame, path: str, batch: int, store: Store) -> DataFrame:
-    """Rows of a micro-batch with their values parsed; without that column as long as no value was an object.
+    """Add the parsed values to the rows of a micro-batch; no column is added before the first value that is an
+    object.
 
-    The fields that are new in it are kept first, for the archive's readers and for the next batch.  Reads the rows
-    once more.
+    New fields are stored first, for readers of the archive and for the next batch. Reads the rows one additional time.
     """
     history = read_history(path, store)
     grown = history.grown(found_schema(rows), batch)
@@ -27,7 +27,7 @@ def with_json(rows: DataFrame, path: str, batch: int, store: Store) -> DataFrame
 
 
 def found_schema(rows: DataFrame) -> StructType:
-    """The fields of all values that are objects."""
+    """Infer the fields of all values that are objects."""
     texts = rows.select(_text().alias("text")).where(sql.col("text").rlike(_OBJECT))
     read = rows.sparkSession.read.json(
         texts, dropFieldIfAllNull=True, mode="PERMISSIVE", columnNameOfCorruptRecord=_MALFORMED
@@ -36,7 +36,9 @@ def found_schema(rows: DataFrame) -> StructType:
 
 
 def parsed(schema: StructType) -> Column:
-    """The column of a schema; null where a value is no object, or does not fit: then ``value`` says what it is."""
+    """Return the parsed column; null if a value is not an object or does not match the schema. The column ``value``
+    keeps the original.
+    """
     asked = StructType([*schema.fields, StructField(_MALFORMED, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _MALFORMED}
     found = sql.when(_text().rlike(_OBJECT), sql.from_json(_text(), asked, options))

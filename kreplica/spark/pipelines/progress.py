@@ -1,4 +1,4 @@
-"""How far a pipeline has come."""
+"""Progress of a pipeline."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import NamedTuple, TypeAlias
 
 
 class Progress(NamedTuple):
-    """Since the run began.
+    """Progress since the run started.
 
-    :param what: is being done, in a word or two.
-    :param done: of ``total``, in a unit of the pipeline's own: offsets, bytes, files.
-    :param total: None where nobody knows.
-    :param records: that were read, written or compared.
-    :param size_bytes: of them; 0 where nobody counts.
+    :param what: current activity, one or two words.
+    :param done: completed share of ``total``, in the pipeline's unit: offsets, bytes or files.
+    :param total: None if unknown.
+    :param records: records read, written or compared.
+    :param size_bytes: their size; 0 if not measured.
     """
 
     what: str
@@ -24,8 +24,8 @@ class Progress(NamedTuple):
 
 
 Report: TypeAlias = Callable[[Progress], None]
-"""Told from the thread that runs the pipeline, as often as something changes."""
+"""Callback for progress, called at every change from the thread that runs the pipeline."""
 
 
 def nobody(_: Progress) -> None:
-    """To whom nothing need be told."""
+    """Ignore progress."""

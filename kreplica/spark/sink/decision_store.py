@@ -130,7 +130,7 @@ def decision_offsets(topic: str, decision: Decision) -> dict[TopicPartition, Com
 
 
 def parse_decision(committed: Mapping[int, CommittedOffset]) -> Decision | None:
-    """Parse the decision from the group's offsets by partition, some of which may belong to an earlier decision.
+    """Parse the decision from the group's offsets by partition; some may belong to an earlier decision.
 
     :raise ValueError: another application commits offsets with that group name.
     """

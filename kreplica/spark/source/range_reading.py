@@ -144,7 +144,7 @@ def _explain_silence(cluster: Cluster, partition: TopicPartition, position: int,
         raise OffsetOutOfRange(partition, position, high_watermark=end)
     raise GaveUp(
         f"{partition}: nothing came from offset {position} on in {options.poll_timeout_s:g} s "
-        f"(option kafkaConsumer.pollTimeoutMs), and it goes on to {end}"
+        f"(option kafkaConsumer.pollTimeoutMs), but the partition ends at {end}"
     )
 
 

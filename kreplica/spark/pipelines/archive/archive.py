@@ -1,4 +1,4 @@
-"""Topics to Parquet files, each record once, by a stream that goes on where it ended."""
+"""Archive of topics as Parquet files: a stream that writes each record once and resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -42,24 +42,25 @@ _NO_PATH = "*?[]{}\\"
 
 
 class ArchiveRefused(KreplicaError):
-    """It cannot be archived there so; the text says why, and what to do."""
+    """The archive cannot be written with these options; the message says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveOptions:
-    """What is archived, and how.
+    """Options of an archive.
 
-    :param bootstrap: brokers to begin with.
-    :param topics: by name, or by ``pattern``, a regular expression of Python's.
-    :param read_committed: leave out records of transactions that are open or were aborted.
-    :param values: ``binary``, or ``json``: parse them into a column ``json`` too.
-    :param codec: of the Parquet files.
-    :param batch_records_max: of one micro-batch, in offsets: what is done again where a run dies.
-    :param file_records_max: of one file.
-    :param follow_every: go on for ever, and write so often, as Spark writes times; None: archive what is there now.
-    :param adopt: go on with an archive of another cluster or of other topics, and note these.
-    :param allow_data_loss: skip what the cluster deletes before it is archived.
-    :param kafka: more options of the source.
+    :param bootstrap: bootstrap brokers.
+    :param topics: topic names; alternatively ``pattern``, a Python regular expression.
+    :param read_committed: omit records of open and aborted transactions.
+    :param values: ``binary``, or ``json`` to also parse values into a column ``json``.
+    :param codec: compression codec of the Parquet files.
+    :param batch_records_max: maximum offsets per micro-batch; a crash repeats at most one micro-batch.
+    :param file_records_max: maximum records per file.
+    :param follow_every: run until stopped, with this trigger interval in Spark's notation; None: archive the current
+        records and return.
+    :param adopt: continue an archive of another cluster or of other topics, and record the new ones.
+    :param allow_data_loss: skip records that the cluster deleted before they were archived.
+    :param kafka: additional options of the source.
     """
 
     bootstrap: str
@@ -76,7 +77,7 @@ class ArchiveOptions:
     kafka: Mapping[str, str] = field(default_factory=dict)
 
     def about(self, cluster_id: str | None) -> About:
-        """What a new archive says of itself."""
+        """Return the description that a new archive stores."""
         return About(
             cluster_id=cluster_id,
             topics=tuple(sorted(set(self.topics))),
@@ -90,10 +91,10 @@ class ArchiveOptions:
     def source(self) -> dict[str, str]:
         """Options of the stream's source.
 
-        :raise ArchiveRefused: neither topics nor a pattern is there, or both.
+        :raise ArchiveRefused: neither topics nor a pattern is given, or both are.
         """
         if bool(self.topics) == (self.pattern is not None):
-            raise ArchiveRefused("topics, or a pattern of their names: one of the two is needed")
+            raise ArchiveRefused("give either topics or a pattern of topic names")
         return {
             "maxOffsetsPerTrigger": str(self.batch_records_max),
             **self.kafka,
@@ -108,9 +109,9 @@ class ArchiveOptions:
 
 @dataclass(frozen=True, slots=True)
 class TopicTotal:
-    """What a run archived of a topic.
+    """Records of one topic that a run archived.
 
-    :param lag: offsets of it that are not archived.
+    :param lag: offsets that are not archived yet.
     """
 
     topic: str
@@ -121,11 +122,11 @@ class TopicTotal:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveReport:
-    """What a run did.
+    """Result of a run.
 
-    :param batches: that it wrote; ``files`` and their ``size_bytes`` likewise.
-    :param first_batch: the first one's number; None: there was nothing new.
-    :param is_resumed: the archive was there before.
+    :param batches: number of batches written; ``files`` and ``size_bytes`` also count this run only.
+    :param first_batch: number of the first batch; None if there were no new records.
+    :param is_resumed: True if the archive already existed.
     """
 
     path: str
@@ -147,11 +148,11 @@ def archive(
     report: Report = nobody,
     is_over: Callable[[], bool] = lambda: False,
 ) -> ArchiveReport:
-    """Write what topics have to an archive, which is made where there is none, or goes on where it ended.
+    """Write topics to an archive, which is created or continued.
 
-    :param is_over: asked again and again: where it says so, the run ends; what is not whole is done by the next one.
-    :raise ArchiveRefused: the archive is of another cluster or of other topics.
-    :raise StoreFailed: another run is writing it.
+    :param is_over: polled; if it returns True, the run stops, and the next run repeats the incomplete batch.
+    :raise ArchiveRefused: the archive belongs to another cluster or to other topics.
+    :raise StoreFailed: another run writes to the archive.
     :raise ValueError: an option is wrong.
     """
     given = options.source()
@@ -172,10 +173,10 @@ def archive(
 
 
 def _partitions(lookup: OffsetLookup, wanted: SourceOptions, *, may_come: bool) -> list[TopicPartition]:
-    """Those that there are now.
+    """Return the selected partitions that exist.
 
-    :param may_come: topics that match a pattern.
-    :raise ArchiveRefused: a topic that is named is not there, or none is that matches.
+    :param may_come: allow that no topic matches the pattern yet.
+    :raise ArchiveRefused: a named topic does not exist, or no topic matches.
     """
     partitions = lookup.partitions()
     if isinstance(wanted.selection, Topics):
@@ -183,23 +184,23 @@ def _partitions(lookup: OffsetLookup, wanted: SourceOptions, *, may_come: bool) 
         if missing:
             raise ArchiveRefused(f"there is no topic {missing[0]!r}")
     elif not partitions and not may_come:
-        raise ArchiveRefused("no topic's name matches the pattern")
+        raise ArchiveRefused("no topic matches the pattern")
     return partitions
 
 
 def _refuse_strange(path: str, store: Store) -> None:
-    """:raise ArchiveRefused: something else is in the folder, or the path cannot be one."""
+    """:raise ArchiveRefused: the directory contains other files, or the path has characters that Spark expands."""
     if any(sign in path for sign in _NO_PATH):
-        raise ArchiveRefused(f"{path}: a path with one of {_NO_PATH} stands for several to Spark; take another one")
+        raise ArchiveRefused(f"{path}: Spark expands the characters {_NO_PATH} in paths; choose another path")
     strange = [name for name in store.names(path) if name != NOTES]
     if strange and read_about(path, store) is None:
-        raise ArchiveRefused(f"{path} has other things in it ({strange[0]}): an archive needs a folder of its own")
+        raise ArchiveRefused(f"{path} contains other files ({strange[0]}): an archive needs its own directory")
 
 
 def _agreed(path: str, about: About, store: Store, adopt: bool) -> bool:
-    """Whether an archive is there with which these options may go on; else one is made.
+    """Return True if an archive exists that these options can continue; otherwise create one.
 
-    :raise ArchiveRefused: it is another's, or its checkpoint is gone.
+    :raise ArchiveRefused: the archive has other options, or its checkpoint is missing.
     """
     there = read_about(path, store)
     if there is None:
@@ -212,10 +213,10 @@ def _agreed(path: str, about: About, store: Store, adopt: bool) -> bool:
     ]
     if differing and not adopt:
         raise ArchiveRefused(
-            f"{path} is an archive of {'; '.join(differing)}: choose another path, or adopt it to go on so"
+            f"{path} is an archive of {'; '.join(differing)}: choose another path, or use --adopt to continue it"
         )
     if differing:
-        write_about(path, replace(about, made_ms=there.made_ms), store)  # by which replays know it
+        write_about(path, replace(about, made_ms=there.made_ms), store)  # replays identify the archive by it
     batches = read_archive(path, store).batches
     begun = batch_numbers(checkpoint(path), store)
     if batches and (not begun or begun[-1] < batches[-1].number):
@@ -232,7 +233,7 @@ def _told(value: Any) -> str:
 
 @dataclass(slots=True)
 class _Totals:
-    """Of the batches that a run wrote."""
+    """Totals of the batches that a run wrote."""
 
     first: int | None = None
     batches: int = 0
@@ -269,7 +270,7 @@ class _Run:
         self._began_s = monotonic()
 
     def expect(self, partitions: list[TopicPartition]) -> None:
-        """Find out how much there is to do."""
+        """Determine how many offsets the run has to archive."""
         spans = read_archive(self._path, self._store).spans
         self._ends = {each: end for each, (_, end) in spans.items()}
         if self._options.follow_every is None:
@@ -280,17 +281,17 @@ class _Run:
         self._told()
 
     def run(self, source: Mapping[str, str], is_over: Callable[[], bool]) -> None:
-        """Until there is nothing more, or it is over."""
+        """Run until all offsets are archived or ``is_over`` returns True."""
         query = self._started(source)
         try:
             while query.isActive:
                 if is_over():
                     return
                 sleep(_LOOK_S)
-            query.awaitTermination()  # tells why, where it failed
+            query.awaitTermination()  # raises the error of a failed query
         except KeyboardInterrupt:
             if self._options.follow_every is None:
-                raise  # else it is how people end it
+                raise  # otherwise it is an interrupt by the user
         finally:
             query.stop()
 
@@ -330,7 +331,7 @@ class _Run:
         self._tell(Progress("archive", totals.offsets, self._total, totals.records.total(), totals.size_bytes))
 
     def report(self, latest: Mapping[TopicPartition, int], is_resumed: bool) -> ArchiveReport:
-        """What was done, and what the cluster has now that the archive has not."""
+        """Return the result of the run, with the lag behind the cluster's latest offsets."""
         lags: Counter[str] = Counter()
         partitions: Counter[str] = Counter()
         for each, end in latest.items():

@@ -1,6 +1,6 @@
-"""Where an archive's own notes are kept: this machine's files, or a file system of Hadoop's (``hdfs://``, ``s3a://``).
+"""Storage of an archive's metadata: local files, or a Hadoop file system (``hdfs://``, ``s3a://``).
 
-Rows are written and read by Spark itself; here are only the small files beside them, and the listing of large ones.
+Spark reads and writes the rows itself; this module handles the small metadata files, and lists data files.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WRITING = ".writing"
-"""What names of files end with that are not whole yet."""
+"""Suffix of files that are still being written."""
 
 
 class StoreFailed(KreplicaError):
-    """A file of an archive's own cannot be read or written."""
+    """A metadata file cannot be read or written."""
 
 
 class Found(NamedTuple):
     """A file.
 
-    :param size: in bytes.
+    :param size: bytes.
     """
 
     path: str
@@ -38,39 +38,38 @@ class Found(NamedTuple):
 
 
 class Store(Protocol):
-    """Files by their whole paths, with ``/`` between names."""
+    """File operations by absolute path, with ``/`` as separator."""
 
     def read(self, path: str) -> str | None:
-        """A file's text; None: there is no such file."""
+        """Return the text of a file; None if it does not exist."""
 
     def write(self, path: str, text: str) -> None:
-        """Write a file whole, or not at all; one that is there is replaced."""
+        """Write a file atomically; an existing one is replaced."""
 
     def names(self, folder: str) -> list[str]:
-        """What is in a folder; nothing where there is no such folder."""
+        """Return the names in a directory; empty if it does not exist."""
 
     def find(self, folder: str, pattern: str) -> list[Found]:
-        """Files and folders below a folder by a pattern of the shell's, sorted."""
+        """Return the files and directories below a directory that match a shell pattern, sorted."""
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a folder and all in it; nothing where it is not there."""
+        """Delete a file, or a directory with its contents; does nothing if the path does not exist."""
 
     def alone(self, path: str) -> AbstractContextManager[None]:
-        """Nobody else has the same file in this way meanwhile, as far as the store can see to that."""
+        """Hold an exclusive lock on a file, if the store supports locks."""
 
 
 class LocalStore:
-    """This machine's files: on a cluster, a folder that all its machines share."""
+    """Files of the local machine; on a cluster, a directory that all machines share."""
 
     def read(self, path: str) -> str | None:
-        """As ``Store.read``."""
         try:
             return _local(path).read_text()
         except FileNotFoundError:
             return None
 
     def write(self, path: str, text: str) -> None:
-        """As ``Store.write``; on the disk when it returns."""
+        """Write a file atomically and sync it to disk."""
         target = _local(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         writing = target.with_name(target.name + WRITING)
@@ -86,18 +85,15 @@ class LocalStore:
             os.close(folder)
 
     def names(self, folder: str) -> list[str]:
-        """As ``Store.names``."""
         try:
             return sorted(os.listdir(_local(folder)))
         except FileNotFoundError:
             return []
 
     def find(self, folder: str, pattern: str) -> list[Found]:
-        """As ``Store.find``."""
         return [Found(str(each), each.stat().st_size) for each in sorted(_local(folder).glob(pattern))]
 
     def delete(self, path: str) -> None:
-        """As ``Store.delete``."""
         target = _local(path)
         if target.is_dir():
             shutil.rmtree(target)
@@ -106,9 +102,9 @@ class LocalStore:
 
     @contextmanager
     def alone(self, path: str) -> Iterator[None]:
-        """As ``Store.alone``; a process that dies has it no longer.
+        """Hold an exclusive lock on a file; the lock of a process that dies is released.
 
-        :raise StoreFailed: somebody has it.
+        :raise StoreFailed: another process holds the lock.
         """
         target = _local(path)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -117,23 +113,23 @@ class LocalStore:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise StoreFailed(f"{target} is locked: another run is at work there") from None
+                raise StoreFailed(f"{target} is locked: another run uses it") from None
             yield
         finally:
             os.close(lock)
 
 
 class HadoopStore:
-    """A file system that Spark knows by a scheme, through the session's virtual machine.
+    """A file system that Spark's JVM resolves by its URI scheme.
 
-    Where renaming is no single step (object stores), a file is still there whole or not at all.
+    Files are also atomic on object stores, whose rename is not.
     """
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._jvm: Any = getattr(spark, "_jvm", None)
         if self._jvm is None:
-            raise StoreFailed("a path with a scheme needs a session with a virtual machine, which Spark Connect hides")
+            raise StoreFailed("a path with a scheme needs access to the JVM, which Spark Connect does not give")
 
     def _at(self, path: str) -> tuple[Any, Any]:
         target = self._jvm.org.apache.hadoop.fs.Path(path)
@@ -141,7 +137,6 @@ class HadoopStore:
         return target.getFileSystem(java._jsparkSession.sessionState().newHadoopConf()), target
 
     def read(self, path: str) -> str | None:
-        """As ``Store.read``."""
         system, target = self._at(path)
         if not system.exists(target):
             return None
@@ -152,7 +147,7 @@ class HadoopStore:
             stream.close()
 
     def write(self, path: str, text: str) -> None:
-        """As ``Store.write``.
+        """Write a file atomically.
 
         :raise StoreFailed: the file system refuses.
         """
@@ -164,27 +159,24 @@ class HadoopStore:
         if system.exists(target):
             system.delete(target, False)
         if not system.rename(writing, target):
-            raise StoreFailed(f"{path}: the file system does not rename to it")
+            raise StoreFailed(f"{path}: the file system refused the rename")
 
     def names(self, folder: str) -> list[str]:
-        """As ``Store.names``."""
         system, target = self._at(folder)
         if not system.exists(target):
             return []
         return sorted(str(each.getPath().getName()) for each in system.listStatus(target))
 
     def find(self, folder: str, pattern: str) -> list[Found]:
-        """As ``Store.find``."""
         system, target = self._at(f"{folder}/{pattern}")
         return sorted(Found(each.getPath().toString(), each.getLen()) for each in system.globStatus(target) or ())
 
     def delete(self, path: str) -> None:
-        """As ``Store.delete``."""
         system, target = self._at(path)
         system.delete(target, True)
 
     def alone(self, path: str) -> AbstractContextManager[None]:
-        """Nothing: such file systems have no locks."""
+        """Does nothing: such file systems have no locks."""
         return nullcontext()
 
 
@@ -192,7 +184,7 @@ _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
 
 
 def plain_path(path: str) -> str:
-    """The same path without a slash at its end; one without a scheme is made whole."""
+    """Return a path without a trailing slash; a path without a scheme becomes absolute."""
     scheme = _SCHEME.match(path)
     if scheme is None:
         return str(Path(path).absolute())
@@ -202,18 +194,18 @@ def plain_path(path: str) -> str:
 
 
 def store_of(path: str, spark: SparkSession | None = None) -> Store:
-    """The store for a path: what Spark means by it too.
+    """Return the store of a path, resolved as Spark resolves it.
 
-    :param spark: needed for a path with a scheme; where its file system is another one than this machine's, a path
-        without a scheme is one of that.
-    :raise StoreFailed: there is no session, and the path has a scheme.
+    :param spark: required for a path with a scheme. If its default file system is not local, a path without a scheme
+        refers to that file system.
+    :raise StoreFailed: the path has a scheme, and there is no session.
     """
     scheme = _SCHEME.match(path)
     if scheme is not None and scheme[1] == "file":
         return LocalStore()
     if spark is None:
         if scheme is not None:
-            raise StoreFailed(f"{path}: only a Spark session reaches that")
+            raise StoreFailed(f"{path}: a Spark session is needed for this path")
         return LocalStore()
     if scheme is None and _default_scheme(spark) in ("file", None):
         return LocalStore()
@@ -221,7 +213,7 @@ def store_of(path: str, spark: SparkSession | None = None) -> Store:
 
 
 def _default_scheme(spark: SparkSession) -> str | None:
-    """Of paths that have none."""
+    """Return the scheme of the session's default file system."""
     java: Any = spark
     if getattr(spark, "_jvm", None) is None:
         return None

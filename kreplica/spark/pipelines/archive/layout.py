@@ -1,14 +1,14 @@
-"""How an archive of topics lies on a disk; no Spark in it.
+"""Directory layout of an archive of topics; independent of Spark.
 
 ::
 
     <archive>/topic=orders/day=2026-11-22/batch=7/part-....parquet    the records
-    <archive>/_archive/archive.json       of which cluster, which topics, how
-    <archive>/_archive/batches/7.json     what batch 7 holds: written last, so a batch without it is not there
-    <archive>/_archive/schema.json        where values are JSON: the fields that they had until now
-    <archive>/_archive/checkpoint/        Spark's, of the stream that writes
+    <archive>/_archive/archive.json       cluster, topics and options
+    <archive>/_archive/batches/7.json     content of batch 7; written last, so a batch without it does not exist
+    <archive>/_archive/schema.json        fields of JSON values so far
+    <archive>/_archive/checkpoint/        checkpoint of the Spark stream that writes
 
-Spark leaves out names that begin with an underscore, so the whole folder can be read as one table.
+Spark ignores names that start with an underscore, so the whole directory can be read as one table.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ NOTES = "_archive"
 VALUES = ("binary", "json")
 
 COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers")
-"""In the files; ``topic``, ``day`` and ``batch`` are in their paths, ``json`` is there where values are JSON."""
+"""Columns in the files. ``topic``, ``day`` and ``batch`` are in the paths; ``json`` exists if values are JSON."""
 
 _DAY = re.compile(r"/day=([^/]*)/")
 _TOPIC = re.compile(r"^topic=([^/]*)/")
 
 
 class NoArchive(KreplicaError):
-    """What is at a path is no archive, or none that can be read; the text says why."""
+    """The path has no archive, or one that cannot be read; the message says why."""
 
 
 class ArchivedRange(NamedTuple):
-    """What a batch has of a partition.
+    """Offsets of a partition in one batch.
 
-    :param start: of the offsets that it covers, ``end`` behind the last of them.
-    :param records: that were there; fewer than offsets where topics are compacted or transactions were written.
+    :param start: first offset covered; ``end`` is exclusive.
+    :param records: number of records; fewer than offsets after compaction, and in transactional topics.
     """
 
     topic: str
@@ -56,8 +56,8 @@ class ArchivedRange(NamedTuple):
 class ArchivedFile(NamedTuple):
     """A Parquet file.
 
-    :param path: below the archive's.
-    :param size: in bytes.
+    :param path: relative to the archive.
+    :param size: bytes.
     """
 
     path: str
@@ -65,20 +65,20 @@ class ArchivedFile(NamedTuple):
 
     @property
     def topic(self) -> str:
-        """Whose records it has."""
+        """Topic of the records."""
         return _first(_TOPIC, self.path)
 
     @property
     def day(self) -> str:
-        """Of their timestamps, in UTC: ``2026-11-22``."""
+        """Day of the records' timestamps, in UTC: ``2026-11-22``."""
         return _first(_DAY, self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is there once and whole.
+    """A complete batch.
 
-    :param written_ms: when, in milliseconds since 1970.
+    :param written_ms: time of writing, in milliseconds since 1970.
     """
 
     number: int
@@ -88,26 +88,26 @@ class Batch:
 
     @property
     def records(self) -> int:
-        """Of all partitions."""
+        """Number of records of all partitions."""
         return sum(each.records for each in self.ranges)
 
     @property
     def size(self) -> int:
-        """Of the files, in bytes."""
+        """Size of all files in bytes."""
         return sum(each.size for each in self.files)
 
     def ends(self) -> dict[TopicPartition, int]:
-        """Behind the last offset of each partition in it."""
+        """End offset of each partition, exclusive."""
         return {TopicPartition(each.topic, each.partition): each.end for each in self.ranges}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """Of which cluster an archive is, of which topics, and how it was made.
+    """Cluster, topics and options of an archive.
 
-    :param topics: by name; none where there is a ``pattern``.
-    :param read_committed: records of transactions that are open or were aborted are not in it.
-    :param values: ``binary``, or ``json``: they are parsed into a column ``json`` too.
+    :param topics: names; empty if there is a ``pattern``.
+    :param read_committed: records of open and aborted transactions are omitted.
+    :param values: ``binary``, or ``json``: values are also parsed into a column ``json``.
     """
 
     cluster_id: str | None
@@ -119,16 +119,16 @@ class About:
     made_ms: int = 0
 
     def selection(self) -> dict[str, str]:
-        """The same topics as an option of the source."""
+        """The selected topics as an option of the source."""
         return {"subscribe": ",".join(self.topics)} if self.pattern is None else {"subscribePattern": self.pattern}
 
 
 @dataclass(frozen=True)
 class Archive:
-    """What is at a path now.
+    """State of the archive at a path.
 
-    :param path: without a slash at its end.
-    :param batches: those that are whole, by number.
+    :param path: without a trailing slash.
+    :param batches: complete batches, by number.
     """
 
     path: str
@@ -137,7 +137,7 @@ class Archive:
 
     @cached_property
     def spans(self) -> dict[TopicPartition, tuple[int, int]]:
-        """The first offset of each partition that is covered, and that behind the last."""
+        """First offset and end offset (exclusive) of each partition."""
         spans: dict[TopicPartition, tuple[int, int]] = {}
         for batch in self.batches:
             for each in batch.ranges:
@@ -148,24 +148,24 @@ class Archive:
 
     @property
     def topics(self) -> list[str]:
-        """Those of which something is there."""
+        """Topics with at least one batch."""
         return sorted({each.topic for each in self.spans})
 
     @property
     def records(self) -> int:
-        """In all batches."""
+        """Number of records of all batches."""
         return sum(batch.records for batch in self.batches)
 
     @property
     def size(self) -> int:
-        """Of all files, in bytes."""
+        """Size of all files in bytes."""
         return sum(batch.size for batch in self.batches)
 
     def files(self, topics: Collection[str] | None = None, batches: Iterable[Batch] | None = None) -> list[str]:
-        """The paths of the files to read: of whole batches alone.
+        """Return the paths of the files of complete batches.
 
-        :param topics: only theirs.
-        :param batches: only theirs.
+        :param topics: only these topics.
+        :param batches: only these batches.
         """
         chosen = self.batches if batches is None else batches
         return [
@@ -176,36 +176,36 @@ class Archive:
         ]
 
 
-# --- where things are ---
+# --- paths ---
 
 
 def archive_file(path: str) -> str:
-    """What is said of the archive."""
+    """Path of the archive's description."""
     return f"{path}/{NOTES}/archive.json"
 
 
 def batch_folder(path: str) -> str:
-    """Where whole batches are noted."""
+    """Directory of the batch entries."""
     return f"{path}/{NOTES}/batches"
 
 
 def batch_file(path: str, number: int) -> str:
-    """The note of one."""
+    """Path of the entry of one batch."""
     return f"{batch_folder(path)}/{number}.json"
 
 
 def schema_file(path: str) -> str:
-    """The fields of JSON values."""
+    """Path of the schema of JSON values."""
     return f"{path}/{NOTES}/schema.json"
 
 
 def checkpoint(path: str) -> str:
-    """Spark's."""
+    """Path of Spark's checkpoint."""
     return f"{path}/{NOTES}/checkpoint"
 
 
 def lock_file(path: str) -> str:
-    """Locked by the run that writes."""
+    """Path of the lock file that the writing run holds."""
     return f"{path}/{NOTES}/lock"
 
 
@@ -213,16 +213,16 @@ def lock_file(path: str) -> str:
 
 
 def read_archive(path: str, store: Store | None = None) -> Archive:
-    """What is at a path.
+    """Read the archive at a path.
 
-    :param store: needed for a path with a scheme; see ``store_of``.
-    :raise NoArchive: it is none, or was written by a newer release.
+    :param store: required for a path with a scheme; see ``store_of``.
+    :raise NoArchive: there is no archive, or a newer release wrote it.
     """
     path = plain_path(path)
     store = store or LocalStore()
     about = read_about(path, store)
     if about is None:
-        raise NoArchive(f"{path}: no archive is there ({NOTES}/archive.json is missing)")
+        raise NoArchive(f"{path} is not an archive ({NOTES}/archive.json is missing)")
     numbers = sorted(
         int(name.removesuffix(".json")) for name in store.names(batch_folder(path)) if re.fullmatch(r"\d+\.json", name)
     )
@@ -231,9 +231,9 @@ def read_archive(path: str, store: Store | None = None) -> Archive:
 
 
 def read_about(path: str, store: Store) -> About | None:
-    """What is said of an archive; None where there is none.
+    """Read the description of an archive; None if there is none.
 
-    :raise NoArchive: what is there cannot be read.
+    :raise NoArchive: the description cannot be parsed.
     """
     rows = _read(store, archive_file(path))
     if rows is None:
@@ -241,14 +241,14 @@ def read_about(path: str, store: Store) -> About | None:
     names = About.__dataclass_fields__.keys() & rows.keys()
     values: dict[str, Any] = {name: tuple(rows[name]) if name == "topics" else rows[name] for name in names}
     if "cluster_id" not in values:
-        raise NoArchive(f"{archive_file(path)}: it does not say of which cluster it is")
+        raise NoArchive(f"{archive_file(path)}: the cluster ID is missing")
     return About(**values)
 
 
 def read_batch(path: str, number: int, store: Store) -> Batch | None:
-    """A batch; None where it is not whole.
+    """Read the entry of a batch; None if the batch is not complete.
 
-    :raise NoArchive: what is noted of it cannot be read.
+    :raise NoArchive: the entry cannot be parsed.
     """
     rows = _read(store, batch_file(path, number))
     if rows is None:
@@ -258,7 +258,7 @@ def read_batch(path: str, number: int, store: Store) -> Batch | None:
         files = tuple(ArchivedFile(**each) for each in rows["files"])
         return Batch(rows["batch"], ranges, files, rows.get("written_ms", 0))
     except (KeyError, TypeError) as error:
-        raise NoArchive(f"{batch_file(path, number)}: {error} is not what a batch has") from error
+        raise NoArchive(f"{batch_file(path, number)}: not the entry of a batch: {error}") from error
 
 
 def _read(store: Store, path: str) -> dict[str, Any] | None:
@@ -269,7 +269,7 @@ def _read(store: Store, path: str) -> dict[str, Any] | None:
         rows = json.loads(text)
         version = rows["format"]
     except (ValueError, KeyError, TypeError) as error:
-        raise NoArchive(f"{path} is not what an archive has there: {error}") from error
+        raise NoArchive(f"{path} is not a metadata file of an archive: {error}") from error
     if version != FORMAT:
         raise NoArchive(f"{path} has format {version}, and this release reads {FORMAT}: a newer kreplica is needed")
     assert isinstance(rows, dict)
@@ -280,12 +280,12 @@ def _read(store: Store, path: str) -> dict[str, Any] | None:
 
 
 def write_about(path: str, about: About, store: Store) -> None:
-    """Say what an archive is."""
+    """Write the description of an archive."""
     store.write(archive_file(path), json.dumps({"format": FORMAT, **asdict(about)}, indent=1))
 
 
 def write_batch(path: str, batch: Batch, store: Store) -> None:
-    """Note that a batch is whole: the last thing that is done for it."""
+    """Write the entry of a batch, which makes the batch complete; must be the last write of the batch."""
     rows = {
         "format": FORMAT,
         "batch": batch.number,

@@ -1,4 +1,4 @@
-"""One micro-batch after the other becomes files of an archive, each once however often it is tried."""
+"""Writing of micro-batches to an archive, each exactly once despite retries."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TASK_RECORDS_MIN = 500_000
-"""Fewer are not worth a task, and so a file, of their own."""
+"""Minimum records per task, and thus per file."""
 
 SETTINGS = {
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
-    # Rows come by partition and offset: with a writer for each day they need not be sorted by it.
+    # Rows are ordered by partition and offset; one open writer per day avoids sorting them by day.
     "spark.sql.maxConcurrentOutputFileWriters": "16",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # A job that lists the few folders of a batch takes longer than the driver.
+    # The driver lists the few directories of a batch faster than a Spark job.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1024",
-    # Streams do not adapt, and counts by partition are few rows.
+    # Streams have no adaptive execution, and counts by partition are few rows.
     "spark.sql.shuffle.partitions": "4",
 }
-"""Of the session that a stream has for itself."""
+"""Settings of the stream's own session."""
 
 _DAY_MS = 86_400_000
-_DAYS = (-719_162, 2_932_896)  # 0001-01-01 to 9999-12-31: producers say what they like
+_DAYS = (-719_162, 2_932_896)  # 0001-01-01 to 9999-12-31: producers may send any timestamp
 
 Positions = Mapping[TopicPartition, int]
 
 
 class BatchDisagrees(KreplicaError):
-    """What is in the archive under a batch's number is another batch."""
+    """The archive contains another batch with the same number."""
 
 
 class BatchWriter:
-    """Writes micro-batches; Spark calls it, one at a time, and again where it does not know how a call ended.
+    """Writes micro-batches. Spark calls it serially, and again if the outcome of a call is unknown.
 
-    What a batch leaves when it dies on its way: files that nobody has noted; the next try deletes them.  Once its note
-    is there, nothing is done for it any more.
+    An interrupted batch leaves files without a batch entry, which the retry deletes. A batch that has an entry is
+    skipped.
 
-    :param codec: of the files.
-    :param file_records_max: of one file.
-    :param earliest: where the logs of partitions begin, for those that the archive does not have yet.
-    :param parsed: adds a column to rows, for a batch of a number.
-    :param wrote: told of each batch when it is whole.
+    :param codec: compression codec of the files.
+    :param file_records_max: maximum records per file.
+    :param earliest: log start offsets, for partitions that are new in the archive.
+    :param parsed: adds a column to the rows of the batch with the given number.
+    :param wrote: called with each complete batch.
     """
 
     def __init__(
@@ -83,15 +83,15 @@ class BatchWriter:
     def __call__(self, rows: DataFrame, number: int) -> None:
         """Write a micro-batch.
 
-        :raise BatchDisagrees: another one of that number is there.
+        :raise BatchDisagrees: the archive has another batch with that number.
         """
         ends = batch_ends(checkpoint(self._path), number, self._store)
         if ends is None:
-            raise BatchDisagrees(f"{checkpoint(self._path)} does not say where batch {number} ends")
+            raise BatchDisagrees(f"{checkpoint(self._path)} has no end offsets of batch {number}")
         whole = read_batch(self._path, number, self._store)
         if whole is not None:
             if whole.ends() != ends:
-                raise BatchDisagrees(f"batch {number} of {self._path} has other offsets than its checkpoint says")
+                raise BatchDisagrees(f"batch {number} of {self._path} has offsets that differ from its checkpoint")
             return
         if self._is_first:
             self._clear(number)
@@ -105,7 +105,7 @@ class BatchWriter:
         self._wrote(batch)
 
     def _clear(self, number: int) -> None:
-        """Delete what an earlier run left of the batch with which it ended: this one may write less of it."""
+        """Delete files of an interrupted try of this batch, which may have written other files than the retry will."""
         for each in self._store.find(self._path, f"topic=*/day=*/batch={number}"):
             self._store.delete(each.path)
         for name in self._store.names(self._path):
@@ -129,12 +129,12 @@ class BatchWriter:
         rows = rows.coalesce(max(1, -(-offsets // TASK_RECORDS_MIN)))
         writer = rows.select(*names, "topic", "day", "batch").write.mode("overwrite")
         writer = writer.option("compression", self._codec).option("maxRecordsPerFile", self._file_records_max)
-        # Dictionaries of keys and values that hardly repeat cost more than half of the speed.
+        # Dictionary encoding of mostly distinct keys and values more than halves the throughput.
         writer = writer.option("parquet.enable.dictionary", "false")
         writer.partitionBy("topic", "day", "batch").parquet(self._path)
 
     def _noted(self, rows: DataFrame, number: int, starts: Positions, ends: Positions) -> Batch:
-        """What was written, as it is found there."""
+        """Return the batch entry for the files found on disk."""
         topics = sorted({each.topic for each in ends if ends[each] > starts[each]})
         found: list[Found] = []
         for topic in topics:
@@ -148,7 +148,7 @@ class BatchWriter:
         return Batch(number, tuple(ranges), files, int(time() * 1000))
 
     def _counted(self, rows: DataFrame, files: Iterable[ArchivedFile]) -> dict[TopicPartition, tuple[int, int]]:
-        """How many records are there of each partition, and the first one's offset."""
+        """Return the number of records of each partition, and the first offset."""
         from pyspark.sql import functions as sql
 
         folders = sorted({f"{self._path}/{each.path.rpartition('/')[0]}" for each in files})

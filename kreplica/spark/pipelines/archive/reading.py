@@ -1,4 +1,4 @@
-"""The records of an archive as a table."""
+"""Reading of an archive as a table."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from kreplica.spark.pipelines.json_schema import History
 
 SETTING = ("spark.sql.sources.parallelPartitionDiscovery.threshold", "10000")
-"""The driver looks at files of its own machine in no time; a job that does it takes seconds."""
+"""Make the driver list local files, which is immediate; a Spark job for it takes seconds."""
 
 
 def read_rows(
     spark: SparkSession, archive: Archive, topics: Collection[str] | None = None, batches: Iterable[Batch] | None = None
 ) -> DataFrame:
-    """The records of whole batches, as they were in their topics, and ``day`` and ``batch``; in no order.
+    """Read the records of complete batches in their original columns, plus ``day`` and ``batch``; unordered.
 
-    Where the archive's values are JSON there is a column ``json`` too, of the last schema for all files.
+    If the archive's values are JSON, a column ``json`` has the latest schema for all files.
 
-    :param topics: only theirs.
-    :param batches: only theirs.
+    :param topics: only these topics.
+    :param batches: only these batches.
     """
     from kreplica.spark.pipelines.json_schema import COLUMN, History, read_history
 
@@ -41,7 +41,7 @@ def read_rows(
         return rows
     from kreplica.spark.pipelines.json_values import parsed
 
-    # Those files have types that came to be others: what they were parsed from is in them.
+    # The types of these files are outdated: parse the original values again.
     before = _read(spark, archive.path, old, History()).withColumn(COLUMN, parsed(history.schema))
     return before.unionByName(rows) if new else before
 

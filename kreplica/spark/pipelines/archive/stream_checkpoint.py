@@ -1,4 +1,4 @@
-"""What a stream's checkpoint says: up to where each micro-batch goes (Spark's ``offsets/<number>``)."""
+"""Reading of a stream's checkpoint: the end offsets of each micro-batch (Spark's ``offsets/<number>``)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _VERSION = "v1"
 
 
 class UnknownCheckpoint(KreplicaError):
-    """A checkpoint is not as this release knows them."""
+    """The checkpoint has an unknown format."""
 
 
 def batch_numbers(checkpoint: str, store: Store) -> list[int]:
-    """The micro-batches that were begun and are still noted: the last hundred or so."""
+    """Return the numbers of the micro-batches that the checkpoint still has, about the last hundred."""
     return sorted(int(name) for name in store.names(f"{checkpoint}/offsets") if name.isdecimal())
 
 
 def batch_ends(checkpoint: str, number: int, store: Store) -> dict[TopicPartition, int] | None:
-    """Where a micro-batch ends in each partition; None: it is not noted (any more).
+    """Return the end offsets of a micro-batch; None if the checkpoint does not have it.
 
-    :raise UnknownCheckpoint: its note cannot be read.
+    :raise UnknownCheckpoint: the entry cannot be parsed.
     """
     path = f"{checkpoint}/offsets/{number}"
     text = store.read(path)
@@ -36,4 +36,4 @@ def batch_ends(checkpoint: str, number: int, store: Store) -> dict[TopicPartitio
             raise ValueError(f"its version is {version!r}")
         return from_json(json.loads(offsets))
     except (ValueError, AttributeError) as error:
-        raise UnknownCheckpoint(f"{path} is not what a stream of one topic source has there: {error}") from error
+        raise UnknownCheckpoint(f"{path} is not an offsets file of a stream with one topic source: {error}") from error

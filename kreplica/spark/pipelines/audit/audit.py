@@ -1,7 +1,7 @@
-"""Audit: proof that all replicas of a cluster agree below the high watermark, or where they do not.
+"""Audit: compares all replicas of a cluster below the high watermark, and reports the differences.
 
-Each task compares pieces of partitions, all replicas of each side by side.  What differs is looked at a second time
-before it is told: brokers may write, clean and delete meanwhile, and what was only under way is gone by then.
+Each task compares slices of partitions, with all replicas of a slice side by side. Differences are confirmed by a
+second comparison, since brokers may write, compact and delete in the meantime.
 """
 
 from __future__ import annotations
@@ -29,21 +29,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOOKS_MAX = 5
-"""So often a piece is begun anew whose logs' beginnings move away under it, or a broker."""
+"""Maximum number of tries for a slice whose logs are truncated at the start, or whose brokers fail, during the
+comparison.
+"""
 
 CLIENT = ClientOptions(client_id="kreplica-audit", operation_timeout_s=15.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditOptions:
-    """What is audited, and how.
+    """Options of an audit.
 
-    :param log_dirs: of brokers that the directories themselves name; ``log_dirs_of`` by broker.
-    :param bootstrap: brokers to ask; needed without directories.
-    :param via_brokers: read replicas from their brokers and not from files.
-    :param topics: none: all that there are, also the internal ones.
-    :param compacted: topics that cleaners compact, as far as nobody else says so.
-    :param resume: keeps what is done of an audit that does not come to its end.
+    :param log_dirs: log directories, whose brokers are read from ``meta.properties``; ``log_dirs_of`` are given by
+        broker.
+    :param bootstrap: bootstrap brokers; required without log directories.
+    :param via_brokers: fetch replicas from their brokers instead of reading files.
+    :param topics: empty: all topics, including internal ones.
+    :param compacted: compacted topics, in addition to those that the cluster reports.
+    :param resume: path of a work file with the results of an interrupted audit.
     """
 
     log_dirs: tuple[str, ...] = ()
@@ -56,7 +59,7 @@ class AuditOptions:
 
     @property
     def identity(self) -> dict[str, object]:
-        """By which a work file is known to be of the same audit."""
+        """Options that a work file must share with the audit that resumes it."""
         directories = {str(broker): list(paths) for broker, paths in sorted(self.log_dirs_of.items())}
         return {
             "via_brokers": self.via_brokers,
@@ -68,11 +71,11 @@ class AuditOptions:
 
 
 class Looked(NamedTuple):
-    """What came of one piece.
+    """Result of one slice.
 
-    :param number: of the piece.
-    :param notes: replicas that could not be looked at.
-    :param is_done: False: nothing could be compared.
+    :param number: number of the slice.
+    :param notes: replicas that could not be read, and why.
+    :param is_done: False if nothing could be compared.
     """
 
     number: int
@@ -84,9 +87,9 @@ class Looked(NamedTuple):
 def audit(spark: SparkSession, options: AuditOptions, report: Report = nobody) -> AuditReport:
     """Compare all replicas.
 
-    :raise StorageError: a directory is not what it should be.
-    :raise ClientError: the cluster does not answer.
-    :raise ValueError: a topic is not there, or the work file is of another audit.
+    :raise StorageError: a log directory is invalid.
+    :raise ClientError: the cluster does not respond.
+    :raise ValueError: a topic does not exist, or the work file belongs to another audit.
     """
     began_s = monotonic()
     plan = make_plan(options)
@@ -128,7 +131,9 @@ def audit(spark: SparkSession, options: AuditOptions, report: Report = nobody) -
 
 
 def make_plan(options: AuditOptions) -> Plan:
-    """What is to be compared, as directories and cluster are now; what is clear without reading is looked at twice."""
+    """Plan the audit from the current directories and cluster; differences found without reading batches are checked
+    twice.
+    """
     first = _plan(options)
     if not any(found.differences for found in first.found.values()):
         return first
@@ -158,7 +163,7 @@ def _plan(options: AuditOptions) -> Plan:
     elif facts is not None:
         plan = plan_of_brokers(facts, options.compacted, CLIENT)
     else:
-        raise ValueError("to read replicas from brokers, somebody has to say where those are")
+        raise ValueError("bootstrap brokers are required to read replicas from brokers")
     unknown = options.topics - {each.topic for each in plan.found}
     if unknown:
         raise ValueError(f"there is no topic {', '.join(sorted(unknown))}, or no replica of it")
@@ -166,7 +171,7 @@ def _plan(options: AuditOptions) -> Plan:
 
 
 def _run(spark: SparkSession, slices: list[Slice]) -> Iterator[Looked]:
-    """What comes of each piece, in the order in which they are done."""
+    """Yield the results of the slices as they finish."""
     numbers = {id(each): number for number, each in enumerate(slices)}
     groups = [[(numbers[id(each)], each) for each in group] for group in grouped(slices)]
     for done in in_jobs(spark, look_all, groups):
@@ -174,14 +179,14 @@ def _run(spark: SparkSession, slices: list[Slice]) -> Iterator[Looked]:
 
 
 def look_all(group: list[tuple[int, Slice]]) -> list[Looked]:
-    """What a task does."""
+    """Compare the slices of one task."""
     return [Looked(number, *look(piece)) for number, piece in group]
 
 
 def look(piece: Slice) -> tuple[Comparison, tuple[str, ...], bool]:
-    """Compare one piece; what differs is looked at twice.
+    """Compare one slice; differences are confirmed by a second comparison.
 
-    :return: and why some replicas were not looked at, and whether all was done that could be.
+    :return: the result, why some replicas were not read, and whether the comparison is complete.
     """
     notes: list[str] = []
     is_gone = False
@@ -195,7 +200,7 @@ def look(piece: Slice) -> tuple[Comparison, tuple[str, ...], bool]:
             if found.differences:
                 _keep_common(found, compare(piece.partition, replicas, piece.span).differences)
         except (ClientError, LogMoved, ReplicaGone) as error:
-            # A broker that has gone, or a beginning that has moved: who is still there is looked at anew.
+            # A broker failed, or a log start offset moved: compare the remaining replicas again.
             notes.append(f"{piece.partition}: {error}")
             continue
         for broker, why in reached.refused.items():
@@ -205,7 +210,7 @@ def look(piece: Slice) -> tuple[Comparison, tuple[str, ...], bool]:
 
 
 def _keep_common(found: Comparison, others: Iterable[Difference]) -> None:
-    """Forget what was not found the other time."""
+    """Remove the differences that the second comparison did not find."""
     places = {each.place for each in others}
     kept = [each for each in found.differences if each.place in places]
     found.difference_count -= len(found.differences) - len(kept)
@@ -213,10 +218,10 @@ def _keep_common(found: Comparison, others: Iterable[Difference]) -> None:
 
 
 class _Reached(NamedTuple):
-    """Which replicas of a piece can be read.
+    """The readable replicas of a slice.
 
-    :param notes: why others cannot; ``refused`` are those of which their brokers say that they have none.
-    :param is_gone: there is no replica any more, as of a topic that was deleted.
+    :param notes: why others cannot be read; ``refused``: brokers that report that they have no replica.
+    :param is_gone: True if no replica exists, for example after deletion of the topic.
     """
 
     replicas: list[AnyReplica]
@@ -239,9 +244,9 @@ def _reachable(piece: Slice) -> _Reached:
         except ClientError as error:
             cause = error.__cause__ if isinstance(error, GaveUp) else error
             if isinstance(cause, BrokerRefused):
-                refused[each.broker] = f"the broker answers {cause.code.name}"
+                refused[each.broker] = f"the broker responds {cause.code.name}"
             else:
-                notes.append(f"{piece.partition}: broker {each.broker} is not reached: {error}")
+                notes.append(f"{piece.partition}: broker {each.broker} is unreachable: {error}")
         else:
             replicas.append(each)
     if not replicas:

@@ -1,6 +1,6 @@
-"""Replicas as their brokers send them to a debug consumer (replica id -2), for the audit.
+"""Replicas fetched from their brokers as a debug consumer (replica ID -2), for the audit.
 
-Such a reader is given what a replica has, whoever leads, and beyond what is committed.
+A debug consumer can fetch from any replica, leader or not, and beyond the high watermark.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ FETCH_WAIT_MS = 100
 
 
 class BrokerReplica(NamedTuple):
-    """A ``Replica`` by its broker; travels to the executors.
+    """A ``Replica`` fetched from its broker; sent to executors.
 
-    :param size_bytes: about; 0 where nobody says.
+    :param size_bytes: approximate; 0 if unknown.
     """
 
     broker: int
@@ -45,10 +45,10 @@ class BrokerReplica(NamedTuple):
     epochs: tuple[EpochEntry, ...] = ()
 
     def first_offset(self) -> int:
-        """Where it begins now.
+        """Return the current log start offset.
 
-        :raise BrokerRefused: the broker does not have it.
-        :raise ClientError: the broker does not answer.
+        :raise BrokerRefused: the broker does not have the replica.
+        :raise ClientError: the broker does not respond.
         """
         body = list_offsets_body({self.partition: EARLIEST}, Isolation.READ_UNCOMMITTED) | {"replica_id": DEBUGGER}
         schedule = self._retry_schedule()
@@ -63,11 +63,11 @@ class BrokerReplica(NamedTuple):
                 self._wait(error, schedule)
 
     def cleaned_end(self) -> int:
-        """Brokers do not say it of one replica."""
+        """Always 0: brokers do not report it."""
         return 0
 
     def batches(self, start: int, end: int) -> Iterator[Batch | Gap]:
-        """Those whose last offset lies in a range."""
+        """Yield the batches whose last offset is in a range."""
         offset = start
         schedule = self._retry_schedule()
         while offset < end:
@@ -77,7 +77,7 @@ class BrokerReplica(NamedTuple):
                         check(row, f"fetch of {self.partition} from broker {self.broker}")
                         data = memoryview(row["records"] or b"")
                         if not len(data):
-                            return  # it ends here
+                            return  # the log ends here
                         schedule = self._retry_schedule()
                         for item in _items(data, offset, end):
                             offset = item.header.next_offset if isinstance(item, Batch) else item.next_offset
@@ -87,17 +87,17 @@ class BrokerReplica(NamedTuple):
             except BrokerRefused as error:
                 if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                     if self.first_offset() > offset:
-                        raise LogMoved(f"{self.partition} of broker {self.broker} begins behind {offset}") from error
+                        raise LogMoved(f"{self.partition} of broker {self.broker} starts after {offset}") from error
                     return
                 if error.code is ErrorCode.CORRUPT_MESSAGE:
-                    yield Gap(offset, end, f"the broker says {error}; nothing up to {end} was read")
+                    yield Gap(offset, end, f"the broker responds {error}; data up to {end} is unread")
                     return
                 self._wait(error, schedule)
             except ClientError as error:
                 self._wait(error, schedule)
 
     def _answers(self, offset: int, end: int) -> Generator[dict[str, Any], None, None]:
-        """What the broker answers for the partition; the next request is under way while an answer is looked at."""
+        """Yield the broker's responses for the partition; the next fetch runs while a response is processed."""
         with self._connect() as connection:
             pending: Pending | None = self._ask(connection, offset)
             while pending is not None:
@@ -138,7 +138,7 @@ class BrokerReplica(NamedTuple):
     def _wait(error: ClientError, schedule: RetrySchedule) -> None:
         """Wait before the next attempt.
 
-        :raise ClientError: the error is final, or the time is over.
+        :raise ClientError: the error is not retriable, or the retry timeout has expired.
         """
         if not error.retriable:
             raise error
@@ -147,7 +147,7 @@ class BrokerReplica(NamedTuple):
 
 
 def _items(data: memoryview, offset: int, end: int) -> Iterator[Batch | Gap]:
-    """The batches of an answer whose last offset lies in a range."""
+    """Yield the batches of a response whose last offset is in a range."""
     try:
         for position, header in iter_headers(data, incomplete_last=True):
             if header.next_offset > end:
@@ -157,11 +157,11 @@ def _items(data: memoryview, offset: int, end: int) -> Iterator[Batch | Gap]:
                 yield Batch(header, batch, verify_crc(batch, header))
                 offset = header.next_offset
     except ProtocolError as error:
-        yield Gap(offset, end, f"no batch: {error}; nothing up to {end} was read")
+        yield Gap(offset, end, f"invalid batch: {error}; data up to {end} is unread")
 
 
 def _behind(data: memoryview) -> int:
-    """The offset behind the last whole batch."""
+    """Return the offset after the last complete batch."""
     behind = 0
     try:
         for _, header in iter_headers(data, incomplete_last=True):

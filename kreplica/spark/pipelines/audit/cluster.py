@@ -1,4 +1,4 @@
-"""What a running cluster says of the partitions that are audited: who should have them, and up to where."""
+"""Cluster state for the audit: assigned replicas, in-sync replicas and high watermarks."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ CLEANUP_POLICY = "cleanup.policy"
 
 
 class PartitionFacts(NamedTuple):
-    """What the cluster says of a partition.
+    """State of a partition in the cluster.
 
-    :param in_sync: for as long as it was asked.
-    :param start: where its leader's log begins; ``high_watermark`` as its leader says; None where nobody leads.
+    :param in_sync: replicas that were in sync both before and after the high watermark was read.
+    :param start: the leader's log start offset; ``high_watermark`` is also the leader's. None if there is no leader.
     """
 
     replicas: tuple[int, ...]
@@ -37,10 +37,10 @@ class PartitionFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What the cluster says.
+    """State of the cluster.
 
-    :param compacted: topics that cleaners compact.
-    :param sizes: of replicas, in bytes, by broker and partition, as far as brokers say.
+    :param compacted: compacted topics.
+    :param sizes: size of replicas in bytes, by broker and partition, if the brokers report it.
     """
 
     cluster_id: str | None
@@ -51,15 +51,15 @@ class ClusterFacts:
 
 
 def cluster_facts(cluster: Cluster, topics: Collection[str]) -> ClusterFacts:
-    """Ask a cluster.
+    """Request the state of a cluster.
 
-    :param topics: none: all, also the internal ones.
-    :raise ClientError: nobody answers.
+    :param topics: empty: all topics, including internal ones.
+    :raise ClientError: no broker responds.
     """
     before = _partitions(cluster.retrying(lambda: cluster.refresh(None)), topics)
     starts = _from_leaders(cluster, before, EARLIEST)
     high_watermarks = _from_leaders(cluster, before, LATEST)
-    # Who was in sync before and after has all that is committed in between; an answer may be older than it is new.
+    # A replica in sync before and after has all records committed in between; a single response may be stale.
     view = cluster.retrying(lambda: cluster.refresh(None))
     after = _partitions(view, topics)
     found = {
@@ -93,7 +93,7 @@ def _partitions(view: ClusterView, topics: Collection[str]) -> dict[TopicPartiti
 
 
 def _from_leaders(cluster: Cluster, wanted: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-    """An offset of each partition, of those whose leader tells it within some seconds."""
+    """Return an offset of each partition whose leader responds within a few seconds."""
     found: dict[TopicPartition, int] = {}
 
     def attempt() -> None:
@@ -123,7 +123,7 @@ def _from_leaders(cluster: Cluster, wanted: Collection[TopicPartition], time_ms:
     try:
         cluster.retrying(attempt, LEADERS_PATIENCE_S)
     except ClientError:
-        return found  # the others have none that answers
+        return found  # the leaders of the others do not respond
     return found
 
 

@@ -1,7 +1,7 @@
-"""Replicas by the files of brokers' log directories, for the audit.
+"""Replicas read from the files of brokers' log directories, for the audit.
 
-Brokers may run meanwhile: files grow, are cut off above the high watermark, and vanish by retention.  A log whose
-beginning has moved is told as such, and a last batch that is not whole yet ends it.
+Brokers may run meanwhile: files grow, are truncated above the high watermark, and are deleted by retention. A moved log
+start offset is reported as such, and an incomplete last batch ends the log.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from kreplica.storage.inspection.files import BATCH_SIZE_MAX, offset_entries, of
 from kreplica.wire.batches import HEADER_SIZE, BatchHeader, verify_crc
 
 READ_SIZE = 256 << 10
-"""So much of a file at once: what is read is still in the processor's cache when its checksum is taken."""
+"""Bytes per file read; small enough that the data is still in the CPU cache when its checksum is computed."""
 
 
 class BrokerDirectories(NamedTuple):
-    """One broker's log directories, and whose they are.
+    """Log directories of one broker.
 
-    :param cluster_id: None where no directory says it.
+    :param cluster_id: None if no directory contains it.
     """
 
     broker: int
@@ -49,10 +49,10 @@ class BrokerDirectories(NamedTuple):
 
 
 class FileReplica(NamedTuple):
-    """A ``Replica`` by its files; travels to the executors.
+    """A ``Replica`` read from its files; sent to executors.
 
-    :param topic_id: None where the files do not say.
-    :param wrong: what of its small files cannot be read; empty where all can.
+    :param topic_id: None if the files do not contain it.
+    :param wrong: metadata files that cannot be read, and why; empty if there are none.
     """
 
     broker: int
@@ -64,10 +64,10 @@ class FileReplica(NamedTuple):
     wrong: str = ""
 
     def first_offset(self) -> int:
-        """Where it begins now.
+        """Return the current log start offset.
 
-        :raise ReplicaGone: it was deleted.
-        :raise StorageError: this machine does not have the log directory.
+        :raise ReplicaGone: the replica was deleted.
+        :raise StorageError: the log directory is not accessible on this machine.
         """
         directory = os.path.dirname(self.files.path)
         try:
@@ -76,28 +76,29 @@ class FileReplica(NamedTuple):
         except FileNotFoundError as error:
             if os.path.isdir(directory):
                 raise ReplicaGone(f"{self.files.path} was deleted") from error
-            raise StorageError(f"{os.uname().nodename} does not reach {directory}: {error}") from error
+            raise StorageError(f"{os.uname().nodename} cannot access {directory}: {error}") from error
         return max(starts.get(self.files.partition, 0), bases[0] if bases else self.files.start)
 
     def cleaned_end(self) -> int:
-        """Before it a cleaner may have been at work.
+        """Return the end of the part of the log that may be compacted.
 
-        Where it has been once, and the broker has not stopped in order, it may be at work just now: before any offset.
+        If the log was compacted before and the broker was not shut down cleanly, compaction may be running, and the
+        whole log counts as compacted.
         """
         directory, disk = os.path.dirname(self.files.path), FilesAsTheyAre()
         cleaned = read_offsets(disk, f"{directory}/{CLEANER_OFFSETS}").get(self.files.partition, 0)
         return cleaned if not cleaned or disk.exists(f"{directory}/{CLEAN_SHUTDOWN}") else OFFSET_END
 
     def batches(self, start: int, end: int) -> Iterator[Batch | Gap]:
-        """Those whose last offset lies in a range."""
+        """Yield the batches whose last offset is in a range."""
         return _Walk(self.files, start, end).items()
 
 
 class _Walk:
-    """Through the segments of one replica, once.
+    """A single pass over the segments of one replica.
 
-    :ivar expected: no batch may begin before it.
-    :ivar broken: what is wrong, from ``expected`` to the next batch that can be made out; empty where nothing is.
+    :ivar expected: lower bound of the next batch's base offset.
+    :ivar broken: damage between ``expected`` and the next valid batch; empty if there is none.
     """
 
     def __init__(self, files: ReplicaFiles, start: int, end: int) -> None:
@@ -111,7 +112,7 @@ class _Walk:
     def items(self) -> Iterator[Batch | Gap]:
         bases = self._files.bases_from(self._start)
         if bases and bases[0] > self._start:
-            raise LogMoved(f"{self._files.path} begins at {bases[0]}, no more at {self._start}")
+            raise LogMoved(f"{self._files.path} starts at {bases[0]}, no longer at {self._start}")
         for base, bound in zip(bases, [*bases[1:], None], strict=True):
             if base >= self._end or self._is_done:
                 break
@@ -120,14 +121,14 @@ class _Walk:
             try:
                 file = self._files.open(base)
             except FileNotFoundError as error:
-                raise LogMoved(f"{self._files.path}: segment {base} is gone") from error
+                raise LogMoved(f"{self._files.path}: segment {base} was deleted") from error
             except PermissionError as error:
-                raise StorageError(f"{os.uname().nodename} may not read {error.filename}") from error
+                raise StorageError(f"{os.uname().nodename} has no permission to read {error.filename}") from error
             with closing(file):
                 try:
                     yield from self._segment(file, base, bound)
                 except OSError as error:
-                    # What a device does not give is as good as damaged; other segments may be whole.
+                    # An I/O error counts as damage; other segments may be intact.
                     self._broken = self._broken or f"{os.path.basename(file.path)}: {error}"
         if self._broken and self._expected < self._end:
             yield Gap(self._expected, self._end, self._broken)
@@ -159,16 +160,16 @@ class _Walk:
                 yield Batch(header, data, is_sound)
             if self._is_done or at >= size or (bound is None and _is_torn(file, at, size)):
                 return
-            self._broken = self._broken or f"{os.path.basename(file.path)} at {at}: no batch"
+            self._broken = self._broken or f"{os.path.basename(file.path)} at {at}: not a batch"
             position = self._indexed_behind(base, at, size)
 
     def _is_wrong(
         self, header: BatchHeader, is_sound: bool, bound: int | None, file: File, behind: int, size: int
     ) -> bool:
-        """Whether what a header says of its place cannot be: the checksum does not cover offset and length.
+        """Return True if offset or length in a header cannot be right; the checksum does not cover them.
 
-        :param bound: where the next segment begins.
-        :param behind: where the batch ends.
+        :param bound: base offset of the next segment.
+        :param behind: file position after the batch.
         """
         if header.base_offset < self._expected or (bound is not None and header.next_offset > bound):
             return True
@@ -180,7 +181,7 @@ class _Walk:
         return following is None or following.base_offset < header.next_offset
 
     def _indexed_behind(self, base: int, position: int, size: int) -> int | None:
-        """The next place where the index says that a batch begins; None where it says none."""
+        """Return the next file position at which the index has a batch; None if there is none."""
         path = f"{self._files.path}/{base:0{NAME_DIGITS}}.index"
         with closing(offset_index(FilesAsTheyAre(), path)) as index:
             places = (entry.position for entry in offset_entries(index, base))
@@ -188,7 +189,7 @@ class _Walk:
 
 
 def _is_torn(file: File, position: int, size: int) -> bool:
-    """Whether a last batch begins there that is not whole (yet)."""
+    """Return True if the last batch is incomplete, which may still be in progress."""
     if size - position < HEADER_SIZE:
         return True
     header = header_at(file.read_at(position, HEADER_SIZE), 0)
@@ -196,55 +197,56 @@ def _is_torn(file: File, position: int, size: int) -> bool:
 
 
 def broker_directories(paths: Sequence[str], given: Mapping[int, Sequence[str]]) -> list[BrokerDirectories]:
-    """Whose log directories are whose.
+    """Assign log directories to their brokers.
 
-    :param paths: of brokers that their ``meta.properties`` name.
-    :param given: by broker.
-    :raise StorageError: one is not there, does not say whose it is or is another's, or they are of two clusters.
+    :param paths: directories whose ``meta.properties`` name the broker.
+    :param given: directories by broker.
+    :raise StorageError: a directory does not exist, does not name its broker or names another one, or they belong to
+        two clusters.
     """
     found: dict[int, list[str]] = {broker: list(own) for broker, own in given.items()}
     clusters: dict[str, str] = {}
     for path in (*paths, *(each for own in given.values() for each in own)):
         if not os.path.isdir(path):
-            raise StorageError(f"{path} is no directory that this machine reaches")
+            raise StorageError(f"{path} is not a directory that this machine can access")
         holder = next((broker for broker, own in given.items() if path in own), None)
         try:
             meta = read_meta_properties(FilesAsTheyAre(), f"{path}/{META_PROPERTIES}")
         except StorageError:
             if holder is None:
                 raise
-            continue  # another's, as of a cluster without ZooKeeper: the user knows whose it is
+            continue  # written by another product, such as a cluster without ZooKeeper: the user names the broker
         if meta is None:
             if holder is None:
-                raise StorageError(f"{path} has no {META_PROPERTIES}: say whose it is, --log-dirs BROKER={path}")
+                raise StorageError(f"{path} has no {META_PROPERTIES}: name its broker, --log-dirs BROKER={path}")
             continue
         if holder is None:
             found.setdefault(meta.broker_id, []).append(path)
         elif holder != meta.broker_id:
-            raise StorageError(f"{path} is of broker {meta.broker_id}, not of {holder}")
+            raise StorageError(f"{path} belongs to broker {meta.broker_id}, not to {holder}")
         clusters[meta.cluster_id] = path
     if len(clusters) > 1:
-        raise StorageError(f"of several clusters: {' and '.join(clusters.values())}")
+        raise StorageError(f"the directories belong to several clusters: {' and '.join(clusters.values())}")
     cluster_id = next(iter(clusters), None)
     return [BrokerDirectories(broker, cluster_id, tuple(dict.fromkeys(own))) for broker, own in sorted(found.items())]
 
 
 def file_replicas(directories: BrokerDirectories) -> dict[TopicPartition, FileReplica]:
-    """All replicas that a broker's directories hold, as they are now.
+    """Return all replicas in a broker's log directories.
 
-    :raise StorageError: a directory is not there, or a checkpoint is damaged.
+    :raise StorageError: a directory does not exist, or a checkpoint is damaged.
     """
     found = {}
     for partition, files in replicas(directories.paths).items():
         try:
             found[partition] = _replica(directories.broker, files)
         except FileNotFoundError:
-            continue  # deleted just now
+            continue  # deleted in the meantime
     return found
 
 
 def _replica(broker: int, files: ReplicaFiles) -> FileReplica:
-    """:raise FileNotFoundError: it is not there any more."""
+    """:raise FileNotFoundError: the replica was deleted."""
     disk = FilesAsTheyAre()
     names = [name for name in os.listdir(files.path) if name.endswith(".log")]
     size_bytes = sum(os.path.getsize(f"{files.path}/{name}") for name in names)

@@ -1,4 +1,4 @@
-"""What is to be compared: which replicas of which partitions, from where to where, in which pieces."""
+"""Plan of an audit: the partitions, replicas and offset ranges to compare, divided into slices."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from kreplica.spark.pipelines.audit.replica_comparison import Span
 from kreplica.spark.pipelines.audit.replica_findings import Comparison, Kind
 
 SLICE_BYTES = 128 << 20
-"""So much of one replica is compared in one piece: enough to be worth a task, little enough to share out."""
+"""Approximate bytes of one replica per slice: large enough for a task, small enough to balance the load."""
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
-"""Compacted always."""
+"""Internal topics, which are always compacted."""
 
 AnyReplica = FileReplica | BrokerReplica
 
 
 class Slice(NamedTuple):
-    """One piece of a partition, compared by one task.
+    """A slice of a partition, compared by one task.
 
-    :param size_bytes: of all its replicas, about.
+    :param size_bytes: approximate size of all its replicas.
     """
 
     partition: TopicPartition
@@ -40,12 +40,12 @@ class Slice(NamedTuple):
 
 @dataclass(slots=True)
 class Plan:
-    """Of a whole audit.
+    """Plan of a whole audit.
 
-    :ivar brokers: whose replicas are looked at.
-    :ivar found: what is clear without reading a batch, by partition; each one that is audited is there.
-    :ivar notes: what is left out, and why.
-    :ivar unseen: how many replicas there are, by broker, that nobody looks at.
+    :ivar brokers: brokers whose replicas are read.
+    :ivar found: differences found without reading batches, by partition; has an entry for each audited partition.
+    :ivar notes: omissions and their reasons.
+    :ivar unseen: number of replicas that are not read, by broker.
     """
 
     cluster_id: str | None
@@ -56,8 +56,8 @@ class Plan:
     unseen: Counter[int] = field(default_factory=Counter)
 
     def all_notes(self) -> list[str]:
-        """With the brokers that have replicas which nobody looks at."""
-        told = [f"broker {broker}: not looked at, replicas: {count:,}" for broker, count in self.unseen.items()]
+        """Notes, including the brokers with replicas that are not read."""
+        told = [f"broker {broker}: replicas not read: {count:,}" for broker, count in self.unseen.items()]
         return [*sorted(told), *self.notes]
 
 
@@ -67,11 +67,11 @@ def plan_of_files(
     compacted: frozenset[str],
     facts: ClusterFacts | None,
 ) -> Plan:
-    """Of replicas by their files.
+    """Plan the comparison of replicas read from files.
 
-    :param held: by broker.
-    :param compacted: topics of which the caller knows that.
-    :param facts: None where the cluster was not asked.
+    :param held: replicas by broker.
+    :param compacted: topics that the caller knows to be compacted.
+    :param facts: None if the cluster was not queried.
     """
     plan = Plan(cluster_id, tuple(sorted(held)))
     if facts is not None:
@@ -80,7 +80,7 @@ def plan_of_files(
         replicas = [own[partition] for _, own in sorted(held.items()) if partition in own]
         told = facts.partitions.get(partition) if facts is not None else None
         if facts is not None and told is None:
-            plan.notes.append(f"{partition}: the cluster has no such partition (any more)")
+            plan.notes.append(f"{partition}: the cluster does not have this partition")
             continue
         replicas = _of_one_topic(partition, replicas, told, plan)
         end = max((each.has_to for each in replicas), default=0)
@@ -89,7 +89,7 @@ def plan_of_files(
         if told is not None:
             replicas = [_in_sync(each, told) for each in replicas]
             plan.unseen.update(set(told.replicas) - set(plan.brokers))
-            if end > 0:  # before the first record there need not be a directory
+            if end > 0:  # a replica without records may have no directory
                 _note_missing(partition, {each.broker for each in replicas}, told, plan)
         is_compacted = partition.topic in compacted or partition.topic in INTERNAL_TOPICS
         start = max((each.files.start for each in replicas), default=0)
@@ -101,7 +101,7 @@ def plan_of_files(
 
 
 def plan_of_brokers(facts: ClusterFacts, compacted: frozenset[str], client: ClientOptions) -> Plan:
-    """Of replicas as their brokers send them."""
+    """Plan the comparison of replicas fetched from brokers."""
     plan = Plan(facts.cluster_id, tuple(sorted(facts.brokers)))
     for partition, told in sorted(facts.partitions.items()):
         replicas = []
@@ -113,7 +113,7 @@ def plan_of_brokers(facts: ClusterFacts, compacted: frozenset[str], client: Clie
                 replicas.append(BrokerReplica(broker, address, partition, size, has_to, client))
         plan.unseen.update(set(told.replicas) - set(plan.brokers))
         if told.high_watermark is None:
-            plan.notes.append(f"{partition}: nobody who leads it says what is committed")
+            plan.notes.append(f"{partition}: no leader reports the high watermark")
             continue
         is_compacted = partition.topic in compacted | facts.compacted | INTERNAL_TOPICS
         end = told.high_watermark
@@ -124,7 +124,7 @@ def plan_of_brokers(facts: ClusterFacts, compacted: frozenset[str], client: Clie
 def _of_one_topic(
     partition: TopicPartition, replicas: list[FileReplica], told: PartitionFacts | None, plan: Plan
 ) -> list[FileReplica]:
-    """Leave out what is of an older topic of that name, or was given to other brokers."""
+    """Omit replicas of an earlier topic with the same name, and replicas that were reassigned."""
     ids = Counter(each.topic_id for each in replicas if each.topic_id is not None)
     wanted: UUID | None = ids.most_common(1)[0][0] if ids else None
     if told is not None and told.topic_id.int:
@@ -132,26 +132,28 @@ def _of_one_topic(
     kept = []
     for each in replicas:
         if wanted is not None and each.topic_id not in (None, wanted):
-            plan.notes.append(f"{partition}: {each.files.path} is of another topic of that name ({each.topic_id})")
+            plan.notes.append(f"{partition}: {each.files.path} has another topic ID ({each.topic_id})")
         elif told is not None and each.broker not in told.replicas:
-            plan.notes.append(f"{partition}: {each.files.path}: broker {each.broker} has no replica (any more)")
+            plan.notes.append(f"{partition}: {each.files.path}: broker {each.broker} no longer has a replica")
         else:
             kept.append(each)
     return kept
 
 
 def _in_sync(replica: FileReplica, told: PartitionFacts) -> FileReplica:
-    """What it has to have as the cluster says: who is not in sync may have noted more than it has any more."""
+    """Set the required end of a replica from the cluster state: the own checkpoint of an out-of-sync replica may be
+    too high.
+    """
     if told.high_watermark is None:
         return replica
     return replica._replace(has_to=told.high_watermark if replica.broker in told.in_sync else 0)
 
 
 def _note_missing(partition: TopicPartition, having: set[int], told: PartitionFacts, plan: Plan) -> None:
-    """Who should have a replica, and whose directories have none."""
+    """Record the brokers that should have a replica and whose directories have none."""
     for broker in sorted(set(told.replicas) & set(plan.brokers) - having):
         found = plan.found.setdefault(partition, Comparison(*partition, 0, 0))
-        found.add(broker, told.start or 0, Kind.MISSING, "it is to have a replica, and no directory of it has one")
+        found.add(broker, told.start or 0, Kind.MISSING, "no directory has the assigned replica")
 
 
 def _add(plan: Plan, partition: TopicPartition, replicas: Sequence[AnyReplica], span: Span) -> None:
@@ -161,13 +163,13 @@ def _add(plan: Plan, partition: TopicPartition, replicas: Sequence[AnyReplica], 
         return
     if span.end <= span.start:
         if any(each.size_bytes for each in replicas):
-            plan.notes.append(f"{partition}: nothing of it is noted as committed, and nothing was compared")
+            plan.notes.append(f"{partition}: no high watermark is stored, nothing was compared")
         return
     plan.slices += _cut(partition, tuple(replicas), span)
 
 
 def _cut(partition: TopicPartition, replicas: tuple[AnyReplica, ...], span: Span) -> Iterator[Slice]:
-    """Pieces of about as many bytes each, where records are of about one size; any offset will do to cut at."""
+    """Cut a span into slices of about equal size, assuming records of similar size; any offset can be a boundary."""
     size = max(each.size_bytes for each in replicas)
     total = sum(each.size_bytes for each in replicas)
     count = max(1, min(-(-size // SLICE_BYTES), span.end - span.start))
@@ -177,7 +179,7 @@ def _cut(partition: TopicPartition, replicas: tuple[AnyReplica, ...], span: Span
 
 
 def grouped(slices: Iterable[Slice]) -> list[list[Slice]]:
-    """What is compared by one task each: small pieces together, the largest first."""
+    """Group slices into tasks: small slices together, the largest first."""
     groups: list[list[Slice]] = []
     size = 0
     for each in sorted(slices, key=lambda each: -each.size_bytes):

@@ -1,13 +1,13 @@
-"""Whether the replicas of one partition agree: their batches side by side, below the high watermark.
+"""Comparison of the replicas of one partition, batch by batch, below the high watermark.
 
-Replicas hold the same bytes, so batches are compared by their headers, and each one's bytes by its checksum; records
-are opened only where compaction has been.  What is damaged, missing or different is named with its broker: the one
-that is alone with what it has.
+Replicas hold the same bytes, so batches are compared by their headers, and verified by their checksums; records are
+decoded only in compacted parts. Each damaged, missing or different batch is reported with its broker; if one replica
+differs from the others, that replica is reported.
 
-Cleaners compact each replica by itself: up to where one has been, batches that some replicas do not have any more are
-counted and no difference, and of batches that differ the records that they have in common are compared.
+Each replica is compacted independently: in compacted parts, batches that some replicas lack are counted but are not a
+difference, and batches that differ are compared by the records that they have in common.
 
-Where the replicas are read from is nothing to this module: files (``audit_files``) or brokers (``audit_brokers``).
+The source of the replicas is abstract: files (``file_replicas``) or brokers (``broker_replicas``).
 """
 
 from __future__ import annotations
@@ -28,17 +28,19 @@ OFFSET_END = 1 << 63
 
 
 class LogMoved(KreplicaError):
-    """What was to be read is not there any more, as after retention: the replicas have to be looked at anew."""
+    """The log start offset moved past the requested range, for example by retention: the comparison must be
+    repeated.
+    """
 
 
 class ReplicaGone(KreplicaError):
-    """There is no such replica any more."""
+    """The replica does not exist any longer."""
 
 
 class Batch(NamedTuple):
     """A batch as it was read.
 
-    :param is_sound: its bytes are those that the checksum was made of.
+    :param is_sound: True if the checksum matches.
     """
 
     header: BatchHeader
@@ -47,9 +49,9 @@ class Batch(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A stretch where no batch can be made out.
+    """A range without a valid batch.
 
-    :param base_offset: of the first batch that should be there; ``next_offset`` where batches begin again.
+    :param base_offset: offset of the first missing batch; ``next_offset`` is that of the next valid one.
     """
 
     base_offset: int
@@ -58,40 +60,40 @@ class Gap(NamedTuple):
 
 
 class Replica(Protocol):
-    """One replica of a partition, wherever it is."""
+    """One replica of a partition, independent of its source."""
 
     @property
     def broker(self) -> int:
-        """Whose it is."""
+        """ID of the broker that has the replica."""
 
     @property
     def has_to(self) -> int:
-        """Up to here it has to have everything: it is in sync, or noted so itself; 0 where neither is known."""
+        """Offset up to which the replica must have all records, from the ISR or its own checkpoint; 0 if unknown."""
 
     @property
     def epochs(self) -> Sequence[EpochEntry]:
-        """Its list of leader epochs; empty where that is not to be had."""
+        """Leader epoch cache of the replica; empty if not available."""
 
     def first_offset(self) -> int:
-        """Where it begins now.
+        """Return the current log start offset.
 
-        :raise ReplicaGone: it is not there any more.
+        :raise ReplicaGone: the replica was deleted.
         """
 
     def cleaned_end(self) -> int:
-        """Before it a cleaner may have been at work, as far as the replica itself says; 0 where it does not."""
+        """Return the end of the part that may be compacted, as known by the replica; 0 if unknown."""
 
     def batches(self, start: int, end: int) -> Iterator[Batch | Gap]:
-        """Those whose last offset lies in a range, growing.
+        """Yield the batches whose last offset is in a range, ascending.
 
-        :raise LogMoved: the log does not begin before ``start`` any more.
+        :raise LogMoved: the log now starts after ``start``.
         """
 
 
 class Span(NamedTuple):
-    """What of a partition is compared: batches whose last offset lies in it.
+    """Offset range of a partition to compare: the batches whose last offset is in it.
 
-    :param compacted_end: before it cleaners may have been at work.
+    :param compacted_end: batches before this offset may be compacted.
     """
 
     start: int
@@ -100,7 +102,7 @@ class Span(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """What two copies of a batch have in common."""
+    """Header fields that two copies of a batch must share."""
 
     last_offset: int
     size: int
@@ -109,11 +111,11 @@ class Signature(NamedTuple):
 
 
 class _Cursor:
-    """A replica at its next batch.
+    """Cursor over the batches of one replica.
 
-    :ivar header: of that; None behind the last.
-    :ivar end: behind the last batch that was looked at.
-    :ivar blind_until: before it nothing can be made out, or is there, and that was told.
+    :ivar header: header of the current batch; None at the end.
+    :ivar end: offset after the last processed batch.
+    :ivar blind_until: end of a range that is damaged or missing and was already reported.
     """
 
     def __init__(self, replica: Replica, span: Span, found: Comparison) -> None:
@@ -131,9 +133,9 @@ class _Cursor:
         self._take()
 
     def advance(self, end: int) -> None:
-        """To the next batch.
+        """Advance to the next batch.
 
-        :param end: of the one that is left.
+        :param end: end offset of the current batch.
         """
         assert self.header is not None
         self.batches += 1
@@ -151,13 +153,13 @@ class _Cursor:
         self.header = None
 
     def signature(self) -> Signature:
-        """Of the batch."""
+        """Signature of the current batch."""
         header = self.header
         assert header is not None
         return Signature(header.last_offset, header.size, header.partition_leader_epoch, header.crc)
 
     def check_epoch(self, header: BatchHeader) -> None:
-        """Note where the replica's list of epochs contradicts a batch that all agree on."""
+        """Record a difference if the replica's leader epoch cache contradicts a batch on which all replicas agree."""
         base, epoch = header[0], header[2]
         if base < self._epoch_until and epoch == self._epoch:
             return
@@ -168,25 +170,25 @@ class _Cursor:
         if at == 0:
             return
         said, start = entries[at - 1]
-        # The list is written now and then: its last entry may go on with later epochs that it does not have yet.
+        # The checkpoint is written with delay: later epochs may be missing after its last entry.
         if said != epoch and not (at == len(entries) and epoch > said):
-            text = f"leader-epoch-checkpoint says epoch {said} from {start} on, the batch has {epoch}"
+            text = f"leader-epoch-checkpoint has epoch {said} from offset {start}, the batch has {epoch}"
             self._found.add(self.broker, base, Kind.EPOCHS, text)
 
 
 def compare(partition: TopicPartition, replicas: Sequence[Replica], span: Span) -> Comparison:
-    """Compare what brokers have of a partition.
+    """Compare the replicas of a partition.
 
-    Where two contradict each other and there is no third, both are named.
+    If two replicas contradict each other and there is no third, both are reported.
 
-    :raise LogMoved: a log does not begin any more where it began: to be tried again.
+    :raise LogMoved: a log start offset moved; the comparison must be repeated.
     """
     start = max([span.start, *(replica.first_offset() for replica in replicas)])
     cleaned = max([span.compacted_end, *(replica.cleaned_end() for replica in replicas)])
     span = Span(min(start, span.end), span.end, cleaned)
     found = Comparison(*partition, span.start, span.end)
     if span.start == span.end:
-        return found  # nothing of it is left
+        return found  # the whole span was deleted
     cursors = [_Cursor(replica, span, found) for replica in replicas]
     side_by_side = _SideBySide(cursors, span, found)
     lead, others = cursors[0], cursors[1:]
@@ -207,7 +209,7 @@ def compare(partition: TopicPartition, replicas: Sequence[Replica], span: Span) 
 
 
 class _SideBySide:
-    """The rules for a place where replicas do not simply have the same batch."""
+    """Rules for offsets at which the replicas do not have identical batches."""
 
     def __init__(self, cursors: list[_Cursor], span: Span, found: Comparison) -> None:
         self._cursors = cursors
@@ -215,7 +217,7 @@ class _SideBySide:
         self._found = found
 
     def step(self) -> bool:
-        """Compare the copies of the first batch that any has next, and let those go on; False where nobody has one."""
+        """Compare the copies of the lowest next batch and advance their cursors; False at the end of all replicas."""
         bases = [each.header.base_offset for each in self._cursors if each.header is not None]
         if not bases:
             return False
@@ -250,14 +252,14 @@ class _SideBySide:
 
     def _absent(self, cursor: _Cursor, base: int, end: int) -> None:
         if base < cursor.blind_until or (cursor.batches and base < cursor.end):
-            return  # what it has there instead, or that it cannot be read, was told before
+            return  # a different or unreadable batch there was reported before
         if cursor.header is not None:
             cursor.blind_until = cursor.header.base_offset
-            text = f"nothing from {min(base, cursor.end)} on; the next batch begins at {cursor.blind_until}"
+            text = f"no batch from {min(base, cursor.end)}; the next one starts at {cursor.blind_until}"
             self._found.add(cursor.broker, base, Kind.MISSING, text)
         elif end <= cursor.replica.has_to:
             cursor.blind_until = OFFSET_END
-            text = f"nothing from here on, and it has to have everything up to {cursor.replica.has_to}"
+            text = f"the replica ends here, but must reach {cursor.replica.has_to}"
             self._found.add(cursor.broker, base, Kind.MISSING, text)
 
     def _unequal(
@@ -275,7 +277,9 @@ class _SideBySide:
             self._found.add(cursor.broker, base, Kind.DIFFERENT, _contrast(own, others))
 
     def _compacted(self, base: int, sound: list[_Cursor]) -> None:
-        """Cleaners leave a batch its offsets and its epoch, and of its records those that are the last of their key."""
+        """Compare copies in a compacted part: compaction keeps a batch's offsets and epoch, and the last record of
+        each key.
+        """
         frames = Counter(_frame(each) for each in sound)
         if len(frames) > 1:
             most = max(frames.values())
@@ -286,12 +290,12 @@ class _SideBySide:
         for cursor, own_records in records:
             wrong = next((offset for offset, record in own_records.items() if not _is_usual(record, records)), None)
             if wrong is not None:
-                text = f"the record of offset {wrong} is another than in other replicas"
+                text = f"the record at offset {wrong} differs from the other replicas"
                 self._found.add(cursor.broker, base, Kind.DIFFERENT, text)
 
 
 def _frame(cursor: _Cursor) -> Signature:
-    """What a cleaner leaves as it is."""
+    """Return the part of the signature that compaction keeps."""
     return cursor.signature()._replace(size=0, crc=0)
 
 
@@ -299,17 +303,17 @@ def _records(cursor: _Cursor) -> dict[int, Record]:
     try:
         return {record.offset: record for record in iter_records(cursor.data)}
     except ProtocolError:
-        return {}  # a checksum that is right of bytes that were made wrong: all replicas were given them
+        return {}  # the leader wrote invalid bytes with a valid checksum: all replicas have them
 
 
 def _is_usual(record: Record, records: list[tuple[_Cursor, dict[int, Record]]]) -> bool:
-    """Whether no other version of it is in as many replicas or more."""
+    """Return True if no other version of the record is in as many replicas or more."""
     versions = Counter(own[record.offset] for _, own in records if record.offset in own)
     return all(count < versions[record] for version, count in versions.items() if version != record)
 
 
 def _contrast(own: Signature, others: list[Signature]) -> str:
-    """What differs, and nothing else."""
+    """Describe the fields that differ."""
     names = ("last offset", "size", "epoch", "crc")
     told = []
     for name, mine, *theirs in zip(names, own, *others, strict=True):

@@ -1,4 +1,4 @@
-"""What a comparison of replicas finds: what differs, and how much was looked at."""
+"""Results of a replica comparison: the differences, and the part of each replica that was read."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 DIFFERENCES_MAX = 1000
-"""Of one partition, that are named; all are counted."""
+"""Maximum number of differences listed per partition; all are counted."""
 
 
 class Kind(StrEnum):
-    """What is wrong with a replica at one place."""
+    """Kind of a difference."""
 
     DAMAGED = "damaged"
-    """The bytes are not those that the checksum was made of, or no batch at all."""
+    """The bytes do not match the checksum, or are not a batch."""
 
     MISSING = "missing"
-    """Others have a batch there, and so should this one."""
+    """Other replicas have a batch there, and this one must have it."""
 
     DIFFERENT = "different"
-    """Others have another batch there."""
+    """Other replicas have a different batch there."""
 
     EPOCHS = "epochs"
-    """The broker's list of leader epochs says another one than the batch, and all others, have."""
+    """The leader epoch cache of the replica contradicts the batch, which is the same in all replicas."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A place where a replica does not agree with the others.
+    """An offset at which a replica differs from the others.
 
-    :param detail: what it has, and what they have.
+    :param detail: content of this replica and of the others.
     """
 
     topic: str
@@ -41,16 +41,16 @@ class Difference:
 
     @property
     def place(self) -> tuple[int, int, Kind]:
-        """By which it is known again."""
+        """Key that identifies a difference across two comparisons."""
         return self.base_offset, self.broker, self.kind
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of one replica was looked at.
+    """The part of one replica that was read.
 
-    :param start: from here on; ``end`` behind the last batch that was compared.
-    :param is_short: it ends before others do: it has to catch up, and that is no difference.
+    :param start: first offset; ``end`` is the offset after the last compared batch.
+    :param is_short: True if the replica ends before the others and is still catching up, which is not a difference.
     """
 
     broker: int
@@ -63,11 +63,11 @@ class Coverage:
 
 @dataclass(slots=True)
 class Comparison:
-    """Of one partition, or of a span of it.
+    """Result for a partition, or a span of it.
 
-    :ivar high_watermark: up to where replicas have to agree.
-    :ivar difference_count: of all, also of those that are not in ``differences``.
-    :ivar compacted_count: batches that cleaners have left in one replica other than in the next.
+    :ivar high_watermark: end of the range in which replicas must agree.
+    :ivar difference_count: all differences, including those not in ``differences``.
+    :ivar compacted_count: batches that compaction left different between replicas.
     """
 
     topic: str
@@ -80,7 +80,7 @@ class Comparison:
     compacted_count: int = 0
 
     def add(self, broker: int, base_offset: int, kind: Kind, detail: str) -> None:
-        """Note a difference."""
+        """Record a difference."""
         self.difference_count += 1
         if len(self.differences) < DIFFERENCES_MAX:
             self.differences.append(Difference(self.topic, self.partition, base_offset, broker, kind, detail))

@@ -1,4 +1,4 @@
-"""What an audit found."""
+"""Report of an audit."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kreplica.spark.pipelines.audit.replica_findings import DIFFERENCES_MAX, Com
 
 
 class OfBroker(NamedTuple):
-    """What was found at one broker.
+    """Results of one broker.
 
-    :param short: replicas that have to catch up.
+    :param short: replicas that are still catching up.
     """
 
     broker: int
@@ -27,14 +27,14 @@ class OfBroker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """Of a whole audit.
+    """Report of a whole audit.
 
     :param source: ``files`` or ``brokers``.
-    :param brokers: whose replicas were looked at.
-    :param notes: what was left out, and why.
-    :param taken_over: partitions whose result is of an earlier run.
-    :param undone: pieces of partitions that could not be compared.
-    :param read_bytes: by this run.
+    :param brokers: brokers whose replicas were read.
+    :param notes: omissions and their reasons.
+    :param taken_over: partitions with results of an earlier run.
+    :param undone: slices that could not be compared.
+    :param read_bytes: bytes read by this run.
     """
 
     source: str
@@ -49,46 +49,46 @@ class AuditReport:
 
     @property
     def differences(self) -> list[Difference]:
-        """Those that are named, by partition and offset."""
+        """Listed differences, by partition and offset."""
         return [difference for each in self.partitions for difference in each.differences]
 
     @property
     def difference_count(self) -> int:
-        """Of all."""
+        """Number of all differences."""
         return sum(each.difference_count for each in self.partitions)
 
     @property
     def batches(self) -> int:
-        """That were read, of all replicas."""
+        """Batches read, of all replicas."""
         return sum(coverage.batches for each in self.partitions for coverage in each.coverages)
 
     @property
     def size_bytes(self) -> int:
-        """That were read, of all replicas."""
+        """Bytes read, of all replicas."""
         return sum(coverage.size_bytes for each in self.partitions for coverage in each.coverages)
 
     @property
     def compared(self) -> int:
-        """Partitions of which several replicas were read."""
+        """Number of partitions with at least two replicas read."""
         return sum(1 for each in self.partitions if sum(1 for own in each.coverages if own.batches) > 1)
 
     @property
     def alone(self) -> int:
-        """Partitions of which one replica was read: its checksums are right or not, and nothing else is known."""
+        """Number of partitions with a single replica read; only its checksums were verified."""
         return sum(1 for each in self.partitions if sum(1 for own in each.coverages if own.batches) == 1)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was compared: then nothing is proved."""
+        """True if nothing was compared, so the audit proves nothing."""
         return self.batches == 0
 
     @property
     def agrees(self) -> bool:
-        """Whether something was compared, and all of it, and agrees."""
+        """True if the comparison is complete, not empty, and without differences."""
         return not (self.is_empty or self.undone or self.difference_count)
 
     def by_broker(self) -> list[OfBroker]:
-        """Broker by broker; differences are those that are named."""
+        """Results by broker; counts listed differences only."""
         differences = Counter(each.broker for each in self.differences)
         found = []
         for broker in sorted({*self.brokers, *differences}):
@@ -99,7 +99,7 @@ class AuditReport:
         return found
 
     def as_document(self) -> dict[str, Any]:
-        """For programs, as JSON has it."""
+        """Return the report as JSON-compatible values."""
         return {
             "agrees": self.agrees,
             "verdict": self.verdict,
@@ -111,17 +111,17 @@ class AuditReport:
 
     @property
     def verdict(self) -> str:
-        """In a line."""
+        """One-line summary."""
         if self.difference_count:
             places = sum(1 for each in self.partitions if each.difference_count)
             found = _counted(self.difference_count, "difference")
             return f"{found}, in {places:,} of {_counted(len(self.partitions), 'partition')}"
         if self.is_empty:
-            return "nothing was compared, and nothing is proved"
+            return "nothing was compared"
         told = f"the replicas of {_counted(self.compared, 'partition')} agree below the high watermark"
         if self.alone:
-            told += f"; of {self.alone:,} there was one only, and it is sound"
-        return f"{told}; {_counted(self.undone, 'piece')} could not be compared" if self.undone else told
+            told += f"; {self.alone:,} with a single replica are sound"
+        return f"{told}; {_counted(self.undone, 'slice')} could not be compared" if self.undone else told
 
 
 def _counted(count: int, what: str) -> str:
@@ -129,11 +129,11 @@ def _counted(count: int, what: str) -> str:
 
 
 def merged(pieces: Sequence[Comparison]) -> Comparison:
-    """One partition's comparison, of those of its pieces, the first of which says from where to where."""
+    """Merge the results of the slices of one partition; the first one defines the range."""
     first = pieces[0]
     whole = Comparison(first.topic, first.partition, first.start, first.high_watermark)
     named_ones = sorted((each for piece in pieces for each in piece.differences), key=lambda each: each.place)
-    # What is missing behind a replica's end is told by each piece behind it, in the same words: the first is enough.
+    # Each slice after a replica's end reports the same missing records: keep the first report.
     differences = {(each.broker, each.kind, _without_end(each)): each for each in reversed(named_ones)}
     whole.differences = sorted(differences.values(), key=lambda each: each.place)[:DIFFERENCES_MAX]
     unnamed = sum(piece.difference_count for piece in pieces) - len(named_ones)

@@ -1,7 +1,7 @@
-"""The work file of an audit: what is done of one that did not come to its end, partition by partition.
+"""Work file of an audit: results by partition, from which an interrupted audit resumes.
 
-The first line says of which audit; each other one is a partition.  A line that a crash cut short is the last, and
-counts for nothing.  An audit that comes to its end removes the file: whoever starts it again means a new one.
+The first line identifies the audit; each following line is a partition. An incomplete last line is ignored. A finished
+audit deletes the file, so the next one starts from the beginning.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ VERSION = 1
 
 
 class WorkFile:
-    """Written as a context manager.
+    """A work file, used as a context manager.
 
-    :param path: None: nothing is kept.
-    :param identity: of the audit, as JSON has it.
+    :param path: None: nothing is stored.
+    :param identity: JSON values that identify the audit.
     """
 
     def __init__(self, path: Path | None, identity: dict[str, object]) -> None:
@@ -31,9 +31,9 @@ class WorkFile:
         self._file: IO[str] | None = None
 
     def read(self) -> dict[TopicPartition, Comparison]:
-        """What is done; nothing where there is no file.
+        """Read the stored results; empty if there is no file.
 
-        :raise ValueError: it is of another audit, or no such file at all.
+        :raise ValueError: the file belongs to another audit, or is not a work file.
         """
         if self._path is None or not self._path.exists():
             return {}
@@ -43,14 +43,14 @@ class WorkFile:
         except ValueError:
             is_ours = False
         if not is_ours:
-            raise ValueError(f"{self._path} is not of this audit: remove it, or let --resume name another")
-        found = [_comparison(json.loads(line)) for line in lines[:-1]]  # behind the last end of line, what was cut off
+            raise ValueError(f"{self._path} belongs to another audit: delete it, or use another --resume file")
+        found = [_comparison(json.loads(line)) for line in lines[:-1]]  # incomplete last line
         return {TopicPartition(each.topic, each.partition): each for each in found}
 
     def __enter__(self) -> Self:
         if self._path is not None:
             kept = self.read().values()
-            # Anew, so that a line that was cut off is not gone on with.
+            # Rewrite the file, so that nothing is appended to an incomplete line.
             self._file = self._path.open("w")
             self._write(self._head)
             for each in kept:
@@ -64,7 +64,7 @@ class WorkFile:
             self._file.close()
 
     def add(self, comparison: Comparison) -> None:
-        """A partition is done."""
+        """Append the result of a partition."""
         self._write(asdict(comparison))
 
     def _write(self, value: dict[str, Any]) -> None:
@@ -73,7 +73,7 @@ class WorkFile:
             self._file.flush()
 
     def remove(self) -> None:
-        """The audit is at its end."""
+        """Delete the file after the audit has finished."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 

@@ -1,7 +1,7 @@
-"""An archive against the topic that it is of: records are the same by their offsets.
+"""Comparison of an archive with its own topic: records correspond by offset.
 
-The original is the topic, the copy the archive.  First sums of many offsets are compared, then records where sums
-differ: equal sides cost one pass over both and no join.
+The topic is the original, the archive the copy. Sums over many offsets are compared first, then the records of ranges
+whose sums differ. Equal sides need one pass over each and no join.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kreplica.spark.pipelines.compare.rows import bucket_width, side_count, side
 
 
 class Bucket(NamedTuple):
-    """Offsets whose sums differ."""
+    """An offset range whose sums differ."""
 
     partition: int
     bucket: int
@@ -33,12 +33,12 @@ def compare_offsets(
     is_compacted: bool,
     shown_max: int,
 ) -> Found:
-    """Compare the archive's digests of a topic with the topic's.
+    """Compare the digests of the archive with those of the topic.
 
-    :param read_topic: digests of these offsets.
-    :param bounds: by partition.
-    :param is_compacted: what the topic does not have any more is no difference.
-    :param shown_max: so many differences are named.
+    :param read_topic: reads the digests of the given offsets.
+    :param bounds: offset range by partition.
+    :param is_compacted: records deleted by compaction are not a difference.
+    :param shown_max: maximum number of differences listed.
     """
     width = bucket_width(sum(each.end - each.start for each in bounds.values()))
     starts = _by_partition({partition: each.start for partition, each in bounds.items()})
@@ -79,7 +79,7 @@ def compare_offsets(
 
 
 class _Records:
-    """The records of buckets whose sums differ."""
+    """The records of ranges whose sums differ."""
 
     def __init__(
         self,
@@ -98,9 +98,9 @@ class _Records:
     def examine(
         self, differing: list[Bucket], counts: dict[int, dict[Kind, int]], shown_max: int, unwanted: Kind | None
     ) -> list[Difference]:
-        """Count the differences, and name the first ones.
+        """Count the differences, and list the first ones.
 
-        :param unwanted: are counted alone.
+        :param unwanted: kind that is counted but not listed.
         """
         found = self._found(self._sides(differing)).persist(StorageLevel.MEMORY_AND_DISK)
         try:
@@ -113,7 +113,7 @@ class _Records:
             found.unpersist()
 
     def _sides(self, differing: list[Bucket]) -> DataFrame:
-        """The records of the buckets; of the topic as little as may be is read again."""
+        """Return the records of the ranges; reads the topic again only for these."""
         parts = {}
         for partition in {each.partition for each in differing}:
             buckets = [each.bucket for each in differing if each.partition == partition]
@@ -129,7 +129,7 @@ class _Records:
         return both.join(sql.broadcast(chosen), ["partition", "bucket"], "left_semi")
 
     def _found(self, both: DataFrame) -> DataFrame:
-        """A row for each kind of difference at each offset: ``partition``, ``offset``, ``kind``, ``count``."""
+        """Return a row per kind of difference and offset: ``partition``, ``offset``, ``kind``, ``count``."""
         archived = sql.when(sql.col("is_archive"), sql.col("digest"))
         held = sql.when(~sql.col("is_archive"), sql.col("digest"))
         offsets = both.groupBy("partition", "offset").agg(
@@ -169,6 +169,6 @@ def _bucket(width: int) -> Column:
 
 
 def _by_partition(numbers: Mapping[int, int]) -> Column:
-    """A number for each row's partition."""
+    """Map the partition of each row to a number."""
     every = [sql.lit(numbers.get(partition, 0)).cast("long") for partition in range(max(numbers) + 1)]
     return sql.get(sql.array(*every), sql.col("partition"))

@@ -1,7 +1,7 @@
-"""An archive against a topic to which it was replayed: offsets are others, so content and order count.
+"""Comparison of an archive with a topic to which it was replayed: offsets differ, so content and order are compared.
 
-The original is the archive, the copy the topic.  Records have ranks in their partitions; first sums by rank are
-compared.  Where those differ, the records from there on are matched by content, the n-th of a content with the n-th.
+The archive is the original, the topic the copy. Records are ranked within their partitions, and sums by rank are
+compared. From the first difference on, records are matched by content: the n-th occurrence with the n-th.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OFFSETS = 1 << 16
 
 
 class Names(NamedTuple):
-    """The topic in the archive, and that with which it is compared."""
+    """Names of the topic in the archive, and of the topic compared with it."""
 
     topic: str
     other: str
@@ -29,12 +29,12 @@ class Names(NamedTuple):
 def compare_order(
     names: Names, archive: DataFrame, topic: DataFrame, shortened: Collection[int], *, records: int, shown_max: int
 ) -> Found:
-    """Compare digests in their order.
+    """Compare digests in order.
 
-    :param archive: ``partition``, ``offset``, ``digest``; so is ``topic``.
-    :param shortened: partitions whose beginning retention took from the topic.
-    :param records: that there are, about.
-    :param shown_max: so many differences are named.
+    :param archive: columns ``partition``, ``offset``, ``digest``; ``topic`` has the same.
+    :param shortened: partitions of the topic whose first records retention deleted.
+    :param records: approximate number of records.
+    :param shown_max: maximum number of differences listed.
     """
     width = bucket_width(records)
     both = sides(archive, topic).persist(StorageLevel.DISK_ONLY)
@@ -74,9 +74,9 @@ def compare_order(
 
 
 def _ranked(both: DataFrame) -> DataFrame:
-    """With ``rank``: how many records of its side are before a record.
+    """Add ``rank``, the number of earlier records of the same side and partition.
 
-    Found by parts of the offsets, so that no task sorts a whole partition.
+    Computed by offset ranges, so that no task sorts a whole partition.
     """
     both = both.withColumn("part", sql.expr(f"offset div {_OFFSETS}"))
     side = ["is_archive", "partition"]
@@ -100,7 +100,7 @@ def _examined(
     deleted: dict[int, int],
     shown_max: int,
 ) -> list[Difference]:
-    """Count the differences from some ranks on, and name the first ones."""
+    """Count the differences from the given ranks on, and list the first ones."""
     spark = ranked.sparkSession
     rows = [(partition, rank, partition in shortened) for partition, rank in begins.items()]
     chosen = spark.createDataFrame(rows, "partition int, since long, is_shortened boolean")
@@ -119,9 +119,9 @@ def _examined(
 
 
 def _matched(rest: DataFrame) -> DataFrame:
-    """A row for each record of the archive and its copy, or of the one that has no other.
+    """Return a row per record of the archive with its copy, or per record without a counterpart.
 
-    The n-th record of a content is matched with the n-th of the other side.
+    The n-th occurrence of a content is matched with the n-th occurrence on the other side.
     """
     content = ["partition", "digest"]
     turn = sql.row_number().over(Window.partitionBy("is_archive", *content).orderBy("rank"))
@@ -138,12 +138,12 @@ def _matched(rest: DataFrame) -> DataFrame:
 
 
 def _differences(matched: DataFrame) -> DataFrame:
-    """``partition``, ``kind`` (null: retention took it), both offsets, and ``place``, by which they are sorted."""
+    """Return ``partition``, ``kind`` (null: deleted by retention), both offsets, and the sort key ``place``."""
     return _order(matched).unionByName(_singles(matched))
 
 
 def _order(matched: DataFrame) -> DataFrame:
-    """Those whose copies stand before the copy of the record before them."""
+    """Return the records whose copies precede the copy of the record before."""
     pairs = matched.where("archive_rank is not null and topic_rank is not null")
     before = sql.lag("topic_rank").over(Window.partitionBy("partition").orderBy("archive_rank"))
     late = pairs.withColumn("before", before).where("topic_rank < before")
@@ -151,7 +151,7 @@ def _order(matched: DataFrame) -> DataFrame:
 
 
 def _singles(matched: DataFrame) -> DataFrame:
-    """Those that one side alone has: between the same pairs, one of each is one record that is different."""
+    """Return unmatched records: one of each side between the same matched pairs counts as one different record."""
     missing, more = (_alone(matched, side) for side in ("archive", "topic"))
     doubled = _told(more.where("is_archived"), sql.lit(Kind.DOUBLED.value), sql.col("topic_rank"))
     keys = ["partition", "gap", "number"]
@@ -168,7 +168,7 @@ def _singles(matched: DataFrame) -> DataFrame:
 
 
 def _alone(matched: DataFrame, side: str) -> DataFrame:
-    """What one side alone has, with the ``gap`` between pairs in which it stands, and its ``number`` there."""
+    """Return the records of one side only, with the ``gap`` between matched pairs and the ``number`` within it."""
     rank = f"{side}_rank"
     is_pair = sql.expr("archive_rank is not null and topic_rank is not null")
     until = Window.partitionBy("partition").orderBy(rank).rowsBetween(Window.unboundedPreceding, 0)

@@ -1,4 +1,6 @@
-"""An archive against its topics, or against those to which it was replayed: what is missing, doubled, different."""
+"""Comparison of an archive with its topics, or with topics to which it was replayed: missing, doubled and different
+records.
+"""
 
 from __future__ import annotations
 
@@ -32,18 +34,19 @@ _COLUMNS = "key,value,partition,offset,timestamp,headers"
 
 
 class CompareRefused(KreplicaError):
-    """That cannot be compared; the text says why."""
+    """The comparison is not possible; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareOptions:
-    """What is compared.
+    """Options of a comparison.
 
-    :param bootstrap: brokers to begin with.
-    :param topics: of the archive; none: all.
-    :param others: the topics to which an archive's were replayed; one that is not named is compared with itself.
-    :param shown_max: so many differences are named.
-    :param kafka: more options of the source.
+    :param bootstrap: bootstrap brokers.
+    :param topics: topics of the archive; empty: all.
+    :param others: topics to which the archive's topics were replayed; all others are compared with the topic of the
+        same name.
+    :param shown_max: maximum number of differences listed.
+    :param kafka: additional options of the source.
     """
 
     bootstrap: str
@@ -55,12 +58,12 @@ class CompareOptions:
 
 @dataclass(frozen=True, slots=True)
 class CompareReport:
-    """What was compared, and what was found.
+    """Result of a comparison.
 
-    :param differences: the first ones; ``difference_count`` of all.
-    :param deleted: records that were not compared, since retention or compaction took them from the topics.
-    :param lag: offsets of the topics behind the archive's end, which are no difference.
-    :param lost_files: that the archive should have, and which are not there: their records are missing.
+    :param differences: the first differences; ``difference_count`` counts all.
+    :param deleted: records not compared because retention or compaction deleted them from the topics.
+    :param lag: offsets of the topics after the end of the archive, which are not a difference.
+    :param lost_files: missing files of the archive, whose records count as missing.
     """
 
     path: str
@@ -75,18 +78,18 @@ class CompareReport:
 
     @property
     def is_equal(self) -> bool:
-        """Whether nothing differs."""
+        """True if there are no differences."""
         return not self.difference_count and not self.lost_files
 
 
 def compare(spark: SparkSession, path: str, options: CompareOptions, report: Report = nobody) -> CompareReport:
     """Compare an archive with topics.
 
-    Against its own topics records are the same by their offsets, and the archive is the copy; against others by
-    content and order, and they are the copy.
+    With its own topics, records correspond by offset and the archive is the copy. With other topics, records correspond
+    by content and order and the topics are the copy.
 
-    :raise NoArchive: there is none.
-    :raise CompareRefused: a topic is not in the archive, or not in the cluster.
+    :raise NoArchive: there is no archive.
+    :raise CompareRefused: a topic is not in the archive or not in the cluster.
     """
     began_s = monotonic()
     path = plain_path(path)
@@ -95,7 +98,7 @@ def compare(spark: SparkSession, path: str, options: CompareOptions, report: Rep
     topics = _topics(archive, options)
     archive, lost = _without_lost_files(archive, topics, store)
     if lost and any(topic in options.others for topic in topics):
-        raise CompareRefused(f"{path}: {len(lost)} files are not there, {lost[0]} first: it can be compared to nothing")
+        raise CompareRefused(f"{path}: {len(lost)} files are missing ({lost[0]}, ...): cannot compare")
     total = _records(archive, topics)
     results: list[PartitionResult] = []
     differences: list[Difference] = []
@@ -123,7 +126,7 @@ def compare(spark: SparkSession, path: str, options: CompareOptions, report: Rep
 
 
 def _topics(archive: Archive, options: CompareOptions) -> list[str]:
-    """:raise CompareRefused: one is not in the archive."""
+    """:raise CompareRefused: a topic is not in the archive."""
     topics = sorted(options.topics or archive.topics)
     strange = sorted({*topics, *options.others} - set(archive.topics))
     if strange:
@@ -138,7 +141,7 @@ def _records(archive: Archive, topics: list[str]) -> int:
 
 
 def _without_lost_files(archive: Archive, topics: list[str], store: Store) -> tuple[Archive, list[str]]:
-    """The archive with the files that are there, and the paths of those that should be."""
+    """Return the archive with its existing files, and the paths of the missing ones."""
     there: set[str] = set()
     for topic in topics:
         found = store.find(archive.path, f"topic={topic}/day=*/batch=*/*.parquet")
@@ -158,9 +161,9 @@ def _without_lost_files(archive: Archive, topics: list[str], store: Store) -> tu
 
 
 class _Comparing:
-    """One topic of the archive with one of the cluster.
+    """Comparison of one topic of the archive with one of the cluster.
 
-    :ivar lag: offsets behind the archive's end.
+    :ivar lag: offsets after the end of the archive.
     """
 
     def __init__(self, spark: SparkSession, archive: Archive, topic: str, options: CompareOptions) -> None:
@@ -181,13 +184,13 @@ class _Comparing:
         self.lag = 0
 
     def close(self) -> None:
-        """Leave the cluster."""
+        """Close the connections to the cluster."""
         self._cluster.close()
 
     def found(self, shown_max: int) -> Found:
-        """Compare.
+        """Run the comparison.
 
-        :raise CompareRefused: there is no such topic.
+        :raise CompareRefused: the topic does not exist.
         """
         partitions = self._lookup.partitions()
         if not partitions:

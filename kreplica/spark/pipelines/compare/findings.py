@@ -1,4 +1,4 @@
-"""What is found between an archive and a topic; no Spark in it."""
+"""Results of a comparison between an archive and a topic; independent of Spark."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 
 class Bounds(NamedTuple):
-    """What is compared of a partition.
+    """Offset range of a partition to compare.
 
-    :param start: of offsets; the archive may have records before it that retention took from the topic.
-    :param end: behind the last.
+    :param start: first offset; the archive may have earlier records that retention deleted from the topic.
+    :param end: exclusive.
     """
 
     start: int
@@ -19,31 +19,31 @@ class Bounds(NamedTuple):
 
 
 class Kind(StrEnum):
-    """What is wrong with the copy at one place."""
+    """Kind of a difference in the copy."""
 
     MISSING = "missing"
-    """The copy does not have the record."""
+    """The copy lacks the record."""
 
     DOUBLED = "doubled"
-    """The copy has it again."""
+    """The copy has the record more than once."""
 
     DIFFERENT = "different"
-    """Key, value, headers or timestamp are others."""
+    """Key, value, headers or timestamp differ."""
 
     OUT_OF_ORDER = "out of order"
-    """The copy has it before one that it ought to follow."""
+    """The copy has the record before one that precedes it in the original."""
 
     EXTRA = "extra"
-    """The copy has a record that the original has not."""
+    """The copy has a record that the original lacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One record.
+    """A record that differs.
 
-    :param topic: the archive's name for it, and its ``partition``.
-    :param archive_offset: None: the archive does not have it.
-    :param topic_offset: in the topic with which it is compared; None: that does not have it.
+    :param topic: name in the archive; so is ``partition``.
+    :param archive_offset: None: not in the archive.
+    :param topic_offset: offset in the compared topic; None: not in the topic.
     """
 
     kind: Kind
@@ -55,12 +55,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class PartitionResult:
-    """Of one partition.
+    """Result of one partition.
 
-    :param other: the topic with which it was compared.
-    :param records: of the original that were compared.
-    :param deleted: records that were not, since retention or compaction took them from the topic.
-    :param counts: of all differences, by kind.
+    :param other: name of the compared topic.
+    :param records: number of compared records of the original.
+    :param deleted: records not compared because retention or compaction deleted them from the topic.
+    :param counts: all differences, by kind.
     """
 
     topic: str
@@ -72,14 +72,14 @@ class PartitionResult:
 
     @property
     def difference_count(self) -> int:
-        """Of all kinds."""
+        """Number of differences of all kinds."""
         return sum(self.counts.values())
 
 
 class Found(NamedTuple):
-    """Of one topic.
+    """Result of one topic.
 
-    :param differences: the first ones, by partition and place.
+    :param differences: the first differences, by partition and place.
     """
 
     partitions: list[PartitionResult]

@@ -1,4 +1,4 @@
-"""Two sides of a comparison as rows of digests, and sums of many of them."""
+"""Digests of the two sides of a comparison, and sums of digests."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pyspark.sql import functions as sql
 
 BUCKET_OFFSETS = 1 << 16
 BUCKETS_MAX = 100_000
-"""Of one topic, about: their sums are what comes to the driver."""
+"""Approximate maximum of sums per topic; the driver collects them."""
 
 
 def digest(*, with_timestamps: bool) -> Column:
-    """64 bits of what a record is: equal where key, value, headers and, if they count, milliseconds are."""
+    """Return a 64-bit digest of key, value, headers and optionally the timestamp in milliseconds."""
     key, value, headers = sql.col("key"), sql.col("value"), sql.col("headers")
     pairs = sql.transform(headers, lambda each: sql.struct(each["key"], each["value"].isNull(), each["value"]))
-    # Nulls leave the sum as it is, so what is null is told too.
+    # Nulls do not change the hash, so null flags are hashed too.
     parts = [key.isNull(), key, value.isNull(), value, sql.when(sql.size(headers) > 0, pairs)]
     if with_timestamps:
         parts.append(sql.unix_millis("timestamp"))
@@ -22,28 +22,28 @@ def digest(*, with_timestamps: bool) -> Column:
 
 
 def digests(rows: DataFrame, *, with_timestamps: bool) -> DataFrame:
-    """``partition``, ``offset``, ``digest``."""
+    """Return the columns ``partition``, ``offset``, ``digest``."""
     return rows.select("partition", "offset", digest(with_timestamps=with_timestamps).alias("digest"))
 
 
 def sides(archive: DataFrame, topic: DataFrame) -> DataFrame:
-    """Both in one table: ``is_archive`` says which."""
+    """Return both sides as one table with the column ``is_archive``."""
     return archive.withColumn("is_archive", sql.lit(True)).unionByName(topic.withColumn("is_archive", sql.lit(False)))
 
 
 def side_count(is_archive: bool) -> Column:
-    """How many rows of a group are of one side."""
+    """Count the rows of one side in a group."""
     return sql.count_if(sql.col("is_archive") == sql.lit(is_archive))
 
 
 def side_sum(is_archive: bool, column: Column) -> Column:
-    """One number of all rows of a group that are of one side; no order matters."""
+    """Sum a column over the rows of one side in a group, independent of order."""
     return sql.bit_xor(sql.when(sql.col("is_archive") == sql.lit(is_archive), column))
 
 
 def bucket_width(offsets: int) -> int:
-    """Of how many offsets one sum is made.
+    """Return the number of offsets per sum.
 
-    :param offsets: that are compared.
+    :param offsets: number of offsets to compare.
     """
     return max(BUCKET_OFFSETS, -(-offsets // BUCKETS_MAX))

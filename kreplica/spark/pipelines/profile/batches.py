@@ -1,4 +1,4 @@
-"""The batches of a slice as they lie in the log: from a broker's files, or from brokers as any consumer has them."""
+"""Batches of a slice as stored in the log, read from a broker's files or fetched from brokers."""
 
 from __future__ import annotations
 
@@ -23,38 +23,39 @@ from kreplica.wire.batches import BatchHeader, iter_headers
 log = logging.getLogger(__name__)
 
 Wanted: TypeAlias = Callable[[BatchHeader], bool]
-"""Whether a batch's bytes are needed, or its header alone."""
+"""Predicate that selects the batches whose bytes are needed; of all others only the header is used."""
 
 RawBatch: TypeAlias = tuple[BatchHeader, memoryview | None]
 
 
 class _Closed(NamedTuple):
-    """Of one answer, that part which the caller of ``Reader.read`` is given."""
+    """The part of one response that the caller of ``Reader.read`` receives."""
 
     batches: list[RawBatch]
     next_offset: int
 
 
 class _RawReader(Reader):
-    """A reader of batches with all that stands in the log: markers and transactions that were aborted, too."""
+    """A batch reader that returns all batches of the log, including control batches and aborted transactions."""
 
     def open_fetched(self, fetched: FetchedRecords, end: int | None) -> list[Any]:
-        """As ``Reader.open_fetched``; one ``_Closed``, or none."""
+        """Return one ``_Closed``, or none, as ``Reader.open_fetched``."""
         try:
             headers = list(iter_headers(fetched.data, incomplete_last=True))
         except ProtocolError as error:
-            raise CorruptBatch(f"{fetched.partition} from offset {fetched.position} on: {error}") from error
+            raise CorruptBatch(f"{fetched.partition} from offset {fetched.position}: {error}") from error
         batches: list[RawBatch] = [(header, fetched.data[at : at + header.size]) for at, header in headers]
         next_offset = fetched.next_offset if end is None else min(fetched.next_offset, end)
         return [_Closed(batches, next_offset)] if batches else []
 
 
 def batches_of(wanted: OffsetRange, options: SourceOptions, is_wanted: Wanted) -> Iterator[RawBatch]:
-    """All batches whose last offset lies in a range, so that each belongs to one slice; with their bytes, or None.
+    """Yield the batches whose last offset is in a range, so that each belongs to one slice; bytes are None if not
+    selected.
 
-    What retention deletes meanwhile is not there.
+    Batches that retention deletes meanwhile are omitted.
 
-    :raise KreplicaError: they cannot be read.
+    :raise KreplicaError: the batches cannot be read.
     """
     found = _from_files(wanted, options, is_wanted) if options.log_dirs else _from_brokers(wanted, options)
     for header, batch in found:
@@ -75,7 +76,7 @@ def _from_files(wanted: OffsetRange, options: SourceOptions, is_wanted: Wanted) 
         try:
             yield from _segment(replica, base, wanted.start, is_wanted)
         except FileNotFoundError:
-            log.warning("%s: segment %d is gone", wanted.partition, base)
+            log.warning("%s: segment %d was deleted", wanted.partition, base)
 
 
 def _segment(replica: ReplicaFiles, base: int, start: int, is_wanted: Wanted) -> Iterator[RawBatch]:
@@ -110,12 +111,12 @@ def _from_brokers(wanted: OffsetRange, options: SourceOptions) -> Iterator[RawBa
 
 
 def every(_: BatchHeader) -> bool:
-    """All batches are wanted."""
+    """Select all batches."""
     return True
 
 
 def sampled(share: float) -> Wanted:
-    """About that share of all batches, always the same ones; and all markers, which are small."""
+    """Select about that share of the batches, always the same ones, and all control batches, which are small."""
     if share >= 1:
         return every
     limit = int(share * (1 << 32))

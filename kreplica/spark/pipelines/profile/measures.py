@@ -1,4 +1,4 @@
-"""What is measured of a slice of a partition, batch by batch, and of more by adding slices up in their order."""
+"""Measures of a slice of a partition, collected batch by batch; slices are merged in offset order."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from kreplica.wire.batches import HEADER_SIZE, BatchHeader
 Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 PRODUCERS_MAX = 10_000
-"""Whose figures are kept one by one; those of the smallest of more are added up."""
+"""Maximum number of producers with separate figures; the smallest beyond it are summed."""
 
 SMALL_PRODUCERS = -2
 
 
 @dataclass(slots=True)
 class Tally:
-    """Of the batches of one codec, or of one producer.
+    """Totals of the batches of one codec or one producer.
 
-    :ivar size_bytes: as they lie in the log.
-    :ivar opened_from: the same of those that were opened, and ``opened_to`` what they took then.
+    :ivar size_bytes: size in the log.
+    :ivar opened_from: size in the log of the decompressed batches; ``opened_to`` is their decompressed size.
     """
 
     batches: int = 0
@@ -39,7 +39,7 @@ class Tally:
     is_transactional: bool = False
 
     def merge(self, other: Tally) -> None:
-        """Count those of another one, too."""
+        """Add the totals of another tally."""
         self.batches += other.batches
         self.records += other.records
         self.size_bytes += other.size_bytes
@@ -49,18 +49,19 @@ class Tally:
 
     @property
     def size_in_memory(self) -> int:
-        """What all of them would take; as those that were opened have it."""
+        """Estimate the decompressed size of all batches from those that were decompressed."""
         return round(self.size_bytes * self.opened_to / self.opened_from) if self.opened_from else self.size_bytes
 
 
 @dataclass(slots=True)
 class Measures:
-    """Of one slice; of one partition; of one topic.
+    """Measures of a slice, a partition or a topic.
 
-    :ivar opened: records that were looked into: all, or a sample.
-    :ivar keyed: of these with a key; ``without_value`` of these without a value: tombstones, in a compacted topic.
-    :ivar values: sizes of values; ``keys`` of keys, ``batches`` of batches as they lie in the log.
-    :ivar timestamp_types: records by their ``TimestampType``; ``without_time`` of records that have no timestamp.
+    :ivar opened: number of decoded records: all, or a sample.
+    :ivar keyed: decoded records with a key; ``without_value`` those without a value, which are tombstones in a
+        compacted topic.
+    :ivar values: sizes of values; ``keys`` of keys, ``batches`` of batches in the log.
+    :ivar timestamp_types: records by ``TimestampType``; ``without_time`` counts records without a timestamp.
     """
 
     by_codec: dict[int, Tally] = field(default_factory=dict)
@@ -79,9 +80,9 @@ class Measures:
     control_bytes: int = 0
 
     def add_headers(self, headers: Sequence[BatchHeader], opened: Sequence[int | None]) -> None:
-        """Some batches of records, in their order.
+        """Add batches of records, in order.
 
-        :param opened: how many bytes each takes in memory; None of one that stays closed.
+        :param opened: decompressed size of each batch; None if it was not decompressed.
         """
         self.batch_sizes.add(np.array([header.size for header in headers], dtype=np.int64))
         for header, size in zip(headers, opened, strict=True):
@@ -104,14 +105,14 @@ class Measures:
             )
 
     def add_marker(self, header: BatchHeader, batch: memoryview) -> None:
-        """A control batch."""
+        """Add a control batch."""
         self.control_bytes += header.size
         self.transactions.add_marker(header, batch)
 
     def add_records(self, sections: Sequence[Section], first_offset: int) -> None:
-        """What is in some batches that were opened.
+        """Add the records of decompressed batches.
 
-        :param first_offset: records before it are deleted, and stand there only because their batch does.
+        :param first_offset: earlier records are deleted and only remain as part of their batch.
         """
         whole = decode(sections)
         records = whole.between(first_offset, 1 << 62)
@@ -145,7 +146,7 @@ class Measures:
                 _count(self.by_producer, SMALL_PRODUCERS, tally)
 
     def merge(self, following: Measures) -> None:
-        """Count those of the slice right behind, or of another partition, too."""
+        """Merge the measures of the following slice or of another partition."""
         for mine, others in ((self.by_codec, following.by_codec), (self.by_producer, following.by_producer)):
             for name, tally in others.items():
                 _count(mine, name, tally)
@@ -165,13 +166,13 @@ class Measures:
         self.control_bytes += following.control_bytes
 
     def settled(self) -> Measures:
-        """The same, as small as it can be: it is going to travel."""
+        """Return a compact copy to send to the driver."""
         self.keys.settle()
         return self
 
     @property
     def total(self) -> Tally:
-        """Of all batches of records."""
+        """Return the totals of all batches of records."""
         found = Tally()
         for tally in self.by_codec.values():
             found.merge(tally)

@@ -1,7 +1,7 @@
-"""What topics hold: sizes, rates, keys, codecs, producers; each slice of a partition is one task, read once.
+"""Profile of topics: sizes, rates, keys, codecs and producers; each slice of a partition is read once, by one task.
 
-Batch headers are read of everything; records are looked into in all batches, or in a sample of them.  What a task finds
-is small (``profile_measures``), and is added up here.
+All batch headers are read; records are decoded in all batches or in a sample. Task results are small (``measures``) and
+are merged on the driver.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SLICE_OFFSETS_MAX = 1_000_000
-"""Of one task: large topics are many short tasks, so that one that fails costs little."""
+"""Maximum offsets per task; short tasks make retries cheap."""
 
 HEADERS_AT_ONCE = 10_000
 
@@ -38,7 +38,7 @@ HEADERS_AT_ONCE = 10_000
 class Slice(NamedTuple):
     """A task.
 
-    :param first_offset: of the partition: what stands before it is deleted.
+    :param first_offset: log start offset of the partition.
     """
 
     wanted: OffsetRange
@@ -46,7 +46,7 @@ class Slice(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What a task found."""
+    """Result of a task."""
 
     slice: Slice
     measures: Measures
@@ -60,22 +60,22 @@ def profile(
     top: int = 10,
     report: Report = nobody,
 ) -> ProfileReport:
-    """Measure what topics hold now, up to their high watermarks.
+    """Profile the current records of topics, up to their high watermarks.
 
-    :param options: of the source ``kreplica``: which cluster or which files, and which topics.
-    :param sample: the share of batches whose records are looked into, above 0 and up to 1.
-    :param top: so many keys and producers of each topic are told.
-    :raise ValueError: an option is wrong, or nothing is there to be measured.
+    :param options: options of the source ``kreplica``: cluster or files, and topics.
+    :param sample: share of batches whose records are decoded, in (0, 1].
+    :param top: number of keys and producers listed per topic.
+    :raise ValueError: an option is wrong, or no partition is selected.
     :raise KreplicaError: brokers or files cannot be read.
     """
     if not 0 < sample <= 1:
-        raise ValueError(f"a sample of {sample:g} is not above 0 and at most 1")
+        raise ValueError(f"a sample of {sample:g} is not in (0, 1]")
     if any(name.lower() == "kafka.isolation.level" for name in options):
-        raise ValueError("option 'kafka.isolation.level': what is open or was aborted is measured, too")
+        raise ValueError("option 'kafka.isolation.level': open and aborted transactions are always measured")
     chosen = source_options(options, is_streaming=False)
     slices = plan_slices(chosen)
     if not slices:
-        raise ValueError("there is no such topic, or it has no partition here")
+        raise ValueError("no such topic, or no partition of it is available")
     total = sum(each.wanted.size for each in slices)
     report(Progress("profile", 0, total))
     readable = [each for each in slices if each.wanted.size]
@@ -92,7 +92,7 @@ def profile(
 
 
 def plan_slices(options: SourceOptions) -> list[Slice]:
-    """The tasks, by partition and offset; of a partition that holds nothing an empty one."""
+    """Return the tasks, by partition and offset; an empty partition has one empty task."""
     lookup: OffsetLookup | SegmentLookup
     if options.log_dirs:
         lookup = SegmentLookup(options)
@@ -110,9 +110,9 @@ def plan_slices(options: SourceOptions) -> list[Slice]:
 
 
 def measure(task: Slice, options: SourceOptions, sample: float) -> Measured:
-    """One slice.
+    """Measure one slice.
 
-    :raise CorruptBatch: a batch is not what was written.
+    :raise CorruptBatch: the checksum of a batch does not match, or a record is malformed.
     """
     measures = Measures()
     headers: list[BatchHeader] = []
@@ -145,7 +145,7 @@ def measure(task: Slice, options: SourceOptions, sample: float) -> Measured:
 
 
 def _take(measures: Measures, headers: list[BatchHeader], opened: list[int | None]) -> None:
-    """What was gathered of headers, before something comes that they stand before."""
+    """Flush the collected headers, to keep batches in order."""
     if headers:
         measures.add_headers(headers, opened)
         headers.clear()
@@ -160,7 +160,7 @@ def _opened(partition: TopicPartition, header: BatchHeader, batch: memoryview) -
 
 
 def _added_up(slices: Iterable[Slice], found: Iterable[Measured]) -> dict[TopicPartition, tuple[OffsetRange, Measures]]:
-    """By partition: what was covered, and what is there."""
+    """Merge results by partition: the covered offsets, and their measures."""
     by_slice = {each.slice: each.measures for each in found}
     result: dict[TopicPartition, tuple[OffsetRange, Measures]] = {}
     for partition, group in groupby(sorted(slices), key=lambda each: each.wanted.partition):

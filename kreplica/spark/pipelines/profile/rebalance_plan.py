@@ -1,4 +1,4 @@
-"""A rebalance plan by what a profile has measured: pure."""
+"""Pure conversion of a profile to a request for a rebalance plan."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ WEIGHTS = (BYTES, RATE)
 
 
 def rebalance_request(report: ProfileReport, by: str) -> dict[str, Any]:
-    """What ``POST /v1/plans`` of the admin API is asked for: replicas of these topics, evened out by their weights.
+    """Return the body of ``POST /v1/plans`` of the admin API, which balances the topics' replicas by weight.
 
-    :param by: ``BYTES`` of the log; or ``RATE``, bytes a second, from each topic's first timestamp to its last.
+    :param by: ``BYTES`` of the log, or ``RATE``, bytes per second between each topic's first and last timestamp.
     """
     weights = [
         {"topic": topic.topic, "partition": each.partition, "weight": weight}
@@ -26,7 +26,7 @@ def rebalance_request(report: ProfileReport, by: str) -> dict[str, Any]:
         "kind": "rebalance",
         "topics": [topic.topic for topic in report.topics],
         **({"weights": weights} if weights else {}),
-        "comment": f"By {'bytes' if by == BYTES else 'bytes a second'}, as a profile of"
+        "comment": f"By {'bytes' if by == BYTES else 'bytes per second'}, as a profile of"
         f" {report.records:,} records measured them.",
     }
 

@@ -1,4 +1,4 @@
-"""What a profile says, in figures for people and programs."""
+"""Report of a profile, in figures for people and programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kreplica.wire.compression import Codec
 
 @dataclass(frozen=True, slots=True)
 class SizeFigures:
-    """Of keys, values or batches, in bytes; quantiles are within 2 %."""
+    """Sizes of keys, values or batches in bytes; quantiles are accurate to 2 %."""
 
     count: int
     min: int
@@ -28,9 +28,9 @@ class SizeFigures:
 
 @dataclass(frozen=True, slots=True)
 class CodecFigures:
-    """Of batches with one codec.
+    """Batches with one codec.
 
-    :param ratio: bytes in memory by bytes in the log; None where no batch was opened.
+    :param ratio: decompressed size divided by size in the log; None if no batch was decompressed.
     """
 
     codec: str
@@ -42,9 +42,9 @@ class CodecFigures:
 
 @dataclass(frozen=True, slots=True)
 class ProducerFigures:
-    """Of one producer.
+    """Batches of one producer.
 
-    :param producer_id: -1: those without an id; -2: small ones, together.  Names of clients are not in a log.
+    :param producer_id: -1: all without an ID; -2: the smallest producers combined. Logs do not contain client IDs.
     """
 
     producer_id: int
@@ -56,10 +56,10 @@ class ProducerFigures:
 
 @dataclass(frozen=True, slots=True)
 class KeyFigures:
-    """Of one key.
+    """Records with one key.
 
-    :param key: as text, or ``0x...`` where it is none.
-    :param share: of the records that were looked into.
+    :param key: text, or ``0x...`` if it is not printable.
+    :param share: share of the decoded records.
     """
 
     key: str
@@ -70,11 +70,11 @@ class KeyFigures:
 
 @dataclass(frozen=True, slots=True)
 class KeysFigures:
-    """Of all keys, of the records that were looked into.
+    """Keys of the decoded records.
 
-    :param distinct: exact where ``is_exact``, else within 2 %.
-    :param superseded: records whose key has a later record in the same partition: compaction could drop them.
-    :param count_error: so many records at most are missing in a top key's count.
+    :param distinct: exact if ``is_exact``, otherwise accurate to 2 %.
+    :param superseded: records with a later record of the same key in the same partition, which compaction could delete.
+    :param count_error: maximum by which a top key's count is too low.
     """
 
     keyed: int
@@ -89,12 +89,12 @@ class KeysFigures:
 
 @dataclass(frozen=True, slots=True)
 class RateFigures:
-    """By the records' timestamps; all 0 where there are none.
+    """Rates by record timestamp; all 0 if there are no timestamps.
 
-    :param first_ms: the bucket of the first timestamp begins there, that of the last one at ``last_ms``.
-    :param width_ms: of each bucket: a minute; more where minutes would be too many.
-    :param records_per_second: the mean from the first bucket to the end of the last one.
-    :param peak_records_per_second: of the bucket that has most, at ``peak_ms``.
+    :param first_ms: start of the bucket of the first timestamp; ``last_ms`` is that of the last one.
+    :param width_ms: width of a bucket: a minute, or more if there would be too many.
+    :param records_per_second: mean from the first bucket to the end of the last one.
+    :param peak_records_per_second: rate of the bucket with the most records, which starts at ``peak_ms``.
     """
 
     first_ms: int
@@ -111,7 +111,7 @@ class RateFigures:
 
 @dataclass(frozen=True, slots=True)
 class TransactionFigures:
-    """Records of transactions by what became of them; bytes are those of their batches."""
+    """Records of transactions by outcome; bytes are those of their batches."""
 
     committed: int
     aborted: int
@@ -125,9 +125,9 @@ class TransactionFigures:
 class PartitionFigures:
     """One partition.
 
-    :param start: to ``end``, which is not covered: what was measured.
-    :param size_bytes: of batches as they lie in the log, once, not for each replica.
-    :param bytes_per_second: over the span of the topic's timestamps.
+    :param start: first measured offset; ``end`` is exclusive.
+    :param size_bytes: size of the batches in one replica's log.
+    :param bytes_per_second: mean over the time span of the topic.
     """
 
     partition: int
@@ -144,9 +144,9 @@ class PartitionFigures:
 class TopicFigures:
     """One topic.
 
-    :param size_in_memory: of its batches when they are decompressed.
-    :param opened: records that were looked into: all, or those of a sample.
-    :param imbalance: the bytes of the largest partition by the mean; 1 is even.
+    :param size_in_memory: decompressed size of its batches.
+    :param opened: number of decoded records: all, or those of a sample.
+    :param imbalance: bytes of the largest partition divided by the mean; 1 is balanced.
     """
 
     topic: str
@@ -172,9 +172,9 @@ class TopicFigures:
 
 @dataclass(frozen=True, slots=True)
 class ProfileReport:
-    """What topics hold.
+    """Profile of topics.
 
-    :param sample: the share of batches whose records were looked into.
+    :param sample: share of batches whose records were decoded.
     """
 
     sample: float
@@ -187,9 +187,10 @@ Measured = Mapping[TopicPartition, tuple[OffsetRange, Measures]]
 
 
 def profile_report(measured: Measured, *, sample: float, top: int) -> ProfileReport:
-    """:param measured: by partition: the offsets that were covered, and what is there.
+    """Compute the report.
 
-    :param top: so many keys and producers are told.
+    :param measured: covered offsets and measures, by partition.
+    :param top: number of keys and producers listed.
     """
     topics = []
     for topic, group in groupby(sorted(measured), key=lambda each: each.topic):
@@ -290,7 +291,7 @@ def _keys(whole: Measures, superseded: int, top: int) -> KeysFigures:
 
 
 def key_text(key: bytes) -> str:
-    """A key for people: as text, where it is some that can be printed."""
+    """Return a key as text if it is printable, otherwise in hexadecimal."""
     try:
         text = key.decode()
     except UnicodeDecodeError:
@@ -305,7 +306,7 @@ def _codec(codec: int, tally: Tally) -> CodecFigures:
 
 
 def _transactions(whole: Measures, parts: Iterable[Measures]) -> TransactionFigures:
-    """Of each partition by itself: a producer's marker in one says nothing of another."""
+    """Settle each partition separately: a producer's marker in one partition does not apply to another."""
     committed = aborted = still_open = aborted_bytes = markers = 0
     for measures in parts:
         of_committed, of_aborted, of_open = measures.transactions.settled()

@@ -1,6 +1,6 @@
-"""What is kept of millions of values while they pass: small, and two of them can be added up, in any order.
+"""Mergeable summaries of millions of values, independent of order.
 
-Counts, sums and extremes are exact; quantiles are within 2 %; so are numbers of different keys, and exact up to
+Counts, sums and extremes are exact. Quantiles are accurate to 2 %, as are distinct counts, which are exact up to
 ``HASHES_MAX``.
 """
 
@@ -21,26 +21,26 @@ Hashes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
 
 _MANTISSA_BITS = 6
 _EXACT = 2 << _MANTISSA_BITS
-"""Smaller values have a bucket each; larger ones share it with those that agree in their first seven bits."""
+"""Smaller values have a bucket each; larger ones share it with values that have the same first seven bits."""
 
 HASHES_MAX = 1 << 14
 KEYS_MAX = 1 << 15
-"""Keys that are counted, of one slice or of all; of more only those that are frequent."""
+"""Maximum number of keys counted, per slice and in total; beyond it only the frequent ones are kept."""
 
 WAITING_MAX = 8 * KEYS_MAX
 HASHED_TOGETHER_MAX = 256
-"""Bytes of a key; longer ones are hashed one by one."""
+"""Maximum size in bytes of keys that are hashed together; longer keys are hashed one by one."""
 
 MINUTE_MS = 60_000
 WIDTHS_MS = (MINUTE_MS, 60 * MINUTE_MS, 24 * 60 * MINUTE_MS, 365 * 24 * 60 * MINUTE_MS, 1 << 62)
 BUCKETS_MAX = 10_080
-"""A week by minutes."""
+"""One week in minutes."""
 
 _OTHER_SEED = 0x5851F42D
 
 
 class Sizes:
-    """Of keys, of values, of batches: how many there are of about which size, in bytes."""
+    """Histogram of sizes of keys, values or batches, in bytes."""
 
     def __init__(self) -> None:
         self.count = self.total = self.largest = 0
@@ -48,7 +48,7 @@ class Sizes:
         self._buckets: Numbers = np.zeros(0, dtype=np.int64)
 
     def add(self, sizes: Numbers) -> None:
-        """Count some."""
+        """Count sizes."""
         if not sizes.size:
             return
         smallest = int(sizes.min())
@@ -59,7 +59,7 @@ class Sizes:
         self._buckets = _sum(self._buckets, np.bincount(_bucket_of(sizes)))
 
     def merge(self, other: Sizes) -> None:
-        """Count those of another one, too."""
+        """Add the counts of another histogram."""
         if other.smallest is None:
             return
         self.count += other.count
@@ -69,7 +69,7 @@ class Sizes:
         self._buckets = _sum(self._buckets, other._buckets)
 
     def quantile(self, share: float) -> int:
-        """So large at most is that share of them, but for 2 %; 0 where there are none."""
+        """Return an upper bound of that share of the sizes, accurate to 2 %; 0 if there are none."""
         if self.smallest is None:
             return 0
         reached = np.cumsum(self._buckets)
@@ -97,7 +97,7 @@ def _sum(one: Numbers, other: Numbers) -> Numbers:
 
 
 class Bucket(NamedTuple):
-    """What has timestamps from ``start_ms`` on, for ``Rates.width_ms``."""
+    """Records with timestamps from ``start_ms`` on, for ``Rates.width_ms``."""
 
     start_ms: int
     records: int
@@ -105,14 +105,14 @@ class Bucket(NamedTuple):
 
 
 class Rates:
-    """Records and bytes by minutes; where these would be too many by hours, by days, and so on."""
+    """Records and bytes per minute; per hour, day and so on if there are too many buckets."""
 
     def __init__(self) -> None:
         self.width_ms = WIDTHS_MS[0]
         self._counts: dict[int, tuple[int, int]] = {}
 
     def add(self, times_ms: Numbers, records: Numbers, sizes: np.ndarray[Any, Any]) -> None:
-        """Count some: so many records and bytes at each time."""
+        """Count records and bytes at the given times."""
         places, inverse = np.unique(times_ms // self.width_ms, return_inverse=True)
         counts = np.bincount(inverse, weights=records)
         totals = np.bincount(inverse, weights=sizes)
@@ -120,7 +120,7 @@ class Rates:
         self._add_all(map(tuple, rows.tolist()))
 
     def merge(self, other: Rates) -> None:
-        """Count those of another one, too."""
+        """Add the counts of another time series."""
         self._widen(other.width_ms)
         factor = self.width_ms // other.width_ms
         self._add_all((place // factor, records, size) for place, (records, size) in other._counts.items())
@@ -140,12 +140,12 @@ class Rates:
         self._add_all((place // factor, records, size) for place, (records, size) in counts.items())
 
     def buckets(self) -> list[Bucket]:
-        """In the order of time, without those that hold nothing."""
+        """Return the buckets that are not empty, in order of time."""
         return [Bucket(place * self.width_ms, *self._counts[place]) for place in sorted(self._counts)]
 
 
 class KeyCount(NamedTuple):
-    """How often a key is there."""
+    """Number of records with a key."""
 
     key: bytes
     records: int
@@ -153,9 +153,9 @@ class KeyCount(NamedTuple):
 
 
 class Keys:
-    """How many keys there are, and which are frequent.
+    """Counts of distinct and frequent keys.
 
-    :ivar error: so many records at most are missing in each key's count.
+    :ivar error: maximum by which the count of a key is too low.
     """
 
     def __init__(self) -> None:
@@ -166,9 +166,9 @@ class Keys:
         self._waiting_rows = 0
 
     def add(self, keys: pa.Array, sizes: pa.Array) -> None:
-        """Count some.
+        """Count keys.
 
-        :param keys: none of them null; ``sizes`` those of their records.
+        :param keys: without nulls; ``sizes`` are those of their records.
         """
         if len(keys):
             rows = pa.table({"key": keys, "records": pa.repeat(pa.scalar(1, pa.int64()), len(keys)), "size": sizes})
@@ -177,7 +177,7 @@ class Keys:
             self._take(counted)
 
     def merge(self, other: Keys) -> None:
-        """Count those of another one, too."""
+        """Add the counts of another instance."""
         self.error += other.error
         self._take_hashes(other._hashes)
         for counted in other._tables():
@@ -194,7 +194,7 @@ class Keys:
             self.settle()
 
     def settle(self) -> None:
-        """Add up what waits, so that it is small."""
+        """Aggregate pending keys, to reduce the size."""
         counted = _summed(pa.concat_tables(self._tables())) if self._waiting else self._counts
         self._waiting, self._waiting_rows = [], 0
         if counted is not None and counted.num_rows > KEYS_MAX:
@@ -202,7 +202,7 @@ class Keys:
         self._counts = counted
 
     def _pruned(self, counted: pa.Table) -> pa.Table:
-        """The frequent ones, as Misra and Gries have it: each count less that of the first that is left out."""
+        """Keep the frequent keys (Misra-Gries): each count is reduced by that of the first omitted key."""
         records = counted["records"].to_numpy()
         cut = int(np.partition(records, -KEYS_MAX - 1)[-KEYS_MAX - 1])
         self.error += cut
@@ -216,19 +216,19 @@ class Keys:
 
     @property
     def distinct(self) -> int:
-        """How many there are, of records that were counted."""
+        """Number of distinct keys of the counted records."""
         if self._hashes.size < HASHES_MAX:
             return int(self._hashes.size)
-        # The k smallest of n numbers that are spread evenly end at about k / n.
+        # The k-th smallest of n uniformly distributed numbers is about k / n.
         return round((HASHES_MAX - 1) / (float(self._hashes[-1]) / 2.0**64))
 
     @property
     def is_exact(self) -> bool:
-        """Whether ``distinct`` and the counts are."""
+        """True if ``distinct`` and the counts are exact."""
         return self._hashes.size < HASHES_MAX and not self.error
 
     def top(self, count: int) -> list[KeyCount]:
-        """The most frequent ones."""
+        """Return the most frequent keys."""
         self.settle()
         if self._counts is None:
             return []

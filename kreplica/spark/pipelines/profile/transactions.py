@@ -1,7 +1,7 @@
-"""How many records transactions committed, aborted and left open, by the markers among the batches.
+"""Count of records in committed, aborted and open transactions, from the markers in the log.
 
-A log is read in slices, each by itself, so what a slice holds before a producer's first marker there is judged by that
-marker, and what it holds behind the last one by a marker of a later slice: slices are added up in their order.
+A log is read in independent slices. Records of a slice before a producer's first marker belong to that marker, and
+records after its last marker to a marker of a later slice. Therefore slices are merged in offset order.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from kreplica.wire.records import iter_records
 
 
 class Amount(NamedTuple):
-    """Of records; the size is that of their batches, as they lie in the log."""
+    """Number of records, and size of their batches in the log."""
 
     records: int = 0
     size_bytes: int = 0
 
     def plus(self, other: Amount) -> Amount:
-        """Both."""
+        """Return the sum of both."""
         return Amount(self.records + other.records, self.size_bytes + other.size_bytes)
 
 
@@ -30,26 +30,26 @@ NOTHING = Amount()
 
 @dataclass(slots=True)
 class Transactions:
-    """Of one partition, from an offset to another.
+    """Transactions of an offset range of one partition.
 
-    :ivar markers: batches that end transactions.
+    :ivar markers: number of batches that end transactions.
     """
 
     committed: Amount = NOTHING
     aborted: Amount = NOTHING
     markers: int = 0
     _first: dict[int, tuple[Amount, bool]] = field(default_factory=dict)
-    """By producer: what stands before its first marker here, and whether that commits."""
+    """Records before the first marker of each producer, and whether that marker commits."""
     _behind: dict[int, Amount] = field(default_factory=dict)
-    """By producer: what stands behind its last marker."""
+    """Records after the last marker of each producer."""
 
     def add(self, header: BatchHeader) -> None:
-        """The next batch, of records of a transaction."""
+        """Add the next batch of transactional records."""
         amount = Amount(header.record_count, header.size)
         self._behind[header.producer_id] = self._behind.get(header.producer_id, NOTHING).plus(amount)
 
     def add_marker(self, header: BatchHeader, batch: memoryview) -> None:
-        """The next batch, a control batch."""
+        """Add the next control batch."""
         marker = next((found for record in iter_records(batch) if (found := parse_end_marker(record))), None)
         if marker is not None:
             self.markers += 1
@@ -69,7 +69,7 @@ class Transactions:
             self.aborted = self.aborted.plus(amount)
 
     def merge(self, following: Transactions) -> None:
-        """Those of the offsets right behind."""
+        """Merge the following offset range."""
         self.committed = self.committed.plus(following.committed)
         self.aborted = self.aborted.plus(following.aborted)
         self.markers += following.markers
@@ -80,7 +80,7 @@ class Transactions:
             self._behind[producer] = self._behind.get(producer, NOTHING).plus(amount)
 
     def settled(self) -> tuple[Amount, Amount, Amount]:
-        """Committed, aborted and open, where nothing stands before and nothing behind."""
+        """Return committed, aborted and open amounts, if no records precede or follow the range."""
         committed, aborted, still_open = self.committed, self.aborted, NOTHING
         for amount, is_committed in self._first.values():
             if is_committed:

@@ -1,4 +1,4 @@
-"""What a replay is to do: which topics go where, what is done already, and in which steps the rest is written."""
+"""Plan of a replay: source and target topics, progress of earlier runs, and the remaining steps."""
 
 from __future__ import annotations
 
@@ -33,28 +33,27 @@ if TYPE_CHECKING:
 
 STEP_RECORDS = 1_000_000
 STEP_BYTES = 256 << 20
-"""Of files; what is read of them is larger."""
+"""File bytes per step; the data read from them is larger."""
 
 
 class TargetRefused(KreplicaError):
-    """A topic does not take what is replayed; the text says what to do."""
+    """A topic cannot receive the replay; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is to be replayed, and where to.
+    """Source and target of a replay.
 
-    :param bootstrap: of the target's cluster.
-    :param topics: of those that are there; none: all.
-    :param renamed: other names for topics; that of ``NO_TOPIC`` is for the only one.
-    :param starts: offsets to begin at, by partition; ``ends`` to end before.
-    :param from_ms: records' times, in milliseconds since 1970: from here on; ``to_ms`` before.
-    :param by_key: partitions are chosen by keys, not kept.
-    :param create: topics that are not there are made, with ``configs`` and ``replication_factor``; None: as the
-        brokers' settings say.
-    :param name: by which this replay is known to the target's cluster; None: made of the rest.
-    :param step_records: written in one step, about; ``step_bytes`` of files.
-    :param options: of the sink, ``kafka.*``.
+    :param bootstrap: bootstrap brokers of the target cluster.
+    :param topics: topics of the source; empty: all.
+    :param renamed: target names by topic; ``NO_TOPIC`` denotes the only topic.
+    :param starts: first offsets, by partition; ``ends`` are exclusive.
+    :param from_ms: earliest timestamp, in milliseconds since 1970; ``to_ms`` is exclusive.
+    :param by_key: choose partitions by key instead of keeping them.
+    :param create: create missing topics with ``configs`` and ``replication_factor``; None: the brokers' default.
+    :param name: identifies this replay in the target cluster; None: derived from the other fields.
+    :param step_records: approximate records per step; ``step_bytes`` limits file bytes.
+    :param options: options of the sink, ``kafka.*``.
     """
 
     bootstrap: str
@@ -75,12 +74,12 @@ class Wanted:
 
 
 class Target(NamedTuple):
-    """Where a topic's records go.
+    """Target topic.
 
-    :param partitions: that the target has; None: it is not there.
-    :param records: offsets that it has already, about.
-    :param restamps: its brokers give records times of their own.
-    :param retention_ms: after so long they delete them; -1: never.
+    :param partitions: number of partitions; None: the topic does not exist.
+    :param records: approximate number of offsets that it already has.
+    :param restamps: True if its brokers replace timestamps.
+    :param retention_ms: retention time; -1: unlimited.
     """
 
     topic: str
@@ -94,12 +93,12 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What a replay is to do.
+    """Plan of a replay.
 
-    :param name: by which the target's cluster knows it.
-    :param about: what it is; a name stands for one.
-    :param offsets: in all steps; ``offsets_done`` of those that an earlier run has done.
-    :param steps: that are left.
+    :param name: identifies the replay in the target cluster.
+    :param about: description of the replay; a name belongs to one description.
+    :param offsets: offsets of all steps; ``offsets_done`` are those done by earlier runs.
+    :param steps: remaining steps.
     """
 
     source: Source
@@ -114,13 +113,13 @@ class Plan:
 
     @property
     def notes(self) -> list[str]:
-        """What somebody might not expect."""
+        """Warnings for the user."""
         found = []
         for each in self.targets:
             if each.records and self.decided == NOTHING_DONE:
-                found.append(f"{each.target} has records already, at {each.records:,} offsets: these come behind them")
+                found.append(f"{each.target} already has {each.records:,} offsets: replayed records are appended")
             if each.restamps:
-                found.append(f"{each.target} has message.timestamp.type=LogAppendTime: times are not kept")
+                found.append(f"{each.target} has message.timestamp.type=LogAppendTime: timestamps are not kept")
             oldest_ms = self.source.oldest_ms if self.wanted.from_ms is None else self.wanted.from_ms
             if oldest_ms is not None and 0 <= each.retention_ms < time() * 1000 - oldest_ms:
                 found.append(
@@ -131,9 +130,9 @@ class Plan:
 
 
 def find_source(spark: SparkSession, path: str) -> Source:
-    """What is at a path: an archive, or a directory of Parquet files.
+    """Open the source at a path: an archive, or a directory of Parquet files.
 
-    :raise KreplicaError: neither, or not what can be replayed.
+    :raise KreplicaError: the path has neither, or cannot be replayed.
     """
     path = plain_path(path)
     store = store_of(path, spark)
@@ -169,7 +168,7 @@ def make_plan(cluster: Cluster, source: Source, wanted: Wanted) -> Plan:
 
 
 def _targets(source: Source, wanted: Wanted) -> dict[str, str]:
-    """The target's name of each topic that is wanted."""
+    """Return the target name of each selected topic."""
     there = source.partition_counts.keys()
     for topic in [*wanted.topics, *wanted.renamed]:
         if topic and topic not in there:
@@ -181,7 +180,7 @@ def _targets(source: Source, wanted: Wanted) -> dict[str, str]:
         raise NotReplayable(f"{source.path}: {len(chosen)} topics cannot all become {only!r}: TOPIC={only} names one")
     found = {topic: wanted.renamed.get(topic, only or topic) for topic in chosen}
     if not all(found.values()):
-        raise NotReplayable(f"{source.path}: no column says the topic, so the target must be named (--as)")
+        raise NotReplayable(f"{source.path}: there is no topic column: name the target (--as)")
     return found
 
 
@@ -192,7 +191,7 @@ def _chosen(source: Source, wanted: Wanted, names: Mapping[str, str]) -> Chosen:
         return Chosen()
     for partition in [*wanted.starts, *wanted.ends]:
         if partition.topic not in names or partition.partition >= source.partition_counts[partition.topic]:
-            raise NotReplayable(f"{source.path}: {partition} is not there, or not replayed")
+            raise NotReplayable(f"{source.path}: {partition} does not exist or is not replayed")
     return Chosen(frozenset(names), wanted.starts, wanted.ends)
 
 
@@ -207,7 +206,7 @@ def _target(cluster: Cluster, topic: str, name: str, source: Source, wanted: Wan
     has = len(view.partitions)
     if has < needed:
         raise TargetRefused(
-            f"{topic or source.path} has {needed} partitions and {name} {has}: let it grow, or use --by-key"
+            f"{topic or source.path} has {needed} partitions and {name} {has}: add partitions, or use --by-key"
         )
     partitions = topic_partitions(cluster, name)
     starts, ends = earliest_offsets(cluster, partitions), end_offsets(cluster, partitions)
@@ -220,7 +219,7 @@ def _target(cluster: Cluster, topic: str, name: str, source: Source, wanted: Wan
 
 
 def sequence_of(cluster: Cluster, name: str, about: str) -> BatchSequence:
-    """What the target's cluster knows of a replay."""
+    """Return the batch sequence of a replay, stored in the target cluster."""
     from kreplica.spark.source.batch_sequence import BatchSequence
 
     return BatchSequence(cluster, name, about)

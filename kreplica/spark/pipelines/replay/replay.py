@@ -1,8 +1,7 @@
-"""Parquet files back to topics: each record once, in the order of its partition, with its time and its headers.
+"""Replay of Parquet files to topics: each record once, in the order of its partition, with timestamp and headers.
 
-What is there is cut into steps (``replay_steps``), and each is a batch of the exactly-once sink whose number is the
-position behind it.  So the target's cluster knows what is done: a run that is started again goes on there, and of two
-runs at the same time one gives up.
+The source is divided into steps (``steps``). Each step is a batch of the exactly-once sink, numbered by its end
+position, so the target cluster stores the progress. A restarted run resumes there; of two concurrent runs one fails.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReplayReport:
-    """What a run did.
+    """Result of a run.
 
-    :param steps: that it wrote.
-    :param records: that it wrote, of ``value_bytes`` in keys and values.
-    :param offsets: that all runs of this replay have covered.
+    :param steps: number of steps written.
+    :param records: number of records written; ``value_bytes`` counts their keys and values.
+    :param offsets: offsets covered by all runs of this replay.
     """
 
     name: str
@@ -45,9 +44,9 @@ class ReplayReport:
 
 
 def plan_replay(spark: SparkSession, path: str, wanted: Wanted) -> Plan:
-    """What ``replay`` would do; nothing is changed.
+    """Return the plan of a replay; changes nothing.
 
-    :raise KreplicaError: that cannot be done; the text says why.
+    :raise KreplicaError: the replay is not possible; the message says why.
     """
     source = find_source(spark, path)
     with _cluster(wanted) as cluster:
@@ -55,9 +54,9 @@ def plan_replay(spark: SparkSession, path: str, wanted: Wanted) -> Plan:
 
 
 def replay(spark: SparkSession, path: str, wanted: Wanted, report: Report = nobody) -> ReplayReport:
-    """Write what is at a path to topics, behind what an earlier run of the same has written.
+    """Write the records at a path to topics, resuming after an earlier run.
 
-    :raise KreplicaError: that cannot be done, or not now; what was written is there once, and the next run goes on.
+    :raise KreplicaError: the replay is not possible, or failed. Written records are not repeated by the next run.
     """
     began_s = monotonic()
     source = find_source(spark, path)
@@ -79,7 +78,7 @@ def _cluster(wanted: Wanted) -> Cluster:
 
 
 def _make_targets(cluster: Cluster, plan: Plan) -> bool:
-    """Make topics that are not there; whether there were any."""
+    """Create missing topics; return True if there were any."""
     factor = plan.wanted.replication_factor or BROKERS_DEFAULT
     names = {each.target for each in plan.targets if each.partitions is None}
     for name in sorted(names):
@@ -92,7 +91,7 @@ def _make_targets(cluster: Cluster, plan: Plan) -> bool:
 
 @dataclass
 class _Run:
-    """One run: its steps, one after the other."""
+    """One run of a replay."""
 
     spark: SparkSession
     plan: Plan
@@ -149,7 +148,7 @@ class _Run:
 
 
 def arranged(spark: SparkSession, plan: Plan, step: Step) -> DataFrame:
-    """A step's rows as the sink takes them: a partition's are in one task, and in order."""
+    """Arrange the rows of a step for the sink: each partition in one task, in order."""
     from pyspark.sql import functions as F
 
     wanted = plan.wanted

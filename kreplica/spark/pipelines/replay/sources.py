@@ -1,4 +1,4 @@
-"""What is replayed: an archive, or a directory of Parquet files that anybody wrote."""
+"""Sources of a replay: an archive, or a directory of Parquet files."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 NO_TOPIC = ""
-"""Of rows that do not say one: their target is the only one there is."""
+"""Topic of rows without a topic column; they have a single target."""
 
 LANE, LOT = "kreplica_lane", "kreplica_lot"
 _FIRST, _BEHIND, _FILE = "kreplica_first", "kreplica_behind", "kreplica_file"
 _SINK_COLUMNS = ("key", "value", "topic", "partition", "timestamp", "headers")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _PUSHED_RANGES_MAX = 64
-"""So many ranges are also told to the reader of files, which leaves out what its statistics say; more take long."""
+"""Maximum number of offset ranges pushed down to the Parquet reader as filters; more make planning slow."""
 
 
 class NotReplayable(KreplicaError):
-    """What is at a path has not what it takes; the text says what."""
+    """The files cannot be replayed; the message says why."""
 
 
 @dataclass(frozen=True)
 class Source(ABC):
-    """What is replayed.
+    """Source of a replay.
 
-    :param path: where it is.
-    :param key: what it is, whatever is added to it; ``identity``: which of its states must not be taken for another.
-    :param partition_counts: by topic, how many partitions its records have; 0 where they do not say.
-    :param oldest_ms: a time that no record is much older than; None where they have no times.
+    :param path: path of the files.
+    :param key: identifies the source, unchanged when data is appended; ``identity`` also identifies its state.
+    :param partition_counts: number of partitions by topic; 0 if unknown.
+    :param oldest_ms: approximate oldest timestamp; None if rows have none.
     """
 
     path: str
@@ -54,25 +54,24 @@ class Source(ABC):
 
     @abstractmethod
     def rows(self, spark: SparkSession, step: Step, lane_count: int) -> DataFrame:
-        """A step's rows: what the sink has of columns, ``LANE``, and ``order``'s columns."""
+        """Return the rows of a step: the sink's columns, ``LANE``, and the columns of ``order``."""
 
     @property
     def order(self) -> tuple[str, ...]:
-        """In which rows are written, within their partition."""
+        """Columns by which rows are sorted within their partition."""
         return (LOT, "offset")
 
 
 @dataclass(frozen=True)
 class ByOffset(Source):
-    """Rows that say their partitions and offsets.
+    """Rows with partitions and offsets.
 
-    :param archive: whose they are; None: files that anybody wrote.
+    :param archive: archive of the rows; None: other Parquet files.
     """
 
     archive: Archive | None = None
 
     def rows(self, spark: SparkSession, step: Step, lane_count: int) -> DataFrame:
-        """As ``Source.rows``."""
         from pyspark.sql import functions as F
 
         of_lane = lanes(step.ranges, lane_count)
@@ -98,15 +97,14 @@ class ByOffset(Source):
 
 @dataclass(frozen=True)
 class ByFile(Source):
-    """Rows without offsets: file by file, as the files' names are sorted, and row by row.
+    """Rows without offsets, ordered by file name and position in the file.
 
-    :param names: of the files, by lot.
+    :param names: file names by lot.
     """
 
     names: tuple[str, ...] = ()
 
     def rows(self, spark: SparkSession, step: Step, lane_count: int) -> DataFrame:
-        """As ``Source.rows``."""
         from pyspark.sql import functions as F
 
         files = [(self.names[each.partition.partition], each.partition.partition, *each[1:]) for each in step.ranges]
@@ -117,18 +115,18 @@ class ByFile(Source):
         rows = rows.where(F.col(_FILE).isin([name for name, *_ in files]))
         joined = rows.join(F.broadcast(_table(spark, (_FILE, LOT, _FIRST, _BEHIND), files)), _FILE)
         within = joined.where((F.col("offset") >= F.col(_FIRST)) & (F.col("offset") < F.col(_BEHIND)))
-        # All rows of a partition, or else of a key, are written by one task.
+        # One task writes all rows of a partition, or of a key.
         told = next((name for name in ("partition", "key") if name in within.columns), "topic")
         lane = F.pmod(F.hash("topic", told), F.lit(lane_count)).cast("int")
         kept = [name for name in (*_SINK_COLUMNS, LOT, "offset") if name in within.columns]
         return within.select(*kept, lane.alias(LANE))
 
 
-# --- what there is ---
+# --- sources ---
 
 
 def archive_source(archive: Archive) -> ByOffset:
-    """An archive's whole batches."""
+    """Return the complete batches of an archive as a source."""
     lots = []
     for batch in archive.batches:
         ranges = [
@@ -139,16 +137,16 @@ def archive_source(archive: Archive) -> ByOffset:
     for topic, partition in archive.spans:
         counts[topic] = max(counts.get(topic, 0), partition + 1)
     identity = f"the archive made at {archive.about.made_ms} ms"
-    plain = replace(archive, about=replace(archive.about, values="binary"))  # what is parsed is in the values too
+    plain = replace(archive, about=replace(archive.about, values="binary"))  # the parsed columns duplicate the values
     days = [each.day for batch in archive.batches for each in batch.files if _DAY.fullmatch(each.day)]
     oldest_ms = int(datetime.fromisoformat(f"{min(days)}T00:00Z").timestamp() * 1000) if days else None
     return ByOffset(archive.path, identity, identity, tuple(lots), counts, oldest_ms, plain)
 
 
 def directory_source(spark: SparkSession, path: str) -> Source:
-    """Parquet files that anybody wrote, with columns as the sink has them, and ``offset``.
+    """Return Parquet files as a source; the columns are those of the sink, and ``offset``.
 
-    :raise NotReplayable: a column is missing, or has another type.
+    :raise NotReplayable: a column is missing or has the wrong type.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
@@ -196,7 +194,7 @@ def _oldest(rows: DataFrame) -> Column:
 
 
 def digest(text: str) -> str:
-    """A few characters that stand for a text."""
+    """Return a short hash of a text."""
     return sha256(text.encode()).hexdigest()[:12]
 
 
@@ -221,7 +219,7 @@ def _within(ranges: Iterable[OffsetRange]) -> Column:
 
 
 def _table(spark: SparkSession, columns: Iterable[str], rows: Iterable[tuple[Any, ...]]) -> DataFrame:
-    """A small table that needs no job of its own."""
+    """Return a small table without a Spark job."""
     values = ", ".join(f"({', '.join(_literal(cell) for cell in row)})" for row in rows)
     return spark.sql(f"SELECT * FROM VALUES {values} AS `rows`({', '.join(f'`{each}`' for each in columns)})")
 

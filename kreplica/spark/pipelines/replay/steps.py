@@ -1,8 +1,8 @@
-"""In which steps an archive is replayed: pure.
+"""Pure division of a replay into steps.
 
-Lots, which are batches of an archive or files of a directory, are in a fixed order, and an offset is at one place in
-it.  So a position, which is one number, says what was replayed, and steps may be as large as anybody likes: whoever
-goes on behind a position replays what comes after it, and nothing else.
+Lots, which are batches of an archive or files of a directory, have a fixed order, and each offset is at one place in
+it. Therefore a single number, the position, describes the progress of a replay. Step sizes may change between runs: a
+run that resumes after a position replays exactly the rest.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _NUMBER_MAX = (1 << 30) - 1
 
 
 class TooLarge(KreplicaError):
-    """A lot that positions have no room for."""
+    """A lot exceeds the range of positions."""
 
 
 class Lot(NamedTuple):
-    """What is read together; ``number`` ascends, and each partition's offsets do from lot to lot.
+    """Data read together. Numbers ascend, and the offsets of each partition ascend from lot to lot.
 
-    :param size_bytes: of its files.
+    :param size_bytes: size of its files.
     """
 
     number: int
@@ -36,16 +36,16 @@ class Lot(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many offsets."""
+        """Number of offsets."""
         return sum(each.size for each in self.ranges)
 
 
 class Step(NamedTuple):
-    """What is written at once.
+    """Data written together.
 
-    :param position: behind it.
-    :param lots: the numbers of those that hold it, ascending.
-    :param ranges: of its partitions, one each, sorted.
+    :param position: end position.
+    :param lots: numbers of the lots that contain it, ascending.
+    :param ranges: one per partition, sorted.
     """
 
     position: int
@@ -54,16 +54,16 @@ class Step(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many offsets."""
+        """Number of offsets."""
         return sum(each.size for each in self.ranges)
 
 
 class Chosen(NamedTuple):
-    """What of all is wanted.
+    """Selected part of the source.
 
     :param topics: None: all.
-    :param starts: by partition; others from their first offset on.
-    :param ends: others up to their last.
+    :param starts: first offset by partition; default: the first that exists.
+    :param ends: end offset by partition, exclusive; default: the last that exists.
     """
 
     topics: Collection[str] | None = None
@@ -71,7 +71,7 @@ class Chosen(NamedTuple):
     ends: Mapping[TopicPartition, int] = {}
 
     def clipped(self, whole: OffsetRange) -> OffsetRange:
-        """What is wanted of a range; empty where nothing is."""
+        """Return the selected part of a range; may be empty."""
         partition, start, end = whole
         if self.topics is not None and partition.topic not in self.topics:
             return OffsetRange(partition, start, start)
@@ -82,11 +82,11 @@ class Chosen(NamedTuple):
 def plan_steps(
     lots: Iterable[Lot], chosen: Chosen, *, records_max: int, bytes_max: int, after: int = NOTHING_DONE
 ) -> list[Step]:
-    """The steps behind a position that hold something that is wanted.
+    """Return the steps after a position that contain selected offsets.
 
-    :param records_max: of a step, about: it counts offsets, before anything is chosen.
-    :param bytes_max: of the files' bytes that hold a step, about.
-    :raise TooLarge: naming the lot.
+    :param records_max: approximate maximum of offsets per step, before selection.
+    :param bytes_max: approximate maximum of file bytes per step.
+    :raise TooLarge: a lot is too large; the message names it.
     """
     steps = []
     for position, pieces in _cuts(lots, after, records_max, bytes_max):
@@ -108,13 +108,13 @@ def plan_steps(
 def _cuts(
     lots: Iterable[Lot], after: int, records_max: int, bytes_max: int
 ) -> Iterator[tuple[int, list[tuple[Lot, int, int]]]]:
-    """(position, [(lot, from which of its offsets on, before which)])."""
+    """Yield (position, [(lot, first offset within it, end within it)])."""
     number, count = (NOTHING_DONE, 0) if after == NOTHING_DONE else (after >> _COUNT_BITS, after & _COUNT_MAX)
     pieces: list[tuple[Lot, int, int]] = []
     room = 1.0
     for lot in sorted(lots, key=lambda each: each.number):
         if lot.size > _COUNT_MAX or lot.number > _NUMBER_MAX:
-            raise TooLarge(f"lot {lot.number} has {lot.size:,} offsets: {_COUNT_MAX:,} is the most")
+            raise TooLarge(f"lot {lot.number} has {lot.size:,} offsets: the maximum is {_COUNT_MAX:,}")
         first = 0 if lot.number > number else count if lot.number == number else lot.size
         limit = min(float(records_max), bytes_max * lot.size / lot.size_bytes if lot.size_bytes else records_max)
         while first < lot.size:
@@ -122,7 +122,7 @@ def _cuts(
             pieces.append((lot, first, behind))
             room -= (behind - first) / limit
             first = behind
-            # What is left of a step is not worth a piece of the next lot, or was all of it.
+            # The rest of the step is too small for a part of the next lot, or empty.
             if first < lot.size or room * limit < 0.5:
                 yield _position(lot, behind), pieces
                 pieces, room = [], 1.0
@@ -136,13 +136,13 @@ def _position(lot: Lot, count: int) -> int:
 
 
 def _part(whole: OffsetRange, lot_size: int, first: int, behind: int) -> OffsetRange:
-    """A partition's share of some of a lot's offsets: each gives in proportion."""
+    """Return a partition's proportional share of a part of a lot."""
     start, size = whole.start, whole.size
     return OffsetRange(whole.partition, start + size * first // lot_size, start + size * behind // lot_size)
 
 
 def lanes(ranges: Iterable[OffsetRange], count: int) -> dict[TopicPartition, int]:
-    """Which of some tasks has each partition, so that all have about as much: the largest first, to who has least."""
+    """Assign partitions to tasks of about equal size: the largest first, to the least loaded task."""
     loads = [0] * count
     found = {}
     for each in sorted(ranges, key=lambda each: (-each.size, each.partition)):
