@@ -1,4 +1,4 @@
-"""What can be wrong, and one thing that is."""
+"""Kinds of anomalies in a history, and the description of one anomaly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kreplica.testing.anomalies.history import Partition, Value
 
 
 class Kind(Enum):
-    """What can be wrong."""
+    """Kind of an anomaly."""
 
     LOST_WRITE = "lost write"
     UNSEEN = "unseen"
@@ -27,31 +27,31 @@ class Kind(Enum):
 
 
 MEANINGS = {
-    Kind.LOST_WRITE: "acknowledged, and read by nobody, though others were read at its offset or behind it",
-    Kind.UNSEEN: "acknowledged, and read by nobody, and nothing behind it either",
+    Kind.LOST_WRITE: "acknowledged but never read, although other records were read at or after its offset",
+    Kind.UNSEEN: "acknowledged but never read, and no later offset was read either",
     Kind.DUPLICATE: "one record at two offsets",
     Kind.INCONSISTENT_OFFSETS: "two records were read at one offset",
     Kind.INCONSISTENT_ACKNOWLEDGEMENT: "acknowledged at an offset where another record was read or acknowledged",
-    Kind.ABORTED_READ: "read, though its write was refused or its transaction aborted",
-    Kind.PRECOMMITTED_READ: "read before the commit of its transaction was asked for",
-    Kind.UNSENT_READ: "read, though nobody sent it",
-    Kind.POLL_SKIP_WITHIN: "a poll left out a record between two that it gave",
-    Kind.POLL_SKIP_BETWEEN: "a poll left out a record between the reader's position and the first that it gave",
-    Kind.NON_MONOTONIC_POLL_WITHIN: "offsets went back in one poll",
-    Kind.NON_MONOTONIC_POLL_BETWEEN: "a poll gave a record from before the reader's position",
-    Kind.NON_MONOTONIC_SEND: "what a producer sent later was acknowledged at an earlier offset",
+    Kind.ABORTED_READ: "read, although its write was rejected or its transaction aborted",
+    Kind.PRECOMMITTED_READ: "read before the commit of its transaction was requested",
+    Kind.UNSENT_READ: "read, although no producer sent it",
+    Kind.POLL_SKIP_WITHIN: "a poll skipped a record between two that it returned",
+    Kind.POLL_SKIP_BETWEEN: "a poll skipped a record between the reader's position and the first that it returned",
+    Kind.NON_MONOTONIC_POLL_WITHIN: "offsets decreased within one poll",
+    Kind.NON_MONOTONIC_POLL_BETWEEN: "a poll returned a record before the reader's position",
+    Kind.NON_MONOTONIC_SEND: "a producer's later record was acknowledged at an earlier offset",
 }
-"""Of each kind, what it says."""
+"""Description of each kind, shown in reports."""
 
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """One thing that is wrong.
+    """One anomaly.
 
-    :param offsets: that it concerns, in order; empty where none was told.
-    :param who: the clients that were told.
-    :param at_s: when the last of them was.
-    :param text: what happened, as the end of a line.
+    :param offsets: affected offsets in order; empty if they are unknown.
+    :param who: names of the clients that observed it.
+    :param at_s: time in seconds at which the last of them observed it.
+    :param text: description, used at the end of a report line.
     """
 
     kind: Kind

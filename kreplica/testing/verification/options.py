@@ -1,4 +1,4 @@
-"""What a verification is to do."""
+"""Options of a verification run."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from kreplica.wire.batches import HEADER_SIZE
 
 ACKS_ALL = -1
 ANSWER_TIMEOUT_S = 5.0
-"""How long a client waits for a broker, before it looks for another: a broker that stands still is soon left."""
+"""Request timeout in seconds, short so that a client leaves a broker that hangs."""
 
 RECORD_OVERHEAD = 40
-"""Bytes of a record besides its filling, at most: its lengths, its timestamp, its number."""
+"""Maximum bytes of a record besides its payload: lengths, timestamp and number."""
 
 MESSAGE_SIZE_MAX = 1_048_588
-"""Bytes of a batch that brokers take by default."""
+"""Default of ``max.message.bytes``."""
 
 Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class VerificationOptions:
-    """One run.
+    """Options of one run.
 
-    :param bootstrap: brokers that are asked first, one after the other.
-    :param topic: a name that no topic has; empty for one with a random suffix.
-    :param keep: whether the topic stays at the end.
-    :param replication_factor: None for 3, or as many as there are brokers.
-    :param min_in_sync: ``min.insync.replicas`` of the topic; None for one less than replicas, and at least 1.
-    :param configs: more settings of the topic, over those that a run chooses.
+    :param bootstrap: bootstrap servers, tried in order.
+    :param topic: name of the topic to create; empty for a name with a random suffix.
+    :param keep: keep the topic after the run.
+    :param replication_factor: None means 3, or the number of brokers if there are fewer.
+    :param min_in_sync: ``min.insync.replicas`` of the topic; None means one less than the replicas, at least 1.
+    :param configs: additional topic settings, which override those of the run.
     :param acks: -1 or 1.
-    :param producers: of each partition.
-    :param records_per_s: of all producers together.
-    :param batch_records: of one batch, on average.
-    :param value_size_max: bytes.
-    :param seconds: how long producers write.
-    :param settle_s: how long it may take, after that, until anything further is acknowledged or read.
+    :param producers: number of producers per partition.
+    :param records_per_s: total rate of all producers.
+    :param batch_records: average number of records per batch.
+    :param value_size_max: maximum size of a record's value in bytes.
+    :param seconds: how long the producers write.
+    :param settle_s: after that, the maximum time without a further acknowledgement or read.
     """
 
     bootstrap: Sequence[Address]
@@ -57,12 +57,12 @@ class VerificationOptions:
 
     @property
     def batch_size_max(self) -> int:
-        """Bytes of the largest batch that may come about."""
+        """Maximum size in bytes of a batch that the producers send."""
         return self._records_max * (self.value_size_max + RECORD_OVERHEAD) + HEADER_SIZE
 
     @property
     def message_size_max(self) -> int:
-        """Bytes of the largest batch that the topic takes."""
+        """Maximum size in bytes of a batch that the topic accepts."""
         return int(self.configs.get("max.message.bytes", MESSAGE_SIZE_MAX))
 
     @property
@@ -70,7 +70,7 @@ class VerificationOptions:
         return 2 * self.batch_records - 1
 
     def load(self, topic: str, partition: int) -> Load:
-        """What each producer of a partition writes."""
+        """Return the load of each producer of a partition."""
         batches_per_s = self.records_per_s / self.batch_records / self.partitions / self.producers
         return Load(
             topic,

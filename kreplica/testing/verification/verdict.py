@@ -1,4 +1,4 @@
-"""What came of a run, for people and for programs."""
+"""Result of a verification run, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from kreplica.testing.verification.options import ACKS_ALL
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Where a run happened.
+    """Cluster and topic of a run.
 
-    :param brokers: how many there were at the start.
-    :param acks: that producers asked for.
+    :param brokers: number of brokers at the start.
+    :param acks: ``acks`` setting of the producers.
     """
 
     brokers: int
@@ -26,24 +26,24 @@ class Scene:
 
     @property
     def acks_text(self) -> str:
-        """As Kafka's own settings have it."""
+        """Value of ``acks`` in Kafka's notation."""
         return "all" if self.acks == ACKS_ALL else str(self.acks)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of one run.
+    """Result of one run.
 
-    :param load_s: for how long producers wrote.
-    :param sent: records.
-    :param read: records, all readers together.
-    :param latency_ms: of acknowledgements, ``p50``, ``p99`` and ``max``.
-    :param longest_silence_s: in which something was to be acknowledged, and nothing was.
-    :param producer_restarts: how often a broker did not know what a producer had written before.
-    :param reader_restarts: how often a log ended before a reader's position.
-    :param errors: that clients met and tried to overcome, by name.
-    :param settled: whether all that was sent was acknowledged in the end, and all of that read by every reader.
-    :param not_removed: why the topic is still there; empty where it is gone, or was to stay.
+    :param load_s: how long the producers wrote, in seconds.
+    :param sent: number of records sent.
+    :param read: number of records read by all readers.
+    :param latency_ms: acknowledgement latencies ``p50``, ``p99`` and ``max``.
+    :param longest_silence_s: longest time without an acknowledgement while records were unacknowledged.
+    :param producer_restarts: number of times a broker had lost a producer's state.
+    :param reader_restarts: number of times a log ended before a reader's position.
+    :param errors: number of retried client errors by name.
+    :param settled: True if all sent records were finally acknowledged, and each reader read all acknowledged ones.
+    :param not_removed: why the topic was not deleted; empty if it was deleted or kept on request.
     """
 
     scene: Scene
@@ -63,16 +63,16 @@ class Verdict:
 
     @property
     def clean(self) -> bool:
-        """Whether the cluster did what the settings promise, and came back."""
+        """True if the run has settled and no guarantee was violated."""
         return self.settled and not self.report.errors
 
     @property
     def records_per_s(self) -> float:
-        """Acknowledged, over the time of writing."""
+        """Acknowledged records per second of writing."""
         return self.acknowledged / self.load_s if self.load_s else 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """For programs; the anomalies with a few examples of each kind, as lines of text."""
+        """Return the result for JSON; anomalies come with a few examples of each kind, as lines of text."""
         anomalies = [
             {
                 "kind": row.kind.value,
