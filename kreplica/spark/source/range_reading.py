@@ -177,8 +177,7 @@ def lost(options: SourceOptions, what: str) -> None:
     """
     if options.fail_on_data_loss:
         raise DataLoss(
-            f"{what}. Some data may have been lost because it is not there any more; to go on in spite of that, "
-            "set the option failOnDataLoss to false."
+            f"{what}. Some data may have been lost; to continue anyway, set the option failOnDataLoss to false."
         )
     log.warning("%s; failOnDataLoss is false, so they are skipped", what)
 

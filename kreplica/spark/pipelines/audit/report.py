@@ -118,10 +118,10 @@ class AuditReport:
             return f"{found}, in {places:,} of {_counted(len(self.partitions), 'partition')}"
         if self.is_empty:
             return "nothing was compared"
-        told = f"the replicas of {_counted(self.compared, 'partition')} agree below the high watermark"
+        summary = f"the replicas of {_counted(self.compared, 'partition')} agree below the high watermark"
         if self.alone:
-            told += f"; {self.alone:,} with a single replica are sound"
-        return f"{told}; {_counted(self.undone, 'slice')} could not be compared" if self.undone else told
+            summary += f"; {self.alone:,} with a single replica are sound"
+        return f"{summary}; {_counted(self.undone, 'slice')} could not be compared" if self.undone else summary
 
 
 def _counted(count: int, what: str) -> str:
