@@ -21,7 +21,7 @@ from kreplica.zookeeper.responses import OperationResult, ReadResult
 T = TypeVar("T")
 
 Unit: TypeAlias = Sequence[Operation]
-# Outcome of a unit: one result per operation, or the error because of which none of them was applied.
+# Outcome of a unit: one result per operation, or the error that prevented all of them.
 UnitOutcome: TypeAlias = "list[OperationResult] | ZooKeeperError"
 
 

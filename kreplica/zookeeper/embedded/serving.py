@@ -1,4 +1,4 @@
-"""What exists while a coordinator serves: its parts put together, open connections, and what happens by the clock."""
+"""Runtime state of a started coordinator: its components, open connections and timers."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from kreplica.zookeeper.embedded.znode import is_expired
 class Serving(Factory):
     """Makes and keeps the connections of one coordinator, from its start to its stop.
 
-    :param on_failure: called once, when the store fails.
-    :ivar connections: those that are open.
+    :param on_failure: called once, if the store fails.
+    :ivar connections: the open connections.
     """
 
     noisy = False
@@ -86,7 +86,7 @@ class Serving(Factory):
     # --- time ---
 
     def start_clock(self) -> None:
-        """Begin to expire what is over."""
+        """Start the timers that expire sessions and expendable znodes."""
         self._tick_due = self._runtime.reactor.seconds()
         self._tick()
         self._remove_expendable()
@@ -96,7 +96,7 @@ class Serving(Factory):
         tick_s = self._settings.tick_time_ms / 2000
         late_s = reactor.seconds() - self._tick_due
         if late_s > tick_s:
-            # Nobody could be heard meanwhile: that says nothing against the clients.
+            # No heartbeat could be received in that time, so it does not count against the sessions.
             self._log.warn("this process stood still for {late_s:.1f} s; sessions get that time back", late_s=late_s)
             self.sessions.forgive(late_s)
         self._requests.expire()
@@ -126,7 +126,7 @@ class Serving(Factory):
             self._requests.expire()
 
     def hang_up(self) -> None:
-        """Stop the clock and close all connections; sessions go on."""
+        """Stop the timers and close all connections; sessions remain."""
         self._stopped = True
         for timer in self._timers.values():
             timer.cancel()
