@@ -250,7 +250,7 @@ def test_nothing_is_made_again_in_a_healthy_log() -> None:
     told: list[str] = []
 
     def observe(event: Any) -> None:
-        if "rebuil" in event["log_format"]:
+        if "rebuilt" in event["log_format"] or "rebuilding" in event["log_format"]:
             told.append(event["log_format"].format(**event))
 
     globalLogPublisher.addObserver(observe)

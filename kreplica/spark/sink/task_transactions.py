@@ -13,7 +13,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from kreplica.blocking import Cluster, Producer
 from kreplica.blocking.transactions import Transactions
-from kreplica.client_core.errors import BrokerRefused, UnsupportedVersion
+from kreplica.client_core.errors import BrokerRefused, ProducerUnusable, UnsupportedVersion
 from kreplica.client_core.partition_queue import ProducerIdentity
 from kreplica.errors import ErrorCode
 from kreplica.spark.sink.decision_store import Decision, decision_offsets, lane_id, make_topic, read_decision
@@ -117,10 +117,11 @@ def _producer(cluster: Cluster, options: SinkOptions, transactional_id: str) -> 
         producer = Producer(cluster, producer_options(options.settings, transactional_id, two_phase=two_phase))
         try:
             producer.begin()
-        except (UnsupportedVersion, BrokerRefused) as error:
+        except (UnsupportedVersion, BrokerRefused, ProducerUnusable) as error:
             producer.close(flush=False)
-            refused = isinstance(error, UnsupportedVersion) or (
-                error.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            cause = error.__cause__ if isinstance(error, ProducerUnusable) else error
+            refused = isinstance(cause, UnsupportedVersion) or (
+                isinstance(cause, BrokerRefused) and cause.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             )
             if not two_phase or not refused or options.two_phase is TwoPhase.REQUIRED:
                 raise
