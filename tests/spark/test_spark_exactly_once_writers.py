@@ -174,7 +174,7 @@ def test_a_batch_within_a_stream(brokers: KafkaCluster, enter: Enter) -> None:
 
 def test_a_stream(brokers: KafkaCluster, enter: Enter) -> None:
     """Its sink is named by the query, its numbers come from Spark; who does not say them is no stream's task."""
-    given = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": "streamed", "kreplica.exactly.once": "many"}
+    """The query names the sink and Spark numbers its micro-batches; a task without these IDs is rejected."""
     writer = KreplicaDataSource(given).streamWriter(SCHEMA, overwrite=False)
     assert isinstance(writer, ExactlyOnceWriter)
     enter(0, **{name.replace(".", "_"): value for name, value in QUERY.items()})
@@ -183,7 +183,7 @@ def test_a_stream(brokers: KafkaCluster, enter: Enter) -> None:
     writer.commit([writer.write(row("a"))], 0)
     assert visible(brokers, "streamed") == ["a"]
     enter(0)
-    with pytest.raises(RuntimeError, match="does not say which query"):
+    with pytest.raises(RuntimeError, match="did not set the IDs"):
         writer.write(row("b"))
 
 
