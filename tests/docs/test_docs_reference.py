@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -81,9 +81,9 @@ def raised_by(function: FunctionType) -> set[str]:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("Options")])
 def test_every_option_is_explained(name: str) -> None:
-    """Each field of options stands in their docstring, beside its neighbour or alone, unless an enum explains it."""
+    """The docstring of an options class explains each field, inherited ones too, unless its enum does."""
     options: Any = getattr(kreplica.client, name)
-    hints = inspect.get_annotations(options, eval_str=True)
+    hints = get_type_hints(options)
     for field in dataclasses.fields(options):
         if isinstance(hints[field.name], type) and issubclass(hints[field.name], Enum):
             continue
