@@ -173,8 +173,8 @@ def test_a_batch_within_a_stream(brokers: KafkaCluster, enter: Enter) -> None:
 
 
 def test_a_stream(brokers: KafkaCluster, enter: Enter) -> None:
-    """Its sink is named by the query, its numbers come from Spark; who does not say them is no stream's task."""
     """The query names the sink and Spark numbers its micro-batches; a task without these IDs is rejected."""
+    given = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": "streamed", "kreplica.exactly.once": "many"}
     writer = KreplicaDataSource(given).streamWriter(SCHEMA, overwrite=False)
     assert isinstance(writer, ExactlyOnceWriter)
     enter(0, **{name.replace(".", "_"): value for name, value in QUERY.items()})

@@ -294,7 +294,7 @@ def test_kreplica_replay(exported):
     """``kreplica replay DIRECTORY`` says in a line that all is the same."""
     code, text = run(exported)
     assert code == 0
-    assert text.endswith("decisions: all the same\n")
+    assert text.endswith("decisions: all identical\n")
     assert text.startswith("4 events, ")
 
 

@@ -255,7 +255,7 @@ def test_a_reader_is_given_too_little(monkeypatch):
             {"bootstrap": [("broker-1", 1), ("broker-2", 2)]},
             "no connection to broker-1:1: .*; no connection to broker-2:2",
         ),
-        ({"replication_factor": 4}, "cannot be made: INVALID_REPLICATION_FACTOR: .* 3 live brokers"),
+        ({"replication_factor": 4}, "cannot be made: INVALID_REPLICATION_FACTOR: .* live brokers .3"),
         ({"topic": "no good"}, "the topic no good cannot be made: INVALID_TOPIC_EXCEPTION"),
     ],
 )
