@@ -88,7 +88,7 @@ def test_the_commands_exist():
         assert "Usage" in done.stdout
 
 
-@pytest.mark.parametrize("path", re.findall(r"\]\(([\w./-]+)", README))
+@pytest.mark.parametrize("path", re.findall(r"\]\((?!https?:)([\w./-]+)", README))
 def test_linked_files_exist(path):
     """Every file that the README links to exists."""
     assert (ROOT / path).exists()
