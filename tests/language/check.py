@@ -7,11 +7,12 @@ these files is printed and nothing is compared.  ``--update`` records the presen
 from __future__ import annotations
 
 import json
+import os
 import re
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,11 +55,28 @@ class Match(NamedTuple):
         return f"{self.path}:{self.line}: {self.rule.name}: {self.text.strip()[:100]!r} ({self.rule.advice})"
 
 
-def tracked_files() -> list[str]:
-    """Paths of the files that git tracks and that exist."""
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True,
-                            text=True, check=True).stdout  # fmt: skip
-    return [path for path in listed.splitlines() if (ROOT / path).is_file() and is_checked(path)]
+def source_files(root: Path = ROOT) -> list[str]:
+    """Paths of the checked files below root: all files that ``.gitignore`` does not list.
+
+    git itself is not used, so that a copy of the checkout without its history gives the same files.
+    """
+    ignored = ignored_patterns(root)
+    paths = []
+    for directory, directories, names in os.walk(root):
+        at = Path(directory).relative_to(root)
+        directories[:] = sorted(name for name in directories if not is_ignored((at / name).as_posix(), ignored))
+        paths += [path for name in sorted(names) if is_checked(path := (at / name).as_posix())]
+    return paths
+
+
+def ignored_patterns(root: Path) -> list[str]:
+    """Return the patterns of ``.gitignore`` without the slash that marks a directory, and git's own directory."""
+    return [".git", *(line.strip().rstrip("/") for line in (root / ".gitignore").read_text().splitlines() if line)]
+
+
+def is_ignored(path: str, patterns: Iterable[str]) -> bool:
+    """Whether a directory matches a pattern: by its whole path if the pattern has a slash, otherwise by its name."""
+    return any(fnmatch(path if "/" in pattern else Path(path).name, pattern) for pattern in patterns)
 
 
 def is_checked(path: str) -> bool:
@@ -160,7 +178,7 @@ def excess(now: Mapping[str, int], recorded: Mapping[str, int]) -> dict[str, int
 def main(arguments: Sequence[str]) -> int:
     update = "--update" in arguments
     chosen = tuple(Path(path).resolve().relative_to(ROOT).as_posix() for path in arguments if not path.startswith("--"))
-    paths = tracked_files()
+    paths = source_files()
     if chosen:
         paths = [path for path in paths if any(path == each or path.startswith(f"{each}/") for each in chosen)]
     matches = all_matches(paths)

@@ -71,6 +71,16 @@ def test_counts_are_per_package_and_may_only_fall() -> None:
 
 def test_ratchet_has_only_packages_that_exist() -> None:
     recorded = json.loads(check.RATCHET.read_text())
-    packages = {check.package(path) for path in check.tracked_files()}
+    packages = {check.package(path) for path in check.source_files()}
     assert set(recorded) <= packages
     assert all(isinstance(number, int) and number > 0 for number in recorded.values())
+
+
+def test_source_files_are_found_without_git_and_without_what_gitignore_lists(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("build/\n*.egg-info/\nbenchmarks/results/\n")
+    for name in ("README.md", "kreplica/log.py", "kreplica/build/made.py", "a.egg-info/x.md", ".git/x.py", "x.json",
+                 "benchmarks/results/x.md", "tests/results/x.md"):  # fmt: skip
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    assert sorted(check.source_files(tmp_path)) == ["README.md", "kreplica/log.py", "tests/results/x.md"]
