@@ -1,7 +1,7 @@
-"""Where a request's time goes in Python, by the rooms of the house: bytecodes are counted, which no clock disturbs.
+"""CPU time of a request in Python by package, counted in bytecodes, which are not affected by other programs.
 
-The brokers are those of a simulated cluster; what the simulator itself does is left out, and so are system calls: what
-they cost is in ``broker`` and ``efficiency``.  How long a bytecode takes here is measured beside it.
+The brokers are in a simulated cluster; the simulator itself and system calls are not counted (see ``broker`` and
+``efficiency``).  The duration of a bytecode on this machine is measured too.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ Body = dict[str, Any]
 def run(scale: str = "quick") -> list[dict[str, Any]]:
     """Count for what is frequent.
 
-    :return: a row for each room that takes part, and one for the whole.
+    :return: one row per package and one for the total.
     """
     rounds = ROUNDS if scale == "quick" else 10 * ROUNDS
     cost_ns = bytecode_ns()
     alone, three = Leader(1), Leader(3)
     return [
         *_rows("Produce, one batch, acks=1", *_counted(alone, PRODUCE, 9, _produce(1), rounds), cost_ns),
-        *_rows("Produce, one of eight that one read has brought",
+        *_rows("Produce, one of eight in one read",
                *_counted(alone, PRODUCE, 9, _produce(1), rounds, times=RUN), cost_ns),
-        *_rows("Fetch, one partition, outside of a session", *_counted(alone, FETCH, 11, _FETCH, rounds), cost_ns),
-        *_rows("Produce, acks=all, and its way to two followers and back",
+        *_rows("Fetch, one partition, no session", *_counted(alone, FETCH, 11, _FETCH, rounds), cost_ns),
+        *_rows("Produce, acks=all, with replication to two followers",
                *_counted(three, PRODUCE, 9, _produce(-1), rounds), cost_ns),
     ]  # fmt: skip
 
@@ -119,7 +119,7 @@ _FETCH: Body = {
 def _counted(
     leader: Leader, api: Api, version: int, body: Body, rounds: int, times: int = 1
 ) -> tuple[Counts, Counts, int]:
-    """:return: bytecodes and calls, by room, and of how many requests."""
+    """Return bytecodes by package, calls by package, and the number of requests."""
     header = build_request_header(api.request_header_version(version), api.key, version, 1, "client")
     frame = header + api.request.build(version, body)
     for _ in range(WARM_UP):
@@ -143,20 +143,20 @@ def _counted(
             leader.ask(frame, times)
     finally:
         sys.settrace(before)
-    return _by_room(bytecodes), _by_room(calls), rounds * times
+    return _by_package(bytecodes), _by_package(calls), rounds * times
 
 
-def _by_room(counts: Counts) -> Counts:
-    rooms: Counts = Counter()
+def _by_package(counts: Counts) -> Counts:
+    packages: Counts = Counter()
     for where, count in counts.items():
-        room = room_of(where)
-        if room is not None and room not in NOT_COUNTED:
-            rooms[room] += count
-    return rooms
+        package = package_of(where)
+        if package is not None and package not in NOT_COUNTED:
+            packages[package] += count
+    return packages
 
 
-def room_of(file_name: str) -> str | None:
-    """Which room of the house some code is in; None for code of others."""
+def package_of(file_name: str) -> str | None:
+    """Return the kreplica package of a source file; None for other code."""
     if file_name.startswith(GENERATED):
         return "wire"
     if not file_name.startswith(HOME):
@@ -170,13 +170,13 @@ def _rows(what: str, bytecodes: Counts, calls: Counts, rounds: int, cost_ns: flo
     calls = calls + Counter(whole=sum(calls.values()))
     return [
         {
-            "request": what if room == "whole" else "",
-            "room": room,
-            "calls": round(calls[room] / rounds, 1),
+            "request": what if package == "whole" else "",
+            "package": package,
+            "calls": round(calls[package] / rounds, 1),
             "bytecodes": round(count / rounds),
             "share": f"{count / total:.0%}",
             "about us here": count / rounds * cost_ns / 1000,
         }
-        for room, count in whole.items()
+        for package, count in whole.items()
         if count / total >= 0.01
     ]

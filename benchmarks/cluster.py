@@ -90,9 +90,9 @@ class Measured:
             self._create(f"wide-{number}", TOPIC_PARTITIONS)
             seconds.append(time.monotonic() - began_s)
         steps = self._new_steps("TopicsChanged", before, count)
-        slowest = max(steps, key=lambda step: step["acted upon, ms"])
+        slowest = max(steps, key=lambda step: step["applied, ms"])
         row = {"event": "1,000 partitions created", "partitions": TOPIC_PARTITIONS, **slowest}
-        return [row | self._verdict(slowest["acted upon, ms"], "create") | {"a client saw, ms": _ms(max(seconds))}]
+        return [row | self._verdict(slowest["applied, ms"], "create") | {"a client saw, ms": _ms(max(seconds))}]
 
     def failures(self, producer: SteadyProducer) -> list[dict[str, Any]]:
         """Kill a broker, stop one in order, kill the controller: each with all partitions in sync before."""
@@ -116,7 +116,7 @@ class Measured:
             step = max(self._new_steps(kind, before, 1), key=lambda step: step["commands"])
             producer.wait_for_more(RECORDS_PER_SECOND, WAIT_S_MAX)
             row = {"event": event, "partitions": partitions, **step}
-            row |= self._verdict(step["acted upon, ms"], "failover")
+            row |= self._verdict(step["applied, ms"], "failover")
             rows.append(row | {"a client saw, ms": _ms(producer.longest_silence_s)})
             self._cluster.brokers[victim].start(WAIT_S_MAX)
         return rows
@@ -185,7 +185,7 @@ class Measured:
 def _step_of(found: Any) -> dict[str, int]:
     names = (
         "handled, ms",
-        "acted upon, ms",
+        "applied, ms",
         "round trips",
         "znodes",
         "KB with ZooKeeper",

@@ -1,7 +1,7 @@
-"""Microseconds to parse and to build the hot messages: this codec, hand-written ``struct`` code, and kafka-python's.
+"""Microseconds to parse and to build frequent messages: this codec, hand-written ``struct`` code, and kafka-python.
 
-The codec is compiled from the messages' schemas; what is written by hand (``by_hand``) gives and takes the same dicts.
-They take turns, CPU time counts, and of each the best turn, since that is what neighbours disturb least.
+The codec is compiled from the messages' schemas; the hand-written code (``by_hand``) has the same dicts as input and
+output.  They alternate.  The best CPU time of all rounds counts, because other programs affect it least.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Microseconds to check a produced batch by its header and CRC alone, and with its records, which compressed ones need.
+"""Microseconds to validate a produced batch by header and CRC only, and with its records, as compressed batches need.
 
-Header and CRC are what uncompressed batches cost; a compressed batch is also decompressed and its records are walked.
-A batch has 16 or 128 KiB as it is sent, its records have about 100 bytes or 1 KB.  CPU time counts, of each the best of
-many turns, since that is what neighbours disturb least.
+Header and CRC are the cost of an uncompressed batch; a compressed batch is also decompressed, and its records are
+validated.  A batch has 16 or 128 KiB when sent, its records have about 100 bytes or 1 KB.  The best CPU time of many
+rounds counts, because other programs affect it least.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a change of the cluster costs the controller: from its notice to the last broker's answer.
+"""Cost of cluster changes in the controller: from the notification to the last broker's response.
 
-The brokers are simulated (they say yes at once), ZooKeeper is real, and so is the controller.  Times are of the
-controller's own timeline; round trips and bytes are counted where they are made; CPU is the controller's process.  Each
-round is another life of a controller, and figures are medians.
+ZooKeeper and the controller are real, the brokers are simulated and respond at once.  Times are from the controller's
+own timeline, round trips and bytes are counted at their source, and CPU time is that of the controller's process.  Each
+round starts a new controller, and values are medians.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def medians(lives: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
     for same in zip(*lives, strict=True):
         row = {name: median(each[name] for each in same) if _is_figure(value) else value
                for name, value in same[0].items()}  # fmt: skip
-        taken, target = row["acted upon, ms"], row["target, ms"]
+        taken, target = row["applied, ms"], row["target, ms"]
         rows.append({**row, "target reached": None if target is None else taken < target})
     return rows
 
@@ -238,7 +238,7 @@ class Measured:
             "partitions": self._partitions,
             "event": case,
             "written, ms": round((written_s - first_s) * 1000),
-            "acted upon, ms": round(taken_s * 1000),
+            "applied, ms": round(taken_s * 1000),
             "target, ms": None if target_s is None else round(target_s * 1000),
             "longest stall, ms": round(self._stalls.take() * 1000),
             "round trips": cost.zookeeper_round_trips,

@@ -1,10 +1,10 @@
-"""One broker, two in one process, and two in a process each: what a second core is worth.
+"""One broker, two in one process, and two in separate processes: the use of a second core.
 
-Two load programs write at once, each to a partition of its own; where there are two brokers, each has one of them.  The
-three standalones run side by side and take turns, so that a slow minute of the machine hits them all.  Page cache is
-filled ahead (``driver.write_ahead``), figures are medians.  CPU time is of all processes of a standalone, the one with
-the coordinator too; "cores" is that time in a second: where one broker has much less than 1, the machine is busy with
-something else, and the ratios tell little.
+Two load programs write at the same time, each to its own partition; two brokers have one of them each.  The three
+standalone processes run at the same time and are loaded alternately, so that slow minutes of the machine affect all of
+them.  The page cache is filled in advance (``driver.write_ahead``), and values are medians.  CPU time is the sum over
+all processes of a standalone, including the coordinator's; "cores" is this time per second.  If one broker uses much
+less than 1, the machine is busy with something else, and the ratios are not reliable.
 """
 
 from __future__ import annotations

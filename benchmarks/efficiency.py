@@ -1,10 +1,9 @@
-"""The broker's CPU time for what is produced, against a C program that makes the same system calls.
+"""CPU time of a broker per produced megabyte, relative to a C program that makes the same system calls.
 
-``server.c`` receives, frames, stamps and writes batches, and answers; nothing else.  So what it takes is what the
-kernel takes for the work, with the checksums; the broker's efficiency is that as a part of its own CPU time.  The load
-program is the same for both, they take turns, each with a log that was touched before, and figures are medians.  What
-part of the CPU time is the kernel's comes from its clock ticks in all samples together.  MB are 1e6 bytes of record
-values.
+``server.c`` only receives, frames, stamps and writes batches, and responds.  Its CPU time is the kernel's time for this
+work, and the checksums; the efficiency of the broker is this time as a part of its own CPU time.  The load program is
+the same for both, they alternate, each with a log whose page cache was filled in advance, and values are medians.  The
+kernel's part comes from its clock ticks in all samples together.  MB are 1e6 bytes of record values.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What a broker's requests cost, and what memory it takes, as it has more and more of something.
+"""CPU time per request and memory of a broker as the number of partitions, connections and groups grows.
 
-Brokers with few and with many partitions, connections and consumer groups run at the same time and are loaded in turns;
-figures are medians, CPU time is the scheduler's own count over all threads of a broker.  Requests write or read one
-record of 1 KB, so that they cost the least that a request can.  A client has 50 of them under way at once; where
-connections grow, each has one, and ten at a time.  Commits at once cost less where few groups share few partitions of
-the topic of offsets, which are written once for all.  Then brokers start again, with few and many partitions and with
-little and much data: after an orderly stop, and after a kill before anything was brought to the disk.
+Brokers with few and with many of them run at the same time and are loaded alternately.  Values are medians; CPU time is
+the scheduler's count over all threads of a broker.  Requests write or read one record of 1 KB, the cheapest case.  A
+client has 50 requests in flight; in the series of connections, each connection has one, and ten are used at a time.
+Concurrent commits cost less if few groups share few partitions of the offsets topic, because they are written together.
+Then brokers restart, with few and many partitions and with little and much data: after a clean stop, and after a kill
+before any data was synced.
 """
 
 from __future__ import annotations

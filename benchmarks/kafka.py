@@ -1,9 +1,9 @@
-"""kreplica beside Apache Kafka 3.9: the same clients, the same work, the same minutes.
+"""The same clients and the same load on kreplica and on Apache Kafka 3.9.
 
-Needs Java, and Maven to fetch Kafka once.  Every process is started here.  Both systems run at the same time and are
-loaded in turns, the other way round in every second round; a first round, in which virtual machines warm up, does not
-count.  Fail-overs have the machine to themselves, for thousands of partitions are a load though nobody uses them.
-Pages of logs are touched before they are written.  Figures are medians; the one that counts is the ratio.
+Needs Java, and Maven, which downloads Kafka once.  The benchmark starts every process.  Both systems run at the same
+time and are loaded alternately, in reverse order in every second round; the first round, in which JVMs warm up, does
+not count.  Failovers run with one system at a time, because thousands of idle partitions are a load too.  The page
+cache of the logs is filled in advance.  Values are medians; the ratio is the result.
 """
 
 from __future__ import annotations

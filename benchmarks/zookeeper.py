@@ -1,9 +1,9 @@
-"""The experiments of the controller redesign's appendix A, for this project's ZooKeeper client and for others.
+"""The experiments of appendix A of the controller redesign, with this project's ZooKeeper client and others.
 
-Many znodes (a twenty-fifth of them where one request waits for the other) are read and written one at a time, many at
-once, and in multis of each batch size, with and without a check of another znode's version.  The figure that counts is
-the rate of our client beside that of a raw socket with hand-written encoding, which does the same work; what each costs
-beside it is the CPU time of the client's process.  The appendix had 500,000 znodes: ``--znodes 500000 --rounds 1``.
+Many znodes (a twenty-fifth of them if each request waits for the previous response) are read and written one at a time,
+many at once, and in multis of each batch size, with and without a check of another znode's version.  The result is the
+rate of this project's client relative to that of a raw socket with hand-written encoding; the CPU time is that of the
+client process.  The appendix had 500,000 znodes: ``--znodes 500000 --rounds 1``.
 
 ``python -m benchmarks.zookeeper [--znodes N] [--rounds N] [--embedded] [--targets kreplica,raw] [--json PATH]``
 """

@@ -1,8 +1,7 @@
-"""Writes ``performance.md`` and its charts from benchmarks' rows: ``python docs/performance.py [NAME=]ROWS.json ...``.
+"""Generates ``performance.md`` and its charts: ``python docs/performance.py [NAME=]ROWS.json ...``.
 
-Given rows that ``python -m benchmarks NAME ... --json ROWS.json`` has written, it keeps them first, each benchmark's in
-``performance/NAME.json``: all that the file has, or only one.  What people wrote of the figures, where they fall short
-and why, is in ``performance/notes/NAME.md``.
+The arguments are results of ``python -m benchmarks NAME ... --json ROWS.json``.  All of them, or only those of NAME,
+are stored in ``performance/NAME.json``.  ``performance/notes/NAME.md`` has hand-written comments.
 """
 
 from __future__ import annotations
@@ -25,43 +24,44 @@ BENCHMARKS = HERE.parent.parent / "benchmarks"
 PAGE, KEPT = "performance.md", "performance"
 
 TITLES = {
-    "kafka": "Beside Apache Kafka",
-    "efficiency": "Beside a C program that makes the same system calls",
-    "bytecodes": "Where a request's time goes in Python",
+    "kafka": "Comparison with Apache Kafka",
+    "efficiency": "Comparison with a C program that makes the same system calls",
+    "bytecodes": "CPU time of a request in Python",
     "growth": "Growth",
-    "cores": "More than one core",
-    "controller": "The controller",
-    "zookeeper": "The ZooKeeper client",
-    "codec": "Messages",
+    "cores": "Two cores",
+    "controller": "Controller",
+    "zookeeper": "ZooKeeper client",
+    "codec": "Message codec",
     "compressed": "Compressed batches",
 }
-"""The benchmarks that the page tells of, in its order."""
+"""Titles of the benchmarks on the page, in its order."""
 
 HEAD = """# Performance
 
-What kreplica does and what it costs, measured by its own benchmarks. CPU time is the scheduler's own count, which
-neighbours on a machine disturb less than they do rates. MB are 10^6 bytes.
+Results of kreplica's benchmarks. CPU time is the scheduler's count, which other programs on the machine affect less
+than rates. MB are 10^6 bytes.
 
-`python -m benchmarks NAME --scale full --json rows.json` measures again (`make bench-kafka` beside Apache Kafka; that
-needs Java, Maven, gcc and librdkafka-dev), and `python docs/performance.py rows.json` writes this page.
+`python -m benchmarks NAME --scale full --json rows.json` repeats a measurement (`make bench-kafka` for the comparison
+with Apache Kafka, which needs Java, Maven, gcc and librdkafka-dev). `python docs/performance.py rows.json` generates
+this page.
 """
 
 Row = Mapping[str, Any]
 Charts = Mapping[str, tuple[str, str]]
-"""Files, each with what it shows and the drawing."""
+"""Title and SVG by file name."""
 
 
-# --- what is kept ---
+# --- stored results ---
 
 
 def keep(directory: Path, results: Mapping[str, Any], only: str | None = None) -> list[str]:
-    """Keep the rows of each benchmark that the page tells of.
+    """Store the rows of each benchmark on the page.
 
-    :param directory: of the page.
-    :param results: as ``python -m benchmarks --json`` writes them.
-    :param only: the one that is wanted; all unless given.
-    :return: the names of those that were kept.
-    :raise ValueError: there are none, or one failed: rows that are kept already are worth more.
+    :param directory: the page's directory.
+    :param results: the output of ``python -m benchmarks --json``.
+    :param only: name of a single benchmark to store.
+    :return: names of the stored benchmarks.
+    :raise ValueError: no benchmark matches, or one failed; stored rows are unchanged.
     """
     names = [name for name in TITLES if name in results["benchmarks"] and only in (None, name)]
     if not names:
@@ -80,7 +80,7 @@ def keep(directory: Path, results: Mapping[str, Any], only: str | None = None) -
 
 
 def written(directory: Path = HERE) -> dict[Path, str]:
-    """Each file that comes from the rows that are kept, and what it is to hold; none without rows."""
+    """Return the content of each generated file; empty if no rows are stored."""
     sections, charts = [], dict[str, str]()
     for name in TITLES:
         path = directory / KEPT / f"{name}.json"
@@ -100,7 +100,7 @@ def written(directory: Path = HERE) -> dict[Path, str]:
 
 
 def section(name: str, results: Mapping[str, Any], drawn: Sequence[tuple[Sequence[Row], Charts]], notes: str) -> str:
-    """What was measured and where, the tables, each below its charts, and what people say of it."""
+    """Return a section: introduction, machine, each table below its charts, and notes."""
     machine = results["machine"]
     commit = f"commit `{machine['commit'][:7]}`, " if machine["commit"] else ""
     congestion = f"congestion control {control}, " if (control := machine.get("congestion_control")) else ""
@@ -120,14 +120,14 @@ def _pictures(charts: Charts) -> str:
 
 
 def _introduction(name: str) -> str:
-    """What the benchmark says of itself, without how it is called."""
-    said = ast.get_docstring(ast.parse((BENCHMARKS / f"{name}.py").read_text())) or ""
-    paragraphs = [part for part in said.split("\n\n") if not part.startswith("``python")]
+    """Return the benchmark's docstring without its command line."""
+    docstring = ast.get_docstring(ast.parse((BENCHMARKS / f"{name}.py").read_text())) or ""
+    paragraphs = [part for part in docstring.split("\n\n") if not part.startswith("``python")]
     return "\n\n".join(paragraphs).replace("``", "`").replace(".  ", ". ")
 
 
 def tables(rows: Iterable[Row]) -> list[list[Row]]:
-    """Rows that follow one another with the same keys."""
+    """Split rows into tables: consecutive rows with the same keys."""
     return [list(group) for _, group in groupby(rows, key=tuple)]
 
 
@@ -147,16 +147,16 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
 
 COLOURS = (("#0969da", "#58a6ff"), ("#cf222e", "#ff7b72"), ("#1a7f37", "#3fb950"), ("#9a6700", "#d29922"),
            ("#8250df", "#bc8cff"), ("#57606a", "#9aa4af"))  # fmt: skip
-"""Of lines, on white and on black."""
+"""Colours of lines on a light and on a dark background."""
 
 QUANTITIES = {"us": "CPU time, us", "s": "Time, s", "MB": "Memory, MB"}
-"""By unit; others are not drawn."""
+"""Axis titles by unit; columns with other units are not drawn."""
 
 
 def charts_of(name: str, table: Sequence[Row]) -> Charts:
-    """Those that belong to a table of a benchmark."""
+    """Return the charts of one table of a benchmark."""
     if name == "kafka":
-        title = "How many times better than Apache Kafka"
+        title = "Improvement over Apache Kafka"
         return {"kafka.svg": (title, bars(title, table))}
     if name != "growth":
         return {}
@@ -172,12 +172,12 @@ def charts_of(name: str, table: Sequence[Row]) -> Charts:
 
 
 def _unit(figure: str) -> str:
-    """The last word of a figure's name."""
+    """Return the unit, which is the last word of a column's name."""
     return figure.rpartition(" ")[2]
 
 
 def advantage(row: Row) -> float | None:
-    """How many times better than Kafka, whichever way the target says is better; None where nothing was compared."""
+    """Return the improvement factor over Kafka, in the direction of the target; None if nothing was compared."""
     ratio = row["ratio"]
     if not ratio:
         return None
@@ -186,13 +186,13 @@ def advantage(row: Row) -> float | None:
 
 WIDTH, BAR, GAP = 760, 16, 8
 LETTER = 6.6
-"""About as wide as a letter of a label is."""
+"""Approximate width of a letter of a label, in pixels."""
 
 STOPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
 
 
 def bars(title: str, rows: Sequence[Row]) -> str:
-    """A bar for each figure that has a target, on a scale of logarithms; the line is Kafka."""
+    """Return a chart with one bar per value with a target, on a logarithmic scale; the solid line is Kafka."""
     better_by = [
         (f"{row['scenario']}, {row['figure']}", better) for row in rows if row[""] and (better := advantage(row))
     ]
@@ -227,7 +227,7 @@ MARGIN, PLOT, LINE = 64, 220, 18
 
 
 def lines(title: str, along: str, figures: Sequence[str], rows: Sequence[Row]) -> str:
-    """A line for each figure over the first column, whose scale is of logarithms; the other begins at nought."""
+    """Return a chart with one line per column over the first one; its scale is logarithmic, the other starts at 0."""
     steps = [float(row[along]) for row in rows]
     most = _round_up(max(float(row[figure]) for row in rows for figure in figures))
     top = 34 + LINE * len(figures)
@@ -254,8 +254,8 @@ def lines(title: str, along: str, figures: Sequence[str], rows: Sequence[Row]) -
         path = " ".join(f"{across:.1f},{down:.1f}" for across, down in points)
         out.append(f'<polyline class="line{number}" points="{path}"/>')
         for (across, down), row in zip(points, rows, strict=True):
-            told = f"{figure}: {cell(row[figure])} at {cell(row[along])}"
-            out.append(_dot(number, across, down, f"<title>{escape(told)}</title>"))
+            label = f"{figure}: {cell(row[figure])} at {cell(row[along])}"
+            out.append(_dot(number, across, down, f"<title>{escape(label)}</title>"))
         legend = 18 + LINE * (number + 1)
         out.append(_dot(number, MARGIN + 5, legend - 4))
         out.append(_text(MARGIN + 16, legend, figure.removesuffix(f" {_unit(figure)}")))
@@ -278,7 +278,7 @@ def _line_styles(count: int) -> str:
 
 
 def _round_up(value: float) -> float:
-    """To the next of 1, 2, 4, 6, 8, 10 times a power of ten, which four steps divide well."""
+    """Round up to 1, 2, 4, 6, 8 or 10 times a power of ten, which four grid lines divide evenly."""
     power = 10.0 ** math.floor(math.log10(value)) if value > 0 else 1.0
     return next(factor * power for factor in (1, 2, 4, 6, 8, 10) if value <= factor * power or factor == 10)
 
@@ -297,7 +297,7 @@ def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
 
 
 def main(arguments: Sequence[str], directory: Path = HERE) -> None:
-    """Keep rows, and write the page and its charts; charts of rows that are no longer there go."""
+    """Store rows, write the page and its charts, and delete charts that no row needs."""
     for argument in arguments:
         name, _, rows = argument.rpartition("=")
         keep(directory, json.loads(Path(rows).read_text()), name or None)

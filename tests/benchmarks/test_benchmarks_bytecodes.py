@@ -1,16 +1,16 @@
-"""What is counted is the product's own work, room by room, and the same each time."""
+"""Tests that the bytecode benchmark counts only kreplica's code, deterministically."""
 
 from benchmarks import bytecodes
-from benchmarks.bytecodes import HOME, Leader, room_of
+from benchmarks.bytecodes import HOME, Leader, package_of
 from kreplica.wire.messages import PRODUCE
 
 
-def test_rooms():
+def test_package_of():
     """Generated code is the wire's; what others wrote is nobody's."""
-    assert room_of(f"{HOME}/storage/log.py") == "storage"
-    assert room_of(f"{HOME}/server/handlers/produce.py") == "server"
-    assert room_of("<parser of <Record +nonbuild>>") == "wire"
-    assert room_of("/usr/lib/python3.11/heapq.py") is None
+    assert package_of(f"{HOME}/storage/log.py") == "storage"
+    assert package_of(f"{HOME}/server/handlers/produce.py") == "server"
+    assert package_of("<parser of <Record +nonbuild>>") == "wire"
+    assert package_of("/usr/lib/python3.11/heapq.py") is None
 
 
 def test_a_produce_is_counted():
@@ -22,4 +22,4 @@ def test_a_produce_is_counted():
     assert {"server", "wire", "storage", "replication"} <= counted.keys()
     assert "testing" not in counted
     assert counted["server"] == again["server"]
-    assert all(counted[room] > calls[room] > 0 for room in counted)
+    assert all(counted[package] > calls[package] > 0 for package in counted)

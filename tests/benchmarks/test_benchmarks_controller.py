@@ -10,7 +10,7 @@ from benchmarks.zookeeper_clients import Experiment
 
 
 def _row_of(event: str, taken_ms: int, target_ms: int | None) -> dict[str, Any]:
-    return {"event": event, "acted upon, ms": taken_ms, "target, ms": target_ms}
+    return {"event": event, "applied, ms": taken_ms, "target, ms": target_ms}
 
 
 def test_a_row_is_the_median_over_all_lives_of_a_controller() -> None:

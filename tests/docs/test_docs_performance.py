@@ -1,4 +1,4 @@
-"""The page about performance says what its rows say."""
+"""Tests of the performance page and its generator."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ MACHINE = {"commit": "0123456789", "cpus": 2, "kernel": "6.1", "python": "3.11.7
 
 
 def results(**rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """As ``python -m benchmarks --json`` writes them."""
+    """Return results in the format of ``python -m benchmarks --json``."""
     benchmarks = {name: {"rows": each, "problem": None if each else "it failed"} for name, each in rows.items()}
     return {"machine": MACHINE, "scale": "full", "benchmarks": benchmarks}
 
 
 def write(path: Path, **rows: list[dict[str, Any]]) -> str:
-    """A file of rows, to be named on the command line."""
+    """Write a file of results and return its path."""
     path.write_text(json.dumps(results(**rows)))
     return str(path)
 
 
 def texts(chart: str) -> list[str | None]:
-    """What a chart says."""
+    """Return the texts of a chart."""
     return [each.text for each in ElementTree.fromstring(chart).iter(f"{SVG}text")]
 
 
-def test_the_page_is_what_its_rows_say() -> None:
-    """Nobody edits the page or a chart by hand, and none is left of rows that are gone."""
+def test_page_and_charts_are_generated() -> None:
+    """Page and charts equal the generator's output, and no other chart exists."""
     files = performance.written()
     assert {path: path.read_text() for path in files if path.exists()} == files
     docs = ROOT / "docs" / "reference"
@@ -60,14 +60,14 @@ def test_the_page_is_what_its_rows_say() -> None:
 
 
 def test_a_section_for_each_benchmark(tmp_path: Path) -> None:
-    """In the page's order, with where it was measured, its charts, its tables and what people wrote of it."""
+    """Sections are in the page's order and have machine, charts, tables and notes."""
     notes = tmp_path / "performance" / "notes"
     notes.mkdir(parents=True)
     (notes / "growth.md").write_text("Memory is short of the target.\n")
     performance.main([write(tmp_path / "rows.json", growth=GROWTH, kafka=KAFKA, unknown=GROWTH)], tmp_path)
     page = (tmp_path / "performance.md").read_text()
     kafka, growth = page.split("\n## ")[1:]
-    assert kafka.startswith("Beside Apache Kafka\n\nkreplica beside Apache Kafka 3.9")
+    assert kafka.startswith("Comparison with Apache Kafka\n\nThe same clients and the same load")
     assert "\n2 cores, Linux 6.1, Python 3.11.7, commit `0123456`, scale full, 2026-01-02.\n" in growth
     assert "![Memory, MB, by partitions](performance/growth-partitions-memory-mb.svg)\n" in growth
     assert "\n| partitions | produce us | fetch us | memory MB |\n| --: | --: | --: | --: |\n" in growth
@@ -76,8 +76,8 @@ def test_a_section_for_each_benchmark(tmp_path: Path) -> None:
     assert growth.endswith("\n\nMemory is short of the target.\n")
 
 
-def test_rows_are_kept_until_others_come(tmp_path: Path) -> None:
-    """One benchmark of a file can be taken; charts that nobody draws any more go."""
+def test_results_of_one_benchmark_are_replaced(tmp_path: Path) -> None:
+    """NAME=FILE replaces only this benchmark's results; charts without rows are deleted."""
     performance.main([write(tmp_path / "rows.json", growth=GROWTH, kafka=KAFKA)], tmp_path)
     charts = {path.name for path in tmp_path.glob("performance/*.svg")}
     assert charts == {"kafka.svg", "growth-partitions-cpu-time-us.svg", "growth-partitions-memory-mb.svg",
@@ -91,16 +91,16 @@ def test_rows_are_kept_until_others_come(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["growth=", "", "controller="])
-def test_what_failed_takes_the_place_of_nothing(tmp_path: Path, name: str) -> None:
-    """A benchmark that failed, or that is not in the file."""
+def test_failed_or_absent_benchmark_changes_nothing(tmp_path: Path, name: str) -> None:
+    """A failed benchmark, or one that is not in the file, raises an error before any file is written."""
     path = write(tmp_path / "rows.json", growth=[], kafka=KAFKA)
     with pytest.raises(ValueError, match=r"it failed|no rows of controller"):
         performance.main([name + path], tmp_path)
     assert not list(tmp_path.glob("performance/*"))
 
 
-def test_each_figure_is_in_the_table() -> None:
-    """A scenario's name stands once, numbers are as people read them."""
+def test_table_formats_numbers_and_omits_repeated_names() -> None:
+    """A repeated scenario name is omitted; numbers have three digits or thousands separators."""
     assert list(performance._table(KAFKA)) == [
         "| scenario | figure | kreplica | Kafka | ratio | target | target ratio |  |",
         "| --- | --- | --: | --: | --: | --- | --- | --- |",
@@ -110,13 +110,13 @@ def test_each_figure_is_in_the_table() -> None:
     ]
 
 
-def test_numbers_in_the_first_column_stand_in_each_row() -> None:
-    """Only names are left out where they come again."""
+def test_repeated_numbers_in_the_first_column_are_shown() -> None:
+    """Only repeated names are omitted."""
     assert list(performance._table([{"size": 16, "GB/s": 1.0}] * 2))[2:] == ["| 16 | 1 |"] * 2
 
 
 def test_the_chart_has_a_bar_for_each_figure_with_a_target() -> None:
-    """It is XML, and says for each how many times better or worse."""
+    """The chart is XML and labels each bar with its factor."""
     chart = performance.bars("Better", KAFKA)
     found = texts(chart)
     assert [text for text in found if text and text.endswith("x") and text not in ("0.5x", "2x")] == ["3x"]
@@ -129,15 +129,15 @@ def test_the_chart_has_a_bar_for_each_figure_with_a_target() -> None:
     ("target", "target_ratio", "ratio", "better"),
     [(">= 600", "", 2.0, 2.0), ("<= 1.5", "<= 0.5", 0.5, 2.0), ("<= 1", "", 0.25, 4.0), ("", "<= 0.3", 0.1, 10.0)],
 )
-def test_whichever_way_is_better(target: str, target_ratio: str, ratio: float, better: float) -> None:
-    """What is to be at most something is better when it is less."""
+def test_advantage_follows_the_direction_of_the_target(target: str, target_ratio: str, ratio: float, better: float) -> None:
+    """A target of at most some value inverts the ratio."""
     row = {"ratio": ratio, "target": target, "target ratio": target_ratio}
     assert performance.advantage(row) == better
     assert performance.advantage({**row, "ratio": None}) is None
 
 
 def test_lines_of_growth() -> None:
-    """A line for each figure: steps of ten are as far apart as those of ten are, and nought is at the bottom."""
+    """The horizontal scale is logarithmic, and zero is at the bottom."""
     rows = [{"partitions": count, "produce us": 25.0 * count, "fetch us": 0.0} for count in (10, 100, 1000)]
     chart = performance.lines("Cost", "partitions", ["produce us", "fetch us"], rows)
     produce, fetch = ElementTree.fromstring(chart).iter(f"{SVG}polyline")
@@ -153,6 +153,6 @@ def test_lines_of_growth() -> None:
     assert {"Cost", "partitions", "10", "100", "1,000", "produce", "fetch", "0", "40,000"} <= set(texts(chart))
 
 
-def test_a_chart_of_one_step_alone() -> None:
-    """There is nothing to divide by."""
+def test_chart_of_a_single_step() -> None:
+    """A single row does not cause a division by zero."""
     assert {"5", "2"} <= set(texts(performance.lines("Start", "data MB", ["start s"], GROWTH[2:])))
