@@ -27,7 +27,7 @@ def told_first(failed: Mapping[Any, ClientError]) -> str:
 # --- topics ---
 
 
-@scenario(SUBJECT, "makes, describes, lists and deletes a topic", (3, 3, True, True, False))
+@scenario(SUBJECT, "creates, describes, lists and deletes a topic", (3, 3, True, True, False))
 async def topics(world: World) -> object:
     admin, name = Admin(world.cluster), world.new_name()
     await admin.create_topic(name, 3, 3)
@@ -42,7 +42,7 @@ async def topics(world: World) -> object:
     return len(partitions), len(partitions[0].replicas), listed, by_id, name in names
 
 
-@scenario(SUBJECT, "validates a topic, and makes none", (False, "BrokerRefused INVALID_REPLICATION_FACTOR"))
+@scenario(SUBJECT, "validate_only creates no topic", (False, "BrokerRefused INVALID_REPLICATION_FACTOR"))
 async def validate_only(world: World) -> object:
     admin, name, other = Admin(world.cluster), world.new_name(), world.new_name()
     (await admin.create_topics([NewTopic(name, 2, 3)], validate_only=True)).raise_first()
@@ -53,7 +53,7 @@ async def validate_only(world: World) -> object:
 
 @scenario(
     SUBJECT,
-    "topics that are refused",
+    "invalid topics",
     {
         "existing": "BrokerRefused TOPIC_ALREADY_EXISTS",
         "bad name": "BrokerRefused INVALID_TOPIC_EXCEPTION",
@@ -81,7 +81,7 @@ async def refused_topics(world: World) -> object:
     }
 
 
-@scenario(SUBJECT, "gives a topic more partitions", (5, "BrokerRefused INVALID_PARTITIONS"))
+@scenario(SUBJECT, "adds partitions", (5, "BrokerRefused INVALID_PARTITIONS"))
 async def more_partitions(world: World) -> object:
     admin, name = Admin(world.cluster), await world.topic(2)
     (await admin.create_partitions({name: 5})).raise_first()
@@ -95,7 +95,7 @@ async def more_partitions(world: World) -> object:
 
 @scenario(
     SUBJECT,
-    "reads and changes a topic's settings",
+    "reads and changes settings of a topic",
     (
         ("604800000", "DEFAULT_CONFIG"),
         ("5000", "DYNAMIC_TOPIC_CONFIG"),
@@ -125,7 +125,7 @@ async def settings(world: World) -> object:
 
 @scenario(
     SUBJECT,
-    "settings that are refused",
+    "invalid settings",
     {
         "unknown": "BrokerRefused INVALID_CONFIG",
         "bad value": "BrokerRefused INVALID_CONFIG",
@@ -144,7 +144,7 @@ async def refused_settings(world: World) -> object:
     }
 
 
-@scenario(SUBJECT, "reads a broker's settings", (True, True))
+@scenario(SUBJECT, "reads settings of a broker", (True, True))
 async def broker_settings(world: World) -> object:
     admin = Admin(world.cluster)
     entries = await admin.describe_config(ConfigResource.broker(1))
@@ -172,7 +172,7 @@ async def groups(world: World) -> object:
     return (*seen, listed.state.value, await outcome_of(admin.describe_group(group)))
 
 
-@scenario(SUBJECT, "puts a static member out of its group", (1, 0))
+@scenario(SUBJECT, "removes a static member from its group", (1, 0))
 async def put_out(world: World) -> object:
     admin, topic, group = Admin(world.cluster), await filled(world), world.new_name("g")
     async with member(world, group, topic, instance_id="one", **EAGER) as consumer:
@@ -197,7 +197,7 @@ async def records(world: World) -> object:
 # --- transactions ---
 
 
-@scenario(SUBJECT, "describes a transaction that is open", ("Ongoing", 1))
+@scenario(SUBJECT, "describes an open transaction", ("Ongoing", 1))
 async def transactions(world: World) -> object:
     admin, topic, name = Admin(world.cluster), await world.topic(), world.new_name("x")
     async with Producer(world.cluster, ProducerOptions(transactional_id=name)) as producer:

@@ -21,14 +21,14 @@ async def description(world: World) -> object:
     return sorted(found.brokers), found.controller_id in found.brokers, bool(found.cluster_id)
 
 
-@scenario(SUBJECT, "tells the versions that brokers speak", ([1, 2, 3], True, True))
+@scenario(SUBJECT, "returns the API versions of brokers", ([1, 2, 3], True, True))
 async def versions(world: World) -> object:
     found = await Admin(world.cluster).broker_versions()
     (one, *_) = found.succeeded.values()
     return sorted(found.succeeded), one.apis["Produce"].highest >= 9, one.apis["Fetch"].highest >= 12
 
 
-@scenario(SUBJECT, "tells offsets by time", (0, 10, 9, 4))
+@scenario(SUBJECT, "returns offsets by timestamp", (0, 10, 9, 4))
 async def offsets(world: World) -> object:
     admin, topic = Admin(world.cluster), await filled(world, 1)
     place = TopicPartition(topic, 0)
@@ -38,7 +38,7 @@ async def offsets(world: World) -> object:
     return tuple(each.offset for each in times)
 
 
-@scenario(SUBJECT, "moves replicas", ((3, 2), {}, "BrokerRefused INVALID_REPLICA_ASSIGNMENT"))
+@scenario(SUBJECT, "reassigns replicas", ((3, 2), {}, "BrokerRefused INVALID_REPLICA_ASSIGNMENT"))
 async def reassignment(world: World) -> object:
     admin, topic = Admin(world.cluster), world.new_name()
     place = TopicPartition(topic, 0)
@@ -55,7 +55,7 @@ async def reassignment(world: World) -> object:
 
 @scenario(
     SUBJECT,
-    "cancels what does not move",
+    "cancels a reassignment that does not exist",
     ("BrokerRefused NO_REASSIGNMENT_IN_PROGRESS", "BrokerRefused UNKNOWN_TOPIC_OR_PARTITION"),
 )
 async def cancelling(world: World) -> object:
@@ -81,7 +81,7 @@ async def election(world: World) -> object:
     return unneeded, told(refused), elected, True
 
 
-@scenario(SUBJECT, "tells what is in log directories", ([1, 2, 3], True))
+@scenario(SUBJECT, "describes log directories", ([1, 2, 3], True))
 async def log_dirs(world: World) -> object:
     admin, topic = Admin(world.cluster), await filled(world, 1)
     place = TopicPartition(topic, 0)
@@ -93,6 +93,6 @@ async def log_dirs(world: World) -> object:
     return sorted(sizes), all(len(each) == 1 and each[0] > 0 for each in sizes.values())
 
 
-@scenario(SUBJECT, "a broker that is not there", "GaveUp < LeaderUnknown")
+@scenario(SUBJECT, "unknown broker", "GaveUp < LeaderUnknown")
 async def no_such_broker(world: World) -> object:
     return told_first((await Admin(world.cluster).describe_log_dirs([77], timeout_s=0.5)).failed)

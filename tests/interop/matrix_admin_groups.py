@@ -16,7 +16,7 @@ SUBJECT = "groups and producers"
 
 @scenario(
     SUBJECT,
-    "sets, reads and deletes a group's offsets, and tells how far behind it is",
+    "sets, reads and deletes offsets of a group; returns its lag",
     ({0: 3, 1: 4}, {0: 7, 1: 6}, {1: 4}, {}),
 )
 async def group_offsets(world: World) -> object:
@@ -32,7 +32,7 @@ async def group_offsets(world: World) -> object:
 
 @scenario(
     SUBJECT,
-    "offsets that a group with members keeps for itself",
+    "offsets of a group with members cannot be changed",
     ("BrokerRefused UNKNOWN_MEMBER_ID", "BrokerRefused GROUP_SUBSCRIBED_TO_TOPIC"),
 )
 async def kept_offsets(world: World) -> object:
@@ -46,14 +46,14 @@ async def kept_offsets(world: World) -> object:
     return told_first(changed.failed), told_first(deleted.failed)
 
 
-@scenario(SUBJECT, "what is not there", ("BrokerRefused GROUP_ID_NOT_FOUND",) * 2)
+@scenario(SUBJECT, "unknown group", ("BrokerRefused GROUP_ID_NOT_FOUND",) * 2)
 async def no_group(world: World) -> object:
     admin, group, topic = Admin(world.cluster), world.new_name("g"), await world.topic()
     deleted = await outcome_of(admin.delete_group(group))
     return deleted, told_first((await admin.delete_group_offsets(group, world.partitions(topic))).failed)
 
 
-@scenario(SUBJECT, "lists transactional ids, and who writes to a partition", ("Ongoing", True, True, "CompleteAbort"))
+@scenario(SUBJECT, "lists transactional IDs and producers of a partition", ("Ongoing", True, True, "CompleteAbort"))
 async def producers(world: World) -> object:
     admin, topic, name = Admin(world.cluster), await world.topic(), world.new_name("x")
     (place,) = world.partitions(topic)
@@ -69,7 +69,7 @@ async def producers(world: World) -> object:
     return listed.state.value, *known, after
 
 
-@scenario(SUBJECT, "puts a producer out, and aborts what it has open", ("ProducerUnusable", []))
+@scenario(SUBJECT, "fences a producer and aborts its transaction", ("ProducerUnusable", []))
 async def fencing(world: World) -> object:
     admin, topic, name = Admin(world.cluster), await world.topic(), world.new_name("x")
     producer = Producer(world.cluster, ProducerOptions(transactional_id=name))
@@ -81,7 +81,7 @@ async def fencing(world: World) -> object:
     return outcome, await read_values(world, topic, Isolation.READ_COMMITTED)
 
 
-@scenario(SUBJECT, "transactions of producers that are well do not hang", {})
+@scenario(SUBJECT, "transactions of live producers are not reported as hanging", {})
 async def hanging(world: World) -> object:
     admin, topic = Admin(world.cluster), await world.topic()
     async with Producer(world.cluster, ProducerOptions(transactional_id=world.new_name("x"))) as producer:
@@ -92,7 +92,7 @@ async def hanging(world: World) -> object:
     return {place.partition: len(states) for place, states in found.items() if states}
 
 
-@scenario(SUBJECT, "a transactional id that is not there", "BrokerRefused TRANSACTIONAL_ID_NOT_FOUND")
+@scenario(SUBJECT, "unknown transactional ID", "BrokerRefused TRANSACTIONAL_ID_NOT_FOUND")
 async def no_transaction(world: World) -> object:
     return told_first((await Admin(world.cluster).describe_transactions([world.new_name("x")])).failed)
 

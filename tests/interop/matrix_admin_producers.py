@@ -31,7 +31,7 @@ def failures(outcomes: object) -> dict[object, str]:
 
 @scenario(
     SUBJECT,
-    "commits, reads and forgets offsets for a group, and tells its lag",
+    "commits, reads and deletes offsets of a group; returns its lag",
     ({0: (1, ""), 1: (2, "why")}, {0: 9, 1: 8}, {0: (1, "")}, {"a": 1, "b": 0}),
 )
 async def group_offsets(world: World) -> object:
@@ -54,7 +54,7 @@ async def group_offsets(world: World) -> object:
 
 @scenario(
     SUBJECT,
-    "offsets of groups that are refused",
+    "invalid offset requests",
     {
         "no topic": {0: "GaveUp < BrokerRefused UNKNOWN_TOPIC_OR_PARTITION"},
         "a group with members": {0: "BrokerRefused UNKNOWN_MEMBER_ID"},
@@ -75,7 +75,7 @@ async def refused_offsets(world: World) -> object:
         }
 
 
-@scenario(SUBJECT, "lists groups by state and by type", (True, False, True))
+@scenario(SUBJECT, "lists groups by state and type", (True, False, True))
 async def listed_groups(world: World) -> object:
     admin, topic, group = Admin(world.cluster), await filled(world), world.new_name("g")
     (await admin.alter_group_offsets(group, {TopicPartition(topic, 0): 1})).raise_first()
@@ -90,7 +90,7 @@ async def listed_groups(world: World) -> object:
     )
 
 
-@scenario(SUBJECT, "puts a producer out, whose transaction is aborted", ("ProducerUnusable", ["Empty"], True))
+@scenario(SUBJECT, "fences a producer; its transaction is aborted", ("ProducerUnusable", ["Empty"], True))
 async def fenced(world: World) -> object:
     admin, topic, name = Admin(world.cluster), await world.topic(), world.new_name("x")
     async with Producer(world.cluster, ProducerOptions(transactional_id=name)) as producer:
@@ -102,7 +102,7 @@ async def fenced(world: World) -> object:
     return str(refused).split()[0], [each.state.value for each in known.succeeded.values()], identity.producer_epoch > 0
 
 
-@scenario(SUBJECT, "lists transactions, and sees producers in partitions", (True, True, False, False, 0, -1))
+@scenario(SUBJECT, "lists transactions and producers of partitions", (True, True, False, False, 0, -1))
 async def producers(world: World) -> object:
     admin, topic, name = Admin(world.cluster), await world.topic(), world.new_name("x")
     partition = TopicPartition(topic, 0)
@@ -129,7 +129,7 @@ async def producers(world: World) -> object:
     return *seen, state.transaction_start_offset
 
 
-@scenario(SUBJECT, "ends what is open in one partition by a marker", ({}, -1))
+@scenario(SUBJECT, "aborts a transaction in one partition by a marker", ({}, -1))
 async def markers(world: World) -> object:
     admin, topic, name = Admin(world.cluster), await world.topic(), world.new_name("x")
     partition = TopicPartition(topic, 0)
@@ -144,7 +144,7 @@ async def markers(world: World) -> object:
     return hanging, state.transaction_start_offset
 
 
-@scenario(SUBJECT, "replaces a topic's settings", {"retention.ms": "9000"})
+@scenario(SUBJECT, "replaces settings of a topic", {"retention.ms": "9000"})
 async def replaced(world: World) -> object:
     admin = Admin(world.cluster)
     topic = ConfigResource.topic(await world.topic(configs={"segment.bytes": 1 << 20}))
@@ -157,7 +157,7 @@ async def replaced(world: World) -> object:
 
 @scenario(
     SUBJECT,
-    "moves a replica to a directory that is not there",
+    "moves a replica to an unknown directory",
     {0: "BrokerRefused LOG_DIR_NOT_FOUND"},
 )
 async def directories(world: World) -> object:
@@ -165,7 +165,7 @@ async def directories(world: World) -> object:
     return failures(await admin.alter_replica_log_dirs({Replica(TopicPartition(topic, 0), 1): "/not/there"}))
 
 
-@scenario(SUBJECT, "tells the features in force", True)
+@scenario(SUBJECT, "returns finalized features", True)
 async def features(world: World) -> object:
     features = await Admin(world.cluster).describe_features()
     return features.epoch >= 0 and all(each.lowest <= each.highest for each in features.finalized.values())
@@ -173,7 +173,7 @@ async def features(world: World) -> object:
 
 @scenario(
     SUBJECT,
-    "tells what a client may do with the cluster, a topic, a group",
+    "returns authorized operations of cluster, topic and group",
     (True, True, True),
 )
 async def operations(world: World) -> object:

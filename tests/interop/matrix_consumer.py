@@ -28,7 +28,7 @@ async def filled(world: World, partitions: int = 1, count: int = 10) -> str:
 
 
 @scenario(
-    SUBJECT, "reads from the beginning, from an offset, and from the end", ([*SOME], SOME[7:], [b"new"], (10, 10, 11))
+    SUBJECT, "reads from the beginning, an offset and the end", ([*SOME], SOME[7:], [b"new"], (10, 10, 11))
 )
 async def starts(world: World) -> object:
     topic = await filled(world)
@@ -46,7 +46,7 @@ async def starts(world: World) -> object:
     return (*seen, tuple(positions))
 
 
-@scenario(SUBJECT, "tells where partitions begin and end", ({0: 0, 1: 0}, {0: 10, 1: 10}))
+@scenario(SUBJECT, "returns start and end offsets of partitions", ({0: 0, 1: 0}, {0: 10, 1: 10}))
 async def beginnings_and_ends(world: World) -> object:
     topic = await filled(world, 2)
     places = world.partitions(topic, 2)
@@ -55,7 +55,7 @@ async def beginnings_and_ends(world: World) -> object:
     return {p.partition: at for p, at in first.items()}, {p.partition: at for p, at in last.items()}
 
 
-@scenario(SUBJECT, "finds offsets by time", [(0, FIRST_MS), (5, FIRST_MS + 5000), None])
+@scenario(SUBJECT, "finds offsets by timestamp", [(0, FIRST_MS), (5, FIRST_MS + 5000), None])
 async def by_time(world: World) -> object:
     topic = await filled(world)
     place = TopicPartition(topic, 0)
@@ -82,7 +82,7 @@ async def seeks(world: World) -> object:
     return seen
 
 
-@scenario(SUBJECT, "gives nothing of what is paused, and all of it later", ({1}, {0, 1}, 20))
+@scenario(SUBJECT, "paused partitions are returned after resume", ({1}, {0, 1}, 20))
 async def pausing(world: World) -> object:
     topic = await filled(world, 2)
     places = world.partitions(topic, 2)
@@ -111,17 +111,17 @@ async def beyond_the_log(world: World, policy: OffsetReset, offset: int) -> obje
         return await outcome_of(values())
 
 
-@scenario(SUBJECT, "out of range, and reset to the first", SOME[5:])
+@scenario(SUBJECT, "offset out of range: reset to earliest", SOME[5:])
 async def reset_to_first(world: World) -> object:
     return await beyond_the_log(world, OffsetReset.EARLIEST, 2)
 
 
-@scenario(SUBJECT, "out of range, and told so", ["OffsetOutOfRange OFFSET_OUT_OF_RANGE"] * 2)
+@scenario(SUBJECT, "offset out of range: error", ["OffsetOutOfRange OFFSET_OUT_OF_RANGE"] * 2)
 async def out_of_range(world: World) -> object:
     return [await beyond_the_log(world, OffsetReset.FAIL, offset) for offset in (2, 50)]
 
 
-@scenario(SUBJECT, "out of range, and reset to the end", [b"new"])
+@scenario(SUBJECT, "offset out of range: reset to latest", [b"new"])
 async def reset_to_end(world: World) -> object:
     topic = await filled(world)
     place = TopicPartition(topic, 0)
@@ -134,7 +134,7 @@ async def reset_to_end(world: World) -> object:
         return [record.value for record in await read_some(consumer, 1)]
 
 
-@scenario(SUBJECT, "tells how far behind it is", ([10, 6], 0))
+@scenario(SUBJECT, "returns its lag", ([10, 6], 0))
 async def lag(world: World) -> object:
     topic = await filled(world)
     place = TopicPartition(topic, 0)
@@ -147,7 +147,7 @@ async def lag(world: World) -> object:
         return [first, second], (await consumer.lag())[place]
 
 
-@scenario(SUBJECT, "reads a topic that is made later", [b"first"])
+@scenario(SUBJECT, "reads a topic that is created later", [b"first"])
 async def made_later(world: World) -> object:
     name = world.new_name()
     place = TopicPartition(name, 0)
@@ -167,7 +167,7 @@ async def _assign_and_read(consumer: Consumer, place: TopicPartition) -> list[ob
     return await read_some(consumer, 1)  # type: ignore[return-value]
 
 
-@scenario(SUBJECT, "iterates over records, and over batches", (SOME, True))
+@scenario(SUBJECT, "iterates over records and batches", (SOME, True))
 async def iterating(world: World) -> object:
     topic = await filled(world)
     place = TopicPartition(topic, 0)
@@ -185,7 +185,7 @@ async def iterating(world: World) -> object:
     return values, None
 
 
-@scenario(SUBJECT, "a record larger than what is fetched at once is read all the same", [300_000, 1])
+@scenario(SUBJECT, "reads a record larger than the fetch size", [300_000, 1])
 async def large(world: World) -> object:
     topic = await world.topic()
     async with Producer(world.cluster) as producer:
@@ -197,7 +197,7 @@ async def large(world: World) -> object:
         return [len(record.value or b"") for record in await read_some(consumer, 2)]
 
 
-@scenario(SUBJECT, "handles partitions at the same time, each in order", (True, 2))
+@scenario(SUBJECT, "handles partitions concurrently, each in order", (True, 2))
 async def running(world: World) -> object:
     topic = await filled(world, 2)
     seen: dict[int, list[bytes | None]] = {0: [], 1: []}

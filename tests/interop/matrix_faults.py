@@ -18,7 +18,7 @@ from kreplica.model import TopicPartition
 SUBJECT = "faults"
 
 
-@scenario(SUBJECT, "the leader is killed while it is written to: each record once, in order", (True, 2000))
+@scenario(SUBJECT, "leader killed during produce: each record once, in order", (True, 2000))
 async def while_producing(world: World) -> object:
     topic = await world.topic()
     sent = []
@@ -33,7 +33,7 @@ async def while_producing(world: World) -> object:
     return values == [b"%d" % number for number in range(2000)], len(values)
 
 
-@scenario(SUBJECT, "fewer replicas in sync than the topic wants", ("GaveUp < BrokerRefused NOT_ENOUGH_REPLICAS", True))
+@scenario(SUBJECT, "too few in-sync replicas for acks=all", ("GaveUp < BrokerRefused NOT_ENOUGH_REPLICAS", True))
 async def not_enough_replicas(world: World) -> object:
     topic = await world.topic(configs={"min.insync.replicas": 3})
     place = TopicPartition(topic, 0)
@@ -52,7 +52,7 @@ async def not_enough_replicas(world: World) -> object:
         return outcome, (await other.send(topic, b"v")).offset >= 0
 
 
-@scenario(SUBJECT, "the leader is killed while it is read from", (True, 200))
+@scenario(SUBJECT, "leader killed during consume", (True, 200))
 async def while_consuming(world: World) -> object:
     topic = await world.topic()
     place = TopicPartition(topic, 0)
@@ -87,12 +87,12 @@ async def group_coordinator(options: Mapping[str, object], world: World) -> obje
     return seen
 
 
-for name, options in (("classic", EAGER), ("KIP-848 where there is that", {})):
-    title = f"a group's coordinator is killed: the members go on ({name})"
+for name, options in (("classic", EAGER), ("KIP-848 if available", {})):
+    title = f"group coordinator killed: members continue ({name})"
     scenario(SUBJECT, title, (40, 4, None))(partial(group_coordinator, options))
 
 
-@scenario(SUBJECT, "a transaction's coordinator is killed: whole transactions, or nothing of them", True)
+@scenario(SUBJECT, "transaction coordinator killed: transactions are atomic", True)
 async def transaction_coordinator(world: World) -> object:
     topic, name = await world.topic(3), world.new_name("x")
     committed: list[bytes] = []

@@ -18,7 +18,7 @@ from kreplica.client.admin import Admin
 from kreplica.model import TopicPartition
 
 SUBJECT = "groups"
-NOT_OFFERED = "the protocol of KIP-848 is not on in 3.9 unless a broker's settings say so"
+NOT_OFFERED = "KIP-848 is disabled by default in 3.9"
 
 LONG_S = 2.0
 """More than three sessions of a member of a classic group that has asked for them of 0.6 s; more than one of others."""
@@ -28,7 +28,7 @@ PROTOCOLS: Mapping[str, Mapping[str, object]] = {
     "eager, round robin": {"protocol": "classic", "assignors": ("roundrobin",)},
     "eager, sticky": {"protocol": "classic", "assignors": ("sticky",)},
     "cooperative": COOPERATIVE,
-    "KIP-848 where there is that": {"protocol": "auto"},
+    "KIP-848 if available": {"protocol": "auto"},
 }
 
 
@@ -61,7 +61,7 @@ for each_name, each_options in PROTOCOLS.items():
 
 @scenario(
     SUBJECT,
-    "the coordinator shares partitions out as it is told (KIP-848)",
+    "remote assignor (KIP-848)",
     ("uniform", "range", "BrokerRefused UNSUPPORTED_ASSIGNOR"),
     {KAFKA_3: Other(("BrokerRefused UNSUPPORTED_VERSION",) * 3, NOT_OFFERED)},
 )
@@ -77,7 +77,7 @@ async def remote_assignors(world: World) -> object:
     return tuple([await outcome_of(assignor_of_group(each)) for each in ("uniform", "range", "no-such")])
 
 
-@scenario(SUBJECT, "a handler that takes longer than a session loses nothing (classic)", ([b"0", b"1"], 2))
+@scenario(SUBJECT, "a handler slower than the session timeout loses nothing (classic)", ([b"0", b"1"], 2))
 async def slow_handler(world: World) -> object:
     topic, group = await filled(world, 1, 2), world.new_name("g")
     values: list[bytes | None] = []
@@ -95,7 +95,7 @@ async def slow_handler(world: World) -> object:
     return values, found[TopicPartition(topic, 0)].offset
 
 
-@scenario(SUBJECT, "what a member keeps is not taken from it (cooperative)", [2, 0, True])
+@scenario(SUBJECT, "retained partitions are not revoked (cooperative)", [2, 0, True])
 async def kept(world: World) -> object:
     topic, group = await filled(world), world.new_name("g")
     taken = Taken()
@@ -113,7 +113,7 @@ async def kept(world: World) -> object:
     return result
 
 
-@scenario(SUBJECT, "only KIP-848", "joined", {KAFKA_3: Other("BrokerRefused UNSUPPORTED_VERSION", NOT_OFFERED)})
+@scenario(SUBJECT, "KIP-848 required", "joined", {KAFKA_3: Other("BrokerRefused UNSUPPORTED_VERSION", NOT_OFFERED)})
 async def only_new(world: World) -> object:
     topic, group = await filled(world), world.new_name("g")
     consumer = member(world, group, topic, protocol="consumer")
@@ -126,7 +126,7 @@ async def only_new(world: World) -> object:
     return await outcome_of(join())
 
 
-@scenario(SUBJECT, "goes on where the group committed", ([10, 15, 25], 40))
+@scenario(SUBJECT, "continues at the committed offsets", ([10, 15, 25], 40))
 async def goes_on(world: World) -> object:
     topic, group = await filled(world, 1, 40), world.new_name("g")
     place = TopicPartition(topic, 0)
@@ -142,7 +142,7 @@ async def goes_on(world: World) -> object:
     return firsts, committed + len(rest)
 
 
-@scenario(SUBJECT, "commits by itself what was gone past", 20)
+@scenario(SUBJECT, "automatic commit of processed records", 20)
 async def commits_by_itself(world: World) -> object:
     topic, group = await filled(world, 1, 40), world.new_name("g")
     place = TopicPartition(topic, 0)
@@ -156,7 +156,7 @@ async def commits_by_itself(world: World) -> object:
         return (await consumer.committed([place]))[place].offset
 
 
-@scenario(SUBJECT, "no commit, and what begins then", ([b"0"], [b"new"], "OffsetOutOfRange OFFSET_OUT_OF_RANGE"))
+@scenario(SUBJECT, "start without committed offsets", ([b"0"], [b"new"], "OffsetOutOfRange OFFSET_OUT_OF_RANGE"))
 async def nothing_committed(world: World) -> object:
     topic = await filled(world, 1)
     async with member(world, world.new_name("g"), topic) as consumer:
@@ -192,15 +192,15 @@ async def long_work(options: Mapping[str, object], world: World) -> object:
     return values == [b"%d" % number for number in range(10)], before == after
 
 
-scenario(SUBJECT, "user code that awaits three sessions long stays a member (classic)", (True, True))(
+scenario(SUBJECT, "a handler that awaits for three session timeouts stays a member (classic)", (True, True))(
     partial(long_work, EAGER)
 )
 scenario(
-    SUBJECT, "user code that awaits longer than a session stays a member (KIP-848 where there is that)", (True, True)
+    SUBJECT, "a handler that awaits longer than the session timeout stays a member (KIP-848 if available)", (True, True)
 )(partial(long_work, {"protocol": "auto"}))
 
 
-@scenario(SUBJECT, "a static member comes back to what it had", (True, True, 0))
+@scenario(SUBJECT, "a static member keeps its partitions after a restart", (True, True, 0))
 async def static(world: World) -> object:
     topic, group = await filled(world), world.new_name("g")
     taken = Taken()
@@ -220,7 +220,9 @@ async def static(world: World) -> object:
 
 
 @scenario(
-    SUBJECT, "a second with the same instance id fences the first (classic)", ["BrokerRefused FENCED_INSTANCE_ID", None]
+    SUBJECT,
+    "a second member with the same instance ID fences the first (classic)",
+    ["BrokerRefused FENCED_INSTANCE_ID", None],
 )
 async def fenced(world: World) -> object:
     topic, group = await filled(world), world.new_name("g")
@@ -239,7 +241,7 @@ UNRELEASED = ("GaveUp < BrokerRefused UNRELEASED_INSTANCE_ID", 4)
 
 @scenario(
     SUBJECT,
-    "a second with the same instance id waits for the first to go (KIP-848)",
+    "a second member with the same instance ID waits for the first (KIP-848)",
     UNRELEASED,
     {KAFKA_3: Other(("fenced the first", 0), NOT_OFFERED)},
 )
@@ -258,7 +260,7 @@ async def unreleased(world: World) -> object:
     return result
 
 
-@scenario(SUBJECT, "protocols that do not go together", "BrokerRefused INCONSISTENT_GROUP_PROTOCOL")
+@scenario(SUBJECT, "incompatible protocols", "BrokerRefused INCONSISTENT_GROUP_PROTOCOL")
 async def inconsistent(world: World) -> object:
     topic, group = await filled(world), world.new_name("g")
     async with member(world, group, topic, **EAGER) as one:
@@ -269,7 +271,7 @@ async def inconsistent(world: World) -> object:
         return outcome
 
 
-@scenario(SUBJECT, "a topic made later joins a pattern", (10, 20))
+@scenario(SUBJECT, "a new topic matches a pattern subscription", (10, 20))
 async def pattern(world: World) -> object:
     prefix, group = world.new_name("p"), world.new_name("g")
     await filled(world, 1, name=f"{prefix}-a")
@@ -282,7 +284,7 @@ async def pattern(world: World) -> object:
     return len(first), len(first) + len(later)
 
 
-@scenario(SUBJECT, "a subscribed topic that is made later", 10)
+@scenario(SUBJECT, "a subscribed topic is created later", 10)
 async def made_later(world: World) -> object:
     name, group = world.new_name(), world.new_name("g")
     async with member(world, group, name, cluster=world.new_cluster(metadata_age_s_max=0.3)) as consumer:
@@ -292,7 +294,7 @@ async def made_later(world: World) -> object:
         return len(await reading)
 
 
-@scenario(SUBJECT, "another subscription takes the place of the first", (True, True))
+@scenario(SUBJECT, "a new subscription replaces the old one", (True, True))
 async def resubscribed(world: World) -> object:
     first, second, group = await filled(world), await filled(world), world.new_name("g")
     async with member(world, group, first) as consumer:
@@ -302,7 +304,7 @@ async def resubscribed(world: World) -> object:
     return before == {first}, after == {second}
 
 
-@scenario(SUBJECT, "what a member that was thrown out commits", "CommitFailed")
+@scenario(SUBJECT, "commit of a removed member", "CommitFailed")
 async def late_commit(world: World) -> object:
     """A member whose partitions were given to another one commits nothing."""
     topic, group = await filled(world, 1), world.new_name("g")

@@ -11,42 +11,41 @@ from matrix_table import Scenario
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "client-matrix.md"
 PAGE_TEXT = """\
-# The Twisted client on several clusters
+# Client compatibility
 
-The library `kreplica.client` is tried on three brokers of kreplica, and on three of Apache Kafka {versions}, in the
-same scenarios: each is written once (`tests/interop/matrix_*.py`), and says what is seen. "The same" means: exactly
-what the table expects of every cluster. `make test` runs them on kreplica; `make soak` on all three, where Java and
-Maven are there. This page is written by `python tests/interop/matrix_page.py`, from that table.
+`kreplica.client` runs the same scenarios (`tests/interop/matrix_*.py`) on three brokers of kreplica and on three
+brokers of Apache Kafka {versions}. Each scenario has one expected result. `make test` runs them on kreplica, `make
+soak` on all three clusters, which needs Java and Maven. `python tests/interop/matrix_page.py` generates this page.
 
-{count} scenarios, of which {same} see the same on every cluster.
+{count} scenarios; {same} have the expected result on every cluster.
 
 {subjects}
-## What differs, and why
+## Differences
 
 {differences}
 """
 
 
 def subject(name: str, scenarios: list[Scenario]) -> str:
-    """One table."""
+    """Return the table of one subject."""
     head = [f"| {name} | {' | '.join(_title(each) for each in NAMES)} |", f"|---|{'---|' * len(NAMES)}"]
     rows = [f"| {each.title} | {' | '.join(_cell(each, cluster) for cluster in NAMES)} |" for each in scenarios]
     return "\n".join([f"## {name.capitalize()}", "", *head, *rows, ""])
 
 
 def differences() -> str:
-    """Each cluster on which something else is seen."""
+    """Return a list of the results that differ, with the reasons."""
     lines = [
-        f"* {each.subject}, {each.title}, on {_title(cluster)}: `{other.expected!r}` instead of `{each.expected!r}`: "
-        f"{other.why}."
+        f"* {each.subject}, {each.title}, on {_title(cluster)}: `{other.expected!r}` instead of `{each.expected!r}`, "
+        f"because {other.why}."
         for each in SCENARIOS
         for cluster, other in each.others.items()
     ]
-    return "\n".join(lines) or "Nothing."
+    return "\n".join(lines) or "None."
 
 
 def text() -> str:
-    """The whole page."""
+    """Return the page."""
     tables = [subject(name, list(rows)) for name, rows in groupby(SCENARIOS, key=lambda each: each.subject)]
     return PAGE_TEXT.format(
         versions=" and ".join(VERSIONS.values()),
@@ -62,7 +61,7 @@ def _title(cluster: str) -> str:
 
 
 def _cell(one: Scenario, cluster: str) -> str:
-    return "differs" if cluster in one.others else "the same"
+    return "different" if cluster in one.others else "yes"
 
 
 if __name__ == "__main__":

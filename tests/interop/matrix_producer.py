@@ -34,9 +34,9 @@ async def acks(number: int, world: World) -> object:
     return [each.offset for each in written] == list(range(len(SOME))), {each.offset < 0 for each in written}
 
 
-scenario(SUBJECT, "acks=all tells offsets", (True, {False}))(partial(acks, -1))
-scenario(SUBJECT, "acks=1 tells offsets", (True, {False}))(partial(acks, 1))
-scenario(SUBJECT, "acks=0 tells none", (False, {True}))(partial(acks, 0))
+scenario(SUBJECT, "acks=all returns offsets", (True, {False}))(partial(acks, -1))
+scenario(SUBJECT, "acks=1 returns offsets", (True, {False}))(partial(acks, 1))
+scenario(SUBJECT, "acks=0 returns no offsets", (False, {True}))(partial(acks, 0))
 
 
 async def codec(one: Codec, world: World) -> object:
@@ -58,7 +58,7 @@ for each_codec in Codec:
     scenario(SUBJECT, title, (200, True))(partial(codec, each_codec))
 
 
-@scenario(SUBJECT, "a record that says no time has the time of its sending", (True, TimestampType.CREATE_TIME))
+@scenario(SUBJECT, "a record without a timestamp gets the time of sending", (True, TimestampType.CREATE_TIME))
 async def time_of_sending(world: World) -> object:
     topic = await world.topic()
     before = world.cluster.runtime.wall_clock_ms()
@@ -69,7 +69,7 @@ async def time_of_sending(world: World) -> object:
     return before <= record.timestamp_ms == written.timestamp_ms <= after, record.timestamp_type
 
 
-@scenario(SUBJECT, "a topic that wants the broker's time has that", (True, True, TimestampType.LOG_APPEND_TIME))
+@scenario(SUBJECT, "LogAppendTime: the broker sets timestamps", (True, True, TimestampType.LOG_APPEND_TIME))
 async def append_time(world: World) -> object:
     topic = await world.topic(configs={"message.timestamp.type": "LogAppendTime"})
     async with Producer(world.cluster) as producer:
@@ -78,7 +78,7 @@ async def append_time(world: World) -> object:
     return written.timestamp_ms == record.timestamp_ms, record.timestamp_ms > 1_600_000_000_000, record.timestamp_type
 
 
-@scenario(SUBJECT, "a key goes where Kafka's Java producer puts it", JAVA_PARTITIONS)
+@scenario(SUBJECT, "a key selects the same partition as in the Java client", JAVA_PARTITIONS)
 async def java_partitions(world: World) -> object:
     topic = await world.topic(JAVA_PARTITIONS_COUNT)
     async with Producer(world.cluster) as producer:
@@ -95,7 +95,7 @@ async def sticky(world: World) -> object:
     return len({each.partition for each in written}), len({each.partition for each in later}) > 1
 
 
-@scenario(SUBJECT, "records go round the partitions, where they are to", {0: 4, 1: 4, 2: 4})
+@scenario(SUBJECT, "round-robin partitioning", {0: 4, 1: 4, 2: 4})
 async def round_robin(world: World) -> object:
     topic = await world.topic(3)
     options = ProducerOptions(partitioner=RoundRobinPartitioner)
@@ -104,7 +104,7 @@ async def round_robin(world: World) -> object:
     return dict(sorted(Counter(each.partition.partition for each in written).items()))
 
 
-@scenario(SUBJECT, "a partition can be named", [(0, 0), (1, 0), (2, 0), (0, 1)])
+@scenario(SUBJECT, "explicit partition", [(0, 0), (1, 0), (2, 0), (0, 1)])
 async def named_partition(world: World) -> object:
     topic = await world.topic(3)
     async with Producer(world.cluster) as producer:
@@ -112,7 +112,7 @@ async def named_partition(world: World) -> object:
     return [(each.partition.partition, each.offset) for each in written]
 
 
-@scenario(SUBJECT, "order is kept with many batches in flight", (True, 3000))
+@scenario(SUBJECT, "order with many batches in flight", (True, 3000))
 async def order(world: World) -> object:
     topic = await world.topic()
     values = [b"%d" % number for number in range(3000)]
@@ -123,7 +123,7 @@ async def order(world: World) -> object:
     return found == values, len(found)
 
 
-@scenario(SUBJECT, "memory that is full refuses, and has room again", ("BufferFull", True, True))
+@scenario(SUBJECT, "full buffers reject records until space is free", ("BufferFull", True, True))
 async def back_pressure(world: World) -> object:
     topic = await world.topic()
     sent: list[Deferred[object]] = []
@@ -141,7 +141,7 @@ async def back_pressure(world: World) -> object:
     return refused, len(sent) < 70, more.offset == len(sent)
 
 
-@scenario(SUBJECT, "send_all takes more than memory has room for", (2000, True))
+@scenario(SUBJECT, "send_all of more records than fit in the buffers", (2000, True))
 async def send_all(world: World) -> object:
     topic = await world.topic()
     values = [b"%d" % number * 20 for number in range(2000)]
@@ -150,7 +150,7 @@ async def send_all(world: World) -> object:
     return count, await read_values(world, topic) == values
 
 
-@scenario(SUBJECT, "a record beyond the request's size is refused at once", "RecordTooLarge")
+@scenario(SUBJECT, "a record larger than a request is rejected locally", "RecordTooLarge")
 async def oversized(world: World) -> object:
     topic = await world.topic()
     async with Producer(world.cluster) as producer:
@@ -159,7 +159,7 @@ async def oversized(world: World) -> object:
 
 @scenario(
     SUBJECT,
-    "a record beyond the topic's size is refused by the broker, others go on",
+    "a record larger than the topic allows is rejected by the broker; others are written",
     ("RecordTooLarge < BrokerRefused MESSAGE_TOO_LARGE", 0),
 )
 async def oversized_for_topic(world: World) -> object:
@@ -169,20 +169,20 @@ async def oversized_for_topic(world: World) -> object:
         return refused, (await producer.send(topic, b"small")).offset
 
 
-@scenario(SUBJECT, "a topic that does not exist", "GaveUp < BrokerRefused UNKNOWN_TOPIC_OR_PARTITION")
+@scenario(SUBJECT, "unknown topic", "GaveUp < BrokerRefused UNKNOWN_TOPIC_OR_PARTITION")
 async def unknown_topic(world: World) -> object:
     async with Producer(world.cluster, ProducerOptions(topic_timeout_s=0.5)) as producer:
         return await outcome_of(producer.send(world.new_name(), b"v"))
 
 
-@scenario(SUBJECT, "a partition that does not exist", "GaveUp < BrokerRefused UNKNOWN_TOPIC_OR_PARTITION")
+@scenario(SUBJECT, "unknown partition", "GaveUp < BrokerRefused UNKNOWN_TOPIC_OR_PARTITION")
 async def unknown_partition(world: World) -> object:
     topic = await world.topic()
     async with Producer(world.cluster, ProducerOptions(topic_timeout_s=0.5)) as producer:
         return await outcome_of(producer.send(topic, b"v", partition=7))
 
 
-@scenario(SUBJECT, "a record without a key for a compacted topic", ("BrokerRefused INVALID_RECORD", 0))
+@scenario(SUBJECT, "record without a key for a compacted topic", ("BrokerRefused INVALID_RECORD", 0))
 async def compacted(world: World) -> object:
     topic = await world.topic(configs={"cleanup.policy": "compact"})
     async with Producer(world.cluster) as producer:
@@ -190,7 +190,7 @@ async def compacted(world: World) -> object:
         return refused, (await producer.send(topic, b"v", key=b"k")).offset
 
 
-@scenario(SUBJECT, "a time that the topic does not take", "BrokerRefused INVALID_TIMESTAMP")
+@scenario(SUBJECT, "timestamp outside the topic's limits", "BrokerRefused INVALID_TIMESTAMP")
 async def wrong_time(world: World) -> object:
     topic = await world.topic(configs={"message.timestamp.after.max.ms": 3_600_000})
     async with Producer(world.cluster) as producer:
@@ -198,7 +198,7 @@ async def wrong_time(world: World) -> object:
         return await outcome_of(producer.send(topic, b"v", timestamp_ms=late))
 
 
-@scenario(SUBJECT, "what is closed sends what it has first", (True, "ProducerUnusable"))
+@scenario(SUBJECT, "close sends buffered records", (True, "ProducerUnusable"))
 async def closing(world: World) -> object:
     topic = await world.topic()
     producer = Producer(world.cluster, ProducerOptions(linger_s=30.0))
@@ -208,7 +208,7 @@ async def closing(world: World) -> object:
     return await read_values(world, topic) == SOME, await outcome_of(producer.send(topic, b"late"))
 
 
-@scenario(SUBJECT, "a transactional producer and one that is not write the same topic", [b"1", b"2", b"3"])
+@scenario(SUBJECT, "transactional and other producers write to the same topic", [b"1", b"2", b"3"])
 async def both_kinds(world: World) -> object:
     topic = await world.topic()
     async with Producer(world.cluster, ProducerOptions(idempotent=False)) as plain, Producer(world.cluster) as other:
@@ -218,7 +218,7 @@ async def both_kinds(world: World) -> object:
     return await read_values(world, topic)
 
 
-@scenario(SUBJECT, "a producer writes to partitions of many topics", 50)
+@scenario(SUBJECT, "a producer writes to many topics", 50)
 async def many_topics(world: World) -> object:
     topics = [await world.topic(5) for _ in range(2)]
     async with Producer(world.cluster) as producer:

@@ -1,4 +1,4 @@
-"""The table of the matrix: what is tried on every cluster, and what is seen then."""
+"""Scenarios that run on every cluster, with their expected results."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ Run: TypeAlias = Callable[[World], Awaitable[object]]
 
 
 class Other(NamedTuple):
-    """What is seen on a cluster that differs, and why."""
+    """A different result on one cluster, and the reason."""
 
     expected: object
     why: str
 
 
 class Scenario(NamedTuple):
-    """Something that a user does with the library.
+    """One use of the library.
 
-    :param subject: of what it is, for the page.
-    :param title: what it shows, in a user's words.
-    :param expected: what is seen, on every cluster unless ``others`` say something else.
+    :param subject: the heading on the page.
+    :param title: the row on the page.
+    :param expected: the result on every cluster that is not in ``others``.
     """
 
     subject: str
@@ -36,7 +36,7 @@ class Scenario(NamedTuple):
         return f"{self.subject}: {self.title}".replace(" ", "-")
 
     def expected_on(self, cluster: str) -> object:
-        """What is seen there."""
+        """Return the expected result on a cluster."""
         other = self.others.get(cluster)
         return self.expected if other is None else other.expected
 
@@ -47,9 +47,9 @@ SCENARIOS: list[Scenario] = []
 def scenario(
     subject: str, title: str, expected: object, others: Mapping[str, Other] | None = None
 ) -> Callable[[Run], Run]:
-    """Enters a coroutine function into the table; it returns what it saw.
+    """Add a coroutine function, which returns its result, to the table.
 
-    :param others: the clusters on which that differs.
+    :param others: clusters with another result.
     """
 
     def enter(run: Run) -> Run:

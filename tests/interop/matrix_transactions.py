@@ -16,7 +16,7 @@ def transactional(world: World, name: str = "", **options: object) -> Producer:
     return Producer(world.cluster, ProducerOptions(transactional_id=name or world.new_name("x"), **options))  # type: ignore[arg-type]
 
 
-@scenario(SUBJECT, "what is committed is seen, what is aborted is not", [b"0", b"2", b"4"])
+@scenario(SUBJECT, "committed records are visible, aborted ones are not", [b"0", b"2", b"4"])
 async def committed_and_aborted(world: World) -> object:
     topic = await world.topic(2)
     async with transactional(world) as producer:
@@ -27,7 +27,7 @@ async def committed_and_aborted(world: World) -> object:
     return await read_values(world, topic, Isolation.READ_COMMITTED)
 
 
-@scenario(SUBJECT, "records of an aborted transaction are there for who wants them", ([b"a", b"b"], [b"b"]))
+@scenario(SUBJECT, "read_uncommitted returns aborted records", ([b"a", b"b"], [b"b"]))
 async def uncommitted(world: World) -> object:
     topic = await world.topic()
     async with transactional(world) as producer:
@@ -39,7 +39,7 @@ async def uncommitted(world: World) -> object:
     return await read_values(world, topic), await read_values(world, topic, Isolation.READ_COMMITTED)
 
 
-@scenario(SUBJECT, "an error within the block aborts it", ("KeyError", [b"after"]))
+@scenario(SUBJECT, "an exception in the block aborts", ("KeyError", [b"after"]))
 async def block_with_error(world: World) -> object:
     topic = await world.topic()
     caught = ""
@@ -55,7 +55,7 @@ async def block_with_error(world: World) -> object:
     return caught, await read_values(world, topic, Isolation.READ_COMMITTED)
 
 
-@scenario(SUBJECT, "one that is open holds readers of what is committed", (0, 3, [b"a", b"b", b"c"]))
+@scenario(SUBJECT, "an open transaction delays read_committed consumers", (0, 3, [b"a", b"b", b"c"]))
 async def open_transaction(world: World) -> object:
     topic = await world.topic()
     place = TopicPartition(topic, 0)
@@ -78,7 +78,7 @@ async def open_transaction(world: World) -> object:
         return stable, ends, [record.value for record in await read_some(reader, 3)]
 
 
-@scenario(SUBJECT, "a successor with the same id fences", ("ProducerUnusable", [b"second"]))
+@scenario(SUBJECT, "a producer with the same transactional ID fences the old one", ("ProducerUnusable", [b"second"]))
 async def fencing(world: World) -> object:
     topic, name = await world.topic(), world.new_name("x")
     first, second = transactional(world, name), transactional(world, name)
@@ -91,7 +91,7 @@ async def fencing(world: World) -> object:
     return outcome, await read_values(world, topic, Isolation.READ_COMMITTED)
 
 
-@scenario(SUBJECT, "offsets are committed with it, or not at all", (5, 5))
+@scenario(SUBJECT, "offsets are committed with the transaction or not at all", (5, 5))
 async def offsets(world: World) -> object:
     topic, group = await world.topic(), world.new_name("g")
     place = TopicPartition(topic, 0)
@@ -108,7 +108,7 @@ async def offsets(world: World) -> object:
     return tuple(seen)
 
 
-@scenario(SUBJECT, "read, change and write, each record once", (True, 20, {0: 10, 1: 10}))
+@scenario(SUBJECT, "consume, transform, produce: each record once", (True, 20, {0: 10, 1: 10}))
 async def read_change_write(world: World) -> object:
     source, sink, group = await world.topic(2), await world.topic(2), world.new_name("g")
     async with Producer(world.cluster) as producer:
@@ -135,7 +135,7 @@ async def read_change_write(world: World) -> object:
     return sorted(found, key=str) == sorted((b"new %d" % n for n in range(20)), key=str), len(found), committed
 
 
-@scenario(SUBJECT, "one without records commits", "committed")
+@scenario(SUBJECT, "empty transaction", "committed")
 async def empty(world: World) -> object:
     async with transactional(world) as producer:
         async with producer.transaction():
@@ -145,7 +145,7 @@ async def empty(world: World) -> object:
     return "committed"
 
 
-@scenario(SUBJECT, "a time limit that the broker does not grant", "BrokerRefused INVALID_TRANSACTION_TIMEOUT")
+@scenario(SUBJECT, "transaction timeout above the broker's maximum", "BrokerRefused INVALID_TRANSACTION_TIMEOUT")
 async def too_long(world: World) -> object:
     topic = await world.topic()
     async with transactional(world, transaction_timeout_s=36_000) as producer:
@@ -159,7 +159,7 @@ async def too_long(world: World) -> object:
         return await outcome_of(whole())
 
 
-@scenario(SUBJECT, "one that lasts too long is aborted by the coordinator", (True, []))
+@scenario(SUBJECT, "the coordinator aborts a transaction after its timeout", (True, []))
 async def abandoned(world: World) -> object:
     topic = await world.topic()
     place = TopicPartition(topic, 0)

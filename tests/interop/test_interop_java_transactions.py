@@ -1,4 +1,4 @@
-"""Kafka's own Java producer in transactions, of Kafka 3 and 4; needs Java and Maven, so it is part of the soak."""
+"""Transactions of Kafka's Java producer, versions 3 and 4; needs Java and Maven, so it is part of the soak."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Kafka Connect: files copied through a topic, and its exactly-once source while workers and brokers are killed.
+"""Kafka Connect: file copies, and an exactly-once source while workers and brokers are killed.
 
 Needs Java and Maven, so it is part of the soak.
 """

@@ -1,4 +1,4 @@
-"""Groups beside Apache Kafka: its consumer and tools here, and the records of groups read both ways.
+"""Consumer groups with Apache Kafka's consumer and tools, and records of groups read by both systems.
 
 Needs Java and Maven, so it is part of the soak.
 """

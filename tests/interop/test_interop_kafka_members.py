@@ -1,4 +1,4 @@
-"""An Apache Kafka broker in a cluster whose controller is kreplica's.
+"""An Apache Kafka broker in a cluster with a kreplica controller.
 
 Needs Java and Maven, so it is part of the soak.
 """

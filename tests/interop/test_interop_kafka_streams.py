@@ -1,4 +1,4 @@
-"""Kafka Streams with exactly-once, of Kafka 3 and 4, while brokers and the application itself are killed.
+"""Kafka Streams with exactly-once, versions 3 and 4, while brokers and the application are killed.
 
 Needs Java and Maven, so it is part of the soak.
 """

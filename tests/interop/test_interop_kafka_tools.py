@@ -1,4 +1,4 @@
-"""Apache Kafka's own command-line tools on three broker processes; needs Java and Maven, so it is part of the soak."""
+"""Apache Kafka's command-line tools with three broker processes; needs Java and Maven, so it is part of the soak."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Apache Kafka's own check of exactly-once, its TransactionalMessageCopier, while brokers are killed and stopped.
+"""Apache Kafka's exactly-once test, TransactionalMessageCopier, while brokers are killed and paused.
 
 Needs Java and Maven, so it is part of the soak.
 """

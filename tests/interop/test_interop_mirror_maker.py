@@ -1,4 +1,4 @@
-"""MirrorMaker 2 between two clusters, both ways, while it is killed.
+"""MirrorMaker 2 between two clusters in both directions, while it is killed.
 
 Needs Java and Maven, so it is part of the soak.
 """

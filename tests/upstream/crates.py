@@ -1,4 +1,4 @@
-"""Suites that are published in Rust crates: rdkafka's own, and librdkafka's in C, which rdkafka-sys brings."""
+"""Suites published in Rust crates: rdkafka's own, and librdkafka's C tests in rdkafka-sys."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ rdkafka = "={RDKAFKA}"
 rdkafka-sys = "=4.10.0"
 """
 
-PORT_9092 = "expects the broker on port 9092, whatever the run is pointed at"
-NO_ACLS = "access control lists are not served"
+PORT_9092 = "expects a broker on port 9092 regardless of the configuration"
+NO_ACLS = "ACLs are not supported"
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def _fetched() -> Path:
             command = ["cargo", "vendor", "--quiet", "crates"]
             done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=300, check=False)
             if done.returncode:
-                raise NotTheSuite(f"the crate rdkafka {RDKAFKA} cannot be had: {done.stderr[-2000:]}")
+                raise NotTheSuite(f"the crate rdkafka {RDKAFKA} cannot be downloaded: {done.stderr[-2000:]}")
             (project / "crates").rename(kept)
     return kept
 
@@ -106,9 +106,9 @@ RDKAFKA_SUITE = CrateSuite(
     },
 )
 
-NO_SCRIPTS = "runs the shell scripts of an installed Apache Kafka, which are not part of the run"
-RAPIDJSON = "needs the RapidJSON headers: skipped by the suite"
-NO_TLS = "TLS and SASL are not served: skipped by the suite"
+NO_SCRIPTS = "needs the shell scripts of an installed Apache Kafka"
+RAPIDJSON = "needs the RapidJSON headers; skipped by the suite"
+NO_TLS = "TLS and SASL are not supported; skipped by the suite"
 
 LIBRDKAFKA_SUITE = CrateSuite(
     project="librdkafka",
@@ -122,7 +122,7 @@ LIBRDKAFKA_SUITE = CrateSuite(
         "0053_stats": RAPIDJSON,
         "0077_compaction": NO_SCRIPTS,
         "0081_admin": NO_ACLS,
-        "0082_fetch_max_bytes": "left out by the suite's quick mode",
+        "0082_fetch_max_bytes": "omitted in the suite's quick mode",
         "0097_ssl_verify": NO_TLS,
         "0098_consumer_txn": RAPIDJSON,
         "0101_fetch_from_follower": RAPIDJSON,
@@ -133,7 +133,7 @@ LIBRDKAFKA_SUITE = CrateSuite(
         "0126_oauthbearer_oidc": NO_TLS,
         "0135_sasl_credentials": NO_TLS,
         "0142_reauthentication": NO_TLS,
-        "0153_memberid": "is about the consumer group protocol of KIP-848: skipped by the suite for the classic one",
+        "0153_memberid": "tests KIP-848; the suite skips it for classic groups",
     },
 )
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from go_suites import GoSuite, Module
 
-NO_SHARE_GROUPS = "share groups are not served: skipped by the suite"
-NO_ACLS = "access control lists are not served"
-NO_QUOTAS = "client quotas are not served"
-NO_KAFKA_3 = "skipped by the suite from Kafka 3.0 on"
-NO_SASL = "SASL is not served"
-DOCKER = "starts, stops or looks into containers of its own"
-OLD_CLIENT = "a client of 0.8.2: Fetch 0 to 3 are not served"
-NO_SCRAM = "SASL is not served: skipped by the suite without a SCRAM listener"
+NO_SHARE_GROUPS = "share groups are not supported; skipped by the suite"
+NO_ACLS = "ACLs are not supported"
+NO_QUOTAS = "client quotas are not supported"
+NO_KAFKA_3 = "skipped by the suite for Kafka 3.0 and later"
+NO_SASL = "SASL is not supported"
+DOCKER = "controls its own containers"
+OLD_CLIENT = "a client of 0.8.2; Fetch 0 to 3 are not supported"
+NO_SCRAM = "SASL is not supported; the suite skips it without a SCRAM listener"
 
 SKIPPED = "-skip=^TestVersionMatrix"
-"""Clients before 2.1, which produce message formats 0 and 1; a failure there lets the suite hang."""
+"""Clients before 2.1, which produce message formats 0 and 1; a failure there makes the suite hang."""
 
 FRANZ_GO = GoSuite(
     "franz-go",
@@ -25,7 +25,7 @@ FRANZ_GO = GoSuite(
         "TestShareGroup*": NO_SHARE_GROUPS,
         "TestConsumeRegexShareSkipsInternal": NO_SHARE_GROUPS,
         "TestSCRAMAuth*": NO_SCRAM,
-        "TestIssueProduceBrokerTooOldFailsRecords": "asks for a broker that is too old: skipped by the suite",
+        "TestIssueProduceBrokerTooOldFailsRecords": "needs an older broker; skipped by the suite",
     },
     module=Module("github.com/twmb/franz-go", "v1.22.2", "h1:EdwIHGzD/4mgCpl/sNS0C74JYn6cL/r2KYS+8UC96Ww="),
     packages=("./pkg/kgo",),
@@ -53,8 +53,8 @@ SARAMA = GoSuite(
         "TestFuncIdempotentBufferedSequence": DOCKER,
         "TestFuncJavaInteropCooperativeRebalance": DOCKER,
         "TestFuncAdminQuotas": NO_QUOTAS,
-        "TestFuncAdminUpdateFeatures": "asks for Kafka 4.0: skipped by the suite",
-        "TestFuncAdminIncrementalAlterConfigs": "changes a broker setting that is read at start here",
+        "TestFuncAdminUpdateFeatures": "needs Kafka 4.0; skipped by the suite",
+        "TestFuncAdminIncrementalAlterConfigs": "changes a broker setting that kreplica reads at startup",
     },
     module=Module("github.com/IBM/sarama", "v1.61.1", "h1:I59MWPHQUWqJNdRpsDUcbeCriog8SxjQaPfHNWxidEg="),
     packages=(".",),
@@ -76,9 +76,9 @@ KAFKA_GO = GoSuite(
         "TestClientAddPartitionsToTxn": NO_KAFKA_3,
         "TestClientInitProducerId": NO_KAFKA_3,
         "TestClientTxnOffsetCommit": NO_KAFKA_3,
-        "TestConsumerGroupWithMissingTopic": "for a broker that creates no topics: skipped by the suite",
-        "TestWriter": f"{NO_SASL}: one of its subtests",
-        "TestReadTruncatedMessages": "skipped by the suite, for any broker",
+        "TestConsumerGroupWithMissingTopic": "needs a broker without automatic topic creation; skipped by the suite",
+        "TestWriter": f"{NO_SASL}; one of its subtests",
+        "TestReadTruncatedMessages": "always skipped by the suite",
     },
     module=Module("github.com/segmentio/kafka-go", "v0.4.51", "h1:JgDPPG75tC1rWIS2Me6MwcvXJ6f49UQ4HjAOef71Hno="),
     packages=(".",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from suites import Suite
 
-SERVICE = '''"""How the suite sees a broker that it did not start."""
+SERVICE = '''"""Gives the suite brokers that it did not start."""
 
 from kafka import KafkaConsumer
 
@@ -17,18 +17,18 @@ class ExternalService:
         self.host, self.port = host, port
 
     def open(self):
-        """It runs already."""
+        """Do nothing: the broker runs already."""
 
     def stop(self):
-        """It goes on."""
+        """Do nothing: the broker keeps running."""
 
     def dump_logs(self):
-        """They are elsewhere."""
+        """Do nothing: the logs are elsewhere."""
 
 
 class SpawnedService:
     def __init__(self, *arguments, **options):
-        raise RuntimeError("this run has its brokers already")
+        raise RuntimeError("the brokers run already")
 '''
 
 MISSING = {"test/__init__.py": "", "test/service.py": SERVICE}
@@ -36,23 +36,23 @@ MISSING = {"test/__init__.py": "", "test/service.py": SERVICE}
 ADMIN = "test/integration/test_admin_integration.py::"
 SASL = "test/integration/test_sasl_integration.py::"
 CONSUMER = "test/integration/test_consumer_integration.py::"
-NO_KRAFT = "asks for what only Kafka with KRaft has: skipped by the suite for versions below 4"
+NO_KRAFT = "KRaft only; the suite skips it for versions below 4"
 
-NO_OLD_BROKER = "for brokers older than 0.10.1 only: skipped by the suite"
-NO_ACLS = "access control lists are not served"
-NO_SASL = "SASL is not served: skipped by the suite for given brokers"
+NO_OLD_BROKER = "for brokers before 0.10.1; skipped by the suite"
+NO_ACLS = "ACLs are not supported"
+NO_SASL = "SASL is not supported; the suite skips it for external brokers"
 
 NOT_PASSED = {
     f"{ADMIN}test_create_describe_delete_acls": NO_ACLS,
     f"{ADMIN}test_describe_configs_broker_resource_returns_configs": (
-        "expects listeners that change without a restart, and described as such"
+        "expects listeners to be dynamic settings"
     ),
     f"{ADMIN}test_describe_metadata_quorum": NO_KRAFT,
     f"{ADMIN}test_describe_topic_partitions": NO_KRAFT,
     f"{ADMIN}test_list_config_resources": NO_KRAFT,
     f"{CONSUMER}test_kafka_consumer_offsets_for_time_old": NO_OLD_BROKER,
     SASL: NO_SASL,
-    "test/integration/test_ssl_integration.py::": "TLS needs brokers that the suite starts itself",
+    "test/integration/test_ssl_integration.py::": "TLS tests need brokers started by the suite",
 }
 
 KAFKA_PYTHON = Suite(
@@ -78,9 +78,9 @@ OLDER_KAFKA_PYTHON = Suite(
     passed_count=37,
     not_passed={
         f"{ADMIN}test_create_describe_delete_acls": NO_ACLS,
-        f"{CONSUMER}test_kafka_version_infer": "this client knows no version of Kafka after 2.6: skipped by the suite",
+        f"{CONSUMER}test_kafka_version_infer": "this client knows no Kafka version after 2.6; skipped by the suite",
         f"{CONSUMER}test_kafka_consumer_offsets_for_time_old": NO_OLD_BROKER,
-        SASL: "SASL is not served",
+        SASL: "SASL is not supported",
     },
 )
-"""Of the versions before the client was written anew, which speak older versions of the protocol."""
+"""The last version before the client was rewritten; it uses older versions of the protocol."""

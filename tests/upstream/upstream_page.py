@@ -23,86 +23,84 @@ PROGRAMS = (
     "tests/interop/test_interop_kafka_members.py",
 )
 PAGE_TEXT = """\
-# Other people's tests
+# Upstream test suites
 
-What clients' authors expect of a Kafka broker, they have written down as tests. They run here in `make test`, against
-real processes (`tests/upstream`). This page is written by `python tests/upstream/upstream_page.py`.
+The test suites of client libraries run against processes of kreplica (`tests/upstream`).
+`python tests/upstream/upstream_page.py` generates this page.
 
-## Suites that are run as they are
+## Python suites
 
-A suite is taken from its project's source distribution, pinned by version and hash, fetched from the package index once
-(`build/upstream`) and run unchanged. What does not pass is listed by name; a failure or a skip that is not listed fails
-the run, and so does a listed test that passes. The newest version is part of `make test`, the other of `make soak`.
+The suites are part of the projects' source distributions. They are downloaded once, pinned by version and hash
+(`build/upstream`), and run unchanged. Tests that do not pass are listed by name: an unlisted failure or skip, and a
+listed test that passes, fail the run. `make test` runs the newest version, `make soak` the other one.
 
 {suites}
-## Suites of Go clients
+## Go suites
 
-They are published with their modules, which the Go proxy serves by version and checksum; `make soak` runs them.
+Go modules contain their tests. The Go module proxy serves them by version and checksum; `make soak` runs them.
 
 {go_suites}
-## Suites in Rust crates
+## Rust crates
 
-The crate rdkafka publishes its tests, and the crate rdkafka-sys librdkafka's source with its tests in C. Cargo fetches
-both by version, their checksums are compared, and both are built from source; `make soak` runs them. librdkafka's tests
-run in its quick mode, by the classic protocol of groups, without those that need no broker.
-rdkafka's `test_base_producer_timeout` is not run: it passes only if a broker takes more than 100 ms to create a topic.
+The crate rdkafka contains its tests, and the crate rdkafka-sys contains librdkafka's source with its C tests. Cargo
+downloads both by version, their checksums are verified, and both are built from source; `make soak` runs them.
+librdkafka's tests run in quick mode, with classic groups, and without those that need no broker. rdkafka's
+`test_base_producer_timeout` is excluded: it passes only if a broker takes more than 100 ms to create a topic.
 
 {crates}
-## Scenarios after suites that are not published
+## Suites that are not published
 
-The source distributions of aiokafka and confluent-kafka leave their tests out. What their integration tests ask of a
-broker is asked here in tests of our own, with these clients, against three brokers. kafkajs leaves all but a unit test
-out of its npm package (2.2.4), and has no test here; node-rdkafka publishes its own (`e2e/`), which are not run: it is
-built on librdkafka, whose suite is.
+The source distributions of aiokafka and confluent-kafka do not contain their tests. Equivalent tests of this project
+use these clients with three brokers. The npm package of kafkajs (2.2.4) contains only a unit test; kafkajs is not
+tested. node-rdkafka's tests (`e2e/`) are not run, because it is based on librdkafka.
 
-{unpublished}
-Who has a checkout of confluent-kafka's repository can point its own tests at a broker, with settings as in
-`tests/upstream/conftest.py`: they read its address from the environment. No run here does.
+{unpublished} In a checkout of confluent-kafka's repository, its tests can use a broker with the settings in
+`tests/upstream/conftest.py`. They read its address from the environment. kreplica's test runs do not include them.
 
     BROKERS=127.0.0.1:9092 python -m pytest tests/integration/consumer tests/integration/producer
 
-## Apache Kafka's own programs
+## Programs of Apache Kafka
 
-They come from Maven, and need Java; `make soak` runs them.
+`make soak` runs them. They are downloaded from Maven Central and need Java.
 
 {programs}
 """
 
 
 def suite(one: Suite) -> str:
-    """What a suite is, and why some of it does not pass."""
+    """Return the section of a Python suite."""
     left = one.tests_count - one.passed_count
-    counts = f"`{one.run}`: {one.tests_count} tests run, {one.passed_count} pass, {left} do not:"
+    counts = f"`{one.run}`: {one.passed_count} of {one.tests_count} tests pass. The other {left}:"
     rows = [f"| `{name.removeprefix(one.run).lstrip('/')}` | {reason} |" for name, reason in one.not_passed.items()]
-    table = ["| tests whose names begin with | why |", "|---|---|", *rows]
+    table = ["| Tests, by the start of their names | Reason |", "|---|---|", *rows]
     return "\n".join([f"### {one.project} {one.version}", "", counts, "", *table, ""])
 
 
 def other_suite(one: Expected) -> str:
-    """What a suite of a client in another language is, and why some of it does not pass."""
+    """Return the section of a suite in another language."""
     left = one.tests_count - one.passed_count
-    counts = f"{one.tests_count} tests run, {one.passed_count} pass, {left} do not" + (":" if left else ".")
+    counts = f"{one.passed_count} of {one.tests_count} tests pass." + (f" The other {left}:" if left else "")
     rows = [f"| `{name}` | {reason} |" for name, reason in one.not_passed.items()]
-    table = ["| tests | why |", "|---|---|", *rows, ""] if rows else []
+    table = ["| Tests | Reason |", "|---|---|", *rows, ""] if rows else []
     return "\n".join([f"### {one.project} {one.version}", "", counts, "", *table])
 
 
 def unpublished() -> str:
-    """Part by part, where its like is found."""
+    """Return the sections of the suites that are not published."""
     parts = []
     for head, rows in UNPUBLISHED.items():
         lines = [f"| {part} | {_with_code(where)} |" for part, where in rows.items()]
-        parts.append("\n".join([f"### {head}", "", "| tests | asked here in |", "|---|---|", *lines, ""]))
+        parts.append("\n".join([f"### {head}", "", "| Tests | Equivalent tests |", "|---|---|", *lines, ""]))
     return "\n".join(parts)
 
 
 def programs() -> str:
-    """The files that run them, by what their first line says."""
+    """Return a table of the files with the first lines of their docstrings."""
     rows = []
     for name in PROGRAMS:
         first = (ROOT / name).read_text().splitlines()[0].strip('"')
         rows.append(f"| `{name}` | {first.partition('; needs Java')[0].rstrip('.')} |")
-    return "\n".join(["| file | what it runs |", "|---|---|", *rows])
+    return "\n".join(["| File | Content |", "|---|---|", *rows])
 
 
 def _with_code(where: str) -> str:
@@ -110,7 +108,7 @@ def _with_code(where: str) -> str:
 
 
 def text() -> str:
-    """The page."""
+    """Return the page."""
     return PAGE_TEXT.format(
         suites="\n".join(map(suite, (KAFKA_PYTHON, OLDER_KAFKA_PYTHON))),
         crates="\n".join(map(other_suite, CRATES)),
