@@ -1,19 +1,19 @@
-"""An authorizer with a file of rules.
+"""Authorizer with a file of rules.
 
 kreplica.authorizer=acl-file
 kreplica.plugin.acl-file.path=/etc/kreplica/acl
 
-A line of the file allows one thing; whatever no line allows is denied::
+Each line allows operations on a resource; everything else is denied::
 
-    # who        what                        to what
-    10.0.0.*     *                           *               brokers, and operators
+    # host       operations                  resource
+    10.0.0.*     *                           *               # brokers and administrators
     *            read,describe               topic:public-*
     *            describe,read               group:*
     10.1.0.7     write,create,describe       topic:orders
 
-``who`` is an address, ``what`` operations by Kafka's names, ``to what`` topic:, group:, transactional_id: and a name,
-or ``cluster``; a star at the end stands for anything.  The file is read once, when the broker starts.  Brokers need
-``cluster_action`` on ``cluster``, and what their coordinators ask of each other: give them everything.
+The host is an address.  Operations have Kafka's names.  A resource is ``cluster``, or topic:, group: or
+transactional_id: and a name.  A star at the end matches any suffix.  The file is read once, when the broker starts.
+Allow brokers everything: they need ``cluster_action`` on ``cluster``, and the operations of their coordinators.
 """
 
 from __future__ import annotations
@@ -28,13 +28,16 @@ acl_file = Plugin(
     "acl-file",
     IAuthorizer,
     "kreplica.plugins.acl_file:AclFile",
-    "Allows what a file of rules allows.",
-    {"path": "The file."},
+    "Authorizes requests by a file of rules.",
+    {"path": "The path of the file."},
 )
 
 
 class Rule(NamedTuple):
-    """:param operations: none stands for all."""
+    """One line of the file.
+
+    :param operations: empty for all operations.
+    """
 
     host: str
     operations: frozenset[Operation]
@@ -50,10 +53,10 @@ class Rule(NamedTuple):
 
 @implementer(IAuthorizer)
 class AclFile:
-    """What no rule allows is denied."""
+    """Denies every request that no rule allows."""
 
     def __init__(self, context: PluginContext) -> None:
-        """:raise ValueError: there is no such file, or a line of it is no rule."""
+        """:raise ValueError: the file does not exist or has an invalid line."""
         path = context.settings.get("path", "")
         try:
             text = context.runtime.disk.read_file(path).decode()

@@ -1,25 +1,23 @@
-"""Delayed delivery: a record with the header ``deliver-at`` (milliseconds since 1970) appears in its topic then.
+"""Delivers records with the header ``deliver-at`` at that time (milliseconds since 1970).
 
 kreplica.produce.interceptors=deliver-at
 kreplica.plugin.deliver-at.topics=reminders,retries
 kreplica.plugin.deliver-at.delay.ms.max=604800000
 
-How it works.  The interceptor takes such records out of the batch and keeps them in a note: a control record in the
-very partition, right before the rest of the batch, replicated like everything else and not seen by consumers.  The
-leader remembers what is held back; when the time has come it appends the records as a batch of its own, each with the
-header ``held-at`` that says where it was held.  Whoever leads next reads the log once, and knows from notes and
-``held-at`` headers what is still held back.  A ``held-at`` that a client sends is taken off.
+Mechanism.  The interceptor removes such records from their batch and stores them in a note: a control record in the
+same partition, directly before the rest of the batch, replicated with it and invisible to consumers.  The leader keeps
+the held records in memory and appends them as a new batch when they are due.  Each one gets a header ``held-at`` with
+the position of its note.  A new leader reads the log once: notes without a ``held-at`` record are still held.  The
+interceptor removes ``held-at`` headers that clients send.
 
-What it guarantees.  A record that was acknowledged with ``acks=all`` appears once: the batch that delivers it is also
-what says that it was delivered, so no crash and no failover comes between the two.  It appears at or after its time,
-never before; after a failover, once the new leader has read its log.  What is due at the same time keeps its order;
-else the order is that of the times, not of sending.
+Guarantees.  A record that was acknowledged with ``acks=all`` is delivered once, because the batch that delivers it also
+records the delivery.  It is delivered at or after its time, and after a failover when the new leader has read its log.
+Records that are due at the same time keep their order.
 
-What it costs, and does not do.  The offset that a producer is told of a record that is held back stays empty: it gets
-another when it is delivered, and its timestamp is that time.  A new leader reads the partition's whole log (500 MB/s or
-so, off the reactor), which retention bounds.  Retention also bounds what can be held back: a longer delay than
-``retention.ms`` is refused, but ``retention.bytes`` may remove a note before its time.  Records of transactions and of
-compacted topics cannot be held back, and are refused where they ask for it.  Every broker needs the same settings.
+Limits.  The acknowledged offset of a held record stays empty; the delivered record has a new offset, and the time of
+delivery as timestamp.  A new leader reads the whole log of the partition in a thread, about 500 MB/s.  A delay longer
+than ``retention.ms`` is rejected, but ``retention.bytes`` can delete a note before its time.  Records of transactions
+and of compacted topics are rejected if they have the header.  Every broker needs the same settings.
 """
 
 from __future__ import annotations
@@ -58,10 +56,10 @@ HELD_MAX = 100_000
 DELIVERED_AT_ONCE = 500
 RETRY_S = 1.0
 WAIT_S_MAX = 60.0
-"""The wall clock may be set: it is looked at this often."""
+"""Maximum delay of the timer, because the wall clock may be set."""
 
 ADDED_BYTES = 100
-"""What ``held-at`` and a batch of its own add to a record, at most."""
+"""Maximum bytes that ``held-at`` and the header of a separate batch add to a record."""
 
 deliver_at = Plugin(
     "deliver-at",
@@ -69,17 +67,17 @@ deliver_at = Plugin(
     "kreplica.plugins.deliver_at:DeliverAt",
     "Holds records back until the time in their header deliver-at.",
     {
-        "topics": "The topics where records may be held back, separated by commas.",
-        "delay.ms.max": "The longest delay; seven days where it is not set.",
-        "held.records.max": "How many records one broker holds back; 100000 where it is not set.",
+        "topics": "Topics with delayed delivery, separated by commas.",
+        "delay.ms.max": "The maximum delay; default seven days.",
+        "held.records.max": "The maximum number of held records per broker; default 100000.",
     },
 )
 
 
 class Held(NamedTuple):
-    """A record that waits; compared by its time, then by its place.
+    """A held record, ordered by its time and then by its position.
 
-    :param id: the value of its ``held-at``: the note's offset, and the record's index in the note.
+    :ivar id: the value of its ``held-at`` header: the offset of the note and the index of the record in it.
     """
 
     deliver_at_ms: int
@@ -94,10 +92,10 @@ class Held(NamedTuple):
 
 @implementer(IProduceInterceptor)
 class DeliverAt:
-    """One for a broker: what it holds back is that of the partitions it leads."""
+    """Holds records of the partitions that this broker leads."""
 
     def __init__(self, context: PluginContext) -> None:
-        """:raise ValueError: a setting is missing or no number."""
+        """:raise ValueError: a setting is missing or not a number."""
         settings = context.settings
         self._topics = tuple(name.strip() for name in settings.get("topics", "").split(",") if name.strip())
         if not self._topics:
@@ -112,7 +110,7 @@ class DeliverAt:
 
     @property
     def held_count(self) -> int:
-        """How many records wait on this broker."""
+        """The number of held records on this broker."""
         return sum(len(each.waiting) for each in self._partitions.values())
 
     # --- producing ---------------------------------------------------------------------------------------------------
@@ -140,7 +138,7 @@ class DeliverAt:
         if batch.is_transactional or batch.is_compacted:
             return Refuse("records of transactions and of compacted topics cannot be held back")
         if self.held_count + len(held) > self._held_max:
-            return Refuse(f"{self.held_count} records are held back already, which is as many as may be")
+            return Refuse(f"this broker holds {self.held_count} records, the maximum is {self._held_max}")
         self._taken = batch, held
         return Instead(stays, _encode(held))
 
@@ -150,10 +148,10 @@ class DeliverAt:
         if retention_ms >= 0:
             longest_ms = min(longest_ms, retention_ms)
         if delay_ms > longest_ms:
-            raise ValueError(f"a delay of {delay_ms} ms; the longest is {longest_ms}")
+            raise ValueError(f"a delay of {delay_ms} ms; the maximum is {longest_ms} ms")
         size_max = int(self._context.broker.topic_setting(topic, "max.message.bytes") or 2**31)
         if _size(record) + ADDED_BYTES > size_max:
-            raise ValueError("it is too large to be held back")
+            raise ValueError("the record is too large to be held back")
 
     def appended(self, batch: ProducedBatch, note_offset: int) -> None:
         taken, self._taken = self._taken, None
@@ -174,10 +172,10 @@ class DeliverAt:
 
 
 class HeldBack:
-    """What is held back in one partition, for as long as this broker leads it in one epoch.
+    """Held records of one partition while this broker leads it in one leader epoch.
 
-    :ivar waiting: by the offset of the note and the index in it.
-    :ivar is_loaded: the log was read, and what is due is delivered.
+    :ivar waiting: held records by ID.
+    :ivar is_loaded: True after the log was read; records are delivered from then on.
     """
 
     def __init__(self, runtime: Runtime, led: LedPartitions, partition: TopicPartition) -> None:
@@ -192,19 +190,19 @@ class HeldBack:
         self._is_stopped = False
 
     def start(self) -> None:
-        """Read the log, and deliver from then on."""
+        """Read the log, then deliver records when they are due."""
         loading = self._loading = Deferred.fromCoroutine(self._load())
         loading.addErrback(self._load_failed)
 
     def stop(self) -> None:
-        """Deliver nothing more: another leads, or this broker in a later epoch."""
+        """Stop delivering: the leader or its epoch changed."""
         self._is_stopped = True
         if self._loading is not None:
             self._loading.cancel()
         self._cancel_timer()
 
     def add(self, note_offset: int, held: list[tuple[int, LogRecord]]) -> None:
-        """A note was appended; while the log is read the reading comes to it too."""
+        """Add the records of an appended note; while the log is being read, the reader will find the note."""
         if self.is_loaded:
             self._remember(note_offset, held)
             self._schedule()
@@ -235,7 +233,7 @@ class HeldBack:
     def _load_failed(self, failure: Any) -> None:
         if self._is_stopped or failure.check(CancelledError) is not None:
             return
-        log.failure("deliver-at: {partition} is read again", failure, partition=str(self._partition))
+        log.failure("deliver-at: reading {partition} failed; retrying", failure, partition=str(self._partition))
         self.waiting.clear()
         self._order.clear()
         self._timer = self._runtime.reactor.callLater(RETRY_S, self.start)
@@ -268,7 +266,7 @@ class HeldBack:
             for one in due:
                 heapq.heappush(self._order, one)
             if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                log.info("deliver-at: {partition} has to wait: {error}", partition=str(self._partition), error=error)
+                log.info("deliver-at: retrying delivery to {partition}: {error}", partition=str(self._partition), error=error)
             self._schedule(RETRY_S)
             return
         self._schedule()
@@ -282,7 +280,7 @@ class HeldBack:
         return due
 
     def _append(self, due: list[Held], now_ms: int) -> None:
-        """Append them as one batch, or as several where that would be too large."""
+        """Append the records as one batch, or as several if the batch is too large."""
         records = [
             one.record._replace(timestamp_ms=now_ms, headers=(*one.record.headers, (HELD_AT, one.id))) for one in due
         ]
@@ -304,13 +302,13 @@ def _due_ms(record: LogRecord) -> int | None:
         if name == DELIVER_AT:
             text = (value or b"").decode(errors="replace")
             if not (text.isascii() and text.isdigit() and len(text) < 16):
-                raise ValueError(f"{DELIVER_AT}: {text!r} is no time in milliseconds since 1970")
+                raise ValueError(f"{DELIVER_AT}: {text!r} is not a time in milliseconds since 1970")
             return int(text)
     return None
 
 
 def _without_held_at(record: LogRecord) -> LogRecord:
-    """Or whoever sends one could say that something was delivered."""
+    """Return the record without ``held-at`` headers: with one, a client could mark another record as delivered."""
     if not any(name == HELD_AT for name, _ in record.headers):
         return record
     return record._replace(headers=tuple(header for header in record.headers if header[0] != HELD_AT))

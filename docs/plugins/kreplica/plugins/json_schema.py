@@ -1,10 +1,10 @@
-"""A produce interceptor that lets only records in whose value is JSON that fits its topic's schema.
+"""Produce interceptor that rejects records whose value does not match the JSON Schema of their topic.
 
 kreplica.produce.interceptors=json-schema
 kreplica.plugin.json-schema.directory=/etc/kreplica/schemas
 
-``orders.json`` in that directory is the schema of the topic ``orders``; topics without one are not looked at, and
-records without a value (tombstones) are let through.  Schemas are read once, when the broker starts.
+``orders.json`` in that directory is the schema of the topic ``orders``.  Records of topics without a schema, and
+records without a value (tombstones), are accepted.  Schemas are read once, when the broker starts.
 """
 
 from __future__ import annotations
@@ -22,23 +22,26 @@ json_schema = Plugin(
     "json-schema",
     IProduceInterceptor,
     "kreplica.plugins.json_schema:JsonSchemas",
-    "Refuses records whose value does not fit the JSON Schema of their topic.",
-    {"directory": "Where the schemas are, one file TOPIC.json for each topic that has one."},
+    "Rejects records whose value does not match the JSON Schema of their topic.",
+    {"directory": "The directory of the schemas, one file TOPIC.json per topic."},
 )
 
 
 @implementer(IProduceInterceptor)
 class JsonSchemas:
-    """:ivar topics: those that have a schema."""
+    """Validates values.
+
+    :ivar topics: topics with a schema.
+    """
 
     def __init__(self, context: PluginContext) -> None:
-        """:raise ValueError: there is no such directory, or a file in it is no schema."""
+        """:raise ValueError: the directory does not exist or contains an invalid schema."""
         from jsonschema import Draft202012Validator
 
         directory = context.settings.get("directory", "")
         disk = context.runtime.disk
         if not directory or not disk.is_directory(directory):
-            raise ValueError(f"directory: {directory!r} is no directory")
+            raise ValueError(f"directory: {directory!r} is not a directory")
         self._validators = {}
         for name in sorted(disk.list_directory(directory)):
             if name.endswith(SUFFIX):
@@ -47,7 +50,7 @@ class JsonSchemas:
                     schema = json.loads(disk.read_file(path))
                     Draft202012Validator.check_schema(schema)
                 except Exception as error:
-                    raise ValueError(f"{path} is no JSON Schema: {error}") from error
+                    raise ValueError(f"{path} is not a JSON Schema: {error}") from error
                 self._validators[name.removesuffix(SUFFIX)] = Draft202012Validator(schema)
         self.topics = tuple(self._validators)
 
@@ -58,19 +61,19 @@ class JsonSchemas:
         wrong = {}
         for record in batch.records:
             if record.value is not None:
-                text = self._what_is_wrong(validator, record.value)
+                text = self._error_of(validator, record.value)
                 if text is not None:
                     wrong[record.offset] = text
         return Refuse(f"{len(wrong)} of {len(batch.records)} records do not fit the schema", wrong) if wrong else None
 
     def appended(self, batch: ProducedBatch, note_offset: int) -> None:
-        """It leaves no notes."""
+        """Do nothing: this interceptor writes no notes."""
 
     @staticmethod
-    def _what_is_wrong(validator: Any, value: bytes) -> str | None:
+    def _error_of(validator: Any, value: bytes) -> str | None:
         try:
             document = json.loads(value)
         except (ValueError, RecursionError) as error:
-            return f"the value is no JSON: {error}"
+            return f"the value is not JSON: {error}"
         first = next(validator.iter_errors(document), None)
         return None if first is None else f"{first.json_path}: {first.message}"[:500]

@@ -1,4 +1,4 @@
-"""An extra listener for those who have no Kafka client: a line ``PUT TOPIC VALUE`` is one record.
+"""Extra listener for programs without a Kafka client: a line ``PUT TOPIC VALUE`` writes one record.
 
 kreplica.extra.listeners=line-protocol
 kreplica.plugin.line-protocol.listen=127.0.0.1:9099
@@ -7,9 +7,9 @@ $ nc 127.0.0.1 9099
 PUT orders {"id": 7}
 OK 0 41
 
-Each line is answered in its order: ``OK PARTITION OFFSET`` once all replicas in sync have it, or ``ERROR`` and why.
-Lines of one connection go round robin over the topic's partitions, one at a time: the next line is read when the last
-is answered, so whoever sends faster is held back by TCP.
+The response to each line, in order, is ``OK PARTITION OFFSET`` when all in-sync replicas have the record, or ``ERROR``
+and the reason.  The records of a connection go to the topic's partitions round robin, one at a time: the next line is
+read after the response to the previous one, so TCP slows down a faster client.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kreplica.interfaces import BrokerView, IExtraListener, Plugin, PluginContex
 
 LINE_BYTES_MAX = 64 * 1024
 WAITING_MAX = 100
-"""Lines that came in one piece and are not answered; whoever sends more at a time is disconnected."""
+"""Maximum number of received lines without a response; a client that sends more is disconnected."""
 
 CONNECTIONS_MAX = 1000
 
@@ -34,14 +34,14 @@ line_protocol = Plugin(
     "line-protocol",
     IExtraListener,
     "kreplica.plugins.line_protocol:LineProtocol",
-    "Takes records as lines of text.",
-    {"listen": "Where to listen, as host:port."},
+    "Accepts records as lines of text.",
+    {"listen": "The address of the listener, as host:port."},
 )
 
 
 @implementer(IExtraListener)
 class LineProtocol:
-    """:ivar port: where it listens, once it does."""
+    """Listens for connections from ``start`` to ``stop``."""
 
     def __init__(self, context: PluginContext) -> None:
         """:raise ValueError: ``listen`` is not host:port."""
@@ -81,7 +81,7 @@ class _Lines(Factory):
 
 
 class _Line(LineOnlyReceiver):
-    """One connection; also what its transport tells when answers are not read: then no lines are read either."""
+    """One connection.  While the client does not read responses, no further lines are read."""
 
     delimiter = b"\n"
     MAX_LENGTH = LINE_BYTES_MAX
@@ -125,7 +125,7 @@ class _Line(LineOnlyReceiver):
         self.transport.pauseProducing()
         if self._running is None:
             running = self._running = Deferred.fromCoroutine(self._answer_all())
-            running.addErrback(lambda _: None)  # cancelled: nobody is there to be told
+            running.addErrback(lambda _: None)  # cancelled: the client is disconnected
 
     async def _answer_all(self) -> None:
         while self._waiting:

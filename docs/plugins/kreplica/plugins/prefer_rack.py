@@ -1,10 +1,10 @@
-"""An election that prefers leaders in one rack: the one that most clients stand in, or that costs least.
+"""Leader election that prefers replicas in one rack, for example the rack of most clients.
 
 kreplica.leader.election=prefer-rack
 kreplica.plugin.prefer-rack.rack=eu-1a
 auto.leader.rebalance.enable=false
 
-The rebalancing of leaders knows only the order of the assignment, and would undo it.
+The automatic leader rebalance uses only the order of the assignment and would revert these elections.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ prefer_rack = Plugin(
     "prefer-rack",
     ILeaderElection,
     "kreplica.plugins.prefer_rack:PreferRack",
-    "Has replicas in one rack lead rather than others.",
-    {"rack": "Its name, as broker.rack."},
+    "Prefers leaders in one rack.",
+    {"rack": "The name of the rack, as in broker.rack."},
 )
 
 
 @implementer(ILeaderElection)
 class PreferRack:
-    """Those of the rack first; within and without it the order of the assignment."""
+    """Prefers replicas in the rack; otherwise keeps the order of the assignment."""
 
     def __init__(self, context: PluginContext) -> None:
         """:raise ValueError: no rack is given."""

@@ -1,10 +1,10 @@
-"""A metrics reporter that sends figures to a statsd server by UDP, as gauges with tags.
+"""Metrics reporter that sends values to a statsd server by UDP, as gauges with tags.
 
 kreplica.metrics.reporters=statsd
 kreplica.plugin.statsd.address=127.0.0.1:8125
 kreplica.plugin.statsd.names=kafka_server_*,kreplica_controller_*
 
-A line is ``NAME:VALUE|g|#label:value,label:value``, as Datadog's agent, Telegraf and Vector read it.
+A line is ``NAME:VALUE|g|#label:value,label:value``, the format of Datadog's agent, Telegraf and Vector.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from zope.interface import implementer
 from kreplica.interfaces import Family, Histogram, IMetricsReporter, Plugin, PluginContext
 
 DATAGRAM_BYTES_MAX = 1400
-"""What goes through any network in one piece."""
+"""Fits into one IP packet on common networks."""
 
 statsd = Plugin(
     "statsd",
     IMetricsReporter,
     "kreplica.plugins.statsd:Statsd",
-    "Sends figures to a statsd server.",
+    "Sends metrics to a statsd server.",
     {
-        "address": "The server, as host:port; an address, not a name.",
-        "names": "The figures' names, separated by commas; * at the end of one is any.",
+        "address": "The IP address and port of the server, as host:port.",
+        "names": "Names of metrics, separated by commas; a * at the end matches any suffix.",
     },
 )
 
 
 @implementer(IMetricsReporter)
 class Statsd:
-    """Histograms are left out: statsd makes its own."""
+    """Sends gauges.  Histograms are omitted, because statsd computes its own."""
 
     def __init__(self, context: PluginContext) -> None:
-        """:raise ValueError: the address is none."""
+        """:raise ValueError: the address is invalid, or the reactor has no UDP."""
         host, colon, port = context.settings.get("address", "127.0.0.1:8125").rpartition(":")
         if not colon or not port.isdigit():
             raise ValueError("address: HOST:PORT is expected")

@@ -1,10 +1,10 @@
-"""A placement by tags: replicas of some topics only go to brokers with their tag, spread over racks.
+"""Placement by tags: replicas of a topic go only to brokers with its tag, spread over racks.
 
 kreplica.placement=tags
 kreplica.plugin.tags.brokers=1:ssd 2:ssd 3:hdd 4:hdd 5:ssd
 kreplica.plugin.tags.topics=logs-*:hdd *:ssd
 
-The first pattern that fits a topic counts; a topic that none fits may go anywhere.
+The first matching pattern applies; a topic without a match can use any broker.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ tags = Plugin(
     "tags",
     IReplicaPlacement,
     "kreplica.plugins.tags:TagPlacement",
-    "Places replicas of some topics on brokers with a tag.",
+    "Places replicas of topics on brokers with a tag.",
     {
-        "brokers": "Each broker's tag, as ID:TAG, with spaces between them.",
-        "topics": "Each topic's tag, as TOPIC:TAG, with spaces between them; * at the end of a topic is any.",
+        "brokers": "Tags of brokers as ID:TAG, separated by spaces.",
+        "topics": "Tags of topics as TOPIC:TAG, separated by spaces; a * at the end of TOPIC matches any suffix.",
     },
 )
 
 
 @implementer(IReplicaPlacement)
 class TagPlacement:
-    """The replicas of partition n start at the n-th of the brokers, which alternate between racks."""
+    """Places the replicas of partition n on consecutive brokers from the n-th on; neighbouring brokers are in different
+    racks.
+    """
 
     def __init__(self, context: PluginContext) -> None:
         """:raise ValueError: a setting is missing or malformed."""
