@@ -1,8 +1,8 @@
 """Builds a Debian package: ``make deb``, or ``python packaging/deb.py --output DIRECTORY``.
 
-The package brings a virtual environment of its own in ``/opt/kreplica/.venv``, on Debian's ``python3.11``: brokers do
-not care what else is installed on a host, and nothing else cares for them.  Units, the account, the directories and the
-commented settings come along; nothing is started by itself.
+The package contains a virtual environment for Debian's ``python3.11`` in ``/opt/kreplica/.venv``, so it is independent of
+other Python packages on the host, and units, the account, directories and commented settings.  The installation starts
+no unit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PREFIX = "opt/kreplica"
 LOCK = ROOT / "packaging" / "requirements" / "broker.txt"
-"""Versions and hashes of everything in the package's environment; ``make lock`` writes it."""
+"""Versions and hashes of the environment's packages; ``make lock`` writes the file."""
 
 PYTHON = "/usr/bin/python3.11"
 """Python interpreter of the installed environment."""
@@ -37,8 +37,8 @@ Depends: python3.11, systemd
 Section: net
 Priority: optional
 Description: replicated, partitioned log server that speaks the Kafka protocol
- A broker that every Kafka client uses unmodified, with its state in ZooKeeper
- or in an embedded coordinator, a REST API, a dashboard and metrics.
+ A broker for unmodified Kafka clients, with a REST API, a dashboard and
+ metrics. Cluster state is in ZooKeeper or in an embedded coordinator.
 """
 
 POSTINST = """#!/bin/sh
@@ -81,8 +81,8 @@ def version() -> str:
 def build(output: Path, environment: Path | None) -> Path:
     """Build the package.
 
-    :param environment: a directory to take for the virtual environment; None makes one from the source.
-    :return: the package.
+    :param environment: a virtual environment to copy; None to create one from the source.
+    :return: the path of the package.
     """
     architecture = subprocess.run(
         ["dpkg", "--print-architecture"], capture_output=True, text=True, check=True
@@ -130,22 +130,22 @@ def _copy(files: list[Path], to: Path, name: str | None = None) -> None:
 
 
 def _make_environment(path: Path) -> None:
-    """Make a virtual environment with the broker in it, without the tools that made it.
+    """Create a virtual environment with the broker and without pip.
 
-    The wheel is built with the setuptools of the environment that runs this, which has the locked version.
+    The wheel is built with the locked setuptools version of the running environment.
     """
     subprocess.run([PYTHON, "-m", "venv", "--without-pip", str(path)], check=True)
     python = str(path / "bin" / "python")
     own_pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     pip = [*own_pip, "--python", python]
     subprocess.run([*pip, "install", "--no-compile", "--require-hashes", "-r", str(LOCK)], check=True)
-    shutil.rmtree(ROOT / "build" / "lib", ignore_errors=True)  # modules of an earlier build, perhaps deleted since
+    shutil.rmtree(ROOT / "build" / "lib", ignore_errors=True)  # may contain modules that were deleted since
     with tempfile.TemporaryDirectory() as wheels:
         build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, str(ROOT)]
         subprocess.run([*own_pip, *build], check=True)
         (wheel,) = Path(wheels).iterdir()
         subprocess.run([*pip, "install", "--no-compile", "--no-deps", str(wheel)], check=True)
-    # Where the package is installed nobody may write: what can be compiled and looked up once is, with relative paths.
+    # Brokers cannot write to the installed environment, so compile modules and cache the list of plugins now.
     subprocess.run([python, "-m", "compileall", "-q", "-j", "2", "--invalidation-mode", "unchecked-hash",
                     "-s", str(path), "-p", f"/{PREFIX}/.venv", str(path / "lib")], check=False)  # fmt: skip
     subprocess.run([python, "-c", _SCAN], check=True, cwd="/")
@@ -160,7 +160,7 @@ list(getPlugins(IPlugin, plugins)), list(getPlugins(IPlugin, kreplica.plugins))
 
 
 def _relocate(environment: Path) -> None:
-    """Have it know itself by the path where it will be, and Debian's Python as the one it runs on."""
+    """Set the installation path and Debian's Python in scripts and links."""
     there = f"/{PREFIX}/.venv"
     programs = environment / "bin"
     for program in sorted(programs.iterdir()):
@@ -178,7 +178,7 @@ def _relocate(environment: Path) -> None:
 
 
 def _set_modes(stage: Path) -> None:
-    """Independent of the user who builds the package."""
+    """Set file modes that do not depend on the umask of the build."""
     for path in [stage, *sorted(stage.rglob("*"))]:
         if path.is_symlink():
             continue
@@ -207,8 +207,8 @@ def _control(stage: Path, architecture: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Build a Debian package of this source.")
-    parser.add_argument("--output", type=Path, default=ROOT / "build", help="where to put it (default: build)")
-    parser.add_argument("--environment", type=Path, help="take this virtual environment, instead of making one")
+    parser.add_argument("--output", type=Path, default=ROOT / "build", help="output directory (default: build)")
+    parser.add_argument("--environment", type=Path, help="virtual environment to copy instead of creating one")
     arguments = parser.parse_args()
     print(build(arguments.output, arguments.environment))
 

@@ -129,7 +129,7 @@ def test_the_chart_has_a_bar_for_each_figure_with_a_target() -> None:
     ("target", "target_ratio", "ratio", "better"),
     [(">= 600", "", 2.0, 2.0), ("<= 1.5", "<= 0.5", 0.5, 2.0), ("<= 1", "", 0.25, 4.0), ("", "<= 0.3", 0.1, 10.0)],
 )
-def test_advantage_follows_the_direction_of_the_target(target: str, target_ratio: str, ratio: float, better: float) -> None:
+def test_advantage_in_the_direction_of_the_target(target: str, target_ratio: str, ratio: float, better: float) -> None:
     """A target of at most some value inverts the ratio."""
     row = {"ratio": ratio, "target": target, "target ratio": target_ratio}
     assert performance.advantage(row) == better

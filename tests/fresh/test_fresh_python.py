@@ -62,7 +62,7 @@ def test_an_old_python() -> None:
     """The version that is needed and the one that is there are named."""
     done = check("sys.version_info = (3, 9, 2)")
     assert done.returncode == 1
-    assert "Python 3.11 or later is needed, and this is 3.9 (" in done.stderr
+    assert "Python 3.11 or later is needed, this is 3.9 (" in done.stderr
 
 
 def test_a_python_without_venv() -> None:

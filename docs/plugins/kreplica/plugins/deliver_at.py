@@ -266,7 +266,7 @@ class HeldBack:
             for one in due:
                 heapq.heappush(self._order, one)
             if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                log.info("deliver-at: retrying delivery to {partition}: {error}", partition=str(self._partition), error=error)
+                log.info("deliver-at: {partition} is retried: {error}", partition=str(self._partition), error=error)
             self._schedule(RETRY_S)
             return
         self._schedule()
