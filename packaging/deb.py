@@ -1,8 +1,8 @@
 """Builds a Debian package: ``make deb``, or ``python packaging/deb.py --output DIRECTORY``.
 
-The package contains a virtual environment for Debian's ``python3.11`` in ``/opt/kreplica/.venv``, so it is independent of
-other Python packages on the host, and units, the account, directories and commented settings.  The installation starts
-no unit.
+The package contains a virtual environment for Debian's ``python3.11`` in ``/opt/kreplica/.venv``, so other Python
+packages on the host do not matter.  It also contains units, the account, directories and commented settings.  The
+installation starts no unit.
 """
 
 from __future__ import annotations
