@@ -114,6 +114,17 @@ def test_another_partition_is_stable(scene: WireScene) -> None:
     producer.end(commits=True)
 
 
+def test_partitions_that_do_not_exist_are_refused(scene: WireScene) -> None:
+    """As in OffsetCommit."""
+    producer = producer_of(scene, "partitions")
+    producer.add_offsets("partitions")
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert producer.commit("partitions", {"t": {1: 5, 2: 5, 2**31 - 1: 5}}) == [NONE, unknown, unknown]
+    producer.end(commits=True)
+    producer.settle("partitions")
+    assert scene.fetch("partitions", None) == {("t", 1): (5, "")}
+
+
 def test_who_did_not_add_the_group_may_not_commit(scene: WireScene) -> None:
     """Offsets without AddOffsetsToTxn are refused: no marker would follow (KIP-890)."""
     producer = producer_of(scene, "adds-nothing")

@@ -83,6 +83,15 @@ def test_each_partition_is_answered_for_itself(scene: WireScene) -> None:
     assert scene.fetch("partly", None) == {("t", 1): (2, "é" * 20), ("u", 0): (5, "")}
 
 
+@pytest.mark.parametrize("version", COMMIT_VERSIONS)
+def test_partitions_that_do_not_exist_are_refused(scene: WireScene, version: int) -> None:
+    """As in Kafka: otherwise a group could commit offsets of 2^31 partitions."""
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    group = f"partitions-{version}"
+    assert scene.commit(group, {"t": {1: 1, 2: 2, 2**31 - 1: 3}}, version=version) == [NONE, unknown, unknown]
+    assert scene.fetch(group, None) == {("t", 1): (1, "")}
+
+
 def test_a_commit_of_nothing_valid(scene: WireScene) -> None:
     """Without any valid offset nothing is written and no group is created."""
     assert scene.commit("nothing", {"nowhere": {0: 3}}) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -161,8 +170,9 @@ def test_a_name_that_does_not_fit_into_the_log(scene: WireScene) -> None:
 
 def test_a_commit_too_large_for_one_batch_is_refused(scene: WireScene) -> None:
     """A commit is atomic."""
-    offsets = {"t": dict.fromkeys(range(20000), (1, "m" * 20))}
-    assert scene.commit("large", offsets) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    topics = topics_of({"t": {0: (1, "m" * 20)}})
+    topics[0]["partitions"] *= 20000
+    assert scene.commit("large", {}, topics=topics) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     with pytest.raises(LookupError):
         scene.shard("large")
 

@@ -54,7 +54,7 @@ class OffsetRows:
         count = 0
         for topic in asked:
             name = topic["name"]
-            is_known = self._view.partition_count(name) is not None
+            partitions = self._view.partition_count(name) or 0
             count += 1
             if count % STEP_OFFSETS == 0:
                 yield
@@ -65,7 +65,7 @@ class OffsetRows:
                 metadata = partition["committed_metadata"] or ""
                 row = {"partition_index": index, "error_code": _NONE}
                 rows.append(row)
-                if not is_known or index < 0:
+                if not 0 <= index < partitions:
                     row["error_code"] = _UNKNOWN
                 elif not is_metadata_acceptable(metadata, self._metadata_characters_max):
                     row["error_code"] = _TOO_LARGE
