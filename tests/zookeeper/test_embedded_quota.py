@@ -123,6 +123,22 @@ def test_sessions_are_bounded() -> None:
     assert scene.ask(scene.session(host="neighbour")[0], Ping()).error == 0
 
 
+def test_connections_of_one_address_are_bounded() -> None:
+    """One address cannot take all connections; another one can still connect, and a closed connection makes room."""
+    scene = Scene(CoordinatorSettings(tick_time_ms=TICK_TIME_MS, connections_max=10, address_connections_max=3))
+    serving = scene.coordinator.serving
+    assert serving is not None
+    peers = [scene.session()[0] for _ in range(3)]
+    refused = scene.peer()
+    scene.run(refused.closed)
+    assert serving.connections_rejected == 1
+    assert [scene.ask(peer, Ping()).error for peer in peers] == [0, 0, 0]
+    assert scene.ask(scene.session(host="neighbour")[0], Ping()).error == 0
+    peers[0].transport.loseConnection()
+    scene.pass_time(1)
+    assert scene.ask(scene.session()[0], Ping()).error == 0
+
+
 def test_watches_of_all_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the total only connections that hold little may watch more."""
     monkeypatch.setattr(watches, "TOTAL_BYTES_MAX", 20_000)

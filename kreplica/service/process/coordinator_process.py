@@ -102,6 +102,7 @@ def coordinator_from_options(
         interface=options["interface"],
         failed=failed,
         settings=CoordinatorSettings(
-            quota=QuotaBounds(bytes_max=options["znode-bytes-max"], count_max=options["znodes-max"])
+            address_connections_max=options["address-connections-max"],
+            quota=QuotaBounds(bytes_max=options["znode-bytes-max"], count_max=options["znodes-max"]),
         ),
     )

@@ -11,7 +11,8 @@ from kreplica.service.process.log_output import FORMATS
 
 ZNODES_MAX = 1_000_000
 ZNODE_BYTES_MAX = 384 * 2**20
-"""Defaults of ``QuotaBounds``, repeated because importing its package would load Twisted's TLS."""
+ADDRESS_CONNECTIONS_MAX = 1_000
+"""Defaults of the coordinator's limits, repeated because importing its package would load Twisted's TLS."""
 
 BROKER_ID_MAX = 1000
 """Kafka's default of ``reserved.broker.max.id``."""
@@ -124,6 +125,7 @@ class CoordinatorOptions(_Options):
         ["interface", "i", "127.0.0.1", "the address to listen on"],
         ["znodes-max", None, ZNODES_MAX, "how many znodes there may be", _positive],
         ["znode-bytes-max", None, ZNODE_BYTES_MAX, "how many bytes all znodes may hold", _positive],
+        ["address-connections-max", None, ADDRESS_CONNECTIONS_MAX, "how many connections one address has", _positive],
     ]
 
 

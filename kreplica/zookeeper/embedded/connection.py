@@ -82,7 +82,7 @@ class Connection(Protocol):
         self.name = f"{self.address}:{getattr(peer, 'port', 0)}"
         self.identities = (("ip", self.address),)
         if not self._dispatch.door.admit(self):
-            self._log.warn("refused {name}: there are as many connections as allowed", name=self.name)
+            self._log.warn("refused {name}: the limit of connections is reached", name=self.name)
             self.abort()
             return
         self._transport.registerProducer(self, True)

@@ -31,6 +31,7 @@ class Serving(Factory):
 
     :param on_failure: called once, if the store fails.
     :ivar connections: the open connections.
+    :ivar connections_rejected: number of connections closed because of a limit since the start.
     """
 
     noisy = False
@@ -47,6 +48,8 @@ class Serving(Factory):
         self._runtime = runtime
         self._settings = settings
         self.connections: dict[Connection, None] = {}
+        self.connections_rejected = 0
+        self._address_counts: dict[str, int] = {}
         self._timers: dict[str, IDelayedCall] = {}
         self._stopped = False
         reactor, wall_clock_ms = runtime.reactor, runtime.wall_clock_ms
@@ -67,7 +70,15 @@ class Serving(Factory):
             wall_clock_ms,
             settings.sessions_max,
         )
-        self._words = Words(self.tree, self.sessions, self.watches, self.commits, settings, self.connections)
+        self._words = Words(
+            self.tree,
+            self.sessions,
+            self.watches,
+            self.commits,
+            settings,
+            self.connections,
+            lambda: self.connections_rejected,
+        )
         self._dispatch = Dispatch(
             Reads(self.tree, self.watches, self.commits),
             self._writes,
@@ -142,13 +153,25 @@ class Serving(Factory):
         return connection
 
     def admit(self, connection: Connection) -> bool:
-        """Count a new connection in; false where there are too many."""
-        if self._stopped or len(self.connections) >= self._settings.connections_max:
+        """Register a new connection; return False if its address or the coordinator has too many."""
+        settings = self._settings
+        from_address = self._address_counts.get(connection.address, 0)
+        if (
+            self._stopped
+            or len(self.connections) >= settings.connections_max
+            or from_address >= settings.address_connections_max
+        ):
+            self.connections_rejected += 1
             return False
         self.connections[connection] = None
+        self._address_counts[connection.address] = from_address + 1
         return True
 
     def forget(self, connection: Connection) -> None:
-        """Count it out."""
-        self.connections.pop(connection, None)
+        """Unregister a connection that is lost; a refused one was never registered."""
+        if connection in self.connections:
+            del self.connections[connection]
+            self._address_counts[connection.address] -= 1
+            if not self._address_counts[connection.address]:
+                del self._address_counts[connection.address]
         self._requests.connection_lost(connection)

@@ -25,6 +25,7 @@ class Words:
 
     :param settings: shown by ``conf``.
     :param connections: the open connections.
+    :param rejected: returns the number of connections closed because of a limit.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Words:
         commits: GroupCommit,
         settings: CoordinatorSettings,
         connections: Collection[Connection],
+        rejected: Callable[[], int],
     ) -> None:
         self._tree = tree
         self._sessions = sessions
@@ -42,6 +44,7 @@ class Words:
         self._commits = commits
         self._settings = settings
         self._connections = connections
+        self._rejected = rejected
         self._words: dict[bytes, Callable[[], str]] = {
             b"ruok": lambda: "imok",
             b"isro": lambda: "rw",
@@ -63,7 +66,8 @@ class Words:
     def _conf(self) -> str:
         settings = {
             "tickTime": self._settings.tick_time_ms,
-            "maxClientCnxns": self._settings.connections_max,
+            "maxClientCnxns": self._settings.address_connections_max,
+            "maxCnxns": self._settings.connections_max,
             "minSessionTimeout": self._sessions.timeout_ms_min,
             "maxSessionTimeout": self._sessions.timeout_ms_max,
             "jute.maxbuffer": self._settings.frame_size_max,
@@ -110,6 +114,7 @@ class Words:
             "server_state": "standalone",
             "num_alive_connections": len(self._connections),
             "global_sessions": len(self._sessions.by_id),
+            "connection_rejected": self._rejected(),
             "znode_count": len(tree.nodes),
             "approximate_data_size": tree.quota.held_bytes,
             "quota_exceeded_error_count": tree.quota.refused,
