@@ -1,4 +1,4 @@
-"""Large requests about groups and topics are handled in slices, and a commit is still decided as one."""
+"""Large requests about groups and partitions are handled in slices, and a commit is still decided as one."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ from kreplica.server.handlers.groups.list_groups import ListGroups
 from kreplica.server.handlers.groups.offset_commit import OffsetCommit
 from kreplica.server.handlers.groups.offset_delete import OffsetDelete
 from kreplica.server.handlers.topics.alter_partition_reassignments import AlterPartitionReassignments
-from kreplica.server.handlers.topics.delete_topics import DeleteTopics
 from kreplica.server.handlers.transactions.add_partitions_to_txn import AddPartitionsToTxn
-from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.request import Handler, HandlerEntry
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
@@ -236,29 +234,6 @@ def test_offsets_of_a_topic_that_is_subscribed_to_meanwhile_are_kept() -> None:
     answered = answer_of(client, messages.OFFSET_DELETE, 0)["topics"]
     codes = {topic["name"]: {row["error_code"] for row in topic["partitions"]} for topic in answered}
     assert codes == {"t": {int(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)}, "u": {0}}
-
-
-def test_many_topics_are_deleted_in_slices() -> None:
-    """Names are counted, started and answered over many iterations; one that is named twice is refused."""
-
-    class NoTopics:
-        """Knows no topic."""
-
-        async def delete(self, name: str, timeout_s: float) -> bool:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-    broker = Broker()
-    handler = DeleteTopics(NoTopics(), MetadataCache(broker.clock), lambda: True, enabled=True)  # type: ignore[arg-type]
-    broker.dispatch.table[messages.DELETE_TOPICS.key] = HandlerEntry.of(messages.DELETE_TOPICS, handler)
-    client = broker.connect()
-    rows = [{"name": name} for name in (*NAMES, NAMES[0])]
-    client.send(request_frame(messages.DELETE_TOPICS, 6, 1, {"topics": rows, "timeout_ms": 1000}))
-    assert broker.iterations() > 10
-    answered = answer_of(client, messages.DELETE_TOPICS, 6)["responses"]
-    assert [row["name"] for row in answered] == [*NAMES, NAMES[0]]
-    codes = [row["error_code"] for row in answered]
-    assert codes[0] == codes[-1] == int(ErrorCode.INVALID_REQUEST)
-    assert set(codes[1:-1]) == {int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
 
 
 def test_partitions_come_into_a_transaction_as_one() -> None:

@@ -132,11 +132,13 @@ async def _elect(
     term: ControllerTerm, partitions: Collection[TopicPartition], election_type: ElectionType
 ) -> dict[TopicPartition, ErrorCode]:
     context = term.context
-    results = {partition: refusal(context, partition, election_type) for partition in partitions}
+    results: dict[TopicPartition, ErrorCode] = {}
+    async for partition in term.in_turns(partitions):
+        results[partition] = refusal(context, partition, election_type)
     wanted = [partition for partition, error in results.items() if error is ErrorCode.NONE]
     preferred = election_type is ElectionType.PREFERRED
     await _hold(term, wanted, decisions.preferred_elections if preferred else decisions.unclean_elections)
-    for partition in wanted:
+    async for partition in term.in_turns(wanted):
         # A concurrent write of a leader may have made it impossible.
         outcome = refusal(context, partition, election_type)
         results[partition] = ErrorCode.NONE if outcome is ErrorCode.ELECTION_NOT_NEEDED else outcome

@@ -18,15 +18,25 @@ from kreplica.server.protocol.responses import answer_from, in_slices
 
 Row = dict[str, Any]
 
+TOPICS_AT_ONCE = 200
+"""Number of topics of one request that wait for ZooKeeper or for the metadata at the same time: responses from
+ZooKeeper come together, and each update of the metadata checks all topics that wait for it."""
 
-def _counted(asked: list[Row]) -> Steps[Counter[tuple[str | None, UUID]]]:
-    """Count how often each topic is named."""
+
+def _asked(body: Row) -> Steps[tuple[list[Row], Counter[tuple[str | None, UUID]]]]:
+    """Return the requested topics, and how often each is named."""
+    # Versions below 6 list names; later ones list rows with a name or an ID.
+    asked: list[Row] = list(body.get("topics") or ())
+    for number, name in enumerate(dict.fromkeys(body.get("topic_names") or ()), 1):
+        asked.append({"name": name, "topic_id": ZERO_UUID})
+        if number % STEP_ROWS == 0:
+            yield
     counts: Counter[tuple[str | None, UUID]] = Counter()
     for number, row in enumerate(asked, 1):
         counts[row["name"], row["topic_id"]] += 1
         if number % STEP_ROWS == 0:
             yield
-    return counts
+    return asked, counts
 
 
 class DeleteTopics:
@@ -44,22 +54,26 @@ class DeleteTopics:
         answer_from(request, self._answer(request))
 
     async def _answer(self, request: Request) -> Row:
-        body = request.body
-        # Versions below 6 list names; later ones list rows with a name or an ID.
-        asked = body.get("topics") or [
-            {"name": name, "topic_id": ZERO_UUID} for name in dict.fromkeys(body.get("topic_names") or ())
-        ]
-        timeout_s = body["timeout_ms"] / 1000
-        counts = await in_slices(request, _counted(asked))
+        seconds = request.connection.seconds
+        ends_s = seconds() + request.body["timeout_ms"] / 1000
+        asked, counts = await in_slices(request, _asked(request.body))
 
-        async def one(row: Row) -> Row:
+        async def ask(row: Row) -> Row:
             if counts[row["name"], row["topic_id"]] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the topic appears in the request more than once")
-            return await self._delete(row, timeout_s)
+            return await self._request(row)
 
-        return {"responses": await gather_by_topic(request, asked, one, self._error_row)}
+        async def wait(row: Row) -> Row:
+            if not row["error_code"]:
+                await self._wait(row["name"], row["topic_id"], ends_s, seconds)
+            return row
 
-    async def _delete(self, row: Row, timeout_s: float) -> Row:
+        # All deletions are requested before the first is waited for: the wait may last until the client gives up.
+        requested = await gather_by_topic(request, asked, ask, self._error_row, TOPICS_AT_ONCE)
+        return {"responses": await gather_by_topic(request, requested, wait, self._error_row, TOPICS_AT_ONCE)}
+
+    async def _request(self, row: Row) -> Row:
+        """Request the deletion of one topic; return its response row."""
         if not self._is_controller():
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
         if not self._enabled:
@@ -72,15 +86,19 @@ class DeleteTopics:
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic_id}")
         topic_id = self._metadata.topic_id(name)
-        deleted = await self._topics.delete(name, timeout_s)
+        await self._topics.request_deletion(name)
+        return {"name": name, "topic_id": topic_id, "error_code": 0, "error_message": None}
+
+    async def _wait(self, name: str, topic_id: UUID, ends_s: float, seconds: Callable[[], float]) -> None:
+        """Wait until a topic is removed from ZooKeeper and from this broker's metadata."""
 
         def unlisted() -> bool:
             known = self._metadata.topic(name)
             return known is None or known.topic_id != topic_id
 
-        if not deleted or not await self._metadata.wait_until(unlisted, timeout_s):
+        deleted = await self._topics.until_deleted(name, max(ends_s - seconds(), 0.0))
+        if not deleted or not await self._metadata.wait_until(unlisted, ends_s - seconds()):
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the deletion was requested and is in progress")
-        return {"name": name, "topic_id": topic_id, "error_code": 0, "error_message": None}
 
     @staticmethod
     def _error_row(row: Row, error: KafkaError) -> Row:

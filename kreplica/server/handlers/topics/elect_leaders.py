@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
+from kreplica.runtime.slices import STEP_ROWS, Steps
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_from
+from kreplica.server.protocol.responses import answer_from, in_slices
 
 Row = dict[str, Any]
 
@@ -42,32 +44,50 @@ class ElectLeaders:
         self._metadata = metadata
 
     def __call__(self, request: Request) -> None:
-        answer_from(request, self._answer(request.body))
+        answer_from(request, self._answer(request, request.body))
 
-    async def _answer(self, body: Row) -> Row:
-        election_type, wanted = body.get("election_type", PREFERRED), _partitions(body["topic_partitions"])
+    async def _answer(self, request: Request, body: Row) -> Row:
+        topics, election_type = body["topic_partitions"], body.get("election_type", PREFERRED)
+        wanted = None if topics is None else await in_slices(request, _partitions(topics))
         if election_type not in TYPES:
-            return _refusal(ErrorCode.INVALID_REQUEST, wanted)
+            return await in_slices(request, _refusal(ErrorCode.INVALID_REQUEST, wanted))
         try:
             results = dict(await self._ask(election_type, wanted))
         except KafkaError as error:
-            return _refusal(error.code, wanted)
-        await self._until_known(results, election_type, body["timeout_ms"] / 1000)
-        if wanted is None:
-            # A request for all partitions means those that need an election.
-            results = {p: error for p, error in results.items() if error is not ErrorCode.ELECTION_NOT_NEEDED}
-        return {"throttle_time_ms": 0, "error_code": 0, "replica_election_results": _rows(results)}
+            return await in_slices(request, _refusal(error.code, wanted))
+        await self._until_known(request, results, election_type, body["timeout_ms"] / 1000)
+        # A request for all partitions means those that need an election.
+        hidden = ErrorCode.ELECTION_NOT_NEEDED if wanted is None else None
+        rows = await in_slices(request, _rows(results, hidden))
+        return {"throttle_time_ms": 0, "error_code": 0, "replica_election_results": rows}
 
     async def _until_known(
-        self, results: dict[TopicPartition, ErrorCode], election_type: int, timeout_s: float
+        self, request: Request, results: dict[TopicPartition, ErrorCode], election_type: int, timeout_s: float
     ) -> None:
-        elected = [partition for partition, error in results.items() if error is ErrorCode.NONE]
+        """Wait for the new leaders; partitions whose leader is not known in time get REQUEST_TIMED_OUT."""
+        seconds = request.connection.seconds
+        ends_s = seconds() + timeout_s
+        unknown = await in_slices(request, self._unknown(list(results), results, election_type))
+        while unknown:
+            # Each update of the metadata checks one partition; the others are checked, in slices, once that one is led.
+            last_is_led = partial(self._is_led, unknown[-1], election_type)
+            is_led = await self._metadata.wait_until(last_is_led, ends_s - seconds())
+            unknown = await in_slices(request, self._unknown(unknown, results, election_type))
+            if not is_led:
+                results.update(dict.fromkeys(unknown, ErrorCode.REQUEST_TIMED_OUT))
+                return
 
-        def unknown() -> list[TopicPartition]:
-            return [partition for partition in elected if not self._is_led(partition, election_type)]
-
-        if elected and not await self._metadata.wait_until(lambda: not unknown(), max(timeout_s, 0.0)):
-            results.update(dict.fromkeys(unknown(), ErrorCode.REQUEST_TIMED_OUT))
+    def _unknown(
+        self, partitions: list[TopicPartition], results: Results, election_type: int
+    ) -> Steps[list[TopicPartition]]:
+        """Return the elected partitions whose new leader this broker does not know."""
+        unknown = []
+        for number, partition in enumerate(partitions, 1):
+            if results[partition] is ErrorCode.NONE and not self._is_led(partition, election_type):
+                unknown.append(partition)
+            if number % STEP_ROWS == 0:
+                yield
+        return unknown
 
     def _is_led(self, partition: TopicPartition, election_type: int) -> bool:
         topic = self._metadata.topic(partition.topic)
@@ -77,23 +97,35 @@ class ElectLeaders:
         return known.leader == known.replicas[0] if election_type == PREFERRED else known.leader >= 0
 
 
-def _partitions(topics: Iterable[Row] | None) -> list[TopicPartition] | None:
-    if topics is None:
-        return None
-    wanted = (TopicPartition(row["topic"], partition) for row in topics for partition in row["partitions"])
-    return list(dict.fromkeys(wanted))
+def _partitions(topics: list[Row]) -> Steps[list[TopicPartition]]:
+    wanted: dict[TopicPartition, None] = {}
+    count = 0
+    for row in topics:
+        for partition in row["partitions"]:
+            wanted[TopicPartition(row["topic"], partition)] = None
+            count += 1
+            if count % STEP_ROWS == 0:
+                yield
+    return list(wanted)
 
 
-def _refusal(error: ErrorCode, wanted: list[TopicPartition] | None) -> Row:
+def _refusal(error: ErrorCode, wanted: list[TopicPartition] | None) -> Steps[Row]:
     # Version 0 has no top-level error, so each partition carries it.
-    results = dict.fromkeys(wanted or (), error)
-    return {"throttle_time_ms": 0, "error_code": int(error), "replica_election_results": _rows(results)}
+    rows = yield from _rows(dict.fromkeys(wanted or (), error))
+    return {"throttle_time_ms": 0, "error_code": int(error), "replica_election_results": rows}
 
 
-def _rows(results: Results) -> list[Row]:
+def _rows(results: Results, hidden: ErrorCode | None = None) -> Steps[list[Row]]:
+    """Return the response rows.
+
+    :param hidden: partitions with this error have no row.
+    """
     topics: dict[str, list[Row]] = {}
-    for (topic, partition), error in results.items():
-        text = TEXTS.get(error) if error is not ErrorCode.NONE else None
-        row = {"partition_id": partition, "error_code": int(error), "error_message": text}
-        topics.setdefault(topic, []).append(row)
+    for number, ((topic, partition), error) in enumerate(results.items(), 1):
+        if number % STEP_ROWS == 0:
+            yield
+        if error is not hidden:
+            text = TEXTS.get(error) if error is not ErrorCode.NONE else None
+            row = {"partition_id": partition, "error_code": int(error), "error_message": text}
+            topics.setdefault(topic, []).append(row)
     return [{"topic": topic, "partition_result": rows} for topic, rows in topics.items()]

@@ -280,10 +280,9 @@ class TopicAdmin:
 
     # --- deletion ----------------------------------------------------------------------------------------------------
 
-    async def delete(self, topic: str, timeout_s: float) -> bool:
-        """Request the deletion of a topic from the controller.
+    async def request_deletion(self, topic: str) -> None:
+        """Request the deletion of a topic from the controller; see ``until_deleted``.
 
-        :return: True if the topic is removed from ZooKeeper, so that its name is free; False after a timeout.
         :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
         """
         for request in await self.deletion(topic):
@@ -292,7 +291,6 @@ class TopicAdmin:
             except MultiFailed as failed:
                 if not isinstance(failed.error, NodeExists):
                     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failed)) from failed
-        return await self.until_deleted(topic, timeout_s)
 
     async def deletion(self, topic: str) -> Sequence[Operation]:
         """Return the operations that request a deletion; empty if it was requested before.
@@ -306,7 +304,7 @@ class TopicAdmin:
         return [] if asked else [Create(request)]
 
     async def until_deleted(self, topic: str, timeout_s: float) -> bool:
-        """Wait until a topic is removed from ZooKeeper; return False after a timeout."""
+        """Wait until a topic is removed from ZooKeeper, so that its name is free; return False after a timeout."""
         # The controller removes the request last.
         gone = Deferred.fromCoroutine(self._until_gone(znodes.delete_topic_path(topic)))
         try:

@@ -22,10 +22,13 @@ async def gather_by_topic(
     asked: Iterable[Row],
     handle: Callable[[Row], Awaitable[Row]],
     refuse: Callable[[Row, KafkaError], Row],
+    running_max: int | None = None,
 ) -> list[Row]:
     """Handle each row; ``refuse`` turns a ``KafkaError`` into the row's response.
 
     Rows are started in slices. Any other error, or cancellation, cancels the running rows.
+
+    :param running_max: number of rows after which the next ones wait until these are handled; None for no limit.
     """
     results: list[Row] = []
     running: list[Deferred[None]] = []
@@ -36,16 +39,26 @@ async def gather_by_topic(
         except KafkaError as error:
             results[number] = refuse(row, error)
 
-    def start() -> Steps[None]:
-        for number, row in enumerate(asked):
+    pending = iter(asked)
+
+    def start() -> Steps[bool]:
+        """Start rows; return True if some are left."""
+        for row in pending:
+            number = len(results)
             results.append(_MISSING)
             started = Deferred.fromCoroutine(one(row, number))
             if results[number] is _MISSING:
                 running.append(started)
+                if len(running) == running_max:
+                    return True
             yield
+        return False
 
     try:
-        await in_slices(request, start())
+        while await in_slices(request, start()):
+            for each in running:
+                await each
+            running.clear()
         for each in running:
             await each
         return results
