@@ -96,6 +96,8 @@ class StorageConfig:
     """Settings of all logs of a broker; names are Kafka's broker settings with underscores instead of dots.
 
     :param open_segments_max: maximum number of segments with an open file and indexes in memory (not a Kafka setting).
+    :param partition_producer_ids_max: maximum number of producers of one log (not a Kafka setting).
+    :param broker_producer_ids_max: maximum number of producers of all logs (not a Kafka setting).
     :param scrub_bytes_per_second: rate of the check for damage; 0 disables it (not a Kafka setting).
     """
 
@@ -109,4 +111,6 @@ class StorageConfig:
     log_cleaner_dedupe_buffer_size: int = 128 * 2**20
     log_cleaner_io_max_bytes_per_second: float = float(NO_LIMIT)
     open_segments_max: int = 4096
+    partition_producer_ids_max: int = 100_000
+    broker_producer_ids_max: int = 2_000_000
     scrub_bytes_per_second: int = 2**20

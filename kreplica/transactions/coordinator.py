@@ -19,6 +19,7 @@ from kreplica.transactions.decisions import Answer, Decision, refused
 from kreplica.transactions.end_transaction import EndRequest, end
 from kreplica.transactions.init_producer_id import InitRequest, begin
 from kreplica.transactions.markers import Markers
+from kreplica.transactions.memory_limits import TransactionMemory
 from kreplica.transactions.refused_end_log import RefusedEndLog
 from kreplica.transactions.shard import Entry, TransactionShard
 from kreplica.transactions.states import Identity, Transaction
@@ -29,6 +30,9 @@ log = Logger()
 Answered = Callable[[Answer], None]
 Decide = Callable[[Transaction | None, int | None], Decision]
 """Decision from the state of a transactional id, and a new producer id if one was needed."""
+
+NO_ROOM = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+"""Answer beyond the memory limits.  Clients of all versions retry: other transactions end, and unused ids expire."""
 
 MakeShards = Callable[[Callable[[StateLog], TransactionShard]], Shards[TransactionShard]]
 
@@ -41,6 +45,7 @@ class TransactionCoordinator:
 
     :param make_shards: called with a factory of shards.
     :param next_producer_id: returns a producer id that is unique in the cluster.
+    :ivar memory: memory of all transactional ids.
     """
 
     def __init__(
@@ -55,7 +60,8 @@ class TransactionCoordinator:
         self._config = config
         self._markers = markers
         self._next_producer_id = next_producer_id
-        self.shards = make_shards(lambda state_log: TransactionShard(runtime, state_log, markers))
+        self.memory = TransactionMemory(config.memory)
+        self.shards = make_shards(lambda state_log: TransactionShard(runtime, state_log, markers, self.memory))
         self._refused_ends = RefusedEndLog(runtime.reactor)
         self._timeouts = Timeouts(runtime, self.shards.loaded, config)
         self._waiting: dict[Deferred[None], None] = {}
@@ -88,7 +94,7 @@ class TransactionCoordinator:
             now_ms = self._runtime.wall_clock_ms()
             return begin(transactional_id, transaction, asked, new_producer_id, now_ms)
 
-        self._decide(transactional_id, decide, answered)
+        self._decide(transactional_id, decide, answered, address=asked.address)
 
     def add(
         self,
@@ -192,6 +198,7 @@ class TransactionCoordinator:
         new_producer_id: int | None = None,
         *,
         may_wait: bool = True,
+        address: str = "",
     ) -> None:
         try:
             shard = self._shard_of(transactional_id)
@@ -203,16 +210,24 @@ class TransactionCoordinator:
         if entry is not None and not entry.is_free:
             decision = _while_pending(decision)
         if decision.needs_producer_id:
-            self._decide_with_id(transactional_id, decide, answered)
+            if entry is None and not shard.has_room(transactional_id, address):
+                answered(NO_ROOM)
+            else:
+                self._decide_with_id(transactional_id, decide, answered, address)
         elif decision.new is not None:
-            shard.write(decision.new, partial(_written, decision.answer, answered))
+            if shard.has_room(transactional_id, address, decision.new):
+                shard.write(decision.new, partial(_written, decision.answer, answered), address)
+            else:
+                answered(NO_ROOM)
         else:
-            again = partial(self._decide, transactional_id, decide, answered, new_producer_id, may_wait=False)
+            again = partial(
+                self._decide, transactional_id, decide, answered, new_producer_id, may_wait=False, address=address
+            )
             is_early = may_wait and entry is not None and is_early_request(entry, decision)
             if not (is_early and shard.delayed.wait(transactional_id, again)):
                 answered(decision.answer)
 
-    def _decide_with_id(self, transactional_id: str, decide: Decide, answered: Answered) -> None:
+    def _decide_with_id(self, transactional_id: str, decide: Decide, answered: Answered, address: str) -> None:
         """Decide again with a new producer id; the state may have changed meanwhile."""
 
         async def decide_again() -> None:
@@ -221,7 +236,7 @@ class TransactionCoordinator:
             except (KreplicaError, CancelledError):
                 answered(Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE))
                 return
-            self._decide(transactional_id, decide, answered, new_producer_id)
+            self._decide(transactional_id, decide, answered, new_producer_id, address=address)
 
         waiting = Deferred.fromCoroutine(decide_again())
         self._waiting[waiting] = None

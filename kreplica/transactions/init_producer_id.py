@@ -32,12 +32,14 @@ class InitRequest:
     :param claimed: current identity of the producer; ``NO_IDENTITY`` for a new incarnation.
     :param is_two_phase: its transactions do not time out.
     :param keeps_prepared: take over the transaction of the previous incarnation instead of aborting it.
+    :param address: client address that is charged for the memory of the transactional id.
     """
 
     asked_timeout_ms: int
     claimed: Identity = NO_IDENTITY
     is_two_phase: bool = False
     keeps_prepared: bool = False
+    address: str = ""
 
     @property
     def timeout_ms(self) -> int:

@@ -19,6 +19,7 @@ from kreplica.errors import ErrorCode
 from kreplica.runtime import Runtime
 from kreplica.transactions.delayed_requests import DelayedRequests
 from kreplica.transactions.end_transaction import complete
+from kreplica.transactions.memory_limits import ShardMemory, TransactionMemory, size_of, size_of_id
 from kreplica.transactions.records import decode_key, decode_value, encode_key, encode_value
 from kreplica.transactions.states import COMPLETE, DECIDED, NEVER_MS, NO_TIME, S, Transaction
 from kreplica.wire.batches import BatchHeader
@@ -48,9 +49,11 @@ class Entry:
     :ivar pending: state being written; None if no write is in progress.
     :ivar since_s: reactor time of the last commit.
     :ivar began_s: reactor time at which the ongoing transaction started.
+    :ivar address: client address that is charged for its memory; empty until its producer has started.
+    :ivar held_bytes: memory that is charged for it.
     """
 
-    __slots__ = ("began_s", "pending", "since_s", "transaction", "transactional_id")
+    __slots__ = ("address", "began_s", "held_bytes", "pending", "since_s", "transaction", "transactional_id")
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
@@ -58,6 +61,8 @@ class Entry:
         self.pending: Transaction | None = None
         self.since_s = 0.0
         self.began_s = 0.0
+        self.address = ""
+        self.held_bytes = 0
 
     @property
     def is_free(self) -> bool:
@@ -86,11 +91,15 @@ class Entry:
 class TransactionShard:
     """A ``coordination.Shard``: created when this broker becomes leader of the partition, and filled from its log.
 
+    :param memory: totals of the broker.
     :ivar delayed: requests delayed until a transaction is complete.
     """
 
-    def __init__(self, runtime: Runtime, state_log: StateLog, markers: MarkerWriting) -> None:
+    def __init__(
+        self, runtime: Runtime, state_log: StateLog, markers: MarkerWriting, memory: TransactionMemory
+    ) -> None:
         self._runtime = runtime
+        self._memory = ShardMemory(memory)
         self._log = state_log
         self._markers = markers
         self._entries: dict[str, Entry] = {}
@@ -120,7 +129,7 @@ class TransactionShard:
             return
         transaction = None if value is None else decode_value(transactional_id, value)
         if transaction is None or transaction.state is S.DEAD:
-            self._entries.pop(transactional_id, None)
+            self._remove(transactional_id)
             self._unfinished.pop(transactional_id, None)
             return
         if transaction.state is S.PREPARE_EPOCH_FENCE:
@@ -131,6 +140,7 @@ class TransactionShard:
             entry = self._entries[transactional_id] = Entry(transactional_id)
         now_s, now_ms = self._runtime.reactor.seconds(), self._runtime.wall_clock_ms()
         entry.transaction = transaction
+        self._charge(entry, size_of(transaction))
         entry.since_s = now_s - _elapsed_s(transaction.last_update_ms, now_ms)
         entry.began_s = now_s - _elapsed_s(transaction.start_ms, now_ms)
         if transaction.state in DECIDED:
@@ -155,6 +165,7 @@ class TransactionShard:
             self._timer.cancel()
             self._timer = None
         self._markers.forget(self)
+        self._memory.close()
         self.delayed.end_all()
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -167,12 +178,43 @@ class TransactionShard:
         """Return all entries."""
         return list(self._entries.values())
 
+    # --- memory ------------------------------------------------------------------------------------------------------
+
+    def has_room(self, transactional_id: str, address: str, new: Transaction | None = None) -> bool:
+        """Return True if the memory limits allow this state of a transactional id.
+
+        :param address: of the client that starts the producer; empty for other requests.
+        :param new: None for a new id.
+        """
+        entry = self._entries.get(transactional_id)
+        size = size_of_id(transactional_id) if new is None else size_of(new)
+        if entry is None:
+            return self._memory.has_room(address, size)
+        return self._memory.has_room(entry.address, size - entry.held_bytes)
+
+    def _charge(self, entry: Entry, size: int) -> None:
+        self._memory.add(entry.address, size - entry.held_bytes)
+        entry.held_bytes = size
+
+    def _charge_to(self, entry: Entry, address: str) -> None:
+        """Charge an id that was loaded from the log to the client that starts its producer."""
+        if address and not entry.address:
+            self._memory.add(entry.address, -entry.held_bytes)
+            self._memory.add(address, entry.held_bytes)
+            entry.address = address
+
+    def _remove(self, transactional_id: str) -> None:
+        entry = self._entries.pop(transactional_id, None)
+        if entry is not None:
+            self._charge(entry, 0)
+
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def write(self, new: Transaction, answered: Answered) -> None:
+    def write(self, new: Transaction, answered: Answered, address: str = "") -> None:
         """Write the next state of a transactional id; takes effect once it is committed.
 
         :param new: no write may be pending for this id; DEAD writes a tombstone.
+        :param address: of the client that starts the producer; empty for other changes.
         :param answered: called exactly once. NONE: committed. COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR: may be
             committed later. UNKNOWN_SERVER_ERROR: the record is too large, and nothing has changed.
         """
@@ -181,6 +223,8 @@ class TransactionShard:
             entry = self._entries[new.transactional_id] = Entry(new.transactional_id)
         assert entry.is_free, f"{entry.pending} is pending"
         entry.pending = new
+        self._charge_to(entry, address)
+        self._charge(entry, max(entry.held_bytes, size_of(new)))
         self._append(entry, new, partial(self._write_answered, entry, new, answered))
 
     def markers_written(self, transaction: Transaction) -> None:
@@ -201,8 +245,9 @@ class TransactionShard:
         entry.since_s = now_s
         if before is None or before.state is not S.ONGOING:
             entry.began_s = now_s
+        self._charge(entry, size_of(new))
         if new.state is S.DEAD:
-            del self._entries[entry.transactional_id]
+            self._remove(entry.transactional_id)
         elif new.state in DECIDED:
             self._markers.send(self, new)
         elif new.state in COMPLETE:
@@ -222,7 +267,9 @@ class TransactionShard:
         if entry.pending is new:
             entry.pending = None
             if entry.transaction is None:
-                self._entries.pop(entry.transactional_id, None)
+                self._remove(entry.transactional_id)
+            else:
+                self._charge(entry, size_of(entry.transaction))
 
     # --- repeated writes ---------------------------------------------------------------------------------------------
 

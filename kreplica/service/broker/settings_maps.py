@@ -23,6 +23,7 @@ from kreplica.server.protocol.limits import UNLIMITED, Bounds
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.storage.log_config import StorageConfig
 from kreplica.transactions import TransactionsConfig
+from kreplica.transactions.memory_limits import TransactionBounds
 
 
 def bounds(settings: BrokerSettings) -> Bounds:
@@ -63,6 +64,8 @@ def storage_config(settings: BrokerSettings) -> StorageConfig:
         log_cleaner_backoff_ms=settings["log.cleaner.backoff.ms"],
         log_cleaner_dedupe_buffer_size=settings["log.cleaner.dedupe.buffer.size"],
         log_cleaner_io_max_bytes_per_second=settings["log.cleaner.io.max.bytes.per.second"],
+        partition_producer_ids_max=settings["kreplica.partition.producer.ids.max"],
+        broker_producer_ids_max=settings["kreplica.broker.producer.ids.max"],
         scrub_bytes_per_second=settings["kreplica.scrub.bytes.per.second"],
     )
 
@@ -187,6 +190,10 @@ def transactions_config(settings: BrokerSettings) -> TransactionsConfig:
         expiration_ms=settings["transactional.id.expiration.ms"],
         expiration_interval_ms=settings["transaction.remove.expired.transaction.cleanup.interval.ms"],
         is_two_phase_enabled=settings["transaction.two.phase.commit.enable"],
+        memory=TransactionBounds(
+            settings["kreplica.transactional.id.address.bytes.max"],
+            settings["kreplica.transactional.id.broker.bytes.max"],
+        ),
     )
 
 

@@ -10,6 +10,8 @@ from kreplica.interfaces import MetricKind as Kind
 from kreplica.server.fetch.sessions import SESSION_PARTITION_BYTES, FetchSessions
 from kreplica.server.transport.listeners import Server
 from kreplica.service.broker.coordinators import Coordinators
+from kreplica.storage.directories.log_directories import LogDirectories
+from kreplica.storage.producers.producer_limits import PRODUCER_BYTES
 
 if TYPE_CHECKING:
     from kreplica.admin.http.site import AdminSite
@@ -20,6 +22,9 @@ class MemoryParts(Protocol):
 
     @property
     def coordinators(self) -> Coordinators: ...
+
+    @property
+    def directories(self) -> LogDirectories: ...
 
     @property
     def fetch_sessions(self) -> FetchSessions: ...
@@ -53,8 +58,20 @@ def memory_families(broker: MemoryParts) -> Iterator[Family]:
 def _rows(broker: MemoryParts) -> tuple[dict[str, int], dict[str, int]]:
     groups = broker.coordinators.group_memory
     sessions = broker.fetch_sessions
-    held = {"groups": groups.held_bytes, "fetch_sessions": sessions.partition_count * SESSION_PARTITION_BYTES}
-    refused = {"groups": groups.refused, "fetch_sessions": sessions.refused}
+    transactions = broker.coordinators.transactions.memory
+    producers = broker.directories.producer_limits
+    held = {
+        "groups": groups.held_bytes,
+        "fetch_sessions": sessions.partition_count * SESSION_PARTITION_BYTES,
+        "producers": producers.count * PRODUCER_BYTES,
+        "transactional_ids": transactions.held_bytes,
+    }
+    refused = {
+        "groups": groups.refused,
+        "fetch_sessions": sessions.refused,
+        "producers": producers.refused,
+        "transactional_ids": transactions.refused,
+    }
     if broker.server is not None:
         held["partial_requests"] = broker.server.resources.partial.held_bytes
         refused["partial_requests"] = broker.server.metrics.partial_evictions

@@ -34,6 +34,25 @@ LIMITS = (
         "The maximum memory of all groups of this broker; members that would exceed it are rejected.",
     ),
     Setting(
+        "kreplica.transactional.id.address.bytes.max", LONG, 128 * MIB, at_least(1024), LOW, READ_ONLY,
+        "The maximum memory of all transactional ids whose producers started from one client address.",
+    ),
+    Setting(
+        "kreplica.transactional.id.broker.bytes.max", LONG, 512 * MIB, at_least(1024), LOW, READ_ONLY,
+        "The maximum memory of all transactional ids of this broker; ids that would exceed it are rejected with "
+        "COORDINATOR_NOT_AVAILABLE, which clients retry.",
+    ),
+    Setting(
+        "kreplica.partition.producer.ids.max", INT, 100_000, at_least(1), LOW, READ_ONLY,
+        "The maximum number of idempotent producers that a partition remembers; batches of further producers are "
+        "rejected with NOT_ENOUGH_REPLICAS, which clients retry.",
+    ),
+    Setting(
+        "kreplica.broker.producer.ids.max", INT, 2_000_000, at_least(1), LOW, READ_ONLY,
+        "The maximum number of idempotent producers that all partitions remember; beyond it, only partitions with "
+        "less than their share accept new ones.",
+    ),
+    Setting(
         "kreplica.fetch.session.partitions.max", INT, 1_000_000, at_least(1000), LOW, READ_ONLY,
         "The maximum number of partitions in all fetch sessions; a quarter is reserved for followers.",
     ),

@@ -24,6 +24,7 @@ from kreplica.storage.directories.scrubbing import INTERVAL_SECONDS, Scrubber
 from kreplica.storage.log.log import Log
 from kreplica.storage.log.readable_log import ReadableLog
 from kreplica.storage.log_config import NO_LIMIT, LogConfig, StorageConfig
+from kreplica.storage.producers.producer_limits import ProducerLimits
 from kreplica.storage.segments.damage import WHOLE_SEGMENT, Damage, is_unreadable
 from kreplica.storage.segments.open_segments import OpenSegments
 
@@ -45,12 +46,16 @@ class LogDirectories:
         self._synced_listeners: list[Callable[[list[TopicPartition]], None]] = []
         self._damage_listeners: list[Callable[[Log, Damage], None]] = []
         open_segments = OpenSegments(self.config.open_segments_max)
+        self.producer_limits = ProducerLimits(
+            self.config.partition_producer_ids_max, self.config.broker_producer_ids_max
+        )
         self.directories = [
             LogDirectory(
                 path,
                 runtime,
                 self.config,
                 open_segments,
+                self.producer_limits,
                 went_offline=self._went_offline,
                 synced=self._synced,
                 damaged=self._damaged,

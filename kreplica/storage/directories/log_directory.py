@@ -37,6 +37,7 @@ from kreplica.storage.formats.names import DELETE_SUFFIX, deleted_name, director
 from kreplica.storage.log.log import Log
 from kreplica.storage.log.readable_log import ReadableLog
 from kreplica.storage.log_config import LogConfig, StorageConfig
+from kreplica.storage.producers.producer_limits import ProducerLimits
 from kreplica.storage.segments.damage import Damage
 from kreplica.storage.segments.open_segments import OpenSegments
 from kreplica.storage.segments.segment_list import remove_files
@@ -64,6 +65,7 @@ class LogDirectory(CheckpointedDirectory):
         runtime: Runtime,
         config: StorageConfig,
         open_segments: OpenSegments,
+        producer_limits: ProducerLimits,
         *,
         went_offline: Callable[[LogDirectory], None],
         synced: Callable[[list[Log]], None],
@@ -86,6 +88,7 @@ class LogDirectory(CheckpointedDirectory):
         self._disk = runtime.disk
         self._config = config
         self._open_segments = open_segments
+        self._producer_limits = producer_limits
         self._went_offline = went_offline
         self._damaged = damaged
         self._lock: DirectoryLock | None = None
@@ -209,7 +212,7 @@ class LogDirectory(CheckpointedDirectory):
         if log.was_cut:
             self.cut.append(key)
         self.logs[key] = log
-        log.owned_by(self, self._open_segments)
+        log.owned_by(self, self._open_segments, self._producer_limits)
         self._hold_if_overstated(log)
 
     def start(self) -> None:
@@ -299,7 +302,7 @@ class LogDirectory(CheckpointedDirectory):
         del self.failed_logs[key]
         log.put_back()
         self.logs[key] = log
-        log.owned_by(self, self._open_segments)
+        log.owned_by(self, self._open_segments, self._producer_limits)
         self._hold_if_overstated(log)
         self.checkpoint()
         return log

@@ -19,6 +19,7 @@ from kreplica.storage.log.retention import expired_segments
 from kreplica.storage.log.truncatable_log import TruncatableLog
 from kreplica.storage.log_config import DAY_MS, LogConfig
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction
+from kreplica.storage.producers.producer_limits import ProducerLimits
 from kreplica.storage.producers.producer_state import Origin
 from kreplica.storage.recovery.loading import Loading, nothing_yet
 from kreplica.storage.segments.append_validation import (
@@ -109,8 +110,11 @@ class Log(TruncatableLog):
         log._segments.remove = log._remove
         return log
 
-    def owned_by(self, owner: LogOwner[Any], open_segments: OpenSegments) -> None:
-        """Set the owner, and count open files in its ``OpenSegments``."""
+    def owned_by(
+        self, owner: LogOwner[Any], open_segments: OpenSegments, producer_limits: ProducerLimits
+    ) -> None:
+        """Set the owner, and count open files and producers in its totals."""
+        self.producers.share(producer_limits)
         self.owner = owner
         self._open_segments = open_segments
         for segment in self._segments:

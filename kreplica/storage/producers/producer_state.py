@@ -17,6 +17,7 @@ from kreplica.runtime.disk import Buffer
 from kreplica.storage.formats.batch_scanning import header_at
 from kreplica.storage.producers import transaction_verification
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction
+from kreplica.storage.producers.producer_limits import ProducerLimits
 from kreplica.storage.producers.refused_batches import Refusals
 from kreplica.storage.producers.transaction_verification import Verifications
 from kreplica.wire.batches import BatchHeader
@@ -105,6 +106,13 @@ class ProducerStates:
         self._undecided: list[CompletedTransaction] = []
         """Ended transactions whose marker is not below the high watermark and which are therefore still unstable."""
         self.refusals = Refusals()
+        self._limits = ProducerLimits()
+
+    def share(self, limits: ProducerLimits) -> None:
+        """Apply the limits of a broker from now on."""
+        if limits is not self._limits:
+            self._limits = limits
+            limits.add_log(self)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -123,8 +131,8 @@ class ProducerStates:
 
         :param marker: the end marker, if the batch is one.
         :return: the earlier batch, if this one repeats one of the last five.
-        :raise KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE or
-            TRANSACTION_COORDINATOR_FENCED.
+        :raise KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE,
+            TRANSACTION_COORDINATOR_FENCED, or NOT_ENOUGH_REPLICAS for a new producer beyond the limits.
         """
         if not header.is_control:
             return self._check_data(header, origin)
@@ -135,8 +143,10 @@ class ProducerStates:
     def _check_data(self, header: BatchHeader, origin: Origin) -> RecentBatch | None:
         entry = self._entries.get(header.producer_id)
         if entry is None:
-            if origin in _IN_SEQUENCE and (code := self.refusals.code_for(header, None)) is not None:
-                raise _behind(header, code)
+            if origin in _IN_SEQUENCE:
+                if (code := self.refusals.code_for(header, None)) is not None:
+                    raise _behind(header, code)
+                self._limits.check(len(self._entries))
             return None
         if origin is Origin.REPLICATION:
             return None
@@ -308,11 +318,14 @@ class ProducerStates:
         ]
         for producer_id in expired:
             del self._entries[producer_id]
+        if expired:
+            self._limits.removed()
         return len(expired)
 
     def clear(self) -> None:
         """Remove all producers."""
         self._entries.clear()
+        self._limits.removed()
         self._ongoing.clear()
         self._undecided.clear()
         self.verifications.clear()
@@ -329,6 +342,7 @@ class ProducerStates:
         entry = self._entries.get(header.producer_id)
         if entry is None:
             entry = self._entries[header.producer_id] = ProducerEntry(header.producer_id)
+            self._limits.added()
         if entry.epoch != header.producer_epoch:
             entry.epoch = header.producer_epoch
             entry.batches.clear()

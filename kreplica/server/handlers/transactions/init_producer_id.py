@@ -6,6 +6,7 @@ from typing import Any
 
 from kreplica.errors import ErrorCode
 from kreplica.membership.producer_ids import ProducerIds
+from kreplica.server.handlers.groups.join_group import client_host
 from kreplica.server.handlers.transactions.transaction_codes import fenced_code
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import answer_from
@@ -38,6 +39,7 @@ class InitProducerId:
                 claimed,
                 body.get("enable_2pc", False),
                 body.get("keep_prepared_txn", False),
+                client_host(request),
             )
             self._coordinator.begin(transactional_id, asked, lambda answer: request.answer(_row(answer, request)))
 

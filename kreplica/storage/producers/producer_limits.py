@@ -1,0 +1,89 @@
+"""Limits on the number of producers whose state is kept, in one log and in all logs of a broker.
+
+A leader refuses the batches of new producers beyond a limit. Removing the state of idle producers instead would let
+their retries be appended twice. Followers accept whatever the leader has, so that replicas have the same state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from weakref import WeakSet
+
+from twisted.logger import Logger
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.storage.log_config import NO_LIMIT
+
+log = Logger()
+
+PRODUCER_BYTES = 1000
+"""Approximate memory of one producer with five batches."""
+
+REFUSED = ErrorCode.NOT_ENOUGH_REPLICAS
+"""The error for batches of refused producers: nothing was appended, and clients of all versions retry."""
+
+
+class ProducerLimits:
+    """Producers of all logs of one broker; private to a log that has no owner.
+
+    The number is counted again only when it may have reached the limit, because logs come and go.
+
+    :param log_max: maximum number of producers in one log.
+    :param broker_max: maximum number of producers in all logs. Beyond it, logs with less than their share of it still
+        accept new producers, so that one partition cannot use up the whole number.
+    :ivar refused: number of refused batches since the start.
+    """
+
+    def __init__(self, log_max: int = NO_LIMIT, broker_max: int = NO_LIMIT) -> None:
+        self.log_max = log_max
+        self.broker_max = broker_max
+        self.refused = 0
+        self._logs: WeakSet[Sized] = WeakSet()
+        self._count_max = 0
+        """An upper bound of the number of producers."""
+        self._counted_logs = 0
+        self._may_be_less = False
+        self._is_reported = False
+
+    @property
+    def count(self) -> int:
+        """Number of producers in all logs."""
+        return sum(map(len, self._logs))
+
+    def add_log(self, producers: Sized) -> None:
+        """Count the producers of a log as long as the object exists."""
+        self._logs.add(producers)
+        self._count_max += len(producers)
+
+    def added(self) -> None:
+        """Count a new producer."""
+        self._count_max += 1
+
+    def removed(self) -> None:
+        """Note that producers were removed from a log."""
+        self._may_be_less = True
+
+    def check(self, in_log: int) -> None:
+        """Check that a log may accept a new producer.
+
+        :param in_log: number of producers that the log has.
+        :raise KafkaError: ``REFUSED``.
+        """
+        if in_log >= self.log_max:
+            self._refuse(in_log, "kreplica.partition.producer.ids.max", self.log_max)
+        elif self._count_max >= self.broker_max:
+            if self._may_be_less or len(self._logs) != self._counted_logs:
+                self._count_max = self.count
+                self._counted_logs = len(self._logs)
+                self._may_be_less = False
+            if self._count_max >= self.broker_max and in_log >= self.broker_max // max(len(self._logs), 1):
+                self._refuse(self._count_max, "kreplica.broker.producer.ids.max", self.broker_max)
+            self._is_reported &= self._count_max >= self.broker_max
+
+    def _refuse(self, count: int, setting: str, count_max: int) -> None:
+        self.refused += 1
+        message = f"{count} producer ids are known ({setting}={count_max}); they expire after producer.id.expiration.ms"
+        if not self._is_reported:
+            self._is_reported = True
+            log.warn("refusing batches of new producers: {message}", message=message)
+        raise KafkaError(REFUSED, message)

@@ -1,0 +1,115 @@
+"""Limits on the memory of transactional ids, by client address and broker.
+
+Requests are checked before anything changes; ids loaded from the log are counted but never refused. They are charged to
+no address until their producer starts again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twisted.logger import Logger
+
+from kreplica.transactions.states import Transaction
+
+log = Logger()
+
+ID_BYTES = 1000
+"""Charged per transactional id in addition to its length."""
+
+PARTITION_BYTES = 150
+"""Charged per partition of a transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionBounds:
+    """Memory limits in bytes.
+
+    :param address_bytes_max: all transactional ids whose producers started from one client address.
+    :param bytes_max: all transactional ids that this broker coordinates.
+    """
+
+    address_bytes_max: int = 128 * 2**20
+    bytes_max: int = 512 * 2**20
+
+
+class TransactionMemory:
+    """Totals of one broker; owned by its coordinator and shared by all shards.
+
+    :ivar held_bytes: total of all transactional ids.
+    :ivar refused: number of requests refused since the start.
+    """
+
+    def __init__(self, bounds: TransactionBounds) -> None:
+        self.bounds = bounds
+        self.held_bytes = 0
+        self.refused = 0
+        self._by_address: dict[str, int] = {}
+
+    def add(self, address: str, size: int) -> None:
+        """Add to the bytes charged to an address; the size may be negative."""
+        self.held_bytes += size
+        held = self._by_address.get(address, 0) + size
+        if held:
+            self._by_address[address] = held
+        else:
+            self._by_address.pop(address, None)
+
+    def has_room(self, address: str, growth: int) -> bool:
+        """Return True if an address may occupy more bytes; otherwise the refusal is counted and logged.
+
+        :param address: empty for a transactional id that was loaded from the log.
+        """
+        if growth <= 0:
+            return True
+        at_address = self._by_address.get(address, 0) + growth if address else 0
+        for setting, total, total_max in (
+            ("kreplica.transactional.id.address.bytes.max", at_address, self.bounds.address_bytes_max),
+            ("kreplica.transactional.id.broker.bytes.max", self.held_bytes + growth, self.bounds.bytes_max),
+        ):
+            if total > total_max:
+                self.refused += 1
+                log.warn(
+                    "refusing a transactional producer from {address}: {total} bytes exceed {setting}={total_max}",
+                    address=address or "an unknown address",
+                    total=total,
+                    setting=setting,
+                    total_max=total_max,
+                )
+                return False
+        return True
+
+
+class ShardMemory:
+    """Memory of the transactional ids of one shard."""
+
+    def __init__(self, memory: TransactionMemory) -> None:
+        self._memory = memory
+        self._by_address: dict[str, int] = {}
+        self._is_closed = False
+
+    def add(self, address: str, size: int) -> None:
+        """Add to the bytes charged to an address; the size may be negative."""
+        if size and not self._is_closed:
+            self._by_address[address] = self._by_address.get(address, 0) + size
+            self._memory.add(address, size)
+
+    def has_room(self, address: str, growth: int) -> bool:
+        """See ``TransactionMemory.has_room``."""
+        return self._memory.has_room(address, growth)
+
+    def close(self) -> None:
+        """Remove all charges of the shard."""
+        self._is_closed = True
+        for address, size in self._by_address.items():
+            self._memory.add(address, -size)
+
+
+def size_of_id(transactional_id: str) -> int:
+    """Return the bytes charged for a transactional id without a transaction."""
+    return ID_BYTES + len(transactional_id)
+
+
+def size_of(transaction: Transaction) -> int:
+    """Return the bytes charged for a transactional id and its transaction."""
+    return size_of_id(transaction.transactional_id) + PARTITION_BYTES * len(transaction.partitions)

@@ -1,0 +1,105 @@
+"""Limits on the number of producers that one log and all logs of a broker remember."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+import pytest
+from storage_world import batch, idempotent, open_log, read_bytes, values_of
+
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.storage.log.log import Log
+from kreplica.storage.producers.producer_limits import ProducerLimits
+
+
+def limited_log(path: Path, limits: ProducerLimits) -> Log:
+    log = open_log(path, producer_expiration_ms=1000)
+    log.producers.share(limits)
+    return log
+
+
+def append(log: Log, producer_id: int, sequence: int = 0) -> None:
+    log.append_as_leader(idempotent(sequence, 1, producer_id=producer_id), 0, now_ms=1)
+
+
+def refusal_of(log: Log, producer_id: int, sequence: int = 0) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        append(log, producer_id, sequence)
+    return caught.value.code
+
+
+def test_producers_of_a_log_are_bounded(tmp_path: Path) -> None:
+    """A new producer is refused with a retriable error; known ones, plain batches and other logs are not affected."""
+    limits = ProducerLimits(log_max=3)
+    log, other = limited_log(tmp_path / "t-0", limits), limited_log(tmp_path / "t-1", limits)
+    for producer_id in range(3):
+        append(log, producer_id)
+    assert refusal_of(log, 3) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert ErrorCode.NOT_ENOUGH_REPLICAS.retriable
+    assert limits.refused == 1
+    append(log, 2, 1)
+    log.append_as_leader(batch("plain"), 0, now_ms=1)
+    append(other, 3)
+    assert log.log_end_offset == 5
+
+
+def test_a_refused_producer_keeps_its_order(tmp_path: Path) -> None:
+    """When there is room again, its second batch is still refused until the first one is sent again."""
+    log = limited_log(tmp_path / "t-0", ProducerLimits(log_max=1))
+    append(log, 1)
+    assert refusal_of(log, 2, 0) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert log.producers.expire(10_000) == 1
+    assert refusal_of(log, 2, 1) is ErrorCode.NOT_ENOUGH_REPLICAS
+    append(log, 2, 0)
+    append(log, 2, 1)
+
+
+def test_expired_producers_make_room(tmp_path: Path) -> None:
+    """Also for the broker's total."""
+    limits = ProducerLimits(broker_max=2)
+    log = limited_log(tmp_path / "t-0", limits)
+    for producer_id in range(2):
+        append(log, producer_id)
+    assert refusal_of(log, 2) is ErrorCode.NOT_ENOUGH_REPLICAS
+    log.producers.expire(10_000)
+    append(log, 2)
+    assert limits.count == 1
+
+
+def test_the_broker_is_bounded_and_each_log_has_its_share(tmp_path: Path) -> None:
+    """A log that used up the total gets no more producers; another one still gets its share."""
+    limits = ProducerLimits(broker_max=8)
+    greedy, modest = limited_log(tmp_path / "t-0", limits), limited_log(tmp_path / "t-1", limits)
+    for producer_id in range(8):
+        append(greedy, producer_id)
+    assert refusal_of(greedy, 8) is ErrorCode.NOT_ENOUGH_REPLICAS
+    for producer_id in range(4):
+        append(modest, producer_id)
+    assert refusal_of(modest, 4) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert (limits.count, limits.refused) == (12, 2)
+
+
+def test_a_deleted_log_makes_room(tmp_path: Path) -> None:
+    """Its producers no longer count."""
+    limits = ProducerLimits(broker_max=4)
+    deleted, log = limited_log(tmp_path / "t-0", limits), limited_log(tmp_path / "t-1", limits)
+    for producer_id in range(2):
+        append(deleted, producer_id)
+        append(log, producer_id)
+    assert refusal_of(log, 2) is ErrorCode.NOT_ENOUGH_REPLICAS
+    del deleted
+    gc.collect()
+    append(log, 2)
+
+
+def test_a_follower_takes_what_the_leader_has(tmp_path: Path) -> None:
+    """Otherwise its state would differ from the leader's."""
+    leader = limited_log(tmp_path / "t-0", ProducerLimits())
+    follower = limited_log(tmp_path / "t-1", ProducerLimits(log_max=1, broker_max=1))
+    for producer_id in range(3):
+        append(leader, producer_id)
+    follower.append_as_follower(read_bytes(leader), now_ms=1)
+    assert len(follower.producers) == 3
+    assert values_of(follower) == values_of(leader)
+    assert refusal_of(follower, 3) is ErrorCode.NOT_ENOUGH_REPLICAS
