@@ -115,7 +115,7 @@ def test_another_partition_is_stable(scene: WireScene) -> None:
 
 
 def test_partitions_that_do_not_exist_are_refused(scene: WireScene) -> None:
-    """As in OffsetCommit."""
+    """TxnOffsetCommit refuses them as OffsetCommit does."""
     producer = producer_of(scene, "partitions")
     producer.add_offsets("partitions")
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -45,7 +45,7 @@ def test_producers_of_a_log_are_bounded(tmp_path: Path) -> None:
 
 
 def test_a_refused_producer_keeps_its_order(tmp_path: Path) -> None:
-    """When there is room again, its second batch is still refused until the first one is sent again."""
+    """Once another producer has expired, its second batch is still refused until the first one is sent again."""
     log = limited_log(tmp_path / "t-0", ProducerLimits(log_max=1))
     append(log, 1)
     assert refusal_of(log, 2, 0) is ErrorCode.NOT_ENOUGH_REPLICAS
@@ -68,7 +68,7 @@ def test_expired_producers_make_room(tmp_path: Path) -> None:
 
 
 def test_the_broker_is_bounded_and_each_log_has_its_share(tmp_path: Path) -> None:
-    """A log that used up the total gets no more producers; another one still gets its share."""
+    """A log that used up the total accepts no new producers; another one accepts as many as its share."""
     limits = ProducerLimits(broker_max=8)
     greedy, modest = limited_log(tmp_path / "t-0", limits), limited_log(tmp_path / "t-1", limits)
     for producer_id in range(8):
