@@ -7,7 +7,6 @@ to say what is wrong and where.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from io import BytesIO
 from struct import Struct
 from struct import error as StructError
@@ -62,35 +61,6 @@ class WireType(Construct):  # type: ignore[misc]  # construct is not typed
     def __init__(self) -> None:
         super().__init__()
         self.flagbuildnone = True  # a field may be left out: it then takes its default
-
-    def _emitparse(self, code: Any) -> str:
-        """Let construct's own ``compile`` link to our compiled form, wherever this type stands in a tree."""
-        from kreplica.wire.parsing import compile_parser
-
-        parse = compile_parser(self)
-
-        def from_stream(stream: BytesIO) -> Any:
-            value, end = parse(stream.getbuffer(), stream.tell())
-            stream.seek(end)
-            return value
-
-        return self._link(code, from_stream)
-
-    def _emitbuild(self, code: Any) -> str:
-        from kreplica.wire.building import compile_builder
-
-        build = compile_builder(self)
-
-        def to_stream(stream: BytesIO, value: Any) -> Any:
-            stream.write(b"".join(build(value)))
-            return value
-
-        return self._link(code, to_stream, ", obj")
-
-    def _link(self, code: Any, function: Callable[..., Any], arguments: str = "") -> str:
-        number = code.allocateId()
-        code.linkedinstances[number] = function
-        return f"linkedinstances[{number}](io{arguments})"
 
 
 class Fixed(WireType):
