@@ -8,7 +8,10 @@ requests yield to other connections.  A malformed request closes only this conne
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+from typing import Protocol as TypingProtocol
 
 from twisted.internet.interfaces import IPushProducer
 from twisted.internet.protocol import Protocol, connectionDone
@@ -22,9 +25,6 @@ from kreplica.zookeeper.embedded.commits import Group
 from kreplica.zookeeper.embedded.sessions import Session
 from kreplica.zookeeper.jute import unpack_int32
 
-if TYPE_CHECKING:
-    from kreplica.zookeeper.embedded.dispatch import Dispatch
-
 # Answers that wait for one group's commit before reading pauses.
 WAITING_ANSWERS_MAX = 10_000
 # Unsent answers before reading pauses, and (events come without being asked for) before the client is cut off.
@@ -35,6 +35,47 @@ UNSENT_BYTES_MAX = 64 << 20
 TURN_S_MAX = 0.05
 
 FOUR_LETTERS_SIZE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Functions and limits that a connection gets from the server.
+
+    :param admit: registers a new connection; returns False if there are too many.
+    :param forget: unregisters a connection.
+    :param word: returns the response to a four-letter word, or None if the word is unknown.
+    :param frame_size_max: maximum request size in bytes.
+    :param now: returns the reactor's time in seconds.
+    :param later: calls a function in a later reactor iteration.
+    """
+
+    admit: Callable[[Connection], bool]
+    forget: Callable[[Connection], None]
+    word: Callable[[bytes], bytes | None]
+    frame_size_max: int
+    now: Callable[[], float]
+    later: Callable[[Callable[[], None]], object]
+
+
+class RequestDispatch(TypingProtocol):
+    """Serves the requests of connections; implemented by ``Dispatch``."""
+
+    @property
+    def door(self) -> Door:
+        """Functions and limits of the server."""
+
+    @property
+    def durable(self) -> Group:
+        """Group of all durable transactions; responses that depend on it are sent immediately."""
+
+    def answer_word(self, connection: Connection, letters: bytes) -> bool:
+        """Respond to a four-letter word; return False if the word is unknown."""
+
+    def serve(self, connection: Connection, data: bytes, start: int, end: int) -> None:
+        """Serve one frame.
+
+        :raise ProtocolError, struct.error, UnicodeDecodeError: if the request is malformed.
+        """
 
 
 @implementer(IPushProducer)
@@ -49,7 +90,7 @@ class Connection(Protocol):
 
     _log = Logger()
 
-    def __init__(self, dispatch: Dispatch, opened: float) -> None:
+    def __init__(self, dispatch: RequestDispatch, opened: float) -> None:
         self._dispatch = dispatch
         self.opened = opened
         self._rest = b""

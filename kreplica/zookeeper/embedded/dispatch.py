@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from struct import Struct
 from typing import Any, TypeAlias
 
 from kreplica.errors import ProtocolError
 from kreplica.zookeeper.embedded.commits import Group, GroupCommit
-from kreplica.zookeeper.embedded.connection import Connection
+from kreplica.zookeeper.embedded.connection import Connection, Door
 from kreplica.zookeeper.embedded.reads import Reads
 from kreplica.zookeeper.embedded.session_requests import SessionRequests
 from kreplica.zookeeper.embedded.writes import Writes
@@ -26,28 +25,8 @@ InPlace: TypeAlias = Callable[[Connection, int, int, bytes, int, int], None]
 OfValue: TypeAlias = Callable[[Connection, int, Any], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Door:
-    """Functions and limits that a connection gets from the server.
-
-    :param admit: registers a new connection; returns False if there are too many.
-    :param forget: unregisters a connection.
-    :param word: returns the response to a four-letter word, or None if the word is unknown.
-    :param frame_size_max: maximum request size in bytes.
-    :param now: returns the reactor's time in seconds.
-    :param later: calls a function in a later reactor iteration.
-    """
-
-    admit: Callable[[Connection], bool]
-    forget: Callable[[Connection], None]
-    word: Callable[[bytes], bytes | None]
-    frame_size_max: int
-    now: Callable[[], float]
-    later: Callable[[Callable[[], None]], object]
-
-
 class Dispatch:
-    """Serves requests; one per coordinator, used by all of its connections."""
+    """Implements ``RequestDispatch``; one per coordinator, used by all of its connections."""
 
     def __init__(
         self,

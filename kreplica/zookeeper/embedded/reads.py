@@ -8,11 +8,11 @@ anything that says the bytes are wrong ends the connection.
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING
 
 from kreplica.errors import ProtocolError
 from kreplica.zookeeper.embedded.access import check_access, hidden_digests, sees_digests
 from kreplica.zookeeper.embedded.commits import GroupCommit
+from kreplica.zookeeper.embedded.connection import Connection
 from kreplica.zookeeper.embedded.tree import Tree
 from kreplica.zookeeper.embedded.watches import Watches
 from kreplica.zookeeper.embedded.znode import Znode
@@ -37,9 +37,6 @@ from kreplica.zookeeper.responses import (
     encode_multi_read_results,
     encode_path,
 )
-
-if TYPE_CHECKING:
-    from kreplica.zookeeper.embedded.connection import Connection
 
 # Maximum size of the response to one multi-read.
 MULTI_READ_BYTES_MAX = 16 << 20

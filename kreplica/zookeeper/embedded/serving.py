@@ -11,8 +11,8 @@ from twisted.python.failure import Failure
 
 from kreplica.runtime import Runtime
 from kreplica.zookeeper.embedded.commits import GroupCommit
-from kreplica.zookeeper.embedded.connection import Connection
-from kreplica.zookeeper.embedded.dispatch import Dispatch, Door
+from kreplica.zookeeper.embedded.connection import Connection, Door
+from kreplica.zookeeper.embedded.dispatch import Dispatch
 from kreplica.zookeeper.embedded.quota import Quota
 from kreplica.zookeeper.embedded.reads import Reads
 from kreplica.zookeeper.embedded.session_requests import SessionRequests

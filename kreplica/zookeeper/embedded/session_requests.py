@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
 
 from kreplica.zookeeper.embedded.access import authenticate
 from kreplica.zookeeper.embedded.commits import GroupCommit
+from kreplica.zookeeper.embedded.connection import Connection
 from kreplica.zookeeper.embedded.sessions import NO_PASSWORD, Session, Sessions
 from kreplica.zookeeper.embedded.tree import Tree
 from kreplica.zookeeper.embedded.watches import Watches, WatchMode
@@ -18,9 +18,6 @@ from kreplica.zookeeper.jute import Reader
 from kreplica.zookeeper.records import AddWatchMode, ConnectRequest, ConnectResponse, EventType, frame, reply_frame
 from kreplica.zookeeper.requests import AddWatch, Auth, CheckWatches, CloseSession, Ping, RemoveWatches, SetWatches
 from kreplica.zookeeper.responses import encode_count
-
-if TYPE_CHECKING:
-    from kreplica.zookeeper.embedded.connection import Connection
 
 # Maximum number of identities of a connection, including its address.
 IDENTITIES_MAX = 64

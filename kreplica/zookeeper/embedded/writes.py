@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from kreplica.errors import ProtocolError
 from kreplica.zookeeper.embedded.access import effective_acl, is_allowed
 from kreplica.zookeeper.embedded.commits import GroupCommit
+from kreplica.zookeeper.embedded.connection import Connection
 from kreplica.zookeeper.embedded.operations import CREATE_TTL, PlainChange, decode_change, decode_changes
 from kreplica.zookeeper.embedded.quota import (
     REGISTRATION_BYTES_MAX,
@@ -35,9 +36,6 @@ from kreplica.zookeeper.records import (
 )
 from kreplica.zookeeper.requests import MULTI_HEADER, SetAcl
 from kreplica.zookeeper.responses import encode_multi_failure
-
-if TYPE_CHECKING:
-    from kreplica.zookeeper.embedded.connection import Connection
 
 # The flags of a create.
 _EPHEMERAL_FLAGS = (1, 3)
