@@ -3,7 +3,7 @@
 A group is coordinated by the leader of one partition of ``__consumer_offsets``. The state in memory is the state
 committed in that partition, so the next leader continues from the same state.
 
-* ``coordinator``: entry point for request handlers
+* ``coordinator``, ``consumer_coordinator``: entry points for request handlers
 * ``shard``: groups and offsets of one partition of ``__consumer_offsets``
 * ``offsets``: committed offsets; ``offset_commits``: authorization of commits; ``offset_expiry``: retention
 * ``records``, ``consumer_records``: on-disk format

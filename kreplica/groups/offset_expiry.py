@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
@@ -18,7 +18,8 @@ from kreplica.runtime.turns import Turns
 
 if TYPE_CHECKING:
     from kreplica.coordination import ClusterView, Pair
-    from kreplica.groups.shard import GroupShard
+    from kreplica.groups.group import Group
+    from kreplica.groups.offsets import Offsets
 
 log = Logger()
 
@@ -43,13 +44,31 @@ def is_gone(topic: str, view: ClusterView) -> bool:
     return view.partition_count(topic) is None and view.is_complete
 
 
+class ExpiringGroups(Protocol):
+    """Groups and offsets of one partition, as ``OffsetExpiry`` needs them; implemented by ``GroupShard``."""
+
+    @property
+    def groups(self) -> Mapping[str, Group]:
+        """Groups by id."""
+
+    @property
+    def offsets(self) -> Offsets:
+        """Committed offsets of all groups."""
+
+    def group(self, group_id: str) -> Group | None:
+        """Return the group with this id, or None."""
+
+    def delete(self, group_id: str, answer: Callable[[ErrorCode], None]) -> None:
+        """Delete a group without members, with its offsets."""
+
+
 class OffsetExpiry:
     """Periodic expiry for the shard of one partition, which owns it.
 
     Works on one topic of one group at a time, removes its offsets in one append, and yields to the reactor in between.
     """
 
-    def __init__(self, runtime: Runtime, shard: GroupShard, view: ClusterView, config: ExpiryConfig) -> None:
+    def __init__(self, runtime: Runtime, shard: ExpiringGroups, view: ClusterView, config: ExpiryConfig) -> None:
         self._runtime = runtime
         self._shard = shard
         self._view = view

@@ -18,12 +18,12 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.config import GroupsConfig
 from kreplica.groups.consumer.assignment import Assignment, from_rows, pairs, union
 from kreplica.groups.consumer.config import ConsumerConfig
-from kreplica.groups.consumer.coordinator import ConsumerCoordinator
 from kreplica.groups.consumer.group import ConsumerGroup
 from kreplica.groups.consumer.members import JOINING, LEAVING, LEAVING_FOR_A_WHILE
 from kreplica.groups.consumer.requests import Heartbeat
 from kreplica.groups.consumer.state import GroupState
 from kreplica.groups.consumer.transitions import Answer
+from kreplica.groups.consumer_coordinator import ConsumerCoordinator
 from kreplica.groups.memory_limits import GroupBounds, GroupMemory
 from kreplica.groups.offsets import Offsets
 from kreplica.groups.shard import GroupShard

@@ -15,8 +15,8 @@ from twisted.internet.defer import Deferred
 from kreplica.client.errors import ConnectionLost
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic.requests import Joined, Leave, Sync, Synced
-from kreplica.groups.consumer.coordinator import Answer
 from kreplica.groups.consumer.requests import Heartbeat
+from kreplica.groups.consumer_coordinator import Answer
 from kreplica.groups.memory_limits import GroupAccount, GroupBounds, GroupMemory
 from kreplica.testing.clients.coordinator_client import CoordinatorClient
 from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster

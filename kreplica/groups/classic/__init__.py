@@ -3,7 +3,7 @@
 Every rebalance starts a new generation: all members send JoinGroup with their metadata, the leader receives all
 metadata and sends the assignments (opaque here) with SyncGroup, and each member receives its own.
 
-* ``group``: state and operations of a group; ``states``: valid transitions
+* ``group``: a group and its requests; ``group_state``: its state; ``states``: valid transitions
 * ``roster``: members, leader and common protocols; ``member``: a member
 * ``joining``, ``syncing``: requests in each state; ``member_removal``: leaving and session expiry
 * ``rebalancing``: start and completion of rebalances

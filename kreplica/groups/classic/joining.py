@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.groups.classic import member_removal, rebalancing, syncing
+from kreplica.groups.classic import member_removal, rebalancing
+from kreplica.groups.classic.group_state import ClassicGroupState
 from kreplica.groups.classic.member import Member, size_of
 from kreplica.groups.classic.requests import Join, JoinAnswer, Joined, Protocols, Synced
 from kreplica.groups.classic.session_timer import SessionTimer
 from kreplica.groups.classic.states import State
 from kreplica.groups.group import UNKNOWN_MEMBER
 from kreplica.groups.memory_limits import texts_size
-
-if TYPE_CHECKING:
-    from kreplica.groups.classic.group import ClassicGroup
 
 NEWCOMER_TIMEOUT_MS = 300_000
 """Time for which a new member that waits for a rebalance is kept.
@@ -27,7 +24,7 @@ PENDING_MAX = 10_000
 """Maximum number of unused member ids per group; further new members are refused as if the group were full."""
 
 
-def join(group: ClassicGroup, request: Join, answer: JoinAnswer) -> None:
+def join(group: ClassicGroupState, request: Join, answer: JoinAnswer) -> None:
     """Within a step: handle JoinGroup, and complete the rebalance if this was the last missing member."""
     try:
         if not _has_room(group, request.member_id):
@@ -47,14 +44,7 @@ def join(group: ClassicGroup, request: Join, answer: JoinAnswer) -> None:
     rebalancing.complete_if_ready(group)
 
 
-def end(group: ClassicGroup, member: Member, joined: Joined) -> None:
-    """Answer the pending JoinGroup request of a member, if there is one."""
-    answer = group.roster.end_join(member)
-    if answer is not None:
-        group.answer(answer, joined)
-
-
-def abandon(group: ClassicGroup, answer: JoinAnswer) -> None:
+def abandon(group: ClassicGroupState, answer: JoinAnswer) -> None:
     """Within a step: handle the loss of the connection on which a member waits.
 
     A new member that has not received its id is removed, because it cannot join again with it. One that has received
@@ -68,22 +58,7 @@ def abandon(group: ClassicGroup, answer: JoinAnswer) -> None:
             member_removal.remove(group, member, f"the connection of {member.member_id!r} is closed")
 
 
-def joined(group: ClassicGroup, member: Member, *, skip_assignment: bool = False) -> Joined:
-    """Return the JoinGroup response of a member of the current generation; the leader's lists all members."""
-    is_leader = group.roster.leader == member.member_id
-    return Joined(
-        ErrorCode.NONE,
-        member.member_id,
-        group.generation,
-        group.roster.protocol_type,
-        group.protocol,
-        group.roster.leader or UNKNOWN_MEMBER,
-        skip_assignment and is_leader,
-        group.roster.joined_members(group.protocol) if is_leader else (),
-    )
-
-
-def _has_room(group: ClassicGroup, member_id: str) -> bool:
+def _has_room(group: ClassicGroupState, member_id: str) -> bool:
     """Return True if a member may join: while a group shrinks, the first to rejoin stay (KIP-389)."""
     roster, size_max = group.roster, group.config.size_max
     if member_id == UNKNOWN_MEMBER and len(roster.pending) >= PENDING_MAX:
@@ -94,7 +69,7 @@ def _has_room(group: ClassicGroup, member_id: str) -> bool:
     return member is not None or len(roster.members) < size_max
 
 
-def _check_memory(group: ClassicGroup, request: Join) -> None:
+def _check_memory(group: ClassicGroupState, request: Join) -> None:
     """Raise if the group, its client address or the broker has no memory for the member."""
     member_id = group.roster.id_of(request.instance_id) or request.member_id
     member = group.roster.members.get(member_id)
@@ -103,21 +78,21 @@ def _check_memory(group: ClassicGroup, request: Join) -> None:
     group.account.check(member_id, request.client_host, size_of(request.protocols) + texts_size(names) + assigned)
 
 
-def _refuse_full(group: ClassicGroup, member_id: str) -> None:
+def _refuse_full(group: ClassicGroupState, member_id: str) -> None:
     member = group.roster.members.get(member_id)
     if member is not None:
-        member_removal.drop(group, member)
-    member_removal.drop_pending(group, member_id)
+        group.drop(member)
+    group.roster.drop_pending(member_id)
     raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
 
 
-def _has_common_protocol(group: ClassicGroup, request: Join) -> bool:
+def _has_common_protocol(group: ClassicGroupState, request: Join) -> bool:
     if group.state is State.EMPTY:
         return bool(request.protocol_type and request.protocols)
     return group.roster.supports(request.protocol_type, request.protocols)
 
 
-def _join_new(group: ClassicGroup, request: Join, answer: JoinAnswer) -> None:
+def _join_new(group: ClassicGroupState, request: Join, answer: JoinAnswer) -> None:
     member_id = group.new_member_id(request)
     predecessor = group.roster.id_of(request.instance_id)
     if predecessor is not None:
@@ -131,8 +106,8 @@ def _join_new(group: ClassicGroup, request: Join, answer: JoinAnswer) -> None:
         _add(group, member_id, request, answer)
 
 
-def _add(group: ClassicGroup, member_id: str, request: Join, answer: JoinAnswer) -> None:
-    member_removal.drop_pending(group, member_id)
+def _add(group: ClassicGroupState, member_id: str, request: Join, answer: JoinAnswer) -> None:
+    group.roster.drop_pending(member_id)
     member = group.new_member(member_id, request)
     member.is_new = True
     member.knows_id = request.member_id == member_id
@@ -143,21 +118,21 @@ def _add(group: ClassicGroup, member_id: str, request: Join, answer: JoinAnswer)
     rebalancing.prepare(group, f"{member_id!r} joins ({request.reason or 'no reason given'})")
 
 
-def _join_again(group: ClassicGroup, member: Member, request: Join, answer: JoinAnswer) -> None:
+def _join_again(group: ClassicGroupState, member: Member, request: Join, answer: JoinAnswer) -> None:
     """Handle JoinGroup of an existing member: for a rebalance, after a lost response, or with new metadata."""
     is_leader = group.roster.leader == member.member_id
     # The leader of a stable group joins again if its assignment is outdated, for example after new partitions.
     can_answer = group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and not is_leader)
     if can_answer and member.protocols == request.protocols:
-        group.answer(answer, joined(group, member))
+        group.answer(answer, group.join_response(member))
     else:
         _update(group, member, request, answer)
         rebalancing.prepare(group, f"{member.member_id!r} rejoins ({request.reason or 'no reason given'})")
 
 
-def _update(group: ClassicGroup, member: Member, request: Join, answer: JoinAnswer) -> None:
+def _update(group: ClassicGroupState, member: Member, request: Join, answer: JoinAnswer) -> None:
     # A connection may send another request while one is pending, unlike in Kafka: answer both.
-    end(group, member, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+    group.answer_join(member, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.roster.update(member, request.protocols, request.session_timeout_ms, request.rebalance_timeout_ms)
     group.roster.await_join(member, answer)
     if member.is_new:
@@ -170,23 +145,23 @@ def _update(group: ClassicGroup, member: Member, request: Join, answer: JoinAnsw
 class _Before:
     """State of a static member before it was replaced; restored if the new id cannot be written."""
 
-    def __init__(self, group: ClassicGroup, member: Member) -> None:
+    def __init__(self, group: ClassicGroupState, member: Member) -> None:
         self.leader = group.roster.leader or UNKNOWN_MEMBER
         self._member_id = member.member_id
         self._protocols: Protocols = member.protocols
         self._session_timeout_ms = member.session_timeout_ms
         self._rebalance_timeout_ms = member.rebalance_timeout_ms
 
-    def restore(self, group: ClassicGroup, member: Member) -> None:
+    def restore(self, group: ClassicGroupState, member: Member) -> None:
         group.roster.rename(member, self._member_id)
         group.roster.update(member, self._protocols, self._session_timeout_ms, self._rebalance_timeout_ms)
 
 
-def _replace(group: ClassicGroup, member: Member, member_id: str, request: Join, answer: JoinAnswer) -> None:
+def _replace(group: ClassicGroupState, member: Member, member_id: str, request: Join, answer: JoinAnswer) -> None:
     """Replace a static member that joined again; a stable group stays stable (KIP-345)."""
     before = _Before(group, member)
-    end(group, member, Joined(ErrorCode.FENCED_INSTANCE_ID, member.member_id))
-    syncing.end(group, member, Synced(ErrorCode.FENCED_INSTANCE_ID))
+    group.answer_join(member, Joined(ErrorCode.FENCED_INSTANCE_ID, member.member_id))
+    group.answer_sync(member, Synced(ErrorCode.FENCED_INSTANCE_ID))
     group.roster.rename(member, member_id)
     _update(group, member, request, answer)
     member.heard()
@@ -196,18 +171,20 @@ def _replace(group: ClassicGroup, member: Member, member_id: str, request: Join,
         rebalancing.prepare(group, f"{member_id!r} replaces a static member ({request.reason or 'no reason given'})")
 
 
-def _store_replaced(group: ClassicGroup, member: Member, before: _Before, request: Join, answer: JoinAnswer) -> None:
+def _store_replaced(
+    group: ClassicGroupState, member: Member, before: _Before, request: Join, answer: JoinAnswer
+) -> None:
     def stored(code: ErrorCode) -> None:
         if group.state is not State.STABLE or member.awaiting_join is not answer:
             return  # a rebalance has started, or the member was replaced or removed
         if code is not ErrorCode.NONE:
-            end(group, member, Joined(code, UNKNOWN_MEMBER))
+            group.answer_join(member, Joined(code, UNKNOWN_MEMBER))
             before.restore(group, member)
         elif request.may_skip_assignment:
-            end(group, member, joined(group, member, skip_assignment=True))
+            group.answer_join(member, group.join_response(member, skip_assignment=True))
         else:
             # Before KIP-814 the response cannot skip the assignment, so it does not name the member as leader.
-            end(group, member, replace(joined(group, member), leader=before.leader, members=()))
+            group.answer_join(member, replace(group.join_response(member), leader=before.leader, members=()))
         member.heard()
 
     group.store({each.member_id: each.assignment for each in group.roster.members.values()}, stored)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from twisted.logger import Logger
 
 from kreplica.errors import ErrorCode
-from kreplica.groups.classic import joining, member_removal, syncing
+from kreplica.groups.classic.group_state import ClassicGroupState
 from kreplica.groups.classic.requests import Synced
 from kreplica.groups.classic.states import PREVIOUS, State
-
-if TYPE_CHECKING:
-    from kreplica.groups.classic.group import ClassicGroup
 
 log = Logger()
 
 
-def prepare(group: ClassicGroup, reason: str) -> None:
+def prepare(group: ClassicGroupState, reason: str) -> None:
     """Start a rebalance, unless one is being prepared.
 
     :param reason: for the log.
@@ -42,19 +37,19 @@ def prepare(group: ClassicGroup, reason: str) -> None:
         complete_if_ready(group)
 
 
-def complete_if_ready(group: ClassicGroup) -> None:
+def complete_if_ready(group: ClassicGroupState) -> None:
     """Complete the join phase if all known members have joined."""
     if group.state is State.PREPARING_REBALANCE and not group.is_gathering and group.roster.has_all_joined:
         _complete(group)
 
 
-def fail_syncs(group: ClassicGroup, code: ErrorCode) -> None:
+def fail_syncs(group: ClassicGroupState, code: ErrorCode) -> None:
     """Answer all pending SyncGroup requests of this generation with an error."""
     for member in group.roster.members.values():
-        syncing.end(group, member, Synced(code))
+        group.answer_sync(member, Synced(code))
 
 
-def _gather(group: ClassicGroup, delay_ms: int, left_ms: int) -> None:
+def _gather(group: ClassicGroupState, delay_ms: int, left_ms: int) -> None:
     """Wait for more members, and extend the wait while new ones join, up to the rebalance timeout in total."""
 
     def over() -> None:
@@ -69,13 +64,13 @@ def _gather(group: ClassicGroup, delay_ms: int, left_ms: int) -> None:
     group.start_timer(delay_ms, over)
 
 
-def _complete(group: ClassicGroup) -> None:
+def _complete(group: ClassicGroupState) -> None:
     """Complete the join phase; dynamic members that have not joined are removed."""
     roster = group.roster
     group.stop_timer()
     for member in list(roster.members.values()):
         if member.awaiting_join is None and member.instance_id is None:
-            member_removal.drop(group, member)
+            group.drop(member)
     if roster.members and not roster.elect_joined_leader():
         # Only static members are left: they may join until their sessions expire.
         log.warn("group {group!r}: no member has joined", group=group.group_id)
@@ -96,19 +91,19 @@ def _complete(group: ClassicGroup) -> None:
         roster.unsynced[member.member_id] = None
         member.is_new = False
         member.heard()
-        joining.end(group, member, joining.joined(group, member))
+        group.answer_join(member, group.join_response(member))
     group.start_timer(roster.rebalance_timeout_ms, lambda: _expire_syncs(group))
 
 
-def _emptied(group: ClassicGroup, code: ErrorCode) -> None:
+def _emptied(group: ClassicGroupState, code: ErrorCode) -> None:
     if code is not ErrorCode.NONE:
         # No request waits for it. The next coordinator loads the former members and expires their sessions.
         log.warn("cannot write the empty group {group!r}: {code}", group=group.group_id, code=code.name)
 
 
-def _expire_syncs(group: ClassicGroup) -> None:
+def _expire_syncs(group: ClassicGroupState) -> None:
     """Remove members, static ones too, that have joined but not sent SyncGroup in time."""
     missing = [group.roster.members[member_id] for member_id in group.roster.unsynced]
     for member in missing:
-        member_removal.drop(group, member)
+        group.drop(member)
     prepare(group, f"{len(missing)} members did not send SyncGroup in time")

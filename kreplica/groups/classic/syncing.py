@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic import fencing, rebalancing
+from kreplica.groups.classic.group_state import ClassicGroupState
 from kreplica.groups.classic.member import Member
 from kreplica.groups.classic.requests import Sync, SyncAnswer, Synced
 from kreplica.groups.classic.states import State
 
-if TYPE_CHECKING:
-    from kreplica.groups.classic.group import ClassicGroup
 
-
-def sync(group: ClassicGroup, request: Sync, answer: SyncAnswer) -> None:
+def sync(group: ClassicGroupState, request: Sync, answer: SyncAnswer) -> None:
     """Within a step: answer SyncGroup, immediately or once the leader's assignment is committed."""
     try:
         member = group.check_generation(request.member_id, request.instance_id, request.generation)
@@ -30,21 +27,13 @@ def sync(group: ClassicGroup, request: Sync, answer: SyncAnswer) -> None:
         group.answer(answer, _synced(group, member))
         member.heard()
         return
-    end(group, member, Synced(ErrorCode.REBALANCE_IN_PROGRESS))  # an earlier request is still pending
+    group.answer_sync(member, Synced(ErrorCode.REBALANCE_IN_PROGRESS))  # an earlier request is still pending
     member.awaiting_sync = answer
     if group.roster.leader == member.member_id:
         _assign(group, dict(request.assignments))
 
 
-def end(group: ClassicGroup, member: Member, synced: Synced) -> None:
-    """Answer the pending SyncGroup request of a member, if there is one."""
-    answer, member.awaiting_sync = member.awaiting_sync, None
-    if answer is not None:
-        member.heard()
-        group.answer(answer, synced)
-
-
-def _check_protocol(group: ClassicGroup, request: Sync) -> None:
+def _check_protocol(group: ClassicGroupState, request: Sync) -> None:
     for expected, selected in (
         (request.protocol_type, group.roster.protocol_type),
         (request.protocol_name, group.protocol),
@@ -55,14 +44,14 @@ def _check_protocol(group: ClassicGroup, request: Sync) -> None:
             )
 
 
-def _note_synced(group: ClassicGroup, member: Member) -> None:
+def _note_synced(group: ClassicGroupState, member: Member) -> None:
     unsynced = group.roster.unsynced
     unsynced.pop(member.member_id, None)
     if not unsynced:
         group.stop_timer()
 
 
-def _assign(group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
+def _assign(group: ClassicGroupState, assignments: Mapping[str, bytes]) -> None:
     """Write the leader's assignment; it takes effect once it is committed."""
     generation = group.generation
 
@@ -77,10 +66,10 @@ def _assign(group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
         group.transition(State.STABLE)
         for member in group.roster.members.values():
             group.roster.assign(member, assignments.get(member.member_id, b""))
-            end(group, member, _synced(group, member))
+            group.answer_sync(member, _synced(group, member))
 
     group.store(assignments, stored)
 
 
-def _synced(group: ClassicGroup, member: Member) -> Synced:
+def _synced(group: ClassicGroupState, member: Member) -> Synced:
     return Synced(ErrorCode.NONE, group.roster.protocol_type, group.protocol, member.assignment)

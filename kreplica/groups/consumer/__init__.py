@@ -17,5 +17,5 @@ Pure modules, on immutable values:
 Modules with timers and I/O:
 
 * ``group``: a group in service; ``pending_writes``: uncommitted changes; ``timers``: session and revocation timeouts
-* ``coordinator``: entry point for request handlers; ``config``: settings
+* ``config``: settings
 """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kreplica.coordination import BrokerConnections, LogEnds, Shards, StateLog, StateLogConfig
-from kreplica.groups.consumer.coordinator import ConsumerCoordinator
+from kreplica.groups.consumer_coordinator import ConsumerCoordinator
 from kreplica.groups.coordinator import GroupCoordinator
 from kreplica.groups.lag_tracking import LagConfig, LagTracker
 from kreplica.groups.memory_limits import GroupMemory

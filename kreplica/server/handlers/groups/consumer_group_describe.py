@@ -6,9 +6,9 @@ from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.consumer.assignment import NOTHING, Assignment, to_rows
-from kreplica.groups.consumer.coordinator import ConsumerCoordinator
 from kreplica.groups.consumer.members import Member
 from kreplica.groups.consumer.state import GroupState, StateName
+from kreplica.groups.consumer_coordinator import ConsumerCoordinator
 from kreplica.runtime.slices import Steps
 from kreplica.server.authorization.authorized_operations import NOT_ASKED, AuthorizedOperations
 from kreplica.server.handlers.groups.describe_groups import STEP_GROUPS

@@ -6,8 +6,8 @@ from typing import Any
 
 from kreplica.errors import KafkaError
 from kreplica.groups.consumer.assignment import to_rows
-from kreplica.groups.consumer.coordinator import ConsumerCoordinator
 from kreplica.groups.consumer.requests import read_heartbeat
+from kreplica.groups.consumer_coordinator import ConsumerCoordinator
 from kreplica.server.handlers.groups.join_group import client_host
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import answer_from

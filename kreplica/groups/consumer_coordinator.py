@@ -1,4 +1,4 @@
-"""Entry point of request handlers for KIP-848 groups."""
+"""Entry point for request handlers of KIP-848 groups."""
 
 from __future__ import annotations
 

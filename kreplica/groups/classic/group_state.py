@@ -1,0 +1,252 @@
+"""State of a classic group, and the operations on it that its requests and timers share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+
+from kreplica.cluster.uuids import random_uuid
+from kreplica.errors import ErrorCode, KafkaError, ProtocolError
+from kreplica.groups.classic import fencing
+from kreplica.groups.classic.config import ClassicConfig
+from kreplica.groups.classic.group_records import record_of
+from kreplica.groups.classic.member import Member
+from kreplica.groups.classic.requests import Join, Joined, Synced
+from kreplica.groups.classic.roster import Roster
+from kreplica.groups.classic.states import PREVIOUS, State
+from kreplica.groups.group import UNKNOWN_MEMBER
+from kreplica.groups.memory_limits import GroupAccount
+from kreplica.groups.records import build_group_key, build_group_value
+from kreplica.runtime import Runtime
+
+if TYPE_CHECKING:
+    from kreplica.coordination.state_log import StateLog
+
+log = Logger()
+
+T = TypeVar("T")
+
+
+class ClassicGroupState(ABC):
+    """State of a classic group; ``ClassicGroup`` adds the requests.
+
+    Every entry point (a request, a timer, a log callback) is one step: it changes the group first and calls the
+    callbacks of requests when all changes are made.
+
+    :param unused: called with the group id when the group has neither members nor a record and may be forgotten.
+    :ivar account: charged for members.
+    :ivar protocol: the selected protocol; None without members.
+    :ivar is_gathering: the first rebalance of an empty group is waiting for more members (KIP-134).
+    :ivar has_newcomer: a member joined during that wait.
+    """
+
+    def __init__(
+        self,
+        group_id: str,
+        runtime: Runtime,
+        state_log: StateLog,
+        config: ClassicConfig,
+        unused: Callable[[str], None],
+        account: GroupAccount,
+    ) -> None:
+        self.group_id = group_id
+        self.config = config
+        self.state = State.EMPTY
+        self.generation = 0
+        self.protocol: str | None = None
+        self.account = account
+        self.roster = Roster(account)
+        self.is_gathering = False
+        self.has_newcomer = False
+        self.reactor = runtime.reactor
+        self._runtime = runtime
+        self._log = state_log
+        self._unused = unused
+        self._may_be_written = False
+        self._state_timestamp_ms = runtime.wall_clock_ms()
+        self._timer: IDelayedCall | None = None
+        self._callbacks: deque[Callable[[], None]] = deque()
+
+    @abstractmethod
+    def session_ended(self, member: Member) -> None:
+        """Callback of a member's session timer."""
+
+    @abstractmethod
+    def pending_ended(self, member_id: str) -> None:
+        """Callback of the timer of an unused member id."""
+
+    @property
+    def is_empty(self) -> bool:
+        """True without members and unused member ids."""
+        return self.state is State.EMPTY and not self.roster.pending
+
+    def _step(self, act: Callable[[], None]) -> None:
+        act()
+        while self._callbacks:
+            self._callbacks.popleft()()
+        if self.is_empty and not self._may_be_written:
+            self._unused(self.group_id)
+
+    # --- validation --------------------------------------------------------------------------------------------------
+
+    def check_member(self, member_id: str, instance_id: str | None) -> Member:
+        """Return the member with this id, and with this instance id if given.
+
+        :raise KafkaError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID if another member has joined with the instance id.
+        """
+        if instance_id is not None:
+            holder = self.roster.id_of(instance_id)
+            if holder is not None and not fencing.holds_instance(member_id, holder):
+                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, f"instance {instance_id!r} is member {holder!r} now")
+            if holder is None:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member has instance id {instance_id!r}")
+        member = self.roster.members.get(member_id)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+        return member
+
+    def check_generation(self, member_id: str, instance_id: str | None, generation: int) -> Member:
+        """Return the member if the generation is current.
+
+        :raise KafkaError: as ``check_member``; ILLEGAL_GENERATION.
+        """
+        member = self.check_member(member_id, instance_id)
+        if not fencing.is_current_generation(generation, self.generation):
+            raise KafkaError(
+                ErrorCode.ILLEGAL_GENERATION, f"generation {generation} is not the current generation {self.generation}"
+            )
+        return member
+
+    # --- changes, within a step --------------------------------------------------------------------------------------
+
+    def transition(self, state: State) -> None:
+        """Change the state.
+
+        :raise RuntimeError: invalid transition, a bug in this code.
+        """
+        if self.state not in PREVIOUS[state]:
+            raise RuntimeError(f"group {self.group_id!r}: invalid transition from {self.state.value} to {state.value}")
+        self.state = state
+        self._state_timestamp_ms = self._runtime.wall_clock_ms()
+
+    def begin_generation(self) -> None:
+        """Start the next generation with the members that have joined, and select its protocol."""
+        self.generation += 1
+        self.roster.unsynced = {}
+        if self.roster.members:
+            self.protocol = self.roster.select_protocol()
+            self.transition(State.COMPLETING_REBALANCE)
+        else:
+            self.protocol = None
+            self.transition(State.EMPTY)
+
+    def new_member(self, member_id: str, request: Join) -> Member:
+        """Return a new member that is not in the roster yet; its session timer is not started."""
+        return Member(
+            member_id,
+            request.instance_id,
+            request.client_id,
+            request.client_host,
+            request.session_timeout_ms,
+            request.rebalance_timeout_ms,
+            request.protocols,
+            self.reactor,
+            self.session_ended,
+        )
+
+    def new_member_id(self, request: Join) -> str:
+        """Return a unique member id with the instance or client id as prefix."""
+        return f"{request.instance_id or request.client_id}-{random_uuid(self._runtime.random)}"
+
+    def start_timer(self, delay_ms: int, expired: Callable[[], None]) -> None:
+        """Start the timer of a rebalance phase in place of the previous phase's.
+
+        :param delay_ms: fires immediately if negative; clients may send such values.
+        """
+        self.stop_timer()
+
+        def fired() -> None:
+            self._timer = None
+            self._step(expired)
+
+        self._timer = self.reactor.callLater(max(delay_ms / 1000, 0.0), fired)
+
+    @property
+    def phase_left_s(self) -> float | None:
+        """Seconds until the timeout of the current rebalance phase; None if no phase is running."""
+        return None if self._timer is None else max(self._timer.getTime() - self.reactor.seconds(), 0.0)
+
+    def stop_timer(self) -> None:
+        """Cancel the timer of the rebalance phase."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def answer(self, callback: Callable[[T], None], response: T) -> None:
+        """Call the callback of a request at the end of this step."""
+        self._callbacks.append(lambda: callback(response))
+
+    def join_response(self, member: Member, *, skip_assignment: bool = False) -> Joined:
+        """Return the JoinGroup response of a member of the current generation; the leader's lists all members."""
+        is_leader = self.roster.leader == member.member_id
+        return Joined(
+            ErrorCode.NONE,
+            member.member_id,
+            self.generation,
+            self.roster.protocol_type,
+            self.protocol,
+            self.roster.leader or UNKNOWN_MEMBER,
+            skip_assignment and is_leader,
+            self.roster.joined_members(self.protocol) if is_leader else (),
+        )
+
+    def answer_join(self, member: Member, joined: Joined) -> None:
+        """Answer the pending JoinGroup request of a member, if there is one."""
+        answer = self.roster.end_join(member)
+        if answer is not None:
+            self.answer(answer, joined)
+
+    def answer_sync(self, member: Member, synced: Synced) -> None:
+        """Answer the pending SyncGroup request of a member, if there is one."""
+        answer, member.awaiting_sync = member.awaiting_sync, None
+        if answer is not None:
+            member.heard()
+            self.answer(answer, synced)
+
+    def drop(self, member: Member) -> None:
+        """Remove a member from the roster and answer its pending requests with UNKNOWN_MEMBER_ID."""
+        member.session.end()
+        self.answer_join(member, Joined(ErrorCode.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER))
+        answer, member.awaiting_sync = member.awaiting_sync, None
+        if answer is not None:
+            self.answer(answer, Synced(ErrorCode.UNKNOWN_MEMBER_ID))
+        self.roster.remove(member)
+
+    def store(self, assignments: Mapping[str, bytes], stored: Callable[[ErrorCode], None]) -> None:
+        """Write the group with these assignments.
+
+        :param stored: called as a separate step with NONE once it is committed, otherwise with the error for the
+            members.
+        """
+        record = record_of(self.roster, self.generation, self.protocol, self._state_timestamp_ms, assignments)
+        try:
+            pair = (build_group_key(self.group_id), build_group_value(record))
+        except ProtocolError as error:
+            log.error("cannot write group {group!r}: {error}", group=self.group_id, error=str(error))
+            self.answer(lambda code: self._step(lambda: stored(code)), ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        self._may_be_written = True
+        self._log.append([pair], _nothing, lambda code: self._step(lambda: stored(_client_error(code))))
+
+
+def _client_error(code: ErrorCode) -> ErrorCode:
+    """Return the error that members receive: they cannot act on MESSAGE_TOO_LARGE of the group's record."""
+    return ErrorCode.UNKNOWN_SERVER_ERROR if code is ErrorCode.MESSAGE_TOO_LARGE else code
+
+
+def _nothing() -> None: ...
