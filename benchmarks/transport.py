@@ -20,7 +20,8 @@ from kreplica.model import Endpoint
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import FileRange, OsDisk
 from kreplica.runtime.offload import ThreadOffload
-from kreplica.server.protocol.request import HandlerEntry, Request
+from kreplica.server.protocol.handler_table import HandlerEntry
+from kreplica.server.protocol.request import Request
 from kreplica.server.transport.listeners import Server
 from kreplica.wire.headers import build_request_header
 from kreplica.wire.messages import FETCH, PRODUCE, Api

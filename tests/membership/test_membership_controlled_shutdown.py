@@ -12,8 +12,9 @@ from kreplica.errors import ErrorCode
 from kreplica.membership.controlled_shutdown import ControlledShutdown, ControlledShutdownConfig
 from kreplica.model import Endpoint, TopicPartition
 from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.server.protocol.limits import Bounds
-from kreplica.server.protocol.request import HandlerEntry, Request
+from kreplica.server.protocol.request import Request
 from kreplica.server.transport.listeners import Server
 from kreplica.testing.simulator.simulation import Simulation
 from kreplica.wire.messages import CONTROLLED_SHUTDOWN

@@ -17,8 +17,9 @@ from kreplica.model import Endpoint
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import OsDisk
 from kreplica.runtime.offload import ThreadOffload
+from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.server.protocol.limits import Bounds
-from kreplica.server.protocol.request import HandlerEntry, Request
+from kreplica.server.protocol.request import Request
 from kreplica.server.transport.listeners import Server
 from kreplica.testing.simulator.simulation import Simulation
 from kreplica.wire.framing import FrameReader

@@ -11,9 +11,10 @@ from twisted.internet.task import Clock
 
 from kreplica.server.protocol.connection import Connection
 from kreplica.server.protocol.dispatch import Dispatch
+from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.protocol.metrics import ServerMetrics
-from kreplica.server.protocol.request import HandlerEntry, Request
+from kreplica.server.protocol.request import Request
 from kreplica.server.transport.flush_scope import Turn
 from kreplica.wire import messages
 

@@ -22,7 +22,8 @@ from kreplica.server.handlers.groups.offset_commit import OffsetCommit
 from kreplica.server.handlers.groups.offset_delete import OffsetDelete
 from kreplica.server.handlers.topics.alter_partition_reassignments import AlterPartitionReassignments
 from kreplica.server.handlers.transactions.add_partitions_to_txn import AddPartitionsToTxn
-from kreplica.server.protocol.request import Handler, HandlerEntry
+from kreplica.server.protocol.handler_table import HandlerEntry
+from kreplica.server.protocol.request import Handler
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
 

@@ -20,9 +20,10 @@ from kreplica.server.metadata.handler import Metadata
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.connection import Connection
 from kreplica.server.protocol.dispatch import Dispatch
+from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.protocol.metrics import ServerMetrics
-from kreplica.server.protocol.request import COPIED_BYTES_MAX, HandlerEntry, Request
+from kreplica.server.protocol.request import COPIED_BYTES_MAX, Request
 from kreplica.server.transport.flush_scope import Turn
 from kreplica.wire.messages import API_VERSIONS, LEADER_AND_ISR, METADATA, OFFSET_FETCH, UPDATE_METADATA
 from tests.support.iterated_clock import IteratedClock

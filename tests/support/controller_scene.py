@@ -38,8 +38,9 @@ from kreplica.model import (
     TopicAssignment,
     TopicPartition,
 )
+from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.server.protocol.limits import Bounds
-from kreplica.server.protocol.request import HandlerEntry, Request
+from kreplica.server.protocol.request import Request
 from kreplica.server.transport.listeners import Server
 from kreplica.testing.simulator.simulation import DATA_DIRECTORY, Host, Simulation
 from kreplica.wire.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA

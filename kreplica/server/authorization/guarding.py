@@ -12,7 +12,8 @@ from kreplica.server.authorization.metadata import guard_metadata
 from kreplica.server.authorization.produce import guard_produce
 from kreplica.server.authorization.rules import RULES
 from kreplica.server.metadata.metadata_cache import MetadataCache
-from kreplica.server.protocol.request import Handler, HandlerEntry, HandlerTable, Request
+from kreplica.server.protocol.handler_table import HandlerEntry, HandlerTable
+from kreplica.server.protocol.request import Handler, Request
 from kreplica.wire import messages
 
 

@@ -6,7 +6,7 @@ A ``Transport`` (``epoll_transport`` or ``twisted_transport``) delivers frames a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from twisted.logger import Logger
 
@@ -15,9 +15,6 @@ from kreplica.server.protocol.limits import Bounds
 from kreplica.server.protocol.metrics import ServerMetrics
 from kreplica.server.transport.flush_scope import Turn
 from kreplica.server.transport.outgoing_buffers import Piece
-
-if TYPE_CHECKING:
-    from kreplica.server.protocol.request import Request
 
 log = Logger()
 
@@ -48,6 +45,22 @@ class Transport(Protocol):
 
     def release_frame(self) -> None:
         """Reuse the memory of the frame that was kept (``Connection.keeps_frame``)."""
+
+
+class OutstandingRequest(Protocol):
+    """Request whose response is not sent yet, as its connection sees it; implemented by ``Request``."""
+
+    size: int
+    is_complete: bool
+    pieces: list[Piece] | None
+    answer_bytes: int
+
+    @property
+    def description(self) -> str:
+        """API, version, size, client id and peer, for the log."""
+
+    def abandon(self) -> list[Callable[[], object]]:
+        """Drop the response, since the connection has closed; return the callbacks to run."""
 
 
 class Connection:
@@ -110,7 +123,7 @@ class Connection:
         self._metrics = metrics
         self._transport: Transport
         # A list, since requests are few and an empty deque takes 600 bytes on each idle connection.
-        self._requests: list[Request] = []
+        self._requests: list[OutstandingRequest] = []
         self._request_bytes = 0
         self._answer_bytes = 0
         self._out: list[Piece] = []
@@ -227,7 +240,7 @@ class Connection:
             self.keeps_frame = False
             self._transport.release_frame()
 
-    def begin(self, request: Request) -> None:
+    def begin(self, request: OutstandingRequest) -> None:
         """Add a request to the response order."""
         self._requests.append(request)
         self._request_bytes += request.size
@@ -238,7 +251,7 @@ class Connection:
         ):
             self._pause()
 
-    def answered(self, request: Request) -> None:
+    def answered(self, request: OutstandingRequest) -> None:
         """Send the response of a request, and later ones that waited for it, if no earlier one is pending."""
         self._answer_bytes += request.answer_bytes
         requests = self._requests

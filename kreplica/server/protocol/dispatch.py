@@ -12,9 +12,10 @@ from kreplica.runtime.slices import Steps
 from kreplica.server.handlers.cluster.api_versions import ApiVersions
 from kreplica.server.produce.batching import ProduceRuns
 from kreplica.server.protocol.connection import Connection
+from kreplica.server.protocol.handler_table import HandlerEntry, HandlerTable
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.protocol.metrics import ServerMetrics
-from kreplica.server.protocol.request import COPIED_BYTES_MAX, HandlerEntry, HandlerTable, Request, Route
+from kreplica.server.protocol.request import COPIED_BYTES_MAX, Request, Route
 from kreplica.server.protocol.responses import answered_by
 from kreplica.server.transport.flush_scope import Turn
 from kreplica.wire.headers import RequestHeader, parse_request_header

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kreplica.server.protocol.request import HandlerEntry
+from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.wire import messages
 
 

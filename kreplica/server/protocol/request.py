@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from kreplica.runtime.slices import Pending, Steps
+from kreplica.server.protocol.connection import Connection
 from kreplica.server.protocol.metrics import ApiMetrics
 from kreplica.server.transport.outgoing_buffers import Piece, framed
 from kreplica.wire.building import SlicedBuilder
 from kreplica.wire.headers import build_response_header
 from kreplica.wire.messages import FETCH, PRODUCE, Api
 from kreplica.wire.schema import MessageParser
-
-if TYPE_CHECKING:
-    from kreplica.server.produce.batching import RunHandler
-    from kreplica.server.protocol.connection import Connection
-
 
 log = Logger()
 
@@ -305,28 +300,3 @@ class Request:
 
 
 Handler = Callable[[Request], None]
-
-
-@dataclass(frozen=True, slots=True)
-class HandlerEntry:
-    """Handler of an API and the versions that are served and advertised.
-
-    :param versions_min: lowest version.
-    :param versions_max: highest version.
-    :param handle_run: handles runs of similar Produce requests; None if requests must be handled one by one.
-    """
-
-    api: Api
-    versions_min: int
-    versions_max: int
-    handle: Handler
-    handle_run: RunHandler | None = None
-
-    @classmethod
-    def of(cls, api: Api, handle: Handler) -> HandlerEntry:
-        """Serve all versions that the API has a schema for."""
-        return cls(api, api.versions[0], api.versions[1], handle)
-
-
-HandlerTable = dict[int, HandlerEntry]
-"""By API key."""

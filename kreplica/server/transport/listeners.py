@@ -21,9 +21,9 @@ from kreplica.runtime import Runtime
 from kreplica.runtime.pacing import LOOPBACK, do_without_pacing
 from kreplica.server.protocol.connection import Connection
 from kreplica.server.protocol.dispatch import Dispatch
+from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.protocol.metrics import ServerMetrics
-from kreplica.server.protocol.request import HandlerEntry
 from kreplica.server.protocol.server_context import Resources
 from kreplica.server.transport.epoll_transport import FastTransport
 from kreplica.server.transport.flush_scope import Turn

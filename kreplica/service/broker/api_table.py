@@ -44,7 +44,8 @@ from kreplica.server.produce.batch_validation import BatchValidation
 from kreplica.server.produce.handler import Produce
 from kreplica.server.produce.interception import InterceptedProduce
 from kreplica.server.protocol.control_admission import ControlAdmission
-from kreplica.server.protocol.request import Handler, HandlerEntry, HandlerTable
+from kreplica.server.protocol.handler_table import HandlerEntry, HandlerTable
+from kreplica.server.protocol.request import Handler
 from kreplica.server.protocol.responses import once_known
 from kreplica.service.broker.group_apis import GroupApiParts, group_handlers
 from kreplica.service.broker.replication import Replication

@@ -8,7 +8,8 @@ from typing import Any
 
 from kreplica.errors import ErrorCode
 from kreplica.server.protocol.features import features_answer
-from kreplica.server.protocol.request import HandlerEntry, Request
+from kreplica.server.protocol.handler_table import HandlerEntry
+from kreplica.server.protocol.request import Request
 
 SOFTWARE_FROM = 3
 """First version in which clients send their software name and version."""
