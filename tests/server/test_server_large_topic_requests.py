@@ -14,7 +14,8 @@ from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.server.handlers.topics.delete_topics import TOPICS_AT_ONCE, DeleteTopics
 from kreplica.server.handlers.topics.elect_leaders import ElectLeaders
 from kreplica.server.metadata.metadata_cache import MetadataCache, PartitionMetadata, TopicMetadata
-from kreplica.server.protocol.request import Handler, HandlerEntry
+from kreplica.server.protocol.handler_table import HandlerEntry
+from kreplica.server.protocol.request import Handler
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
 
