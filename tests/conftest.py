@@ -1,9 +1,10 @@
-"""The order of tests that pytest-xdist distributes (``make test``), and tests that need programs of the system."""
+"""Distributes tests to the processes of ``make test`` and skips tests whose programs are not installed."""
 
 from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,15 +12,15 @@ import pytest
 from system_programs import missing, packages_of
 from xdist.scheduler import LoadFileScheduling
 
-OF_PROCESSES = (("interop", "upstream", "dashboard"), ("system", "service"), ("spark_jvm",))
-"""Rooms whose tests start processes, and wait more than they work: of each of these, one test at a time.
+SERIAL_DIRECTORIES = (("interop", "upstream", "dashboard"), ("system", "service"), ("spark_jvm",))
+"""Directories whose tests mostly wait for processes: each group runs in one test process.
 
-Those of the last one share a Spark session.
+The tests of the last one share a Spark session.
 """
 
-LONG = (
+LONGEST_FIRST = (
     "tests/upstream/test_upstream_kafka_python.py",
-    *(f"tests/{room}/" for rooms in OF_PROCESSES for room in rooms),
+    *(f"tests/{name}/" for names in SERIAL_DIRECTORIES for name in names),
     "tests/testing/test_storms.py",
     "tests/zookeeper/test_embedded_kazoo_suite.py",
     "tests/docs/test_docs_testing.py",
@@ -34,36 +35,49 @@ LONG = (
     "tests/zookeeper/test_zookeeper_ensemble.py",
     "tests/admin/test_admin_schemathesis.py",
 )
-"""What takes longest comes first: the last to come are shared evenly."""
-
+"""The longest files start first, so that the short ones at the end fill all test processes evenly."""
 
 MISSING = "missing programs"
 """Name of the property of a test's report that lists the programs it needs and that are not installed."""
 
 
-class RoomScheduling(LoadFileScheduling):
-    """What is of one file stays together, and so do rooms that start processes."""
+class DirectoryScheduling(LoadFileScheduling):
+    """Runs the tests of one file, or of one group of serial directories, in the same process."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        room = file.split("/")[1]
-        return next((" ".join(rooms) for rooms in OF_PROCESSES if room in rooms), file)
+        directory = file.split("/")[1]
+        return next((" ".join(names) for names in SERIAL_DIRECTORIES if directory in names), file)
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> RoomScheduling | None:
-    """For ``--dist loadfile``."""
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> DirectoryScheduling | None:
+    """Return the scheduler of ``--dist loadfile``."""
     config.option.loadscopereorder = False
-    return RoomScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+    return DirectoryScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_configure() -> None:
+    """Accept SIGINT even if the suite runs in the background.
+
+    A shell starts background jobs with SIGINT ignored, and every process that a test starts would inherit that.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long ones first; else in the order of the files."""
-    items.sort(key=lambda item: next((at for at, path in enumerate(LONG) if item.nodeid.startswith(path)), len(LONG)))
+    """Move the longest files to the front and keep the order otherwise."""
+
+    def rank(item: pytest.Item) -> int:
+        matching = (at for at, path in enumerate(LONGEST_FIRST) if item.nodeid.startswith(path))
+        return next(matching, len(LONGEST_FIRST))
+
+    items.sort(key=rank)
 
 
 def pytest_collection_finish() -> None:
-    """What collecting has made stays to the end: not to be looked through again in each of hundreds of collections."""
+    """Exclude the collected tests, which live to the end, from every later garbage collection."""
     gc.collect()
     gc.freeze()
 
