@@ -1,0 +1,39 @@
+"""A process returns memory to the operating system that the C heap kept below one live block."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import sys
+from twisted.internet import reactor
+from kreplica.runtime.process_figures import process_figures
+from kreplica.service.process import heap
+
+heap.CHECK_INTERVAL_S = 0.2
+trimmer = heap.HeapTrimmer(reactor)
+before = process_figures().resident_bytes
+if sys.argv[1] == "trimmed":
+    trimmer.start()
+blocks = [bytearray(b"x") * 60_000 for _ in range(2000)]
+live = blocks.pop()
+del blocks
+reactor.callLater(1.5, reactor.stop)
+reactor.run()
+trimmer.stop()
+print(process_figures().resident_bytes - before)
+"""
+
+
+def kept_bytes(mode: str) -> int:
+    done = subprocess.run([sys.executable, "-c", PROGRAM, mode], capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="malloc_trim is a function of glibc")
+def test_heap_trimmer_returns_memory_below_a_live_block() -> None:
+    assert kept_bytes("untrimmed") > 100 << 20
+    assert kept_bytes("trimmed") < 16 << 20
