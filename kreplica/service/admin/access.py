@@ -68,7 +68,7 @@ def admin_tls(disk: Disk, settings: BrokerSettings) -> CertificateOptions | None
         options.getContext()
     except (ValueError, SslError, VerifyError) as error:
         raise SettingsError(
-            f"{CERTIFICATE}, {KEY}: {settings[CERTIFICATE]} and {settings[KEY]} are no certificate and its key in "
+            f"{CERTIFICATE}, {KEY}: {settings[CERTIFICATE]} and {settings[KEY]} are not a certificate and its key in "
             f"PEM: {error or 'it has no certificate'}"
         ) from None
     return options

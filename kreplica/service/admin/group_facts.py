@@ -59,7 +59,7 @@ class LocalGroupFacts:
         )
 
     def _silent(self, group: Group, now_ms: int) -> dict[str, int]:
-        """Members of which more than half of the session has passed without a word."""
+        """Members that have not sent a heartbeat for more than half of their session timeout."""
         return {
             _named(each.member_id, each.instance_id, each.client_id, each.client_host): now_ms
             + round(each.left_s * 1000)

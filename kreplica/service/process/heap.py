@@ -28,7 +28,7 @@ class HeapTrimmer:
     """Calls glibc's ``malloc_trim`` in a thread after the process has grown and stopped growing.
 
     glibc returns only the free memory at the top of its heap by itself. One small object above it keeps all free
-    memory below: after requests with large arrays a broker kept 80 MB of which 14 MB were in use. Other threads that
+    memory below: after requests with large arrays a broker kept 80 MB although 14 MB were in use. Other threads that
     allocate wait for the trim: 5 ms for 32 MiB of free memory, 14 ms for 114 MiB.
     """
 

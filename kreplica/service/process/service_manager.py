@@ -40,20 +40,20 @@ class ServiceManager:
     def starting(self) -> None:
         """Extend the start timeout regularly until ``ready`` or ``stopping`` is called."""
         if self._send is not None:
-            self._tell(f"STATUS=starting\nEXTEND_TIMEOUT_USEC={STARTING_GRANTED_S * 1_000_000}")
+            self._notify(f"STATUS=starting\nEXTEND_TIMEOUT_USEC={STARTING_GRANTED_S * 1_000_000}")
             self._timer = self._reactor.callLater(STARTING_EVERY_S, self.starting)
 
     def ready(self) -> None:
         """Clients are served."""
         self._cancel()
-        self._tell("READY=1\nSTATUS=serving")
+        self._notify("READY=1\nSTATUS=serving")
         if self._send is not None and self._watchdog_s is not None:
             self._alive()
 
     def stopping(self) -> None:
         """Report the start of an orderly stop."""
         self._cancel()
-        self._tell("STOPPING=1\nSTATUS=stopping")
+        self._notify("STOPPING=1\nSTATUS=stopping")
         if self._send is not None and self._watchdog_s is not None:
             self._alive()
 
@@ -63,7 +63,7 @@ class ServiceManager:
 
     def _alive(self) -> None:
         assert self._watchdog_s is not None
-        self._tell("WATCHDOG=1")
+        self._notify("WATCHDOG=1")
         self._timer = self._reactor.callLater(self._watchdog_s / 3, self._alive)
 
     def _cancel(self) -> None:
@@ -71,7 +71,7 @@ class ServiceManager:
         if timer is not None and timer.active():
             timer.cancel()
 
-    def _tell(self, message: str) -> None:
+    def _notify(self, message: str) -> None:
         if self._send is None:
             return
         try:

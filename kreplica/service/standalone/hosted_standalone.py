@@ -1,4 +1,4 @@
-"""An embedded coordinator and several brokers in one process, each of which can be killed, paused and cut off alone."""
+"""An embedded coordinator and several brokers in one process; each can be killed, paused or disconnected alone."""
 
 from __future__ import annotations
 

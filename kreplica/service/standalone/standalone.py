@@ -119,7 +119,7 @@ class Standalone:
     async def start(self) -> None:
         """Start the coordinator, then the brokers.
 
-        :raise KreplicaError: the message says what is wrong and what to do.
+        :raise KreplicaError: the message names the cause and the remedy.
         """
         config = self._config
         # Settings are validated first, before anything is opened.
