@@ -215,7 +215,7 @@ def certificate(directory, key=None):
 def test_files_that_are_no_certificate(tmp_path):
     """A missing file, a malformed certificate and a key of another certificate are refused with the file's name."""
     cert, key = certificate(tmp_path, ec.generate_private_key(ec.SECP256R1()))
-    with pytest.raises(SettingsError, match="no certificate and its key"):
+    with pytest.raises(SettingsError, match="cannot load a PEM certificate"):
         admin_tls(OsDisk(), settings(tls_certificate_file=cert, tls_key_file=key))
     cert.write_text("nothing")
     with pytest.raises(SettingsError, match="no certificate"):

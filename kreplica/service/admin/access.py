@@ -68,8 +68,8 @@ def admin_tls(disk: Disk, settings: BrokerSettings) -> CertificateOptions | None
         options.getContext()
     except (ValueError, SslError, VerifyError) as error:
         raise SettingsError(
-            f"{CERTIFICATE}, {KEY}: {settings[CERTIFICATE]} and {settings[KEY]} are not a certificate and its key in "
-            f"PEM: {error or 'it has no certificate'}"
+            f"{CERTIFICATE}, {KEY}: cannot load a PEM certificate from {settings[CERTIFICATE]} and its key from "
+            f"{settings[KEY]}: {error or 'the file has no certificate'}"
         ) from None
     return options
 
