@@ -218,7 +218,7 @@ def test_files_that_are_no_certificate(tmp_path):
     with pytest.raises(SettingsError, match="cannot load a PEM certificate"):
         admin_tls(OsDisk(), settings(tls_certificate_file=cert, tls_key_file=key))
     cert.write_text("nothing")
-    with pytest.raises(SettingsError, match="no certificate"):
+    with pytest.raises(SettingsError, match="has no PEM certificate"):
         admin_tls(OsDisk(), settings(tls_certificate_file=cert, tls_key_file=key))
     with pytest.raises(SettingsError, match="absent"):
         admin_tls(OsDisk(), settings(tls_certificate_file=tmp_path / "absent", tls_key_file=key))

@@ -57,8 +57,11 @@ def admin_tls(disk: Disk, settings: BrokerSettings) -> CertificateOptions | None
 
     certificates = _read(disk, CERTIFICATE, settings[CERTIFICATE])
     key = _read(disk, KEY, settings[KEY])
+    blocks = [_CERTIFICATE_BEGINS + each for each in certificates.split(_CERTIFICATE_BEGINS)[1:]]
+    if not blocks:
+        raise SettingsError(f"{CERTIFICATE}: {settings[CERTIFICATE]} has no PEM certificate")
+    own, *chain = blocks
     try:
-        own, *chain = [_CERTIFICATE_BEGINS + each for each in certificates.split(_CERTIFICATE_BEGINS)[1:]]
         pair: Any = PrivateCertificate.loadPEM(own + key)
         options = CertificateOptions(
             privateKey=pair.privateKey.original,
@@ -69,7 +72,7 @@ def admin_tls(disk: Disk, settings: BrokerSettings) -> CertificateOptions | None
     except (ValueError, SslError, VerifyError) as error:
         raise SettingsError(
             f"{CERTIFICATE}, {KEY}: cannot load a PEM certificate from {settings[CERTIFICATE]} and its key from "
-            f"{settings[KEY]}: {error or 'the file has no certificate'}"
+            f"{settings[KEY]}: {error}"
         ) from None
     return options
 
