@@ -85,7 +85,7 @@ def validate_broker_config(
     :param configs: all new dynamic settings of the broker or of the cluster.
     :param changed: names of the settings in the request, which must be dynamic.
     :param per_broker: True for one broker, False for the whole cluster.
-    :param takes_custom: accept names that are no settings, as Kafka does; they are kept and have no effect.
+    :param takes_custom: accept unknown names, as Kafka does; they are stored without effect.
     :raise KafkaError: INVALID_REQUEST for a setting that cannot change so; INVALID_CONFIG for a name or value that is
         not allowed.
     """

@@ -33,12 +33,12 @@ class Given(NamedTuple):
 
 
 class BrokerSettings:
-    """Every setting of a broker, as it was at start.  Never changes; what changes at run time is ``dynamic``'s.
+    """Settings of a broker at startup, immutable.  ``dynamic`` has the changes at run time.
 
     :ivar warnings: one sentence for each configured setting that is ignored.
-    :ivar listeners: where to listen; a host may be empty (all interfaces), a port 0 (the system's choice).
-    :ivar advertised_listeners: what to tell others; an empty host is this machine's name, port 0 the bound one.
-    :ivar inter_broker_listener: the name of the listener by which brokers speak to each other.
+    :ivar listeners: addresses to listen on; an empty host means all interfaces, port 0 lets the system choose.
+    :ivar advertised_listeners: addresses to publish; an empty host is this machine's name, port 0 the bound port.
+    :ivar inter_broker_listener: the name of the listener for requests between brokers.
     :ivar log_dirs: the directories of the logs, at least one, no two the same.
     """
 
@@ -125,9 +125,9 @@ class BrokerSettings:
         protocols = self._parsed("listener.security.protocol.map", parse_protocols)
         listeners = self._parsed("listeners", lambda text: parse_listeners(text, protocols))
         self._parsed("listeners", lambda text: check_ports(listeners))
-        told = "advertised.listeners" if self["advertised.listeners"] else "listeners"
-        advertised = self._parsed(told, lambda text: parse_listeners(text, protocols))
-        self._parsed(told, lambda text: check_advertised(advertised, listeners))
+        name = "advertised.listeners" if self["advertised.listeners"] else "listeners"
+        advertised = self._parsed(name, lambda text: parse_listeners(text, protocols))
+        self._parsed(name, lambda text: check_advertised(advertised, listeners))
         return listeners, advertised
 
     def _inter_broker_listener(self) -> str:
@@ -137,16 +137,16 @@ class BrokerSettings:
         if self[by_protocol] != SERVED:
             raise self._error(
                 (by_protocol,),
-                f"{by_protocol}={self[by_protocol]} promises protection that this release does not give: brokers speak "
-                f"{SERVED} to each other. Remove the setting if you can do without it, or wait for the release that "
-                "supports it.",
+                f"{by_protocol}={self[by_protocol]} promises protection that this release does not give: brokers use "
+                f"{SERVED} for requests to each other. Remove the setting if you can do without it, or wait for the "
+                "release that supports it.",
             )
         chosen: str = (self[by_name] or self[by_protocol]).upper()
         names = [endpoint.listener for endpoint in self.advertised_listeners]
         if chosen not in names:
             which = by_protocol if by_protocol in self._given else by_name
             raise self._error(
-                (which,), f"{which}: brokers speak to each other by {chosen}, but only {', '.join(names)} is advertised"
+                (which,), f"{which}: brokers use {chosen} for each other, but only {', '.join(names)} is advertised"
             )
         return chosen
 

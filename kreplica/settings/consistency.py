@@ -25,7 +25,7 @@ def _positive_or_unlimited(name: str) -> Rule:
     return Rule(
         (name,),
         lambda values: values[name] is None or values[name] == -1 or values[name] >= 1,
-        "must be at least 1, or -1 for no bound",
+        "must be at least 1, or -1 for unlimited",
     )
 
 
@@ -43,10 +43,10 @@ def _requests_fit(values: Values) -> bool:
     return bool(queued <= 0 or queued >= values["socket.request.max.bytes"])
 
 
-def _admin_asks_who_it_is(values: Values) -> bool:
+def _admin_is_protected(values: Values) -> bool:
     host = values["kreplica.admin.listener"].removeprefix("http://").rpartition(":")[0].strip("[]")
-    asks = values["kreplica.admin.token.file"] and values["kreplica.admin.tls.certificate.file"]
-    return bool(not values["kreplica.admin.listener"] or _is_loopback(host) or asks)
+    is_protected = values["kreplica.admin.token.file"] and values["kreplica.admin.tls.certificate.file"]
+    return bool(not values["kreplica.admin.listener"] or _is_loopback(host) or is_protected)
 
 
 def _is_loopback(host: str) -> bool:
@@ -60,18 +60,18 @@ RULES = (
     Rule(
         ("process.roles",),
         lambda values: not values["process.roles"],
-        "is for clusters without ZooKeeper (KRaft); kreplica keeps its cluster in ZooKeeper: remove it",
+        "is a KRaft setting; kreplica needs ZooKeeper: remove it",
     ),
-    Rule(("zookeeper.connect",), lambda values: bool(values["zookeeper.connect"]), "is needed, such as 127.0.0.1:2181"),
+    Rule(("zookeeper.connect",), lambda values: bool(values["zookeeper.connect"]), "must be set, e.g. 127.0.0.1:2181"),
     Rule(
         ("broker.id", "node.id"),
         lambda values: values["broker.id"] == values["node.id"],
-        "are two names of one number, and must be equal where both are given",
+        "are names of the same setting and must be equal",
     ),
     Rule(
         ("broker.id",),
         lambda values: 0 <= values["broker.id"] <= values["reserved.broker.max.id"],
-        "is needed: a number that no other broker has, from 0 to that of reserved.broker.max.id",
+        "must be set to a number that no other broker has, from 0 to reserved.broker.max.id",
     ),
     _positive_or_unlimited("log.retention.ms"),
     _positive_or_unlimited("log.retention.minutes"),
@@ -90,12 +90,12 @@ RULES = (
     Rule(
         ("replica.socket.timeout.ms", "replica.fetch.wait.max.ms"),
         lambda values: values["replica.fetch.wait.max.ms"] <= values["replica.socket.timeout.ms"],
-        "do not fit: the time-out must be at least the wait, or idle fetches would fail",
+        "do not fit: the timeout must be at least the wait, or idle fetches would fail",
     ),
     Rule(
         ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
         lambda values: values["replica.fetch.wait.max.ms"] <= values["replica.lag.time.max.ms"],
-        "do not fit: the wait must be at most the lag, or idle followers would fall out of sync",
+        "do not fit: the wait must be at most the lag, or idle followers would leave the ISR",
     ),
     Rule(
         ("offsets.commit.required.acks", "offsets.topic.replication.factor"),
@@ -105,29 +105,29 @@ RULES = (
     Rule(
         ("group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"),
         lambda values: values["group.consumer.heartbeat.interval.ms"] < values["group.consumer.session.timeout.ms"],
-        "do not fit: the interval must be shorter than the time-out, or members would die between their heartbeats",
+        "do not fit: the interval must be shorter than the timeout, or sessions would expire between heartbeats",
     ),
     Rule(
         ("queued.max.request.bytes", "socket.request.max.bytes"),
         _requests_fit,
-        "do not fit: one largest request must fit into what may be queued",
+        "do not fit: the limit of queued bytes must be at least the maximum request size",
     ),
     Rule(
         ("max.connections.per.ip", "max.connections.per.ip.overrides"),
         lambda values: values["max.connections.per.ip"] != 0,
-        "must be above 0, or nobody could connect",
+        "must be above 0, or no client could connect",
     ),
     Rule(
         ("kreplica.admin.tls.certificate.file", "kreplica.admin.tls.key.file"),
         lambda values: (
             bool(values["kreplica.admin.tls.certificate.file"]) == bool(values["kreplica.admin.tls.key.file"])
         ),
-        "belong together: set both, or neither",
+        "must both be set or both be empty",
     ),
     Rule(
         ("kreplica.admin.listener", "kreplica.admin.token.file", "kreplica.admin.tls.certificate.file"),
-        _admin_asks_who_it_is,
-        "do not fit: where others can reach the admin API it needs a token and TLS: set all of them, or listen on "
+        _admin_is_protected,
+        "do not fit: an admin API that other machines can reach needs a token and TLS: set all of them, or listen on "
         "127.0.0.1",
     ),
 )

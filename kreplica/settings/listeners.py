@@ -71,7 +71,7 @@ def check_advertised(advertised: Sequence[Endpoint], listeners: Sequence[Endpoin
     for endpoint in advertised:
         if endpoint.host in _UNROUTABLE:
             raise ValueError(
-                f"{endpoint} cannot be advertised: nobody can connect to {endpoint.host}; "
+                f"{endpoint} cannot be advertised: no client can connect to {endpoint.host}; "
                 "name a host in advertised.listeners that clients can reach"
             )
         if endpoint.listener not in names:
@@ -86,7 +86,7 @@ def _items(text: str) -> list[str]:
 def _parse_endpoint(item: str, protocols: Mapping[str, str]) -> Endpoint:
     match = _ENDPOINT.fullmatch(item)
     if match is None:
-        raise ValueError(f"{item!r} is not NAME://host:port (an IPv6 address stands in brackets)")
+        raise ValueError(f"{item!r} is not NAME://host:port (an IPv6 address needs brackets)")
     name, address, host, port = match.groups()
     name = name.upper()
     if int(port) > 65535:

@@ -22,7 +22,7 @@ def broker_setting(name: str) -> Setting | None:
     """
     known = BROKER_SETTINGS.get(name)
     if known is None and name.startswith(PLUGIN_PREFIX):
-        return Setting(name, Type.STRING, None, documentation="A setting of a plugin, which says what it does.")
+        return Setting(name, Type.STRING, None, documentation="A setting of a plugin; see the plugin's documentation.")
     if known is None and name.startswith(LISTENER_PREFIX):
         parts = name.removeprefix(LISTENER_PREFIX).split(".")
         # Between the listener and the setting there may be one more part, the SASL mechanism.

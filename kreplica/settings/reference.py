@@ -1,4 +1,4 @@
-"""The reference page of all settings, written from the tables: ``docs/reference/settings.md``."""
+"""Generates the reference page of all settings, ``docs/reference/settings.md``, from their definitions."""
 
 from __future__ import annotations
 
@@ -10,31 +10,30 @@ from kreplica.settings.setting import Setting, Type, format_value
 _INTRODUCTION = """\
 # Settings
 
-A broker reads its settings from a file in the format of Kafka's `server.properties`; names, units and defaults are
-those of Apache Kafka 3.9. `--override name=value` wins over the file. kreplica's own settings begin with
-`kreplica.`. A name that does not exist, or a value that is not allowed, stops the start with an error that says
-where it stands. Settings that kreplica [knows and does not obey](#known-not-obeyed) are accepted with a warning,
-except those that promise protection (encryption, authentication, authorization, quotas, policies): with another value
-than Kafka's default they stop the start, since the broker would serve clients that they turn away. The same holds for
-such settings in ZooKeeper (`/config/brokers`), which `kafka-configs` or Kafka's brokers may have written; a request
-that sets one is refused. One that is written into ZooKeeper while the broker runs is logged as critical.
+A broker reads its settings from a file in the format of Kafka's `server.properties`. Names, units and defaults are
+those of Apache Kafka 3.9; kreplica's own settings start with `kreplica.`. `--override name=value` takes precedence over
+the file. An unknown name or an invalid value is an error with the line number, and the broker does not start.
 
-*At run time* says how a setting changes while the broker runs: *restart* means that it does not, *one broker* that
-it is set for each broker by itself, *all brokers* that it can be set for all together or for one. Those changes,
-and the settings of topics, are made with any Kafka client or tool (`kafka-configs`, `IncrementalAlterConfigs`).
-What is set for a topic counts first, then what is set for the one broker, then for all brokers, then the broker's
-file, then the default.
+Kafka's settings [without effect](#settings-without-effect) are accepted with a warning. Settings that promise
+protection (encryption, authentication, authorization, quotas, policies) are an exception, because the broker would
+serve clients that they exclude: with any value except Kafka's default, the broker does not start. This includes such
+settings in ZooKeeper (`/config/brokers`), where `kafka-configs` or Kafka's brokers may have written them. A request
+that sets one is rejected; one that is written to ZooKeeper while the broker runs is logged as critical.
 
-This page is written by `python -m kreplica.settings`; do not edit it.
+*Change* says how a setting changes: *restart* of the broker, or at run time for *one broker* or for *all brokers* (or
+one of them). Use any Kafka client or tool for changes at run time and for topic settings (`kafka-configs`,
+`IncrementalAlterConfigs`). Precedence, highest first: topic, one broker, all brokers, the broker's file, default.
+
+`python -m kreplica.settings` generates this page; do not edit it.
 """
 _AT_RUN_TIME = {"read-only": "restart", "per-broker": "one broker", "cluster-wide": "all brokers"}
-_BROKER_HEAD = "| setting | default | allowed | at run time | what it does |\n|---|---|---|---|---|"
-_TOPIC_HEAD = "| setting | default | allowed | default from the broker's | what it does |\n|---|---|---|---|---|"
-_KNOWN_HEAD = "| setting | default | another value | what happens instead |\n|---|---|---|---|"
+_BROKER_HEAD = "| Setting | Default | Allowed | Change | Description |\n|---|---|---|---|---|"
+_TOPIC_HEAD = "| Setting | Default | Allowed | Broker setting of the default | Description |\n|---|---|---|---|---|"
+_KNOWN_HEAD = "| Setting | Default | Other values | Behaviour |\n|---|---|---|---|"
 
 
 def reference_page() -> str:
-    """The whole page, in Markdown."""
+    """Return the page in Markdown."""
     return "\n".join(_lines())
 
 
@@ -47,9 +46,9 @@ def _lines() -> Iterator[str]:
             yield from _table(f"### {title}", _BROKER_HEAD, rows)
     topics = (_topic_row(setting) for setting in TOPIC_SETTINGS.values() if setting.implemented)
     yield from _table("## Topics", _TOPIC_HEAD, topics)
-    yield "## Known, not obeyed\n"
-    yield from _table("### Brokers: known", _KNOWN_HEAD, _known_rows(BROKER_SETTINGS.values()))
-    yield from _table("### Topics: known", _KNOWN_HEAD, _known_rows(TOPIC_SETTINGS.values()))
+    yield "## Settings without effect\n"
+    yield from _table("### Broker settings without effect", _KNOWN_HEAD, _known_rows(BROKER_SETTINGS.values()))
+    yield from _table("### Topic settings without effect", _KNOWN_HEAD, _known_rows(TOPIC_SETTINGS.values()))
 
 
 def _table(heading: str, head: str, rows: Iterable[str]) -> Iterator[str]:
@@ -77,7 +76,7 @@ def _topic_row(setting: Setting) -> str:
 def _known_rows(settings: Iterable[Setting]) -> Iterator[str]:
     for setting in settings:
         if setting.instead is not None:
-            outcome = "a warning" if setting.harmless is None else "stops the start"
+            outcome = "warning" if setting.harmless is None else "the broker does not start"
             yield _row(f"`{setting.name}`", _default(setting), outcome, setting.instead)
 
 
@@ -89,7 +88,7 @@ def _default(setting: Setting) -> str:
 
 
 def _allowed(setting: Setting) -> str:
-    """As errors say it, except that the bounds of a type are no news on a page."""
+    """Return the valid values as in error messages, without the bounds of the type."""
     whole = setting.type in {Type.SHORT, Type.INT, Type.LONG}
     return "a whole number" if whole and not setting.valid.allowed else setting.expected
 

@@ -120,7 +120,7 @@ class Setting:
         """The documentation, and for an ignored setting the behaviour instead."""
         if self.instead is None:
             return self.documentation
-        return f"{self.documentation} Not obeyed: {self.instead}.".strip()
+        return f"{self.documentation} No effect: {self.instead}.".strip()
 
     def parse(self, text: str) -> Value:
         """Parse a value; surrounding white space is ignored.

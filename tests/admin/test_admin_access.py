@@ -168,7 +168,7 @@ def test_only_this_machine_reaches_it(host):
 
 def test_half_of_tls():
     """A certificate without a key is refused on any interface."""
-    with pytest.raises(SettingsError, match="belong together"):
+    with pytest.raises(SettingsError, match="must both be set"):
         settings(listener="127.0.0.1:0", tls_certificate_file="/c")
 
 

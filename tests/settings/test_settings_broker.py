@@ -203,19 +203,19 @@ def test_one_port_for_ipv4_and_ipv6():
     [
         ("listeners=9092", "'9092' is not NAME://host:port"),
         ("listeners=PLAINTEXT://a:b", "is not NAME://host:port"),
-        ("listeners=PLAINTEXT://::1:9092", "IPv6 address stands in brackets"),
+        ("listeners=PLAINTEXT://::1:9092", "IPv6 address needs brackets"),
         ("listeners=PLAINTEXT://a:65536", "no port from 0 to 65535"),
         ("listeners=,", "at least one listener"),
         ("listeners=PLAINTEXT://a:1,plaintext://b:2", "the listener PLAINTEXT is there twice"),
         ("listeners=CLIENT://a:1", "listener.security.protocol.map does not say which protocol CLIENT has"),
         ("listeners=SSL://a:1", "promises SSL, which this release does not serve"),
-        ("listeners=PLAINTEXT://0.0.0.0:1", "nobody can connect to 0.0.0.0"),
-        ("advertised.listeners=PLAINTEXT://[::]:1", "nobody can connect to ::"),
+        ("listeners=PLAINTEXT://0.0.0.0:1", "no client can connect to 0.0.0.0"),
+        ("advertised.listeners=PLAINTEXT://[::]:1", "no client can connect to ::"),
         ("listener.security.protocol.map=A:PLAINTEXT,PLAINTEXT:PLAINTEXT\nadvertised.listeners=A://a:1", "no A, only"),
         ("listener.security.protocol.map=A", "'A' is not NAME:PROTOCOL"),
         ("listener.security.protocol.map=A:TLS", "unknown protocol; there are PLAINTEXT, SSL"),
         ("listener.security.protocol.map=A:SSL,a:SSL", "the name A is there twice"),
-        ("inter.broker.listener.name=OTHER", "speak to each other by OTHER, but only PLAINTEXT is advertised"),
+        ("inter.broker.listener.name=OTHER", "use OTHER for each other, but only PLAINTEXT is advertised"),
         ("security.inter.broker.protocol=SSL", "SSL promises protection that this release does not give"),
         ("inter.broker.listener.name=PLAINTEXT\nsecurity.inter.broker.protocol=PLAINTEXT", "only one of"),
     ],
@@ -233,11 +233,11 @@ def test_mistakes_in_listeners(text, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("process.roles=broker", "kreplica keeps its cluster in ZooKeeper"),
+        ("process.roles=broker", "kreplica needs ZooKeeper"),
         ("node.id=2", "must be equal"),
-        ("broker.id=1001", "from 0 to that of reserved.broker.max.id"),
-        ("broker.id=-1", "broker.id=-1 is needed"),
-        ("zookeeper.connect=", "is needed, such as 127.0.0.1:2181"),
+        ("broker.id=1001", "from 0 to reserved.broker.max.id"),
+        ("broker.id=-1", "broker.id=-1 must be set"),
+        ("zookeeper.connect=", "must be set, e.g. 127.0.0.1:2181"),
         ("log.retention.ms=0", "log.retention.ms=0 must be at least 1, or -1"),
         ("log.retention.hours=-2", "must be at least 1, or -1"),
         ("log.retention.minutes=0", "must be at least 1, or -1"),
@@ -245,12 +245,12 @@ def test_mistakes_in_listeners(text, message):
         ("log.roll.jitter.ms=-1", "must be at least 0"),
         ("default.replication.factor=0", "must be at least 1"),
         ("log.cleaner.dedupe.buffer.size=4000000\nlog.cleaner.threads=4", "more than 1 MiB for each compaction thread"),
-        ("replica.socket.timeout.ms=499", "the time-out must be at least the wait"),
+        ("replica.socket.timeout.ms=499", "the timeout must be at least the wait"),
         ("replica.lag.time.max.ms=499", "the wait must be at most the lag"),
         ("offsets.commit.required.acks=4", "must be -1 or at most the number of replicas"),
-        ("queued.max.request.bytes=1000", "one largest request must fit"),
-        ("group.consumer.session.timeout.ms=5000", "the interval must be shorter than the time-out"),
-        ("max.connections.per.ip=0", "nobody could connect"),
+        ("queued.max.request.bytes=1000", "must be at least the maximum request size"),
+        ("group.consumer.session.timeout.ms=5000", "the interval must be shorter than the timeout"),
+        ("max.connections.per.ip=0", "no client could connect"),
     ],
 )
 def test_settings_that_do_not_fit_together(text, message):
@@ -276,7 +276,7 @@ def test_settings_at_the_edge_that_fit(text):
 
 def test_a_broker_without_an_id_or_a_cluster_does_not_start():
     """The two settings that have no default are asked for by name."""
-    with pytest.raises(SettingsError, match=r"file: broker\.id=-1 is needed"):
+    with pytest.raises(SettingsError, match=r"file: broker\.id=-1 must be set"):
         BrokerSettings.from_text("zookeeper.connect=a:1", origin="file")
     with pytest.raises(SettingsError, match=r"file: zookeeper\.connect= is needed"):
         BrokerSettings.from_text("broker.id=1", origin="file")

@@ -221,7 +221,7 @@ def test_promises_of_protection_are_told() -> None:
 def test_what_is_not_obeyed_says_so():
     """A tool that shows documentation shows that a setting does nothing here."""
     row = broker_row(EffectiveSettings(static()), "num.io.threads")
-    assert row.documentation.startswith("Not obeyed: one reactor")
+    assert row.documentation.startswith("No effect: one reactor")
 
 
 def test_all_brokers_together_have_only_what_is_set_for_them():

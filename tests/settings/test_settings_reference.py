@@ -1,4 +1,4 @@
-"""The reference page and the example files are what the tables and the code say."""
+"""Tests of the generated settings page and of the example file."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_is_up_to_date():
-    """docs/reference/settings.md is written by: python -m kreplica.settings > docs/reference/settings.md"""
+    """If this fails: python -m kreplica.settings > docs/reference/settings.md"""
     assert (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8") == reference_page()
 
 
 def test_the_page_has_every_setting():
-    """Whoever looks for a setting finds it: what it does, or that it is not obeyed."""
+    """Each setting is in the section of its kind, with or without effect."""
     page = reference_page()
-    obeyed, known = page.split("## Known, not obeyed\n")
+    effective, without_effect = page.split("## Settings without effect\n")
     for setting in (*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values()):
-        assert f"| `{setting.name}` |" in (obeyed if setting.implemented else known)
+        assert f"| `{setting.name}` |" in (effective if setting.implemented else without_effect)
 
 
 def test_the_example_of_a_broker_is_valid():
-    """The file that newcomers copy starts without a warning."""
+    """The example file causes no warning."""
     settings = load(ROOT / "etc/kreplica/broker.properties")
     assert settings.warnings == ()
     assert settings["broker.id"] == 1
@@ -33,7 +33,7 @@ def test_the_example_of_a_broker_is_valid():
 
 
 def test_what_the_example_shows_as_comment_is_valid_too(tmp_path):
-    """Taking away a comment sign does not make an error."""
+    """Settings in comments are valid too."""
     text = (ROOT / "etc/kreplica/broker.properties").read_text(encoding="utf-8")
     bare, count = re.subn(r"^#(?=[a-z.]+=)", "", text, flags=re.MULTILINE)
     assert count > 5

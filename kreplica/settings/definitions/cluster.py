@@ -96,7 +96,8 @@ ZOOKEEPER = (
 TOPICS = (
     Setting(
         "auto.create.topics.enable", BOOLEAN, True, ANY, HIGH, READ_ONLY,
-        "Whether a topic that does not exist is created when a client requests its metadata.",
+        "Whether a Metadata request creates unknown topics if the client allows it, as consumers and producers do by "
+        "default; topics of coordinators are created regardless.",
     ),
     Setting(
         "default.replication.factor", INT, 1, ANY, MEDIUM, READ_ONLY,
@@ -152,8 +153,7 @@ CONTROLLER = (
     ),
     Setting(
         "unclean.leader.election.enable", BOOLEAN, False, ANY, HIGH, CLUSTER_WIDE,
-        "Whether a replica that is not in sync may become leader if no in-sync replica is alive, which loses records. "
-        "Default of the topic setting.",
+        "Default of the topic setting unclean.leader.election.enable.",
     ),
     *known_only(
         "a leader is elected when brokers or settings change, not at intervals",

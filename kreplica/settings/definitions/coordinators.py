@@ -33,6 +33,7 @@ PRODUCERS = (
     Setting(
         "producer.id.expiration.check.interval.ms", INT, 600_000, at_least(1), LOW, READ_ONLY,
         "How often partitions check for expired idempotent producers.",
+        instead="they are checked when retention is, every log.retention.check.interval.ms",
         listed=False,
     ),
     Setting(
@@ -45,23 +46,24 @@ PRODUCERS = (
 GROUPS = (
     Setting(
         "group.initial.rebalance.delay.ms", INT, 3000, ANY, MEDIUM, READ_ONLY,
-        "How long an empty group waits for more members before its first rebalance.",
+        "How long an empty classic group waits for more members before its first rebalance.",
     ),
     Setting(
         "group.max.session.timeout.ms", INT, 1_800_000, ANY, MEDIUM, READ_ONLY,
-        "The maximum session timeout that a group member may request.",
+        "The maximum session timeout that a member of a classic group may request.",
     ),
     Setting(
         "group.max.size", INT, 2**31 - 1, at_least(1), MEDIUM, READ_ONLY,
-        "The maximum number of members of a classic group.",
+        "The maximum number of members of a classic group; more members receive GROUP_MAX_SIZE_REACHED. Consumer "
+        "groups (KIP-848) have group.consumer.max.size.",
     ),
     Setting(
         "group.min.session.timeout.ms", INT, 6000, ANY, MEDIUM, READ_ONLY,
-        "The minimum session timeout that a group member may request.",
+        "The minimum session timeout that a member of a classic group may request.",
     ),
     Setting(
         "offset.metadata.max.bytes", INT, 4096, ANY, HIGH, READ_ONLY,
-        "The maximum size of the metadata committed with an offset, in bytes.",
+        "The maximum length of the metadata committed with an offset, in characters, as in Kafka.",
     ),
     Setting(
         "offsets.commit.required.acks", SHORT, -1, ANY, HIGH, READ_ONLY,

@@ -60,7 +60,7 @@ LISTENERS = (
 CONNECTIONS = (
     Setting(
         "connections.max.idle.ms", LONG, 600_000, ANY, MEDIUM, READ_ONLY,
-        "How long a connection may be idle before it is closed.",
+        "How long a connection may be idle before it is closed; 0 or less is unlimited.",
     ),
     Setting(
         "fetch.max.bytes", INT, 57_671_680, at_least(1024), MEDIUM, READ_ONLY,
@@ -80,7 +80,8 @@ CONNECTIONS = (
     ),
     Setting(
         "queued.max.request.bytes", LONG, -1, ANY, MEDIUM, READ_ONLY,
-        "The maximum size of all queued requests before the broker stops reading from connections; -1 is unlimited.",
+        "The maximum received bytes of incomplete requests of all connections; -1 is 512 MiB. Beyond it, slow "
+        "connections are closed.",
     ),
     Setting(
         "queued.max.requests", INT, 500, at_least(1), HIGH, READ_ONLY,
@@ -89,7 +90,8 @@ CONNECTIONS = (
     ),
     Setting(
         "socket.listen.backlog.size", INT, 50, at_least(1), MEDIUM, READ_ONLY,
-        "The maximum number of connections waiting to be accepted; the operating system may limit it further.",
+        "The maximum number of connections waiting to be accepted, 1024 if it is not set; the operating system may "
+        "limit it further.",
     ),
     Setting(
         "socket.receive.buffer.bytes", INT, 102_400, ANY, HIGH, READ_ONLY,

@@ -48,7 +48,7 @@ STORAGE = (
     ),
     Setting(
         "log.flush.offset.checkpoint.interval.ms", INT, 60_000, at_least(0), HIGH, READ_ONLY,
-        "How often the flushed offset of each log (the recovery point) is checkpointed.",
+        "How often the flushed offset (recovery point) and the log start offset of each log are checkpointed.",
     ),
     Setting(
         "log.flush.scheduler.interval.ms", LONG, 2**63 - 1, ANY, HIGH, READ_ONLY,
@@ -58,6 +58,7 @@ STORAGE = (
     Setting(
         "log.flush.start.offset.checkpoint.interval.ms", INT, 60_000, at_least(0), HIGH, READ_ONLY,
         "How often the log start offset of each log is checkpointed.",
+        instead="log start offsets are written with recovery points, every log.flush.offset.checkpoint.interval.ms",
     ),
     Setting(
         "log.index.interval.bytes", INT, 4096, at_least(0), MEDIUM, CLUSTER_WIDE,
@@ -122,7 +123,7 @@ STORAGE = (
     Setting(
         "num.recovery.threads.per.data.dir", INT, 1, at_least(1), HIGH, AT_START,
         "The number of threads per log directory that open logs at startup and close them at shutdown.",
-        instead="logs are opened and compacted on the few threads that all blocking work shares",
+        instead="logs are opened by a fixed number of threads, which all blocking work of the broker shares",
     ),
     *known_only(
         "codecs compress with their default level",
@@ -161,7 +162,7 @@ RETENTION = (
     ),
     Setting(
         "log.cleaner.dedupe.buffer.size", LONG, 134_217_728, ANY, MEDIUM, AT_START,
-        "The total memory of all compaction threads for the key table.",
+        "The maximum memory of the key table of a compaction.",
     ),
     Setting(
         "log.cleaner.delete.retention.ms", LONG, 86_400_000, at_least(0), MEDIUM, CLUSTER_WIDE,
@@ -186,7 +187,7 @@ RETENTION = (
     Setting(
         "log.cleaner.threads", INT, 1, at_least(0), MEDIUM, AT_START,
         "How many threads compact logs.",
-        instead="logs are opened and compacted on the few threads that all blocking work shares",
+        instead="compaction uses the fixed number of threads that all blocking work of the broker shares",
     ),
     Setting(
         "log.cleanup.policy", LIST, ("delete",), EachOneOf(("compact", "delete")), MEDIUM, CLUSTER_WIDE,

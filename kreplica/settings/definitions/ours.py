@@ -9,15 +9,18 @@ from kreplica.settings.validators import ANY, at_least, between
 OURS = (
     Setting(
         "kreplica.admin.listener", STRING, "", ANY, MEDIUM, READ_ONLY,
-        "The address of the admin API, as host:port; empty disables the API.",
+        "The address of the admin API and the dashboard, as host:port; empty disables them. Other brokers query it "
+        "only if the broker advertises a Kafka listener with the same host.",
     ),
     Setting(
         "kreplica.admin.token.file", STRING, "", ANY, MEDIUM, READ_ONLY,
-        "The file with the token that clients of the admin API must send; required unless it listens on loopback only.",
+        "The file with the token that clients of the admin API must send, the same on all brokers; required unless "
+        "the API listens on loopback. Without it, every local program may use the API.",
     ),
     Setting(
         "kreplica.admin.tls.certificate.file", STRING, "", ANY, MEDIUM, READ_ONLY,
-        "The admin API's certificate chain in PEM; required unless it listens on loopback only.",
+        "The certificate chain of the admin API in PEM; required unless the API listens on loopback. The broker also "
+        "trusts these certificates when it queries other brokers.",
     ),
     Setting(
         "kreplica.admin.tls.key.file", STRING, "", ANY, MEDIUM, READ_ONLY,
@@ -48,7 +51,7 @@ OURS = (
         "kreplica.request.parsed.max.bytes", INT, 20_000_000, at_least(1_000_000), MEDIUM, READ_ONLY,
         "The maximum estimated memory of such a request after parsing, 40 bytes per number or field: the default "
         "allows 70,000 names in a Metadata request or 40,000 partitions in a Fetch. A larger request closes its "
-        "connection. With a higher value, one request may delay others by more than 10 ms.",
+        "connection. With a higher value, a request may delay others by more than 10 ms.",
     ),
     Setting(
         "kreplica.stall.log.ms", INT, 100, at_least(1), LOW, READ_ONLY,
@@ -70,8 +73,8 @@ OURS = (
     ),
     Setting(
         "kreplica.groups.lag.interval.ms", INT, 10_000, at_least(100), LOW, READ_ONLY,
-        "How often the offsets committed by groups are sampled; a group's status is derived from the last ten samples "
-        "with a new commit.",
+        "How often the lag of groups is computed, if the admin API or a metrics reporter is enabled; a group's "
+        "status is derived from the last ten samples with a new commit.",
     ),
     Setting(
         "kreplica.scrub.bytes.per.second", LONG, 2**20, at_least(0), LOW, READ_ONLY,

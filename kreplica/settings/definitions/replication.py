@@ -63,7 +63,9 @@ REPLICATION = (
     ),
     Setting(
         "replica.selector.class", STRING, None, OneOf(("", LEADER_SELECTOR, RACK_AWARE_SELECTOR)), MEDIUM, READ_ONLY,
-        "The replica from which consumers that send their rack read: the leader, or an in-sync replica in their rack.",
+        "The replica for consumers that send their rack (client.rack). RackAwareReplicaSelector: the most advanced "
+        "in-sync replica in that rack, otherwise the leader; LeaderSelector, empty or not set: the leader. Other "
+        "classes are not supported.",
     ),
     # Kafka knows these two as dynamic settings only.
     Setting(

@@ -132,7 +132,8 @@ TOPIC = (
     ),
     Setting(
         "message.timestamp.difference.max.ms", LONG, 2**63 - 1, at_least(0), MEDIUM, CLUSTER_WIDE,
-        "Deprecated name of message.timestamp.before.max.ms; used if that setting has its default value.",
+        "Deprecated: used as message.timestamp.before.max.ms if that setting has its default value. Unlike in Kafka, "
+        "it does not limit timestamps ahead of the broker's clock: set message.timestamp.after.max.ms.",
         synonyms=("log.message.timestamp.difference.max.ms",),
     ),
     Setting(
@@ -152,7 +153,8 @@ TOPIC = (
     ),
     Setting(
         "min.insync.replicas", INT, 1, at_least(1), MEDIUM, CLUSTER_WIDE,
-        "The minimum number of in-sync replicas for a produce request with acks=all to be accepted.",
+        "The minimum number of in-sync replicas, at most the replication factor. With fewer, produce requests with "
+        "acks=all are rejected and the high watermark does not advance.",
         synonyms=("min.insync.replicas",),
     ),
     Setting(
@@ -162,11 +164,11 @@ TOPIC = (
     ),
     Setting(
         "remote.log.copy.disable", BOOLEAN, False, ANY, MEDIUM, CLUSTER_WIDE,
-        instead="there is no tiered storage",
+        instead="tiered storage is not supported",
     ),
     Setting(
         "remote.log.delete.on.disable", BOOLEAN, False, ANY, MEDIUM, CLUSTER_WIDE,
-        instead="there is no tiered storage",
+        instead="tiered storage is not supported",
     ),
     Setting(
         "remote.storage.enable", BOOLEAN, False, ANY, MEDIUM, CLUSTER_WIDE,
@@ -204,7 +206,8 @@ TOPIC = (
     ),
     Setting(
         "unclean.leader.election.enable", BOOLEAN, False, ANY, MEDIUM, CLUSTER_WIDE,
-        "Whether a replica that is not in sync may become leader if no in-sync replica is alive, which loses records.",
+        "Whether a replica that may lack acknowledged records can become leader if no in-sync or eligible replica is "
+        "alive; those records are lost.",
         synonyms=("unclean.leader.election.enable",),
     ),
 )
