@@ -278,7 +278,7 @@ def test_a_broker_without_an_id_or_a_cluster_does_not_start():
     """The two settings that have no default are asked for by name."""
     with pytest.raises(SettingsError, match=r"file: broker\.id=-1 must be set"):
         BrokerSettings.from_text("zookeeper.connect=a:1", origin="file")
-    with pytest.raises(SettingsError, match=r"file: zookeeper\.connect= is needed"):
+    with pytest.raises(SettingsError, match=r"file: zookeeper\.connect= must be set"):
         BrokerSettings.from_text("broker.id=1", origin="file")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 def banner(
     version: str, bootstrap_servers: Sequence[str], admin_url: str | None, coordinator: str, data_directory: str
 ) -> str:
-    """The text that ``standalone`` prints when everything is ready."""
+    """Return the text that ``standalone`` prints when it is ready."""
     servers = ",".join(bootstrap_servers)
     rows = [
         ("brokers", f"{servers}    (bootstrap.servers of any Kafka client)"),
@@ -20,12 +20,12 @@ def banner(
     lines += [f"  {name:<12} {value}" for name, value in rows]
     lines += [
         "",
-        "  Write a few lines, then read them back, in another terminal:",
+        "  In another terminal, write some lines and read them back:",
         "",
         f"    printf 'hello\\nworld\\n' | kcat -b {bootstrap_servers[0]} -t greetings -P",
         f"    kcat -b {bootstrap_servers[0]} -t greetings -C -e",
         "",
-        "  Topics are made when they are first written to.  Ctrl-C stops everything in order.",
+        "  Topics are created on first use.  Ctrl-C stops all brokers.",
         "",
     ]
     return "\n".join(lines) + "\n"
