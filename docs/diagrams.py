@@ -106,19 +106,19 @@ def line_of(thing: Callable[..., object] | type) -> int:
 RULES: Mapping[str, tuple[str, str]] = {
     "required in sync": (
         "kreplica.cluster.eligible_leaders:required",
-        "tests/replication/test_replication_leader_state.py::test_a_topic_of_fewer_replicas_than_asked_for",
+        "tests/replication/test_replication_leader_state.py::test_topic_with_fewer_replicas_than_required",
     ),
     "commit rule": (
         "kreplica.replication.leader.high_watermark:held_by_all",
-        "tests/replication/test_replication_high_watermark.py::test_what_all_have",
+        "tests/replication/test_replication_high_watermark.py::test_high_watermark_is_the_smallest_log_end_offset",
     ),
     "high watermark stops": (
         "kreplica.replication.leader.high_watermark:may_advance",
-        "tests/replication/test_replication_high_watermark.py::test_when_nothing_is_committed",
+        "tests/replication/test_replication_high_watermark.py::test_high_watermark_does_not_advance",
     ),
     "eligible leaders": (
         "kreplica.cluster.eligible_leaders:eligible_after",
-        "tests/replication/test_replication_strong_isr.py::test_who_may_be_elected_has_everything",
+        "tests/replication/test_replication_strong_isr.py::test_electable_replicas_have_all_committed_records",
     ),
     "union": (
         "kreplica.replication.leader.in_sync:union",
@@ -126,7 +126,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     ),
     "joining: this epoch": (
         "kreplica.replication.leader.in_sync:has_fetched_in_this_epoch",
-        "tests/replication/test_replication_in_sync.py::test_who_has_not_fetched_in_this_epoch_does_not_join",
+        "tests/replication/test_replication_in_sync.py::test_follower_without_a_fetch_in_this_epoch_does_not_join",
     ),
     "joining: committed": (
         "kreplica.replication.leader.in_sync:has_reached_high_watermark",
@@ -138,23 +138,23 @@ RULES: Mapping[str, tuple[str, str]] = {
     ),
     "joining: incarnation": (
         "kreplica.replication.leader.in_sync:is_current_incarnation",
-        "tests/replication/test_replication_isr_writes.py::test_a_guard_that_is_taken_away_lets_it_join",
+        "tests/replication/test_replication_isr_writes.py::test_stale_incarnation_joins_without_the_check",
     ),
     "leaving": (
         "kreplica.replication.leader.in_sync:is_lagging",
-        "tests/replication/test_replication_in_sync.py::test_a_follower_that_is_too_slow_lags_though_it_fetches",
+        "tests/replication/test_replication_in_sync.py::test_slow_follower_lags_although_it_fetches",
     ),
     "conditional writes": (
         "kreplica.replication.leader.in_sync:expected_version",
-        "tests/replication/test_replication_isr_writes.py::test_without_the_condition_the_new_leader_would_be_overwritten",
+        "tests/replication/test_replication_isr_writes.py::test_new_leader_would_be_overwritten_without_the_condition",
     ),
     "follower state per epoch": (
         "kreplica.replication.leader.followers:is_of_epoch",
-        "tests/replication/test_replication_leader_state.py::test_a_new_epoch_forgets_what_followers_had",
+        "tests/replication/test_replication_leader_state.py::test_new_epoch_discards_follower_progress",
     ),
     "roles": (
         "kreplica.replication.fencing:is_new_epoch",
-        "tests/replication/test_replication_roles.py::test_a_follower_fetches_anew_in_each_epoch_and_never_within_one",
+        "tests/replication/test_replication_roles.py::test_follower_restarts_its_fetcher_in_each_epoch_only",
     ),
     "stale commands": (
         "kreplica.replication.fencing:is_stale_broker_epoch",
@@ -162,7 +162,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     ),
     "lease": (
         "kreplica.replication.leader.leader_state:LeaderState.has_lease",
-        "tests/replication/test_replication_leader_state.py::test_when_somebody_else_leads_by_then",
+        "tests/replication/test_replication_leader_state.py::test_other_leader_meanwhile",
     ),
     "lost sessions": (
         "kreplica.replication.partitions:Partitions.session_lost",
@@ -170,7 +170,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     ),
     "truncation": (
         "kreplica.replication.follower.truncation:cut_at_divergence",
-        "tests/replication/test_replication_truncation.py::test_what_is_left_is_the_longest_common_prefix",
+        "tests/replication/test_replication_truncation.py::test_longest_common_prefix_remains",
     ),
     "controller epoch": (
         "kreplica.replication.fencing:is_stale_controller_epoch",
@@ -178,11 +178,11 @@ RULES: Mapping[str, tuple[str, str]] = {
     ),
     "order of commands": (
         "kreplica.replication.fencing:is_overtaken",
-        "tests/replication/test_replication_fencing.py::test_a_command_that_was_overtaken_is_refused",
+        "tests/replication/test_replication_fencing.py::test_superseded_command_is_refused",
     ),
     "leader epoch of requests": (
         "kreplica.replication.fencing:is_of_leader_epoch",
-        "tests/server/test_server_apis_fetch.py::test_leader_epochs_fence",
+        "tests/server/test_server_apis_fetch.py::test_leader_epochs_are_fenced",
     ),
     "lost logs": (
         "kreplica.controller.decisions.decisions:has_lost_nothing",
@@ -190,7 +190,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     ),
     "damaged copies": (
         "kreplica.replication.damaged_replicas:may_begin_anew",
-        "tests/replication/test_replication_damage.py::test_nothing_is_given_up_that_somebody_counts_on",
+        "tests/replication/test_replication_damage.py::test_only_an_unneeded_replica_is_discarded",
     ),
 }
 """The rules of replication: where each is written down (module:function, or a module), and the test that holds it."""

@@ -1,4 +1,4 @@
-"""Resources called as the router calls them, without HTTP: what they take and answer is checked by their schemas."""
+"""Calls of resources without HTTP; parameters and responses are checked against their schemas."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Run = Callable[[Deferred[Any]], Any]
 
 
 class Around:
-    """The other brokers' admin APIs, asked as ``Forwarding`` asks them, but without HTTP."""
+    """The other brokers' admin APIs, called like ``Forwarding`` but without HTTP."""
 
     def __init__(self, broker_id: int, cluster: DirectCluster) -> None:
         self._broker_id = broker_id
@@ -57,9 +57,9 @@ class Around:
 
 
 class DirectCluster:
-    """The admin API of each broker of a simulated cluster, by broker id.
+    """The admin API of each broker of a simulated cluster, by broker ID.
 
-    :ivar known: the brokers that are registered, or were a moment ago.
+    :ivar known: the brokers that are registered, or were recently.
     """
 
     def __init__(self, cluster: SimulatedCluster) -> None:
@@ -69,7 +69,7 @@ class DirectCluster:
         self.known = set(cluster.brokers)
 
     def running(self, broker_id: int) -> Direct | None:
-        """None where that broker does not run."""
+        """Return the broker, or None if it does not run."""
         machine = self._cluster.brokers[broker_id]
         return self[broker_id] if machine.running else None
 
@@ -87,35 +87,35 @@ class DirectCluster:
         return made[1]
 
     def stall(self, broker_id: int, cause: str, seconds: float) -> None:
-        """Have the watch of a broker, which counts time apart, see a stall."""
+        """Make the stall watch of a broker, which has its own clock, see a stall."""
         assert self[broker_id]
         stalls, clock = self._stalls[broker_id]
         stalls.note(cause, seconds)
         clock.advance(INTERVAL_S + seconds)
 
     def pass_time(self, broker_id: int, seconds: float) -> None:
-        """Let time pass for the watch of a broker, without a stall."""
+        """Advance the clock of a broker's stall watch without a stall."""
         for _ in range(round(seconds / INTERVAL_S)):
             self._stalls[broker_id][1].advance(INTERVAL_S)
 
 
 class Direct:
-    """:param run: lets time pass until a Deferred ends, and gives what it ended with."""
+    """:param run: advances time until a Deferred ends, and returns its result."""
 
     def __init__(self, resources: Sequence[Resource], run: Run) -> None:
         self._routes = [route for resource in resources for route in resource.routes()]
         self._run = run
 
     def answer(self, method: str, path: str, body: Any = None, **more: Any) -> Answer:
-        """:param more: of the query, and members of ``Call``."""
+        """:param more: query parameters, and attributes of ``Call``."""
         return self._run(Deferred.fromCoroutine(self.asked(method, path, body, **more)))
 
     def document(self, method: str, path: str, body: Any = None, **more: Any) -> Any:
-        """Of the answer."""
+        """Return the document of the response."""
         return self.answer(method, path, body, **more).document
 
     async def asked(self, method: str, path: str, body: Any = None, **more: Any) -> Answer:
-        """The same, for whoever awaits it."""
+        """Return the same as a coroutine."""
         route, in_path = self._found(method, path)
         reply = await route.handler(_call(route, in_path, body, more))
         assert isinstance(reply, Answer)
@@ -124,7 +124,7 @@ class Direct:
         return reply
 
     def handler(self, method: str, path: str) -> tuple[Callable[[Call], Any], Call]:
-        """A handler and a call for it, where the answer is no document."""
+        """Return a handler and a call for it, for responses that are not documents."""
         route, in_path = self._found(method, path)
         return route.handler, _call(route, in_path, None, {})
 

@@ -1,4 +1,4 @@
-"""The admin API's HTTP without sockets: bytes in, bytes out, on a clock that the test turns."""
+"""The admin API's HTTP without sockets, on a virtual clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kreplica.runtime import Runtime
 
 
 class AtOnce:
-    """An ``Offload`` that does it now."""
+    """An ``Offload`` that runs functions synchronously."""
 
     def run(self, function, *args, **kwargs):
         return maybeDeferred(function, *args, **kwargs)
@@ -40,7 +40,7 @@ class Received:
 
 
 class Wire(StringTransport):
-    """One connection of a client."""
+    """A client connection."""
 
     aborted = False
 
@@ -50,7 +50,7 @@ class Wire(StringTransport):
 
 
 class Api:
-    """Some resources behind one port."""
+    """Resources served on one port."""
 
     def __init__(self, *resources, access=None):
         self.clock = Clock()
@@ -59,26 +59,26 @@ class Api:
         self.site = AdminSite(self.clock, root, host="127.0.0.1", port=0)
 
     def connect(self, host="192.168.1.1"):
-        """A new connection: its protocol, and what it has sent."""
+        """Open a connection; return its protocol and the received data."""
         protocol = self.site._site.buildProtocol(None)
         wire = Wire(peerAddress=IPv4Address("TCP", host, 54321))
         protocol.makeConnection(wire)
         return protocol, wire
 
     def begin(self, method, path, headers=(), body=None):
-        """Send a request, and leave it at that."""
+        """Send a request without waiting for its response."""
         protocol, wire = self.connect()
         protocol.dataReceived(request(method, path, headers, body))
         return protocol, wire
 
     def ask(self, method, path, headers=(), body=None):
-        """What is answered at once."""
+        """Return the immediate response."""
         _, wire = self.begin(method, path, headers, body)
         return received(wire.value())
 
 
 class Resource:
-    """A resource of these routes."""
+    """A resource with these routes."""
 
     def __init__(self, *routes):
         self._routes = routes
@@ -88,7 +88,7 @@ class Resource:
 
 
 def request(method, path, headers=(), body=None):
-    """:param body: bytes as they are, anything else as JSON."""
+    """:param body: bytes are sent unchanged, other values as JSON."""
     lines = {"Host": "localhost", **dict(headers)}
     content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
     if content is not None:
@@ -106,5 +106,5 @@ def received(data):
 
 
 def gone(protocol):
-    """The client goes."""
+    """Close the client's connection."""
     protocol.connectionLost(Failure(ConnectionLost()))

@@ -52,7 +52,7 @@ def api(access=None):
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8080", "127.0.0.1:8080", "[::1]:8080", "[::1]"])
-def test_our_own_names(host):
+def test_local_names(host):
     """Requests for this machine's names are accepted."""
     assert api().ask("GET", "/v1/things", {"Host": host}).status == 200
 
@@ -77,7 +77,7 @@ def test_other_names(host):
         {"Sec-Fetch-Site": "same-site"},
     ],
 )
-def test_pages_of_others_do_not_write(headers):
+def test_pages_of_other_origins_cannot_write(headers):
     """Writes from a page of another origin are refused."""
     answer = api().ask("POST", "/v1/things", {"Host": "localhost:8080", **headers}, {})
     assert (answer.status, answer.json()["title"]) == (403, "FORBIDDEN")
@@ -87,12 +87,12 @@ def test_pages_of_others_do_not_write(headers):
     "headers",
     [{}, {"Origin": "http://localhost:8080"}, {"Origin": "https://LOCALHOST:8080"}, {"Sec-Fetch-Site": "none"}],
 )
-def test_our_pages_and_programs_write(headers):
+def test_dashboard_and_programs_can_write(headers):
     """Writes from the dashboard, and from programs without an Origin, are accepted."""
     assert api().ask("POST", "/v1/things", {"Host": "localhost:8080", **headers}, {}).status == 200
 
 
-def test_what_browsers_may_do_with_answers():
+def test_content_security_headers():
     """Every response forbids foreign content and embedding in a frame."""
     for path in ("/", "/v1/things", "/nothing"):
         headers = api().ask("GET", path).headers
@@ -108,7 +108,7 @@ def test_what_browsers_may_do_with_answers():
 
 
 @pytest.mark.parametrize("given", [None, "Bearer wrong", "Basic " + TOKEN, TOKEN, "Bearer", "Bearer " + TOKEN + "x"])
-def test_without_the_token(given):
+def test_request_without_the_token(given):
     """With a configured token, requests without it are refused."""
     guarded = api(Access(hosts=None, token=TOKEN.encode()))
     for method, body in (("GET", None), ("POST", {})):
@@ -118,7 +118,7 @@ def test_without_the_token(given):
         assert TOKEN not in answer.body.decode()
 
 
-def test_with_the_token():
+def test_request_with_the_token():
     """With the token, every request is accepted under any host name."""
     guarded = api(Access(hosts=None, token=TOKEN.encode()))
     headers = {"Authorization": f"bearer  {TOKEN}", "Host": "kafka.example"}
@@ -127,12 +127,12 @@ def test_with_the_token():
 
 
 @pytest.mark.parametrize("path", ["/health/live", "/", "/dashboard/app.js"])
-def test_what_needs_no_token(path):
+def test_paths_without_a_token(path):
     """Health checks and the dashboard's files need no token."""
     assert api(Access(hosts=None, token=TOKEN.encode())).ask("GET", path).status == 200
 
 
-def test_the_document_says_so():
+def test_openapi_document_requires_the_token():
     """The OpenAPI document requires a token exactly if one is configured."""
     headers = {"Authorization": f"Bearer {TOKEN}"}
     with_token = api(Access(hosts=None, token=TOKEN.encode())).ask("GET", "/openapi.json", headers).json()
@@ -152,7 +152,7 @@ def settings(**given):
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "[::]", "192.0.2.1", "kafka.example"])
-def test_others_could_reach_it(host):
+def test_listener_reachable_from_other_machines(host):
     """A non-loopback listener without token and TLS is refused with advice."""
     for more in ({}, {"token_file": "/t"}, {"tls_certificate_file": "/c", "tls_key_file": "/k"}):
         with pytest.raises(SettingsError, match="listen on 127"):
@@ -161,19 +161,19 @@ def test_others_could_reach_it(host):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "[::1]"])
-def test_only_this_machine_reaches_it(host):
+def test_loopback_listener(host):
     """A loopback listener needs neither token nor TLS."""
     assert admin_access(OsDisk(), settings(listener=f"{host}:0"), host.strip("[]")).token is None
 
 
-def test_half_of_tls():
+def test_certificate_without_a_key():
     """A certificate without a key is refused on any interface."""
     with pytest.raises(SettingsError, match="must both be set"):
         settings(listener="127.0.0.1:0", tls_certificate_file="/c")
 
 
-@pytest.mark.parametrize("content", [None, b"", b"short", b"two words are no token", b"\xff" * 20])
-def test_files_without_a_token(tmp_path, content):
+@pytest.mark.parametrize("content", [None, b"", b"short", b"two words are not a token", b"\xff" * 20])
+def test_file_without_a_token(tmp_path, content):
     """An empty token file is refused with its name."""
     path = tmp_path / "token"
     if content is not None:
@@ -182,7 +182,7 @@ def test_files_without_a_token(tmp_path, content):
         admin_access(OsDisk(), settings(token_file=path), "127.0.0.1")
 
 
-def test_a_file_with_a_token(tmp_path):
+def test_file_with_a_token(tmp_path):
     """A line feed at the end of the token file is ignored."""
     path = tmp_path / "token"
     path.write_text(f"{TOKEN}\n")
@@ -190,7 +190,7 @@ def test_a_file_with_a_token(tmp_path):
 
 
 def certificate(directory, key=None):
-    """A certificate of 127.0.0.1, and its key, as files."""
+    """Write a certificate for 127.0.0.1 and its key to files."""
     own = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kreplica")])
     now = datetime.now(UTC)
@@ -212,7 +212,7 @@ def certificate(directory, key=None):
     return directory / "cert.pem", directory / "key.pem"
 
 
-def test_files_that_are_no_certificate(tmp_path):
+def test_invalid_certificate_files(tmp_path):
     """A missing file, a malformed certificate and a key of another certificate are refused with the file's name."""
     cert, key = certificate(tmp_path, ec.generate_private_key(ec.SECP256R1()))
     with pytest.raises(SettingsError, match="cannot load a PEM certificate"):
@@ -224,7 +224,7 @@ def test_files_that_are_no_certificate(tmp_path):
         admin_tls(OsDisk(), settings(tls_certificate_file=tmp_path / "absent", tls_key_file=key))
 
 
-def test_a_broker_with_both(tmp_path):
+def test_broker_with_token_and_tls(tmp_path):
     """A broker with a token and TLS answers only clients that have the token and trust the certificate."""
     cert, key = certificate(tmp_path)
     token = tmp_path / "token"

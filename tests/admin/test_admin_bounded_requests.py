@@ -1,4 +1,4 @@
-"""Connections and half-sent requests of the admin port: bounded, and never in the way of a health check."""
+"""Limits on connections and incomplete requests of the admin port; health checks are never affected."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def scene():
 
 
 @pytest.mark.parametrize("hosts", [1, 3, 1100])
-def test_half_sent_requests_do_not_shut_the_port(scene, hosts):
-    """Of 1,100 half-sent requests the oldest are closed, and health checks are always answered (S11)."""
+def test_incomplete_requests_do_not_block_the_port(scene, hosts):
+    """The oldest of 1,100 incomplete requests are closed, and health checks are always answered (S11)."""
     opened = []
     for number in range(1100):
         opened.append(scene.half_sent(f"10.1.{number % hosts // 250}.{number % hosts % 250}"))
@@ -70,7 +70,7 @@ def test_half_sent_requests_do_not_shut_the_port(scene, hosts):
     assert scene.connections.count == 0
 
 
-def test_connections_of_one_address_are_bounded(scene):
+def test_connections_per_address_are_bounded(scene):
     """One address cannot use all connections; its oldest one is closed for its next one."""
     opened = [scene.half_sent() for _ in range(ADDRESS_CONNECTIONS_MAX)]
     assert not any(wire.aborted for _, wire in opened)
@@ -79,15 +79,15 @@ def test_connections_of_one_address_are_bounded(scene):
     assert scene.connections.count == ADDRESS_CONNECTIONS_MAX
 
 
-def test_the_address_that_holds_most_makes_room(scene):
-    """A neighbour that sends slowly keeps its connection while one address fills the port."""
-    neighbour = scene.half_sent("10.0.0.7")
+def test_address_with_most_connections_loses_one(scene):
+    """Another host that sends slowly keeps its connection while one address fills the port."""
+    other = scene.half_sent("10.0.0.7")
     for number in range(1100):
         scene.half_sent(f"10.0.1.{number % 3}")
-    assert not neighbour[1].aborted
+    assert not other[1].aborted
 
 
-def test_connections_whose_requests_are_answered_are_not_closed_for_others(scene, monkeypatch):
+def test_connections_with_pending_responses_are_not_closed(scene, monkeypatch):
     """If every connection waits for a response, a new one is refused."""
     monkeypatch.setattr(routing, "CALLS_MAX", CONNECTIONS_MAX)
     busy = []
@@ -101,8 +101,7 @@ def test_connections_whose_requests_are_answered_are_not_closed_for_others(scene
     assert scene.connections.refused == 1
 
 
-def test_an_idle_connection_makes_room(scene):
-    """An idle connection is closed for a new one."""
+def test_idle_connection_is_closed_for_a_new_one(scene):
     opened = []
     for number in range(CONNECTIONS_MAX):
         protocol, wire = scene.api.connect(f"10.0.0.{number % 3}")
@@ -113,7 +112,7 @@ def test_an_idle_connection_makes_room(scene):
 
 
 @pytest.mark.parametrize("step_s", [1.0, 100.0])
-def test_headers_have_to_come_in_time(scene, step_s):
+def test_headers_have_a_deadline(scene, step_s):
     """A client that sends a header now and then is closed, however often it sends."""
     protocol, wire = scene.half_sent()
     passed = 0.0
@@ -125,8 +124,7 @@ def test_headers_have_to_come_in_time(scene, step_s):
     assert scene.connections.evicted == 1
 
 
-def test_a_body_has_to_come_in_time(scene):
-    """A request whose body arrives too slowly is closed."""
+def test_body_has_a_deadline(scene):
     protocol, wire = scene.api.connect()
     protocol.dataReceived(b"POST /slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n")
     for _ in range(int(BODY_SECONDS_MAX) - 1):
@@ -137,7 +135,7 @@ def test_a_body_has_to_come_in_time(scene):
     assert wire.aborted
 
 
-def test_a_request_that_waits_for_its_answer_has_no_deadline(scene):
+def test_pending_response_has_no_deadline(scene):
     """A slow handler does not count as a slow client, and the next request has its own deadline."""
     protocol, wire = scene.api.connect()
     protocol.dataReceived(request("GET", "/slow"))
@@ -150,7 +148,7 @@ def test_a_request_that_waits_for_its_answer_has_no_deadline(scene):
     assert wire.aborted
 
 
-def test_health_is_answered_when_all_calls_are_taken(scene):
+def test_health_is_answered_when_all_calls_are_in_use(scene):
     """Slow calls leave a reserve for health checks."""
     for number in range(routing.CALLS_MAX):
         protocol, _ = scene.api.connect(f"10.0.0.{number % 3}")

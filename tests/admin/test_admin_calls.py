@@ -63,7 +63,7 @@ def refused(api, kept, method, path, headers=(), body=None, status=400):
     return problem
 
 
-def test_parameters_come_typed(api, kept):
+def test_typed_parameters(api, kept):
     """A handler receives typed parameters and the defaults of absent ones."""
     api.ask("GET", "/things?ratio=-2.5&flag=true")
     assert dict(kept.calls[0].query) == {"limit": 5, "ratio": -2.5, "flag": True}
@@ -84,13 +84,13 @@ def test_parameters_come_typed(api, kept):
         ("/things/seven", "path parameter 'number'"),
     ],
 )
-def test_wrong_parameters(api, kept, path, said):
+def test_invalid_parameters(api, kept, path, said):
     """Each invalid parameter is named with the reason."""
     assert said in refused(api, kept, "GET", path)["detail"]
 
 
-def test_the_nearest_name_is_told(api, kept):
-    """The error for an unknown parameter or member suggests the nearest name."""
+def test_nearest_name_is_suggested(api, kept):
+    """Errors about unknown parameters and members contain it."""
     assert refused(api, kept, "GET", "/things?limt=3")["what_to_do"] == "Did you mean limit?"
     problem = refused(api, kept, "POST", "/things", body={"name": "a", "conut": 3})
     assert problem["what_to_do"] == "Did you mean count?"
@@ -103,7 +103,7 @@ def test_names_with_slashes(api, kept):
     assert [call.path["name"] for call in kept.calls] == ["a/b c", "a/b"]
 
 
-def test_bodies_come_checked(api, kept):
+def test_valid_bodies(api, kept):
     """A handler receives the parsed JSON; an integer may be written as 2.0."""
     answer = api.ask("POST", "/things?dry_run=true", body=b'{"name": "\\u00e9", "count": 2.0}')
     assert answer.status == 200
@@ -129,21 +129,21 @@ def test_bodies_come_checked(api, kept):
         (b'{"name": "a", "count": true}', "body.count: True is not of type 'integer'"),
     ],
 )
-def test_wrong_bodies(api, kept, body, said):
+def test_invalid_bodies(api, kept, body, said):
     """Each invalid body is refused with the reason and the place."""
     assert said in refused(api, kept, "POST", "/things", body=body)["detail"]
 
 
-def test_everything_that_is_wrong_is_told(api, kept):
-    """All errors of a body are listed; a long value does not hide the reason."""
+def test_all_errors_are_listed(api, kept):
+    """A long value does not hide the reason."""
     problem = refused(api, kept, "POST", "/things", body={"name": 3, "count": 0, "x" * 1000: 1})
-    told = {row["where"]: row["what"] for row in problem["errors"]}
-    assert sorted(told) == ["body", "body.count", "body.name"]
-    assert all(len(what) < 250 for what in told.values())
-    assert told["body"].endswith("was unexpected)")
+    listed = {row["where"]: row["what"] for row in problem["errors"]}
+    assert sorted(listed) == ["body", "body.count", "body.name"]
+    assert all(len(what) < 250 for what in listed.values())
+    assert listed["body"].endswith("was unexpected)")
 
 
-def test_no_body_where_one_is_needed(api, kept):
+def test_missing_body(api, kept):
     """A missing required body is refused with its members; an optional body defaults to an empty object."""
     problem = refused(api, kept, "POST", "/things")
     assert problem["what_to_do"] == "It has name (needed), count, deep."
@@ -151,13 +151,13 @@ def test_no_body_where_one_is_needed(api, kept):
     assert kept.calls[0].body == {}
 
 
-def test_a_body_where_none_is_taken(api, kept):
+def test_unexpected_body(api, kept):
     """A body that would be ignored is refused."""
     assert "takes no body" in refused(api, kept, "DELETE", "/things", body={})["detail"]
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", None])
-def test_bodies_of_another_type(api, kept, content_type):
+def test_bodies_of_other_content_types(api, kept, content_type):
     """Only a JSON content type is accepted, which a form of another site cannot send."""
     headers = {"Content-Type": content_type}
     problem = refused(api, kept, "POST", "/things", headers, b'{"name": "a"}', status=415)
@@ -177,8 +177,8 @@ def test_bodies_are_bounded(api, kept):
     assert received(wire.value()).status == 413
 
 
-def test_who_never_stops_is_cut_off(api):
-    """An endless body uses bounded memory and ends with the connection."""
+def test_endless_body_is_cut_off(api):
+    """It uses bounded memory and ends with the connection."""
     protocol, wire = api.connect()
     headers = {"Content-Length": str(2**40), "Content-Type": "application/json"}
     protocol.dataReceived(request("POST", "/things", headers))
@@ -199,7 +199,7 @@ def test_lines_are_bounded(api, path, headers, status):
     assert wire.disconnecting
 
 
-def test_etags_of_writes(api, kept):
+def test_if_match(api, kept):
     """If-Match reaches a handler that supports it, and is refused otherwise."""
     api.ask("PATCH", "/things", {"If-Match": '"7.abc"'}, {})
     api.ask("PATCH", "/things", {"If-Match": "*"}, {})
@@ -211,14 +211,14 @@ def test_etags_of_writes(api, kept):
     refused(api, kept, "DELETE", "/things", {"If-Match": '"7"'})
 
 
-def test_who_asks(api, kept):
+def test_caller_is_passed_to_the_handler(api, kept):
     """A handler receives the caller's authorization and whether another broker forwarded the request."""
     api.ask("GET", "/things", {"Authorization": "Bearer x", "X-Kreplica-Forwarded": "1", "Last-Event-ID": "9"})
     (call,) = kept.calls
     assert (call.authorization, call.forwarded, call.last_event_id) == ("Bearer x", True, "9")
 
 
-def test_methods_and_paths(api, kept):
+def test_unknown_methods_and_paths(api, kept):
     """An unknown path is a 404, an unsupported method a 405 with the supported ones."""
     assert refused(api, kept, "GET", "/thongs", status=404)["title"] == "NOT_FOUND"
     assert refused(api, kept, "GET", "/things//", status=404)["title"] == "NOT_FOUND"
@@ -228,7 +228,7 @@ def test_methods_and_paths(api, kept):
 
 
 @pytest.mark.parametrize("line", [b"g3t /things", b"GET /%FF", b"GET /things/%C3%28"])
-def test_what_is_no_text(api, line):
+def test_request_line_that_is_not_text(api, line):
     """A method or path that is not text is refused with a message."""
     protocol, wire = api.connect()
     protocol.dataReceived(line + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -236,7 +236,7 @@ def test_what_is_no_text(api, line):
     assert (answer.status, answer.headers["content-type"]) == (400, "application/problem+json")
 
 
-def test_only_heads(api, kept):
+def test_head(api, kept):
     """HEAD is answered as GET is, without the body."""
     answer = api.ask("HEAD", "/things")
     assert (answer.status, answer.body) == (200, b"")

@@ -1,4 +1,4 @@
-"""What is counted over all partitions, once for everybody who asks."""
+"""Counts over all partitions, shared by concurrent requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kreplica.server.metadata.metadata_cache import MetadataCache
 
 
 class SlowClock(Clock):
-    """Time passes as it is looked at, so that long loops are cut into turns."""
+    """A clock that advances with each call, so that long loops are sliced."""
 
     step_s = 0.0
 
@@ -67,8 +67,8 @@ def now(counted):
     return Deferred.fromCoroutine(counted.now())
 
 
-def test_what_is_counted(counted):
-    """Each broker, topic and partition is counted where it belongs."""
+def test_counts(counted):
+    """Each broker, topic and partition is counted once per category."""
     counts = now(counted).result
     assert counts.partitions == 3
     assert counts.topics == {"a": OfTopic(1, 3, 0, 0), "b": OfTopic(2, 2, 1, 1)}
@@ -78,14 +78,14 @@ def test_what_is_counted(counted):
     assert counts.brokers == {1: OfBroker(1, 2, 1), 2: OfBroker(1, 3, 0), 3: OfBroker(0, 1, 0)}
 
 
-def test_a_topic_with_fewer_replicas_than_min_insync_replicas(metadata, counted):
-    """A partition with all of its replicas in sync takes records, even if they are fewer than the setting asks for."""
+def test_topic_with_fewer_replicas_than_min_insync_replicas(metadata, counted):
+    """A partition with all of its replicas in sync accepts records, even if they are fewer than the setting."""
     metadata.update(update(("single", (1, [1], [1]), (-1, [2], []))))
-    assert now(counted).result.under_min_isr == 2, "the one below, and the one without any replica in sync"
+    assert now(counted).result.under_min_isr == 2, "the partition below the limit, and the one with an empty ISR"
 
 
-def test_everybody_gets_the_same(counted, clock, metadata, asked):
-    """While nothing changes nothing is counted again; a change, or some time, has it counted anew."""
+def test_counts_are_cached(counted, clock, metadata, asked):
+    """Counts are computed again after a change or a timeout."""
     first = now(counted).result
     assert now(counted).result is first
     assert asked == ["a", "b"]
@@ -96,8 +96,8 @@ def test_everybody_gets_the_same(counted, clock, metadata, asked):
     assert now(counted).result is not second
 
 
-def test_who_asks_while_it_is_counted(counted, clock, metadata):
-    """Several who ask at the same time wait for one count; one of them who gives up leaves the others alone."""
+def test_concurrent_requests_share_a_count(counted, clock, metadata):
+    """A request that is cancelled does not affect the others."""
     clock.step_s = 0.006
     first, second, third = now(counted), now(counted), now(counted)
     assert not first.called
@@ -108,8 +108,8 @@ def test_who_asks_while_it_is_counted(counted, clock, metadata):
     assert third.result is first.result
 
 
-def test_a_change_while_it_is_counted(counted, clock, metadata):
-    """What was counted while something changed is not kept."""
+def test_change_during_a_count(counted, clock, metadata):
+    """The result of a count with a concurrent change is not cached."""
     clock.step_s = 0.006
     first = now(counted)
     metadata.update(update(("c", (1, [1], [1]))))
@@ -119,8 +119,8 @@ def test_a_change_while_it_is_counted(counted, clock, metadata):
     assert sorted(now(counted).result.topics) == ["a", "b", "c"]
 
 
-def test_counting_that_fails(clock, metadata):
-    """A failure is told to whoever waits, and the next one begins anew."""
+def test_failed_count(clock, metadata):
+    """All waiting requests get the error, and the next request starts another count."""
     trouble = [KeyError("settings")]
 
     def needed(topic):

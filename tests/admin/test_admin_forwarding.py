@@ -99,7 +99,7 @@ def world():
     return World()
 
 
-def test_another_broker_is_asked_on_behalf_of_the_caller(world):
+def test_request_is_forwarded_for_the_caller(world):
     """The other broker gets the path and parameters of the caller, and that the request was forwarded."""
     listener = world.serve(2, {"state": "led"})
     call = Call()
@@ -113,7 +113,7 @@ SECRET = Call(authorization="Bearer secret")
 
 
 @pytest.mark.parametrize("url", ["http://broker-3:8080", "https://broker-3:8080", "http://2130706433:8080"])
-def test_a_registration_cannot_send_a_request_to_another_host(world, url):
+def test_registration_cannot_redirect_requests_to_another_host(world, url):
     """A forged registration receives neither the caller's token nor the request."""
     listener = world.serve(3, {})
     world.registrations[2] = replace(world.registrations[2], admin_url=url)
@@ -128,7 +128,7 @@ def test_a_registration_cannot_send_a_request_to_another_host(world, url):
 @pytest.mark.parametrize(
     "url", ["ftp://broker-2", "http://user@broker-2:1", "http://broker-2:x", "http://[", "", "http://broker-2/?a"]
 )
-def test_an_admin_url_that_is_no_address_is_refused(world, url):
+def test_invalid_admin_url_is_refused(world, url):
     """A malformed registration is a problem that names the broker, not an error of this one."""
     world.registrations[2] = replace(world.registrations[2], admin_url=url)
     problem = world.problem(world.forwarding.ask(2, SECRET, "/v1/x", ANYTHING))
@@ -136,7 +136,7 @@ def test_an_admin_url_that_is_no_address_is_refused(world, url):
     assert problem.detail.startswith("broker 2 announces")
 
 
-def test_a_token_does_not_cross_the_network_in_clear(world):
+def test_token_is_not_sent_in_clear(world):
     """Without TLS a token is sent only to this machine; a request without a token is sent anywhere."""
     listener = world.serve(2, {})
     problem = world.problem(world.forwarding.ask(2, SECRET, "/v1/x", ANYTHING))
@@ -147,7 +147,7 @@ def test_a_token_does_not_cross_the_network_in_clear(world):
     assert world.result(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING)) == {}
 
 
-def test_a_token_goes_to_brokers_of_this_machine():
+def test_token_is_sent_to_brokers_of_this_machine():
     """A token may be sent over TLS, or on loopback under any of the listener's names."""
     endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
     for host in ("127.0.0.1", "localhost", "[::1]"):
@@ -157,7 +157,7 @@ def test_a_token_goes_to_brokers_of_this_machine():
     assert peer_url(remote, remote.admin_url, with_token=True) == remote.admin_url
 
 
-def test_a_redirect_is_not_followed(world):
+def test_redirect_is_not_followed(world):
     """A redirect is not followed; the problem names the broker that sent it."""
     target = world.serve(3, {})
     world.serve(2, b"", status=307, location=f"http://broker-3:{PORT}/v1/x")
@@ -166,7 +166,7 @@ def test_a_redirect_is_not_followed(world):
     assert target.asked == []
 
 
-def test_a_write_is_forwarded_with_its_body(world):
+def test_write_is_forwarded_with_its_body(world):
     """A body is forwarded as JSON; a response without a body is None."""
     listener = world.serve(2, b"", status=204)
     assert (
@@ -177,16 +177,15 @@ def test_a_write_is_forwarded_with_its_body(world):
     assert headers["authorization"] is None
 
 
-def test_what_is_wrong_there_is_said_here(world):
-    """A problem of the other broker is returned unchanged."""
+def test_problem_of_another_broker_is_returned(world):
     document = {"title": "GROUP_ID_NOT_FOUND", "status": 404, "detail": "no g", "what_to_do": "look", "instance": "/"}
     world.serve(2, {**document, "group": "g"}, status=404)
     problem = world.problem(world.forwarding.ask(2, Call(), "/v1/groups/g", ANYTHING))
     assert problem.document("/here") == {**document, "instance": "/here", "group": "g"}
 
 
-def test_what_was_forwarded_is_not_forwarded_again(world):
-    """A forwarded request is not forwarded again, so two brokers cannot loop."""
+def test_forwarded_request_is_not_forwarded_again(world):
+    """Two brokers must not loop."""
     listener = world.serve(2, {})
     assert world.problem(world.forwarding.ask(2, Call(forwarded=True), "/v1/x", ANYTHING)).status == 421
     answers = world.result(world.forwarding.ask_all(Call(forwarded=True), "/v1/x", ANYTHING, here("mine")))
@@ -200,7 +199,7 @@ def here(document):
     return answer
 
 
-def test_all_brokers_are_asked_and_those_who_do_not_answer_are_named(world):
+def test_brokers_that_do_not_respond_are_named(world):
     """A dead and a hanging broker do not hide other results, and cost one timeout together."""
     world.serve(2, None, never=True)
     began = world.simulation.scheduler.now_s
@@ -212,8 +211,7 @@ def test_all_brokers_are_asked_and_those_who_do_not_answer_are_named(world):
     assert world.simulation.scheduler.now_s - began < 2 * forwarding.ANSWER_SECONDS_MAX
 
 
-def test_answers_of_all_come_in_the_order_of_the_brokers(world):
-    """The results of all brokers are ordered by ID."""
+def test_results_are_ordered_by_broker(world):
     world.serve(2, 2)
     world.serve(3, 3)
     answers = world.result(world.forwarding.ask_all(Call(), "/v1/x", ANYTHING, here(1)))
@@ -221,7 +219,7 @@ def test_answers_of_all_come_in_the_order_of_the_brokers(world):
 
 
 @pytest.mark.parametrize(("document", "status"), [(b"<html>", 200), (b"", 302), (b'"%s"' % (b"x" * 2000), 200)])
-def test_an_answer_that_is_none_says_whose_it_is(world, monkeypatch, document, status):
+def test_invalid_response_names_its_broker(world, monkeypatch, document, status):
     """A malformed, redirected or too large response is a problem that names the broker."""
     monkeypatch.setattr(forwarding, "ANSWER_BYTES_MAX", 1000)
     world.serve(2, document, status=status)
@@ -230,7 +228,7 @@ def test_an_answer_that_is_none_says_whose_it_is(world, monkeypatch, document, s
     assert "broker 2" in problem.detail
 
 
-def test_a_broker_that_cannot_be_asked_is_named(world):
+def test_unreachable_broker_is_named(world):
     """A missing broker, or one without an admin listener, is a problem with advice."""
     world.registrations[2] = BrokerRegistration(2, ())
     del world.registrations[3]
@@ -240,8 +238,8 @@ def test_a_broker_that_cannot_be_asked_is_named(world):
     assert (gone.status, gone.detail) == (503, "broker 3 is not registered in ZooKeeper")
 
 
-def test_so_many_are_asked_at_once_and_no_more(world, monkeypatch):
-    """When other brokers hang the requests that wait for them do not pile up."""
+def test_forwarded_requests_are_bounded(world, monkeypatch):
+    """When other brokers hang, requests that wait for them do not accumulate."""
     monkeypatch.setattr(forwarding, "UNDER_WAY_MAX", 2)
     world.serve(2, None, never=True)
     waiting = [Deferred.fromCoroutine(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING)) for _ in range(2)]
@@ -251,8 +249,8 @@ def test_so_many_are_asked_at_once_and_no_more(world, monkeypatch):
         assert world.simulation.run_until(each, 60) == 504
 
 
-def test_a_broker_that_stops_waits_for_nobody(world):
-    """Requests in flight fail at once when the broker stops, and no timer remains."""
+def test_stopping_broker_cancels_forwarded_requests(world):
+    """They fail at once, and no timer remains."""
     world.serve(2, {})
     world.serve(3, None, never=True)
     assert world.result(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING)) == {}
@@ -268,7 +266,7 @@ def test_a_broker_that_stops_waits_for_nobody(world):
 
 
 class Tree:
-    """Registrations in ZooKeeper, read one answer at a time."""
+    """Registrations in ZooKeeper, returned one response at a time."""
 
     def __init__(self):
         self.reads = 0
@@ -292,8 +290,7 @@ class Tree:
         return done
 
 
-def test_registrations_are_read_once_for_all_who_ask_at_a_time():
-    """Concurrent callers share one read of the registrations."""
+def test_concurrent_callers_share_one_read_of_the_registrations():
     tree, now = Tree(), [100.0]
     registrations = RegistrationsRead(lambda: now[0], tree)
     first, second = (Deferred.fromCoroutine(registrations.live()) for _ in range(2))
@@ -315,7 +312,7 @@ def test_registrations_are_read_once_for_all_who_ask_at_a_time():
     assert tree.reads == 2
 
 
-def test_registrations_that_cannot_be_read_are_asked_for_again():
+def test_failed_read_of_registrations_is_not_cached():
     """A lost connection to ZooKeeper fails only the current callers."""
     tree = Tree()
     registrations = RegistrationsRead(lambda: 1.0, tree)
@@ -329,7 +326,7 @@ def test_registrations_that_cannot_be_read_are_asked_for_again():
     assert list(again.result) == [2, 10]
 
 
-def test_brokers_with_tokens_and_tls_ask_each_other(tmp_path):
+def test_brokers_with_tokens_and_tls(tmp_path):
     """Brokers with a shared certificate and token answer for the cluster, only to callers with the token."""
     cert, key = certificate(tmp_path)
     token = tmp_path / "token"
@@ -346,8 +343,7 @@ def test_brokers_with_tokens_and_tls_ask_each_other(tmp_path):
     assert figures["problems"] == []
 
 
-def test_a_listener_on_all_addresses_is_announced_by_name():
-    """A listener on all interfaces is announced by the machine's name."""
+def test_listener_on_all_addresses_is_announced_by_host_name():
     reactor = Simulation(seed=1).host("broker-1").reactor
     for host, announced in (("0.0.0.0", "machine"), ("::", "machine"), ("broker-1", "broker-1")):
         site = AdminSite(reactor, Listener({}), host=host, port=0)

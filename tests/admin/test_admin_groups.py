@@ -1,4 +1,4 @@
-"""Groups through the admin API of a cluster: whichever broker coordinates them, and whichever is asked."""
+"""Groups through the admin API of a cluster, for any coordinator and any broker that gets the request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOPIC, OTHER = "read", "unread"
 GROUP = "readers/of é?"
 BEGIN_MS = 1_700_000_000_000
 RECORDS = 10
-"""In each partition, a second apart."""
+"""One-second intervals in each partition."""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProc
 
 
 def asked(cluster: StandaloneProcess, path: str, method: str = "GET", body: Any = None, url: str = "") -> Any:
-    """The document; of a problem, too."""
+    """Return the document or the problem."""
     headers = {"content-type": "application/json"} if body is not None else {}
     data = None if body is None else json.dumps(body).encode()
     request = Request((url or cluster.admin_url) + path, data, headers, method=method)
@@ -61,7 +61,7 @@ def committed(cluster: StandaloneProcess, group: str, offsets: dict[int, int]) -
 
 
 def reading(cluster: StandaloneProcess, group: str, protocol: str) -> Consumer:
-    """A member that has read everything, and committed that."""
+    """Create a member that has read and committed everything."""
     settings = {"group.protocol": protocol, "auto.offset.reset": "earliest", "client.id": "a-reader"}
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, **settings})
     consumer.subscribe([TOPIC])
@@ -77,8 +77,8 @@ def reading(cluster: StandaloneProcess, group: str, protocol: str) -> Consumer:
 # --- reads -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_groups_of_all_brokers(cluster: StandaloneProcess) -> None:
-    """The list has the groups of every coordinator, page by page, and can be searched in any case."""
+def test_list_has_the_groups_of_all_brokers(cluster: StandaloneProcess) -> None:
+    """The list has the groups of every coordinator, page by page, and can be searched ignoring case."""
     names = [f"listed-{number}" for number in range(12)]
     for name in names:
         committed(cluster, name, {0: 1})
@@ -94,8 +94,9 @@ def test_the_groups_of_all_brokers(cluster: StandaloneProcess) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_group_with_a_member(cluster: StandaloneProcess, protocol: str) -> None:
-    """Of either kind: its member with what it reads, its offsets; and what would harm the member is refused."""
+def test_group_with_a_member(cluster: StandaloneProcess, protocol: str) -> None:
+    """Groups of both protocols show the member, its partitions and offsets; operations that would harm it are refused.
+    """
     group = f"used-{protocol}"
     consumer = reading(cluster, group, protocol)
     found = asked(cluster, at(group))
@@ -121,8 +122,8 @@ def test_a_group_with_a_member(cluster: StandaloneProcess, protocol: str) -> Non
     assert asked(cluster, at(group))["status"] == 404
 
 
-def test_the_lag_of_a_group(cluster: StandaloneProcess) -> None:
-    """How far a group is behind, whatever its name is and whichever broker is asked."""
+def test_lag_of_a_group(cluster: StandaloneProcess) -> None:
+    """The lag is returned for any group name by any broker."""
     committed(cluster, GROUP, {0: 2, 1: RECORDS})
     urls = [broker["admin_url"] for broker in asked(cluster, "/v1/brokers")["brokers"]]
     assert len(set(urls)) == 3
@@ -137,11 +138,11 @@ def test_the_lag_of_a_group(cluster: StandaloneProcess) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/lag"])
-def test_a_group_that_does_not_exist(cluster: StandaloneProcess, path: str) -> None:
-    """Whatever is asked of a group that nobody knows is a problem that says where to look."""
-    problem = asked(cluster, f"/v1/groups/nobody{path}")
+def test_missing_group(cluster: StandaloneProcess, path: str) -> None:
+    """Every operation returns a problem with advice."""
+    problem = asked(cluster, f"/v1/groups/unknown{path}")
     assert (problem["status"], problem["title"]) == (404, "GROUP_ID_NOT_FOUND")
-    assert problem["instance"] == f"/v1/groups/nobody{path}"
+    assert problem["instance"] == f"/v1/groups/unknown{path}"
     assert "GET /v1/groups" in problem["what_to_do"]
 
 
@@ -163,8 +164,8 @@ RESETS = [
 
 
 @pytest.mark.parametrize(("to", "after"), RESETS, ids=[str(row[0]) for row in RESETS])
-def test_a_group_goes_on_elsewhere(cluster: StandaloneProcess, to: Any, after: dict[int, int]) -> None:
-    """Each way to say where; tried first, and within what the logs hold."""
+def test_offset_reset(cluster: StandaloneProcess, to: Any, after: dict[int, int]) -> None:
+    """Every kind of target is tried first, and limited to the offsets in the logs."""
     committed(cluster, GROUP, {0: 2, 1: 8})
     rows = [
         {"topic": TOPIC, "partition": partition, "before": before, "after": after[partition]}
@@ -178,8 +179,8 @@ def test_a_group_goes_on_elsewhere(cluster: StandaloneProcess, to: Any, after: d
     assert [row["offset"] for row in asked(cluster, at(GROUP))["offsets"]] == list(after.values())
 
 
-def test_a_group_is_made_ready(cluster: StandaloneProcess) -> None:
-    """A group that never was begins where one likes, in the partitions that are named."""
+def test_offset_reset_creates_a_group(cluster: StandaloneProcess) -> None:
+    """A missing group is created with offsets of the given partitions."""
     body = {"to": {"kind": "latest"}, "topics": {TOPIC: [1, 2], OTHER: None}}
     done = asked(cluster, f"{at('to come')}/offsets", "POST", body)
     rows = [(row["topic"], row["partition"], row["before"], row["after"]) for row in done["offsets"]]
@@ -203,8 +204,8 @@ BAD = [
 
 
 @pytest.mark.parametrize(("body", "status", "detail"), BAD, ids=[row[2] for row in BAD])
-def test_resets_that_cannot_be(cluster: StandaloneProcess, body: Any, status: int, detail: str) -> None:
-    """What is wrong is said, and nothing is committed."""
+def test_invalid_resets(cluster: StandaloneProcess, body: Any, status: int, detail: str) -> None:
+    """The reason is returned, and nothing is committed."""
     committed(cluster, GROUP, {0: 2})
     before = asked(cluster, at(GROUP))["offsets"]
     problem = asked(cluster, f"{at(GROUP)}/offsets", "POST", body)
@@ -212,19 +213,19 @@ def test_resets_that_cannot_be(cluster: StandaloneProcess, body: Any, status: in
     assert asked(cluster, at(GROUP))["offsets"] == before
 
 
-def test_what_has_to_be_named(cluster: StandaloneProcess) -> None:
-    """A group that never was needs topics for a reset; offsets go topic by topic."""
-    problem = asked(cluster, "/v1/groups/nobody/offsets", "POST", {"to": {"kind": "latest"}})
+def test_required_topics(cluster: StandaloneProcess) -> None:
+    """Resetting a missing group requires topics; offsets are deleted per topic."""
+    problem = asked(cluster, "/v1/groups/unknown/offsets", "POST", {"to": {"kind": "latest"}})
     assert (problem["status"], problem["title"]) == (404, "GROUP_ID_NOT_FOUND")
     problem = asked(cluster, f"{at(GROUP)}/offsets", "DELETE")
     assert (problem["status"], "?topic=" in problem["what_to_do"]) == (400, True)
 
 
-# --- brokers that are missed -----------------------------------------------------------------------------------------
+# --- missing brokers -------------------------------------------------------------------------------------------------
 
 
-def test_a_broker_that_stands_still_is_named(cluster: StandaloneProcess) -> None:
-    """The others' groups are listed, and who does not answer is said; that goes by when it is back."""
+def test_unresponsive_broker_is_named(cluster: StandaloneProcess) -> None:
+    """The groups of other brokers are listed; the notice disappears when the broker is back."""
     asked(cluster, "/v1/standalone/brokers/2/pause", "POST")
     try:
         found = asked(cluster, "/v1/groups")

@@ -1,4 +1,4 @@
-"""What of a fetched chunk is shown: the wanted records, and none of transactions that were aborted."""
+"""Scan of a fetched chunk: the matching records, without those of aborted transactions."""
 
 from __future__ import annotations
 
@@ -51,33 +51,33 @@ def offsets(data: bytes, bounds: Bounds = ALL, aborted: Sequence[tuple[int, int]
 class TestScan:
     @pytest.mark.parametrize("codec", list(Codec))
     def test_batches_of_each_codec(self, codec: Codec) -> None:
-        """Records come out of every kind of batch, from the first that is wanted to the last."""
+        """Records of every codec are found, from the first requested to the last."""
         data = records(0, 3, codec=codec) + records(3, 4, codec=codec)
         assert offsets(data) == ([0, 1, 2, 3, 4, 5, 6], 7, 7)
         assert offsets(data, start=2, end=5) == ([2, 3, 4], 5, 3)
 
     def test_bounds(self) -> None:
-        """So many records are found or looked at, and no more; the next chunk begins behind the last that was."""
+        """The numbers of found and scanned records are limited; the next chunk starts after the last scanned one."""
         data = records(0, 3) + records(3, 4)
         assert offsets(data, Bounds(found=4, count=100, found_bytes=1000)) == ([0, 1, 2, 3], 4, 4)
         assert offsets(data, Bounds(found=9, count=2, found_bytes=1000)) == ([0, 1], 2, 2)
         assert offsets(data, Bounds(found=9, count=9, found_bytes=4)) == ([0, 1], 2, 2)
         assert offsets(data, Bounds(found=9, count=9, found_bytes=0)) == ([0], 1, 1)
 
-    def test_out_of_time(self) -> None:
-        """Whoever looks through much is told when it is enough."""
+    def test_time_limit(self) -> None:
+        """A long scan stops at its deadline."""
         data = records(0, 950)
         found, next_offset, count = offsets(data, Bounds(1000, 1000, 1 << 20, is_late=lambda: True))
         assert (len(found), next_offset, count) == (9, 9, 9)
 
-    def test_a_last_batch_that_is_cut_short(self) -> None:
-        """It is for the next fetch."""
+    def test_truncated_last_batch(self) -> None:
+        """It is left to the next fetch."""
         data = records(0, 3) + records(3, 4)
         assert offsets(data[:-1]) == ([0, 1, 2], 3, 3)
         assert offsets(data[: HEADER_SIZE - 1]) == ([], 0, 0)
 
-    def test_a_batch_that_cannot_be_opened(self) -> None:
-        """It is passed over, and said to be; what follows is shown."""
+    def test_batch_that_cannot_be_decompressed(self) -> None:
+        """It is skipped with a notice; later batches are shown."""
         bad = bytearray(records(3, 4, codec=Codec.GZIP))
         bad[HEADER_SIZE + 2] ^= 0xFF
         chunk = Chunk(0, records(0, 3) + bytes(bad) + records(7, 1), 0, 100)
@@ -85,7 +85,7 @@ class TestScan:
         assert ([row["offset"] for row in found.found], found.passed_over, found.next_offset) == ([0, 1, 2, 7], [3], 8)
 
     def test_aborted_transactions(self) -> None:
-        """What a transaction that was aborted wrote is not shown, what others wrote meanwhile is; nor are markers."""
+        """Records of aborted transactions and markers are hidden; concurrent records of other producers are shown."""
         data = (
             in_transaction(0, 2, producer=1)
             + in_transaction(2, 1, producer=2)
@@ -100,8 +100,8 @@ class TestScan:
         assert offsets(data, aborted=[(1, 9), (1, 0)]) == ([2, 3, 5, 6], 11, 4)
         assert offsets(data) == ([0, 1, 2, 3, 5, 6, 9], 11, 7)
 
-    def test_as_json_has_it(self) -> None:
-        """Bytes that are UTF-8 are text, others base64; a time that nobody said is none; sizes are of what was sent."""
+    def test_json_encoding(self) -> None:
+        """UTF-8 bytes are text, others base64; a missing timestamp is null; sizes are those on the wire."""
         headers = (("a", b"\xff"), ("b", None), ("bad\udcff", b"x"))
         data = build_batch([Record(0, -1, None, b"\x00\xff", headers), Record(1, 5, "ké".encode(), None)])
         first, second = scan(Chunk(3, data, 0, 10), None, ALL).found
@@ -130,21 +130,21 @@ class TestSearch:
     @pytest.mark.parametrize(
         "text", ["key-", "KAFFEE", "GRÖSSER", "trace", "abc\n", "/^Key/", "/größ.r$/", "/c\\s\\d+$/"]
     )
-    def test_found(self, text: str) -> None:
-        """In the key, the value, a header's name or value; text in any case, expressions as they say."""
+    def test_matches(self, text: str) -> None:
+        """Key, value, and header names and values are searched; text ignores case, expressions do not."""
         search = search_for(text)
         assert search is not None
         assert search(self.RECORD)
 
     @pytest.mark.parametrize("text", ["key-2", "/^key/", "/Kaffee$/", "/abc./", "/Key.*Zwei/"])
-    def test_not_found(self, text: str) -> None:
-        """Each part is looked at by itself, and a dot is no end of a line."""
+    def test_no_match(self, text: str) -> None:
+        """Each part is searched separately, and a dot does not match a line break."""
         search = search_for(text)
         assert search is not None
         assert not search(self.RECORD)
 
-    def test_nothing_to_look_for(self) -> None:
-        """An empty text is in everything; a slash, or two, is text."""
+    def test_empty_search(self) -> None:
+        """An empty text matches everything; one or two slashes are text."""
         assert search_for("") is None
         assert search_for(None) is None
         search = search_for("//")
@@ -152,28 +152,26 @@ class TestSearch:
         assert search(Record(0, 0, None, b"https://"))
 
     @pytest.mark.parametrize("expression", ["(", "a{1001}", "(?=a)", "(a{100}){100}"])
-    def test_what_is_no_expression(self, expression: str) -> None:
-        """It is refused, with what is wrong, in its own words."""
+    def test_invalid_expressions(self, expression: str) -> None:
+        """They are refused with the reason."""
         with pytest.raises(Problem) as refused:
             search_for(f"/{expression}/")
         assert (refused.value.status, refused.value.title) == (400, "INVALID_REGULAR_EXPRESSION")
         assert "(?s:" not in refused.value.detail or "too large" in refused.value.detail
 
-    def test_an_expression_that_takes_others_for_ever(self) -> None:
-        """Nested repetitions are no slower than others."""
+    def test_nested_repetitions_are_fast(self) -> None:
         search = search_for("/(a*)*(a|a)*b$/")
         assert search is not None
         assert not search(Record(0, 0, None, b"a" * 20_000))
 
-    def test_the_rest_of_a_large_value(self) -> None:
-        """Only the first 64 KiB of each part are looked at."""
+    def test_large_value_is_searched_partially(self) -> None:
+        """Only the first 64 KiB of each part are searched."""
         search = search_for("end")
         assert search is not None
         assert search(Record(0, 0, None, b"." * (SEARCHED_BYTES_MAX - 3) + b"end"))
         assert not search(Record(0, 0, None, b"." * (SEARCHED_BYTES_MAX - 2) + b"end"))
 
-    def test_as_python_has_it(self) -> None:
-        """What random expressions find is what ``re`` finds with them."""
+    def test_random_expressions_match_like_re(self) -> None:
         random = Random(3)
         for _ in range(300):
             expression = "".join(random.choices(["a", "b", "é", ".", "[^a]", "(a|é)", "a*", "b?", "\\w", "$"], k=4))
@@ -185,8 +183,8 @@ class TestSearch:
 
 
 class TestPositions:
-    def test_there_and_back(self) -> None:
-        """What is left of each partition; nothing where all is read."""
+    def test_round_trip(self) -> None:
+        """The remaining offsets of each partition are encoded; the result is empty when all records were read."""
         spans = {0: Span(3, 9), 1: Span(9, 9), 7: Span(0, 2**62)}
         text = encode_spans(TOPIC_ID, spans)
         assert text is not None
@@ -194,7 +192,7 @@ class TestPositions:
         assert encode_spans(TOPIC_ID, {1: Span(9, 9)}) is None
 
     def test_many_partitions(self) -> None:
-        """Their text fits into the first line of a request."""
+        """The encoded positions fit into the request line."""
         random = Random(1)
         spans = {number: Span(random.randrange(10**9), 10**9 + random.randrange(10**9)) for number in range(500)}
         text = encode_spans(TOPIC_ID, spans)
@@ -202,7 +200,7 @@ class TestPositions:
         assert decode_spans(TOPIC_ID, text) == spans
         assert len(text) < 12_000
 
-    def test_what_is_none(self) -> None:
+    def test_invalid_positions(self) -> None:
         """Any other text, also that of another topic, is refused."""
         good = encode_spans(UUID(int=8), {0: Span(0, 1)})
         assert good is not None
@@ -212,8 +210,8 @@ class TestPositions:
             assert refused.value.status == 400
 
 
-def test_partitions_are_shown_by_time() -> None:
-    """Those of one partition keep their order, whatever times their producers gave."""
+def test_partitions_are_merged_by_time() -> None:
+    """Records of one partition keep their order, whatever their timestamps are."""
     found = {
         0: [{"partition": 0, "timestamp_ms": at} for at in (5, 1, 9)],
         1: [{"partition": 1, "timestamp_ms": at} for at in (None, 6)],
@@ -222,8 +220,8 @@ def test_partitions_are_shown_by_time() -> None:
     assert rows == [(1, None), (0, 5), (0, 1), (1, 6), (0, 9)]
 
 
-def test_keys_go_where_others_send_them() -> None:
-    """A key's partition is the one that another implementation computes."""
+def test_keys_are_partitioned_like_in_other_clients() -> None:
+    """The expected partitions were computed by another implementation."""
     random = Random(2)
     for _ in range(200):
         key = random.randbytes(random.randrange(12))

@@ -1,4 +1,4 @@
-"""Records through the admin API of a cluster: read, searched, followed and written from whichever broker."""
+"""Records through the admin API of a cluster: read, searched, followed and written through any broker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProc
 
 
 def write_orders(cluster: StandaloneProcess) -> None:
-    """Records of all codecs, a second apart, in turn to three partitions."""
+    """Write records with all codecs, one second apart, to three partitions in turn."""
     for index, codec in enumerate(CODECS):
         settings = {"compression.type": codec, "linger.ms": 50}
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, **settings})
@@ -53,7 +53,7 @@ def write_orders(cluster: StandaloneProcess) -> None:
 
 
 def write_paid(cluster: StandaloneProcess) -> None:
-    """Transactions, every other one aborted; the last is open."""
+    """Write transactions, every other one aborted; the last is open."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "cashier"})
     producer.init_transactions(20)
     for number in range(4):
@@ -66,7 +66,7 @@ def write_paid(cluster: StandaloneProcess) -> None:
 def asked(
     cluster: StandaloneProcess, path: str, method: str = "GET", body: Any = None, url: str = "", **query: Any
 ) -> Any:
-    """The document; of a problem, too."""
+    """Return the document or the problem."""
     data = None if body is None else json.dumps(body).encode()
     headers = {} if body is None else {"content-type": "application/json"}
     suffix = f"?{urlencode(query)}" if query else ""
@@ -92,8 +92,8 @@ ALL = [f"{codec} order {number}" for codec in CODECS for number in range(EACH)]
 # --- read ------------------------------------------------------------------------------------------------------------
 
 
-def test_page_by_page(cluster: StandaloneProcess) -> None:
-    """All records of all partitions and codecs, by time, each once; the last page says that it is."""
+def test_pages(cluster: StandaloneProcess) -> None:
+    """All records of all partitions and codecs are returned once in order of time; the last page is marked."""
     found, after, pages = [], None, 0
     while True:
         page = messages(cluster, ORDERS, limit=70, **({"after": after} if after else {}))
@@ -108,15 +108,14 @@ def test_page_by_page(cluster: StandaloneProcess) -> None:
     assert found[:70] == ALL[:70]
 
 
-def test_whichever_broker_is_asked(cluster: StandaloneProcess) -> None:
-    """Every broker's own port answers the same."""
+def test_every_broker_returns_the_same(cluster: StandaloneProcess) -> None:
     brokers = asked(cluster, "/v1/brokers")["brokers"]
     pages = [asked(cluster, f"/v1/topics/{ORDERS}/messages", url=row["admin_url"], limit=1000) for row in brokers]
     assert [values(page) for page in pages] == [ALL] * 3
 
 
 def test_one_partition(cluster: StandaloneProcess) -> None:
-    """Its records alone, each with what it is made of."""
+    """Each of its records is returned with all fields."""
     page = messages(cluster, ORDERS, partition=1, limit=2)
     assert page["messages"][0] == {
         "partition": 1,
@@ -146,8 +145,8 @@ BEGINS = [
 
 
 @pytest.mark.parametrize(("query", "expected"), BEGINS, ids=[str(row[0]) for row in BEGINS])
-def test_where_to_begin(cluster: StandaloneProcess, query: dict[str, Any], expected: list[str]) -> None:
-    """The last ones, from an offset, from a time; beyond the end there is nothing."""
+def test_start_position(cluster: StandaloneProcess, query: dict[str, Any], expected: list[str]) -> None:
+    """Reading starts at the last records, an offset, or a time; beyond the end the page is empty."""
     page = messages(cluster, ORDERS, **query)
     assert (values(page), page["next"]) == (expected, None)
 
@@ -157,19 +156,19 @@ SEARCHES = [
     ("customer 59", [f"{codec} order 59" for codec in CODECS]),
     ("/^zstd order (3|59)$/", ["zstd order 3", "zstd order 59"]),
     ("/snap+y order \\d$/", [f"snappy order {number}" for number in range(10)]),
-    ("nobody", []),
+    ("unknown", []),
 ]
 
 
 @pytest.mark.parametrize(("search", "expected"), SEARCHES, ids=[row[0] for row in SEARCHES])
-def test_searching(cluster: StandaloneProcess, search: str, expected: list[str]) -> None:
-    """In keys, values and headers, whatever the codec."""
+def test_search(cluster: StandaloneProcess, search: str, expected: list[str]) -> None:
+    """Keys, values and headers are searched, for every codec."""
     page = messages(cluster, ORDERS, search=search)
     assert (values(page), page["scanned"], page["next"]) == (expected, len(ALL), None)
 
 
-def test_searching_in_steps(cluster: StandaloneProcess) -> None:
-    """So many records are looked at in one call; the next ones go on, and nothing is missed."""
+def test_search_in_steps(cluster: StandaloneProcess) -> None:
+    """The number of records scanned per call is limited; the next calls continue without a gap."""
     found, after, calls = [], None, 0
     while calls == 0 or after is not None:
         query = {"after": after} if after else {}
@@ -182,15 +181,15 @@ def test_searching_in_steps(cluster: StandaloneProcess) -> None:
 
 
 def test_transactions(cluster: StandaloneProcess) -> None:
-    """What was aborted is shown to those who ask for all, and not to those who ask for what was committed."""
+    """Aborted records are shown in reads of uncommitted records only."""
     assert values(messages(cluster, PAID)) == ["0", "1", "2", "3"]
     assert values(messages(cluster, PAID, isolation="read_uncommitted")) == ["0", "1", "2", "3"]
     page = messages(cluster, PAID, isolation="read_committed")
     assert (values(page), page["scanned"], page["next"]) == (["1", "3"], 2, None)
 
 
-def test_a_transaction_that_is_open(cluster: StandaloneProcess) -> None:
-    """It is waited for by those who want what was committed: their page ends before it."""
+def test_open_transaction(cluster: StandaloneProcess) -> None:
+    """A page of committed records ends before it."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "slow cashier"})
     producer.init_transactions(20)
     producer.begin_transaction()
@@ -211,10 +210,10 @@ BAD = [
 
 
 @pytest.mark.parametrize(("topic", "query", "status", "detail"), BAD, ids=[row[3] for row in BAD])
-def test_what_cannot_be_read(
+def test_invalid_reads(
     cluster: StandaloneProcess, topic: str, query: dict[str, Any], status: int, detail: str
 ) -> None:
-    """What is wrong is said."""
+    """The problem has the reason."""
     problem = messages(cluster, topic, **query)
     assert (problem["status"], problem["detail"]) == (status, detail)
 
@@ -222,8 +221,8 @@ def test_what_cannot_be_read(
 # --- write -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_written_can_be_read(cluster: StandaloneProcess) -> None:
-    """Texts and bytes, with headers; clients read what was sent, and a key's records are where they expect them."""
+def test_written_records_can_be_read(cluster: StandaloneProcess) -> None:
+    """Texts and bytes, with headers, are read by clients unchanged; keys are partitioned as clients expect."""
     body = {
         "key": "42",
         "value": base64.b64encode(b"\x00\xff").decode(),
@@ -236,10 +235,10 @@ def test_what_is_written_can_be_read(cluster: StandaloneProcess) -> None:
     done = asked(cluster, path, "POST", body)
     assert done["partition"] == tried["partition"]
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "partitioner": "murmur2_random"})
-    told: list[int] = []
-    producer.produce(EMPTY, b"again", b"42", on_delivery=lambda _, message: told.append(message.partition()))
+    delivered: list[int] = []
+    producer.produce(EMPTY, b"again", b"42", on_delivery=lambda _, message: delivered.append(message.partition()))
     producer.flush(20)
-    assert told == [done["partition"]]
+    assert delivered == [done["partition"]]
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "none"})
     consumer.assign([TopicPartition(EMPTY, done["partition"], done["offset"])])
     (message,) = consumer.consume(1, 20)
@@ -248,8 +247,8 @@ def test_what_is_written_can_be_read(cluster: StandaloneProcess) -> None:
     assert message.headers() == [("h", "ü".encode()), ("none", None), ("b", b"\xff")]
 
 
-def test_a_record_of_nothing(cluster: StandaloneProcess) -> None:
-    """A record needs neither key nor value; the partition may be named."""
+def test_empty_record(cluster: StandaloneProcess) -> None:
+    """A record needs neither key nor value; the partition may be given."""
     done = asked(cluster, f"/v1/topics/{EMPTY}/messages", "POST", {"partition": 1})
     page = messages(cluster, EMPTY, partition=1, **{"from": f"offset:{done['offset']}"})
     (row,) = page["messages"]
@@ -265,15 +264,15 @@ BAD_BODIES = [
 
 
 @pytest.mark.parametrize(("topic", "body", "status", "detail"), BAD_BODIES, ids=[row[3] for row in BAD_BODIES])
-def test_what_cannot_be_written(cluster: StandaloneProcess, topic: str, body: Any, status: int, detail: str) -> None:
-    """What is wrong is said, and nothing is written."""
+def test_invalid_writes(cluster: StandaloneProcess, topic: str, body: Any, status: int, detail: str) -> None:
+    """The problem has the reason, and nothing is written."""
     problem = asked(cluster, f"/v1/topics/{topic}/messages", "POST", body)
     assert problem["status"] == status
     assert problem["detail"].startswith(detail)
 
 
-def test_a_record_that_the_topic_refuses(cluster: StandaloneProcess) -> None:
-    """The leader's own words are the problem's."""
+def test_record_that_the_topic_refuses(cluster: StandaloneProcess) -> None:
+    """The problem contains the leader's message."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     for future in admin.create_topics([NewTopic("small", 1, 1, config={"max.message.bytes": "200"})]).values():
         future.result(20)
@@ -312,8 +311,8 @@ class Tail:
             return list(self.events)
 
 
-def test_following(cluster: StandaloneProcess) -> None:
-    """Records come as they are written, those alone that are looked for, and none that was there before."""
+def test_follow(cluster: StandaloneProcess) -> None:
+    """Matching records are sent as they are written, without earlier ones."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     for future in admin.create_topics([NewTopic("followed", 2, 3)]).values():
         future.result(20)
@@ -323,7 +322,7 @@ def test_following(cluster: StandaloneProcess) -> None:
     for number in range(6):
         what = "tea" if number % 2 else "coffee"
         asked(cluster, path, "POST", {"value": f"{what} {number}", "partition": number % 2})
-    # Where it begins is looked up after the answer has begun: the first ones may have been before.
+    # The start offset is looked up after the response has started, so the first records may precede it.
     events = tail.wait_for(1)
     asked(cluster, path, "POST", {"value": "the last tea", "partition": 0})
     while events[-1][1].get("value") != "the last tea":
@@ -333,17 +332,17 @@ def test_following(cluster: StandaloneProcess) -> None:
     assert seen == [f"tea {number}" for number in (1, 3, 5) if f"tea {number}" in seen] + ["the last tea"]
 
 
-def test_following_what_is_not_there(cluster: StandaloneProcess) -> None:
-    """It is a problem, and no stream."""
+def test_follow_a_missing_topic(cluster: StandaloneProcess) -> None:
+    """The response is a problem, not a stream."""
     problem = asked(cluster, f"/v1/topics/{ORDERS}/messages/tail", partition=9)
     assert (problem["status"], problem["detail"]) == (404, "there is no partition 9 of orders")
 
 
-# --- brokers that are missed -----------------------------------------------------------------------------------------
+# --- missing brokers -------------------------------------------------------------------------------------------------
 
 
-def test_partitions_that_nobody_leads(cluster: StandaloneProcess) -> None:
-    """What can be read is; what cannot is said, and read on when it can."""
+def test_partitions_without_a_leader(cluster: StandaloneProcess) -> None:
+    """Other partitions are read; the missing ones are named, and are read once they have a leader."""
     rows = asked(cluster, f"/v1/topics/{EMPTY}/partitions")["partitions"]
     leaders = {row["partition"]: row["leader"] for row in rows}
     lost = leaders[0]

@@ -1,4 +1,4 @@
-"""What a broker tells Prometheus, read by Prometheus's own parser."""
+"""A broker's metrics, read by Prometheus's own parser."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def value(families, name, **labels):
     return sample.value
 
 
-def test_prometheus_reads_it(process):
-    """Kafka's own names are there, and count what was done."""
+def test_prometheus_reads_the_metrics(process):
+    """Kafka's metric names are present and count requests."""
     producer = Producer({"bootstrap.servers": process.bootstrap_servers})
     for number in range(10):
         producer.produce("counted", str(number), partition=0)
@@ -51,7 +51,7 @@ def test_prometheus_reads_it(process):
     assert led.get("counted", 10) == 10
 
 
-def test_paths_that_lead_nowhere(process):
+def test_invalid_paths(process):
     """A wrong path or method is a problem document that names it."""
     with pytest.raises(HTTPError) as refused:
         urlopen(f"{process.admin_url}/metrix")

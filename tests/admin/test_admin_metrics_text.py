@@ -1,4 +1,4 @@
-"""``/metrics`` is made in turns, and is the text that Prometheus's own client would make."""
+"""``/metrics`` is built in slices and has the text of Prometheus's client library."""
 
 from __future__ import annotations
 
@@ -42,29 +42,29 @@ class Collected(Collector):
         (("topic",), []),
     ],
 )
-def test_the_text_is_that_of_the_client_library(kind: MetricKind, labels: tuple[str, ...], values: list[Any]) -> None:
+def test_text_equals_the_client_library(kind: MetricKind, labels: tuple[str, ...], values: list[Any]) -> None:
     """Labels are sorted and escaped, and numbers are written as Go does."""
     samples = [Sample(each, value) for each in values for value in VALUES]
     family = Family("kreplica_something", kind, 'Help with \\ and "quotes"\nand lines.', labels, samples)
     assert b"".join(exposition(family)) == generate_latest(Collected(family))
 
 
-def test_a_long_family_comes_in_bounded_pieces() -> None:
-    """Each piece has at most ``SAMPLES_AT_ONCE`` lines."""
+def test_long_family_is_sliced() -> None:
+    """Each slice has at most ``SAMPLES_AT_ONCE`` lines."""
     samples = [Sample((str(number),), number) for number in range(10 * SAMPLES_AT_ONCE + 1)]
     pieces = list(exposition(Family("many", MetricKind.GAUGE, "Many.", ("n",), samples)))
     assert max(piece.count(b"\n") for piece in pieces) == SAMPLES_AT_ONCE
     assert b"".join(pieces).count(b"\n") == len(samples) + 2
 
 
-def test_a_turn_makes_a_bounded_part_of_the_page() -> None:
-    """Other work is done between the pieces of the page, and the page is whole."""
+def test_slices_yield_to_the_reactor() -> None:
+    """Other work runs between the slices, and the page is complete."""
     clock = IteratedClock()
     seconds = clock.seconds
     looks = 0
 
     def busy() -> float:
-        """Time passes with each look at the clock: one piece takes a turn."""
+        """Advance the clock with each call, so that one slice uses its time."""
         nonlocal looks
         looks += 1
         return seconds() + looks * TURN_SECONDS_MAX

@@ -1,4 +1,4 @@
-"""Answers of other brokers that are not what their routes promise: the caller gets a problem, never an error 500."""
+"""Invalid responses of other brokers: the caller gets a problem, never an error 500."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ async def _later(value):
 
 @pytest.mark.parametrize("document", UNEXPECTED, ids=repr)
 @pytest.mark.parametrize("read", [read_timeline, read_figures])
-def test_an_unexpected_answer_is_a_problem_of_its_broker(world, read, document):
-    """The other brokers' answers are shown, and a sentence names the broker whose answer is not used."""
+def test_invalid_response_is_a_problem_of_its_broker(world, read, document):
+    """The other brokers' results are returned, and a notice names the broker whose response is not used."""
     world.serve(2, document)
     world.serve(3, document)
     answer = world.result(read(world)).document
@@ -83,8 +83,8 @@ def lag_of(world):
 
 
 @pytest.mark.parametrize("document", UNEXPECTED, ids=repr)
-def test_an_unexpected_answer_of_the_one_broker_that_knows_is_a_bad_gateway(world, document):
-    """The problem has status 502, and says which broker and what is wrong."""
+def test_invalid_response_of_the_only_broker_is_a_bad_gateway(world, document):
+    """The problem has status 502, the broker and the reason."""
     world.serve(2, document)
     problem = world.problem(lag_of(world))
     assert (problem.status, problem.title) == (502, "unexpected answer")
@@ -93,8 +93,8 @@ def test_an_unexpected_answer_of_the_one_broker_that_knows_is_a_bad_gateway(worl
 
 
 @pytest.mark.parametrize("document", UNEXPECTED, ids=repr)
-def test_what_a_broker_remembers_is_checked(document):
-    """Decisions and departures without their members, or of other types, are refused."""
+def test_decisions_are_validated(document):
+    """Decisions and departures without required members, or with wrong types, are refused."""
     assert refused(PEER_REMEMBERED, json.dumps(document)).status == 502
 
 
@@ -107,8 +107,8 @@ def refused(answer, text, status=200):
 ROWS = PeerAnswer(record({"rows": listing(record({"count": COUNT, "state": one_of("on", "off")}))}))
 
 
-def test_a_newer_release_may_say_more():
-    """Members and values that this release does not have pass, so that brokers can be upgraded one by one."""
+def test_unknown_members_are_accepted():
+    """A newer release may send more members and values, so that brokers can be upgraded one by one."""
     document = {"rows": [{"count": 1, "state": "paused", "since": 7}], "more": [1]}
     assert ROWS.read(2, 200, json.dumps(document).encode()) == document
 
@@ -132,8 +132,8 @@ def test_a_newer_release_may_say_more():
     ],
     ids=lambda value: repr(value[:30]),
 )
-def test_the_problem_says_what_is_wrong(text, wrong):
-    """Whatever a broker sends, the problem is short, names the broker, and names the place in the answer."""
+def test_problem_describes_the_error(text, wrong):
+    """For any response the problem is short and names the broker and the location of the error."""
     problem = refused(ROWS, text)
     assert problem.status == 502
     assert problem.detail.startswith(f"broker 2: its answer (status 200) {wrong}")
@@ -144,8 +144,8 @@ def test_the_problem_says_what_is_wrong(text, wrong):
 
 @pytest.mark.parametrize("document", [*UNEXPECTED, {"title": 1, "detail": [], "what_to_do": {"a": 1}, "status": "x"}])
 @pytest.mark.parametrize(("status", "answered"), [(500, 500), (404, 404), (302, 502), (199, 502)])
-def test_an_unexpected_problem_is_still_a_problem(document, status, answered):
-    """A status of its own with any document: texts are texts."""
+def test_malformed_problem_of_another_broker(document, status, answered):
+    """Any document with an error status becomes a problem with text fields."""
     problem = refused(ROWS, json.dumps(document), status)
     assert problem.status == answered
     assert isinstance(problem.title, str)
@@ -153,8 +153,8 @@ def test_an_unexpected_problem_is_still_a_problem(document, status, answered):
     assert problem.what_to_do is None
 
 
-def test_a_large_answer_is_checked_away_from_the_reactor(world):
-    """What takes long is left to a thread, and refused all the same."""
+def test_large_response_is_checked_in_a_thread(world):
+    """It is refused if it is invalid."""
     world.serve(2, {"entries": [{"id": "x"}] * 5000})
     world.serve(3, {})
     runs = []

@@ -1,4 +1,4 @@
-"""Plans by REST: tried, made, watched, changed and given up, each as znode writes."""
+"""Plans through REST: dry run, creation, listing, change and cancellation, each as znode writes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from kreplica.errors import KafkaError
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from tests.support.broker_scene import batch
 
-IN_OFFICE = 1
+CONTROLLER_BROKER = 1
 
 
 class Scene:
-    """A cluster of which broker 2, which is not the controller, is asked; the controller takes no plan up."""
+    """A cluster; requests go to broker 2, which is not the controller, and no controller runs the plans."""
 
     def __init__(self, brokers=3):
         self.cluster = SimulatedCluster(seed=1, brokers=brokers)
@@ -51,7 +51,7 @@ class Scene:
         return raised.value
 
     def move(self, partition=0, **more):
-        """A request to move a partition to the broker that does not hold it."""
+        """Request a move of a partition to the broker without a replica of it."""
         replicas = self.broker.metadata.topics["orders"].partitions[partition].replicas
         (free,) = {1, 2, 3} - set(replicas)
         row = {"topic": "orders", "partition": partition, "replicas": [free, replicas[0]]}
@@ -68,8 +68,8 @@ def scene():
     return Scene()
 
 
-def test_a_plan_is_tried_before_it_is_made(shared):
-    """A dry run says what would move, how much that is, what each broker would hold, and the znodes; it writes none."""
+def test_dry_run(shared):
+    """It returns the moves, their size, each broker's resulting data and the znodes, and writes nothing."""
     before = shared.run(shared.zookeeper.get_children(znodes.PLANS))
     request = shared.move(throttle_bytes_per_second=1000, comment="for é")
     tried = shared.api.document("POST", "/v1/plans", request, dry_run=True)
@@ -88,8 +88,8 @@ def test_a_plan_is_tried_before_it_is_made(shared):
     assert shared.run(shared.zookeeper.get_children(znodes.PLANS)) == before
 
 
-def test_a_plan_is_made_with_one_transaction(scene):
-    """What the dry run showed is what stands in ZooKeeper afterwards; the answer says where the plan is found."""
+def test_plan_is_created_in_one_transaction(scene):
+    """ZooKeeper then contains the result of the dry run; the response has the location of the plan."""
     answer = scene.api.answer("POST", "/v1/plans", scene.move())
     made = answer.document
     plan_id = made["plan"]["id"]
@@ -105,16 +105,16 @@ def test_a_plan_is_made_with_one_transaction(scene):
     assert row["to"] == made["moves"][0]["to"]
 
 
-def test_a_drained_broker_is_cordoned_with_the_plan(scene):
-    """Draining writes the cordon and the plan together, so that nothing new comes to the broker meanwhile."""
+def test_drained_broker_is_cordoned_with_the_plan(scene):
+    """One write contains the cordon and the plan, so that no new replica is placed on the broker in between."""
     made = scene.api.document("POST", "/v1/plans", {"kind": "drain", "brokers": [3]})
     cordon = decode_cordon(3, scene.data(znodes.cordoned_path(3)))
     assert cordon.reason == f"{made['plan']['id']} drains it"
     assert all(3 not in move["to"] for move in made["moves"])
 
 
-def test_sizes_are_asked_of_those_who_hold_the_replicas(scene):
-    """The bytes of a preview are what the leaders say that their replicas have."""
+def test_sizes_come_from_the_leaders(scene):
+    """The bytes of a dry run are the sizes that the leaders report for their replicas."""
     leader = scene.cluster.leader_client("orders", 0, name="producer")
     scene.run(leader.produce("orders", 0, batch(*[b"x" * 1000] * 5)))
     tried = scene.api.document("POST", "/v1/plans", scene.move(throttle_bytes_per_second=100), dry_run=True)
@@ -125,8 +125,8 @@ def test_sizes_are_asked_of_those_who_hold_the_replicas(scene):
     assert gets["bytes_in"] == tried["bytes"]
 
 
-def test_a_rebalance_may_be_by_weights(shared):
-    """It is said how uneven brokers are by them; a body with weights is as its schema says."""
+def test_rebalance_by_weights(shared):
+    """The response has the imbalance by weights; a body with weights matches its schema."""
     body = {"kind": "rebalance", "weights": [{"topic": "orders", "partition": 0, "weight": 5}]}
     tried = shared.api.document("POST", "/v1/plans", body, dry_run=True)
     assert any(each.startswith("By the given weights brokers hold") for each in tried["warnings"])
@@ -143,19 +143,19 @@ def test_a_rebalance_may_be_by_weights(shared):
         ({"kind": "rebalance", "weights": [{"topic": "no", "partition": 0, "weight": 1}]}, "topic 'no' does not exist"),
     ],
 )
-def test_a_plan_that_cannot_be_says_why(shared, body, part):
-    """What is missing, unknown or impossible is named."""
+def test_impossible_plans_are_refused(shared, body, part):
+    """The reason names the missing, unknown or impossible part."""
     assert part in str(shared.problem("POST", "/v1/plans", body, dry_run=True))
 
 
-def test_a_request_with_what_nobody_knows_is_refused(shared):
-    """A misspelt member is no plan."""
+def test_unknown_members_are_refused(shared):
+    """A misspelt member is an error."""
     with pytest.raises(ValidationError):
         shared.api.document("POST", "/v1/plans", {"kind": "rebalance", "topic_names": ["a"]})
 
 
 def stopped(plan_id, state, steps_count=1, **members):
-    """A header that no controller acts upon: it has ended, or is preparing."""
+    """Return a header that no controller runs: ended or preparing."""
     plan = documents.decode_plan(plan_id, PLAIN_HEADER)
     return replace(plan, state=state, steps_count=steps_count, **members)
 
@@ -166,7 +166,7 @@ PLAIN_HEADER = json.dumps(
 
 
 def put(scene, number, state, steps=(), outcomes=None, **members):
-    """A plan's znodes, as somebody wrote them."""
+    """Write a plan's znodes directly."""
     members.setdefault("created_at_ms", scene.broker.runtime.wall_clock_ms())
     plan = stopped(documents.plan_id(number), PlanState.PREPARING, len(steps), **members)
     for pieces in documents.creation(plan, steps):
@@ -184,8 +184,8 @@ def steps_of(count):
     return [Step(Action.MOVE, "old", number, (1, 2), (3, 2), 10) for number in range(count)]
 
 
-def test_plans_are_listed_the_newest_first(shared):
-    """A long list comes in pages."""
+def test_plans_are_listed_newest_first(shared):
+    """A long list has pages."""
     for number in (901, 902, 903):
         put(shared, number, PlanState.COMPLETED)
     first = shared.api.document("GET", "/v1/plans", limit=2)
@@ -195,8 +195,8 @@ def test_plans_are_listed_the_newest_first(shared):
     assert rest["next"] is None
 
 
-def test_moves_come_in_pages_across_chunks(shared):
-    """Whatever page of a large plan is asked for, its moves are numbered from the beginning and have their outcomes."""
+def test_pages_of_moves_span_chunks(shared):
+    """On every page of a large plan, moves have their number in the plan and their outcome."""
     finished = [StepOutcome(StepState.FINISHED)] * documents.STEPS_PER_CHUNK_MAX
     outcomes = {0: finished, 1: [*finished[:-1], StepOutcome(StepState.FAILED, "no disk")]}
     plan_id = put(shared, 950, PlanState.FAILED, steps_of(2500), outcomes, reason="1 of 2500 steps failed")
@@ -214,12 +214,12 @@ def test_moves_come_in_pages_across_chunks(shared):
     assert shared.api.document("GET", f"/v1/plans/{plan_id}/moves", after="2499") == {"moves": [], "next": None}
 
 
-def test_what_is_being_copied_counts(scene):
-    """The progress of a running plan has what its moves have copied so far, as the brokers that copy say."""
+def test_progress_includes_running_copies(scene):
+    """The bytes come from the brokers that copy."""
     leader = scene.cluster.leader_client("orders", 0, name="producer")
     scene.run(leader.produce("orders", 0, batch(*[b"x" * 1000] * 5)))
     replicas = scene.cluster.brokers[1].program.metadata.topics["orders"].partitions[0].replicas
-    # The broker that copies it holds it already: as if the move were nearly done.
+    # The copying broker already has the replica, as if the move were nearly done.
     step = Step(Action.MOVE, "orders", 0, (replicas[0],), tuple(replicas), 6000)
     plan_id = put(scene, 5, PlanState.PREPARING, [step], {0: [StepOutcome(StepState.MOVING)]})
     totals = documents.encode_progress(PlanProgress(moving=1, bytes=6000))
@@ -231,8 +231,8 @@ def test_what_is_being_copied_counts(scene):
     assert row["bytes_done"] == shown["progress"]["bytes_done"]
 
 
-def test_a_plan_is_changed_where_it_is_as_it_was_read(shared):
-    """A change goes by the ETag that was read: when somebody changed the plan since, nothing is written."""
+def test_change_with_an_etag(shared):
+    """If the plan has changed since it was read, nothing is written."""
     plan_id = put(shared, 960, PlanState.PREPARING)
     etag = shared.api.answer("GET", f"/v1/plans/{plan_id}").etag
     changed = shared.api.answer("PATCH", f"/v1/plans/{plan_id}", {"moves_at_once": 2}, if_match=etag)
@@ -245,8 +245,8 @@ def test_a_plan_is_changed_where_it_is_as_it_was_read(shared):
     assert shared.api.document("GET", f"/v1/plans/{plan_id}")["comment"] == ""
 
 
-def test_a_change_survives_the_controllers_writes(shared, monkeypatch):
-    """A change without an ETag is tried anew when the controller wrote the plan at the same moment."""
+def test_change_without_an_etag_is_retried(shared, monkeypatch):
+    """The controller may write the plan at the same moment."""
     plan_id = put(shared, 961, PlanState.PREPARING)
     plans = next(r for r in shared.api._routes if r.path == "/v1/plans/{plan}").handler.__self__
     read = plans._plans.plan
@@ -263,17 +263,16 @@ def test_a_change_survives_the_controllers_writes(shared, monkeypatch):
     assert documents.decode_plan(plan_id, shared.data(znodes.plan_path(plan_id))).comment == "mine"
 
 
-def test_what_has_ended_is_neither_changed_nor_cancelled(shared):
-    """A plan that has ended says so."""
+def test_ended_plan_is_neither_changed_nor_cancelled(shared):
     plan_id = put(shared, 962, PlanState.COMPLETED)
     for method, path, body in (("PATCH", "", {"comment": "x"}), ("POST", "/cancel", {})):
         problem = shared.problem(method, f"/v1/plans/{plan_id}{path}", body)
         assert (problem.status, problem.title) == (409, "PLAN_ENDED")
 
 
-def test_cancelling_is_one_write(scene):
-    """The controller is told by the header's state whether what is finished goes back, too."""
-    scene.cluster.brokers[IN_OFFICE].kill()  # nobody takes the plan up until the session is over
+def test_cancellation_is_one_write(scene):
+    """The state in the header says whether finished moves are reverted too."""
+    scene.cluster.brokers[CONTROLLER_BROKER].kill()  # no controller runs the plan until the session ends
     plan_id = put(scene, 1, PlanState.PENDING, steps_of(1))
     tried = scene.api.document("POST", f"/v1/plans/{plan_id}/cancel", {"rollback": True}, dry_run=True)
     (row,) = tried["znodes"]
@@ -283,8 +282,8 @@ def test_cancelling_is_one_write(scene):
     assert scene.api.document("POST", f"/v1/plans/{plan_id}/cancel")["state"] == "cancelling"
 
 
-def test_what_has_ended_may_be_forgotten(shared):
-    """Deleting takes every znode of a plan; one that goes on is not deleted, nor one that is none."""
+def test_ended_plan_is_deleted(shared):
+    """All of its znodes are removed; running and missing plans are not deleted."""
     outcomes = {0: [StepOutcome(StepState.FINISHED)] * documents.STEPS_PER_CHUNK_MAX}
     plan_id = put(shared, 970, PlanState.COMPLETED, steps_of(1500), outcomes)
     removed = shared.api.document("DELETE", f"/v1/plans/{plan_id}")
@@ -295,15 +294,15 @@ def test_what_has_ended_may_be_forgotten(shared):
         assert (problem.status, problem.title) == (404, "PLAN_NOT_FOUND")
 
 
-def test_a_plan_that_goes_on_is_not_deleted(scene):
-    """It has to be cancelled first."""
-    scene.cluster.brokers[IN_OFFICE].kill()
+def test_running_plan_is_not_deleted(scene):
+    """It must be cancelled first."""
+    scene.cluster.brokers[CONTROLLER_BROKER].kill()
     plan_id = put(scene, 1, PlanState.PENDING, steps_of(1))
     assert scene.problem("DELETE", f"/v1/plans/{plan_id}").title == "PLAN_NOT_ENDED"
 
 
-def test_a_large_plan_is_written_in_pieces_and_begun_when_all_are_there(scene, monkeypatch):
-    """Until the last piece its header says that it is preparing; the answer shows how large the other pieces are."""
+def test_large_plan_is_written_in_chunks(scene, monkeypatch):
+    """Its header has the state preparing until the last chunk; the response shows the sizes of the other chunks."""
     monkeypatch.setattr(documents, "BATCH_BYTES_MAX", 250)
     monkeypatch.setattr(documents, "STEPS_PER_CHUNK_MAX", 1)
     rows = [scene.move(number)["assignments"][0] for number in range(3)]
@@ -315,8 +314,8 @@ def test_a_large_plan_is_written_in_pieces_and_begun_when_all_are_there(scene, m
     assert pieces[-1] == "(1 steps)"
 
 
-def test_while_a_plan_is_being_written_no_other_is_made(scene):
-    """Its partitions are not known yet; one that nobody writes any more can be deleted."""
+def test_only_one_plan_is_written_at_a_time(scene):
+    """The partitions of an incomplete plan are unknown; an abandoned one can be deleted."""
     now_ms = scene.broker.runtime.wall_clock_ms()
     plan_id = put(scene, 1, PlanState.PREPARING, steps_of(1), created_at_ms=now_ms)
     problem = scene.problem("POST", "/v1/plans", scene.move(), dry_run=True)
@@ -325,8 +324,8 @@ def test_while_a_plan_is_being_written_no_other_is_made(scene):
     assert scene.api.document("POST", "/v1/plans", scene.move(), dry_run=True)["moves_count"] == 1
 
 
-def test_two_who_plan_at_once_do_not_plan_the_same(scene):
-    """Of two plans that are made at the same moment one is refused, and can be made from how things are then."""
+def test_concurrent_plans(scene):
+    """One of two plans created at the same moment is refused, and can be retried on the new state."""
     two = [Deferred.fromCoroutine(scene.api.asked("POST", "/v1/plans", scene.move(), dry_run=False)) for _ in range(2)]
     outcomes = []
     for each in two:
@@ -335,16 +334,16 @@ def test_two_who_plan_at_once_do_not_plan_the_same(scene):
     assert sorted(outcome if isinstance(outcome, int) else outcome.status for outcome in outcomes) == [201, 409]
 
 
-def test_partitions_of_a_plan_are_left_alone_by_others(scene):
-    """A second plan for a partition whose first has not ended says which that is."""
-    scene.cluster.brokers[IN_OFFICE].kill()
+def test_partition_is_in_one_plan_only(scene):
+    """The error for a second plan names the first, unfinished one."""
+    scene.cluster.brokers[CONTROLLER_BROKER].kill()
     made = scene.api.document("POST", "/v1/plans", scene.move())
     error = scene.problem("POST", "/v1/plans", scene.move())
     assert made["plan"]["id"] in str(error)
 
 
-def test_a_plan_is_carried_out(scene):
-    """The controller, which is another broker than the one that was asked, does it, and the progress says so."""
+def test_plan_is_executed(scene):
+    """The controller, not the broker that got the request, executes it and updates the progress."""
     made = scene.api.document("POST", "/v1/plans", scene.move(moves_at_once=1))
     path = f"/v1/plans/{made['plan']['id']}"
     scene.cluster.run(20)

@@ -43,8 +43,8 @@ def row(rows, name):
     return found
 
 
-def test_the_cluster_at_a_glance(cluster, api):
-    """The summary shows the controller, live brokers and problems before and after a broker dies."""
+def test_cluster_summary(cluster, api):
+    """It shows the controller, live brokers and problems before and after a broker dies."""
     make(api, assignment={"0": [1, 2], "1": [3, 2]})
     make(api, "single", assignment={"0": [3]})
     found = api.document("GET", "/v1/cluster")
@@ -59,7 +59,7 @@ def test_the_cluster_at_a_glance(cluster, api):
     assert found["under_min_isr_partitions"] == 0
 
 
-def test_the_brokers(cluster, api):
+def test_brokers(cluster, api):
     """Each broker shows its leaders and replicas; a dead one is listed as long as it has replicas."""
     make(api, assignment={"0": [1, 2], "1": [3, 2]})
     first, second, third = api.document("GET", "/v1/brokers")["brokers"]
@@ -78,7 +78,7 @@ def test_the_brokers(cluster, api):
 
 
 def test_cordons(cluster, api):
-    """A broker that is cordoned gets no replicas of new topics; cordoning it again only notes another reason."""
+    """A cordoned broker gets no replicas of new topics; cordoning it again only changes the reason."""
     done = api.document("PUT", "/v1/brokers/3/cordon", {"reason": "old"})
     assert [(each["operation"], each["data"]["reason"]) for each in done["znodes"]] == [("create", "old")]
     again = api.document("PUT", "/v1/brokers/3/cordon", {"reason": "older"})
@@ -93,7 +93,7 @@ def test_cordons(cluster, api):
         api.answer("PUT", "/v1/brokers/9/cordon", {})
 
 
-def test_topics_come_in_pages(api):
+def test_topic_pages(api):
     """Topics are listed by name in pages, with a name filter, with or without internal topics."""
     for name in ("b", "a", "Orders", "orders-2", "__consumer_offsets"):
         make(api, name, partitions=1)
@@ -110,7 +110,7 @@ def test_topics_come_in_pages(api):
     assert "__consumer_offsets" not in str(api.document("GET", "/v1/topics", internal=False))
 
 
-def test_a_topic(api):
+def test_topic(api):
     """A topic is created with settings, extended and deleted; dry runs change nothing."""
     tried = api.answer("POST", "/v1/topics", {"name": "orders", "partitions": 2}, dry_run=True)
     assert (tried.status, tried.document["led"]) == (200, False)
@@ -143,15 +143,15 @@ def test_a_topic(api):
         ("PATCH", "/v1/configs/brokers/1", {"set": {"listeners": "x"}}, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_cannot_be(api, method, path, body, code):
-    """Invalid requests get the same error as Kafka's requests."""
+def test_invalid_requests(api, method, path, body, code):
+    """They get the same error as Kafka's requests."""
     make(api, partitions=2)
     with pytest.raises(KafkaError) as refused:
         api.answer(method, path, body)
     assert refused.value.code is code
 
 
-def test_replicas_both_chosen_and_counted(api):
+def test_assignment_and_replication_factor(api):
     """A request cannot have both an assignment and a replication factor."""
     with pytest.raises(Problem, match="beside it"):
         make(api, partitions=1, assignment={"0": [1]})
@@ -182,7 +182,7 @@ def test_partitions(cluster, api):
         api.answer("GET", "/v1/partitions", after="orders")
 
 
-def test_what_moves(cluster, api):
+def test_reassignment(cluster, api):
     """A reassignment shows the added and removed replicas; a removed replica on a dead broker is not listed."""
     make(api, assignment={"0": [1, 3]})
     cluster.brokers[3].kill()
@@ -202,7 +202,7 @@ def test_what_moves(cluster, api):
     assert api.document("GET", "/v1/topics/orders/partitions")["partitions"][0]["replicas"] == [1, 2]
 
 
-def test_one_partition(cluster, api):
+def test_partition(cluster, api):
     """A partition shows its epochs, offsets and size, independent of its leader."""
     make(api, assignment={"0": [3, 1]})
     client = cluster.client(broker=3)
@@ -214,7 +214,7 @@ def test_one_partition(cluster, api):
     assert found["eligible_leader_replicas"] == []
 
 
-def test_settings_of_a_topic(cluster, api):
+def test_topic_settings(cluster, api):
     """Settings show their sources; a write based on an old version is refused."""
     make(api, partitions=1)
     first = api.answer("GET", "/v1/configs/topics/orders")
@@ -232,7 +232,7 @@ def test_settings_of_a_topic(cluster, api):
         api.answer("PATCH", "/v1/configs/topics/orders", {"set": {}})
 
 
-def test_settings_of_brokers(api):
+def test_broker_settings(api):
     """Settings of each broker and of all brokers can be read and changed through any broker."""
     api.answer("PATCH", "/v1/configs/brokers/default", {"set": {"log.retention.ms": 1000}})
     api.answer("PATCH", "/v1/configs/brokers/3", {"set": {"log.retention.ms": 2000}})
@@ -267,7 +267,7 @@ def test_elections(cluster, api):
         api.answer("POST", "/v1/elections", {"type": "unclean", "partitions": [{"topic": "orders", "partition": 7}]})
 
 
-def test_zookeeper_is_away(cluster, api):
+def test_zookeeper_outage(cluster, api):
     """Without ZooKeeper, metadata can be read, other members are null, and writes fail."""
     make(api, partitions=1)
     cluster.coordinator.kill()

@@ -33,7 +33,7 @@ def answering(reply, method="GET", **more):
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_answer():
+def test_document():
     """A response is one line of JSON that must not be cached."""
     answer = answering(Answer({"é": [1, None]}, status=201, location="/it/1")).ask("GET", "/it")
     assert (answer.status, answer.body) == (201, '{"é":[1,null]}\n'.encode())
@@ -44,7 +44,7 @@ def test_an_answer():
 
 
 @pytest.mark.parametrize("reply", [Answer({"a": 1}, etag="7.x"), Page(b"a", "text/css", etag="7.x")])
-def test_what_has_not_changed(reply):
+def test_not_modified(reply):
     """A matching If-None-Match gets a 304 without a body."""
     api = answering(reply)
     first = api.ask("GET", "/it")
@@ -55,21 +55,21 @@ def test_what_has_not_changed(reply):
     assert api.ask("GET", "/it", {"If-None-Match": '"8.x"'}).status == 200
 
 
-def test_a_page():
+def test_static_page():
     """A page is served as it is."""
     answer = answering(Page(b"<p>", "text/html; charset=utf-8")).ask("GET", "/it")
     assert (answer.body, answer.headers["content-type"]) == (b"<p>", "text/html; charset=utf-8")
 
 
 @pytest.mark.parametrize("count", [0, 1, ROWS_AT_ONCE, ROWS_AT_ONCE + 1, 3 * ROWS_AT_ONCE])
-def test_long_answers_are_whole(count):
-    """However many rows an answer has, it is the JSON that it would be in one piece."""
+def test_long_documents_are_complete(count):
+    """The JSON is the same as if it were encoded at once, for any number of rows."""
     document = {"rows": [{"n": number} for number in range(count)], "next": None, "more": list(range(count))}
     answer = answering(Answer(document)).ask("GET", "/it")
     assert answer.body == json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
 
-def test_long_answers_let_others_have_their_turn():
+def test_long_documents_yield():
     """Encoding a long response yields to the reactor."""
 
     class Slow:
@@ -124,20 +124,19 @@ def test_errors_are_problems(error, status, title):
     assert ("retry-after" in answer.headers) == (status == 503)
 
 
-def test_whether_a_write_may_have_happened():
+def test_uncertain_writes():
     """The error of a failed write states whether it may have taken effect."""
     assert "look before" in answering(ConnectionLoss("/a")).ask("GET", "/it").json()["what_to_do"]
     assert answering(NotSent("/a")).ask("GET", "/it").json()["what_to_do"].startswith("Nothing was written.")
 
 
-def test_every_error_has_a_status():
-    """Every Kafka error has an HTTP error status."""
+def test_every_kafka_error_has_a_status():
     for code in ErrorCode:
         assert 400 <= status_of(code) <= 503
 
 
-def test_what_nobody_expected():
-    """An internal error is answered without details and logged with them."""
+def test_internal_error():
+    """It is answered without details and logged with them."""
     with capturedLogs() as logged:
         answer = answering(ZeroDivisionError("secret")).ask("GET", "/it")
     assert (answer.status, b"secret" in answer.body) == (500, False)
@@ -166,16 +165,16 @@ class Waiting:
         return Answer({})
 
 
-def test_a_reader_who_goes():
-    """A read is cancelled when its client disconnects."""
+def test_client_disconnects_during_a_read():
+    """The read is cancelled."""
     waiting = Waiting()
     protocol, _ = waiting.api.begin("GET", "/it")
     gone(protocol)
     assert waiting.ended == ["cancelled"]
 
 
-def test_a_writer_who_goes():
-    """A write continues after its client disconnects."""
+def test_client_disconnects_during_a_write():
+    """The write continues."""
     waiting = Waiting("DELETE")
     protocol, _ = waiting.api.begin("DELETE", "/it")
     gone(protocol)
@@ -184,7 +183,7 @@ def test_a_writer_who_goes():
     assert waiting.ended == ["done"]
 
 
-def test_a_read_that_does_not_end():
+def test_read_timeout():
     """A read is cancelled after a minute with an error."""
     waiting = Waiting()
     _, wire = waiting.api.begin("GET", "/it")
@@ -221,7 +220,7 @@ class Stream:
         return EventStream(self.events())
 
     async def events(self):
-        own = self.next = Deferred()  # of the stream that began last
+        own = self.next = Deferred()  # of the stream started last
         try:
             while True:
                 event = await own
@@ -241,8 +240,8 @@ def stream():
     made.api.site.root.stop()
 
 
-def test_events_as_they_come(stream):
-    """Each event is sent at once with its name, ID and data on one line."""
+def test_events_are_sent_at_once(stream):
+    """Each has its name, ID and data on one line."""
     _, wire = stream.api.begin("GET", "/it")
     head = wire.value()
     assert b"content-type: text/event-stream" in head.lower()
@@ -255,8 +254,8 @@ def test_events_as_they_come(stream):
     assert b"id:" not in wire.value()
 
 
-def test_a_quiet_stream_beats(stream):
-    """After fifteen idle seconds a comment is sent."""
+def test_idle_stream_sends_comments(stream):
+    """A comment is sent after fifteen idle seconds."""
     _, wire = stream.api.begin("GET", "/it")
     wire.clear()
     stream.api.clock.advance(HEARTBEAT_SECONDS - 1)
@@ -268,7 +267,7 @@ def test_a_quiet_stream_beats(stream):
     assert b": still here\n\n" in wire.value()
 
 
-def test_the_client_goes(stream):
+def test_client_disconnects_from_a_stream(stream):
     """The event source is closed when the client disconnects, and no timer remains."""
     protocol, _ = stream.api.begin("GET", "/it")
     gone(protocol)
@@ -276,7 +275,7 @@ def test_the_client_goes(stream):
     assert stream.api.clock.getDelayedCalls() == []
 
 
-def test_a_slow_client(stream):
+def test_slow_client_of_a_stream(stream):
     """A slow client blocks the stream and is disconnected after a minute."""
     protocol, wire = stream.api.begin("GET", "/it")
     wire.producer.pauseProducing()
@@ -294,8 +293,7 @@ def test_a_slow_client(stream):
     assert stream.closed == 1
 
 
-def test_the_broker_stops(stream):
-    """A stream ends when the broker stops."""
+def test_broker_stops_during_a_stream(stream):
     _, wire = stream.api.begin("GET", "/it")
     stream.api.site.root.stop()
     assert stream.closed == 1
@@ -310,7 +308,7 @@ def test_streams_are_bounded(stream):
     assert b"200 OK" in stream.api.begin("GET", "/it")[1].value()
 
 
-def test_a_stream_that_fails(stream):
+def test_failure_during_a_stream(stream):
     """A failure after the headers were sent is the last event."""
     _, wire = stream.api.begin("GET", "/it")
     stream.next.errback(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone"))
@@ -318,8 +316,8 @@ def test_a_stream_that_fails(stream):
     assert wire.value().endswith(b"0\r\n\r\n")
 
 
-def test_only_the_head_of_a_stream(stream):
-    """HEAD of a stream is answered at once and leaves nothing behind."""
+def test_head_of_a_stream(stream):
+    """It is answered at once and leaves nothing behind."""
     answer = stream.api.ask("HEAD", "/it")
     assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream")
     assert stream.api.begin("HEAD", "/it")[1].value().endswith(b"\r\n\r\n")
@@ -327,8 +325,8 @@ def test_only_the_head_of_a_stream(stream):
 
 
 
-def test_who_wrote_is_logged():
-    """Writes are logged, reads are not."""
+def test_writes_are_logged():
+    """Reads are not logged."""
     lines = []
     for method in ("GET", "DELETE"):
         api = answering(Answer({}), method)

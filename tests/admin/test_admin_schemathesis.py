@@ -1,7 +1,7 @@
-"""Whether ``/openapi.json`` is true: schemathesis makes requests from it, right and wrong, and reads the answers.
+"""Validation of ``/openapi.json``: schemathesis generates valid and invalid requests from it, and checks the responses.
 
-It asks a real broker for whatever the document says there is, but for streams, which do not end, and for the buttons
-of a process of several brokers, which end it.
+A real broker gets the requests for all routes except streams, which do not end, and the start and stop routes of a
+standalone cluster, which would end the process.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def _streams(context):
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.name.lower())
-def test_the_document_is_true(api, mode):
-    """Whatever is sent, right or wrong, the answer's status, headers and body are such as the document says."""
+def test_responses_match_the_document(api, mode):
+    """For valid and invalid requests the status, headers and body match the document."""
     session = requests.Session()
     operations = [found.ok() for found in api.get_all_operations()]
     assert len(operations) >= 20
@@ -100,11 +100,11 @@ def _asked_often(operation, mode, session):
 
         ask()
     except Unsatisfiable:
-        assert mode is GenerationMode.NEGATIVE, "of what takes nothing, nothing can be wrong"
+        assert mode is GenerationMode.NEGATIVE, "an operation without parameters has no invalid request"
 
 
 def _few_partitions(case):
-    """What is allowed and would take minutes is asked for in small."""
+    """Limit valid requests that would take minutes."""
     if case.path.startswith("/v1/topics") and isinstance(case.body, dict):
         count = case.body.get("partitions")
         if type(count) is int and PARTITIONS_MAX < count <= 10_000:

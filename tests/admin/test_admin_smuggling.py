@@ -1,4 +1,4 @@
-"""Requests that two HTTP servers may understand differently: refused, and nothing behind them is read."""
+"""Requests that two HTTP servers may parse differently are refused, and nothing behind them is read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kreplica.admin.http.bounded_requests import BODY_SECONDS_MAX, HEADER_SECOND
 from tests.support.standalone import StandaloneProcess
 
 HIDDEN = b"GET /v1/hidden HTTP/1.1\r\nHost: localhost\r\n\r\n"
-"""A request that another server would take for a part of the body."""
+"""A request that another server would parse as a part of the body."""
 
 CHUNKED = b"2\r\n{}\r\n0\r\n\r\n"
 
@@ -83,8 +83,8 @@ class Scene:
 
 @pytest.mark.parametrize("size", [1, 7, 10**6])
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_request_of_two_meanings_is_refused(name, size):
-    """One answer with status 400, however the bytes arrive; the connection closes, and no handler runs."""
+def test_ambiguous_request_is_refused(name, size):
+    """The response has status 400 for any segmentation; the connection closes, and no handler runs."""
     scene = Scene()
     protocol, wire = scene.api.connect()
     for start in range(0, len(REFUSED[name]), size):
@@ -107,8 +107,9 @@ def test_a_request_of_two_meanings_is_refused(name, size):
     ],
 )
 @pytest.mark.parametrize("size", [1, 10**6])
-def test_a_request_of_one_meaning_is_served(sent, size):
-    """Lengths, chunks, their extensions and trailers end a body where they say; the next request is read behind it."""
+def test_unambiguous_request_is_served(sent, size):
+    """Lengths, chunks, their extensions and trailers end the body at the right place; the next request is read after
+    it."""
     scene = Scene()
     protocol, wire = scene.api.connect()
     for start in range(0, len(sent), size):
@@ -124,8 +125,8 @@ def test_a_request_of_one_meaning_is_served(sent, size):
         (post(b"Transfer-Encoding: chunked", body=b"f" * 20 + b"\r\n{}"), BODY_SECONDS_MAX),
     ],
 )
-def test_a_request_without_an_end_is_closed_in_time(sent, seconds):
-    """Lines that end in a line feed alone, and a chunk of 80 bits, never become a request."""
+def test_request_without_an_end_times_out(sent, seconds):
+    """Lines that end with a line feed alone, and a chunk of 80 bits, never become a request."""
     scene = Scene()
     protocol, wire = scene.api.connect()
     protocol.dataReceived(sent)
@@ -134,8 +135,8 @@ def test_a_request_without_an_end_is_closed_in_time(sent, seconds):
     assert scene.asked == []
 
 
-def test_a_listening_port_refuses_them(tmp_path):
-    """Over TCP: an answer with status 400, and the end of the connection."""
+def test_ambiguous_request_is_refused_over_tcp(tmp_path):
+    """The response has status 400, and the connection closes."""
     with StandaloneProcess(tmp_path / "process") as process:
         for name, sent in REFUSED.items():
             with socket.create_connection(("127.0.0.1", process.admin_port), timeout=20) as connection:

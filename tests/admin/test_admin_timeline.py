@@ -1,4 +1,4 @@
-"""What happened in the cluster and what happens, told by all brokers, whichever is asked."""
+"""The cluster's timeline: history and live events of all brokers, through any broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.broker_scene import batch
 
 @pytest.fixture(scope="module")
 def shared():
-    """Three brokers, of which the controller, broker 1, has been moved to another and back."""
+    """Three brokers; the controller moved from broker 1 to another and back."""
     cluster = SimulatedCluster(seed=1, brokers=3)
     cluster.start()
     client = cluster.client()
@@ -36,22 +36,22 @@ def ids(document):
     return [entry["id"] for entry in document["entries"]]
 
 
-def test_the_timeline_is_of_all_brokers_whoever_is_asked(shared):
-    """Every broker tells the same, the newest first: what it saw itself, and what the others saw."""
+def test_timeline_is_the_same_on_every_broker(shared):
+    """Every broker returns its own entries and those of the others, newest first."""
     _, apis = shared
-    told = [apis[number].document("GET", "/v1/timeline") for number in (1, 2, 3)]
-    assert ids(told[0]) == ids(told[1]) == ids(told[2])
-    assert ids(told[0]) == sorted(ids(told[0]), key=key_of, reverse=True)
-    kinds = [entry["kind"] for entry in told[0]["entries"]]
+    timelines = [apis[number].document("GET", "/v1/timeline") for number in (1, 2, 3)]
+    assert ids(timelines[0]) == ids(timelines[1]) == ids(timelines[2])
+    assert ids(timelines[0]) == sorted(ids(timelines[0]), key=key_of, reverse=True)
+    kinds = [entry["kind"] for entry in timelines[0]["entries"]]
     assert kinds.count("controller_elected") == 2
     assert {"topics_created", "broker_joined", "controller_resigned"} <= set(kinds)
-    assert told[0]["problems"] == []
-    (made,) = [entry for entry in told[0]["entries"] if entry["kind"] == "topics_created"]
+    assert timelines[0]["problems"] == []
+    (made,) = [entry for entry in timelines[0]["entries"] if entry["kind"] == "topics_created"]
     assert (made["broker_id"], made["subject"], made["controller_epoch"]) == (1, "topic orders", 1)
 
 
-def test_the_timeline_comes_in_pages_and_by_kind(shared):
-    """Page after page gives each entry once; one kind alone, or what is newer than an entry, can be asked for."""
+def test_timeline_pages_and_kinds(shared):
+    """The pages have each entry once; entries can be filtered by kind, or limited to those after an entry."""
     _, apis = shared
     api = apis[3]
     everything = ids(api.document("GET", "/v1/timeline"))
@@ -65,21 +65,21 @@ def test_the_timeline_comes_in_pages_and_by_kind(shared):
     assert ids(api.document("GET", "/v1/timeline", since=everything[3])) == everything[:3]
 
 
-def test_a_broker_that_died_is_named_and_hides_nothing_else():
-    """When a broker does not answer the others' entries are there, and a sentence says who is missing."""
+def test_dead_broker_is_named():
+    """The other brokers' entries are returned, with a notice about the missing broker."""
     cluster = SimulatedCluster(seed=2, brokers=3)
     cluster.start()
     apis = DirectCluster(cluster)
     cluster.brokers[3].kill()
-    told = apis[2].document("GET", "/v1/timeline")
-    assert told["problems"] == ["broker 3: broker 3 cannot be asked"]
+    timeline = apis[2].document("GET", "/v1/timeline")
+    assert timeline["problems"] == ["broker 3: broker 3 cannot be asked"]
     cluster.run(30)
-    told = apis[2].document("GET", "/v1/timeline", kind="broker_left")
-    assert [entry["text"] for entry in told["entries"]] == ["broker 3 left"]
+    timeline = apis[2].document("GET", "/v1/timeline", kind="broker_left")
+    assert [entry["text"] for entry in timeline["entries"]] == ["broker 3 left"]
 
 
-def test_figures_of_all_brokers(shared):
-    """Charts get counters of every broker from whichever they ask; one that does not answer is there, without any."""
+def test_counters_of_all_brokers(shared):
+    """Every broker returns the counters of all; a broker that does not respond is listed without counters."""
     _, apis = shared
     figures = apis[2].document("GET", "/v1/figures")
     assert [(row["broker_id"], row["live"]) for row in figures["brokers"]] == [(1, True), (2, True), (3, True)]
@@ -95,8 +95,8 @@ def test_figures_of_all_brokers(shared):
     del apis.running
 
 
-def test_messages_are_counted_while_somebody_looks():
-    """From one look to the next a broker says how many messages came to what it leads; producers pay nothing for it."""
+def test_messages_are_counted_while_the_counters_are_read():
+    """A broker counts messages between two reads from log end offsets, without a cost for producers."""
     cluster = SimulatedCluster(seed=4, brokers=1)
     cluster.start()
     cluster.run_until(cluster.client().create_topic("orders", 2))
@@ -117,8 +117,8 @@ def test_messages_are_counted_while_somebody_looks():
     assert (after["leaders"], after["replicas"], after["offline"]) == (2, 2, 0)
 
 
-def test_delays_of_the_last_seconds_alone_count():
-    """A reactor that was held at its start and is free now is told to be free."""
+def test_only_recent_event_loop_delays_count():
+    """A reactor that was blocked at its start is reported as responsive."""
     now, stalls = [0.0], StallWatch(SimpleNamespace(seconds=lambda: 0.0))
     delays = RecentDelays(lambda: now[0], stalls)
     stalls.counts[-1] += 50
@@ -168,8 +168,8 @@ def streams():
     return Streams()
 
 
-def test_a_listener_hears_what_happens_from_now_on(streams):
-    """What was before is no news; each entry comes once, soon after it happened."""
+def test_listener_gets_new_entries_only(streams):
+    """Each entry is sent once, soon after it happened."""
     streams.add(100)
     heard, _ = streams.listen()
     streams.cluster.run(3)
@@ -183,8 +183,8 @@ def test_a_listener_hears_what_happens_from_now_on(streams):
     assert streams.asked[-1][1] == {1: "200-1-1", 2: "150-2-1"}
 
 
-def test_a_listener_that_comes_again_misses_nothing(streams):
-    """With the id of what it had last it hears first what came since."""
+def test_reconnecting_listener_misses_nothing(streams):
+    """With the ID of its last entry it first gets the entries since then."""
     for at_ms in (100, 200, 300):
         streams.add(at_ms)
     heard, _ = streams.listen(last_event_id="100-1-1")
@@ -194,8 +194,8 @@ def test_a_listener_that_comes_again_misses_nothing(streams):
     assert heard[2:] == ["400-1-1"]
 
 
-def test_all_listeners_together_cost_one_question(streams):
-    """However many people look at the timeline the brokers are asked once a second, and not at all for nobody."""
+def test_listeners_share_one_poll(streams):
+    """The brokers are polled once a second for any number of listeners, and not at all without one."""
     runs = [streams.listen(authorization=name)[1] for name in ("first", "second", "third")]
     before = len(streams.asked)
     streams.cluster.run(5)
@@ -210,8 +210,8 @@ def test_all_listeners_together_cost_one_question(streams):
     assert streams.reactor.getDelayedCalls() == []
 
 
-def test_a_failure_to_read_ends_no_stream(streams):
-    """While ZooKeeper or all other brokers are out of reach nothing comes, and then it goes on."""
+def test_failed_poll_ends_no_stream(streams):
+    """No events are sent while ZooKeeper or all other brokers are unreachable; then the stream continues."""
     heard, _ = streams.listen()
     reading, streams.feed._read = streams.feed._read, None
     streams.cluster.run(3)
@@ -221,8 +221,8 @@ def test_a_failure_to_read_ends_no_stream(streams):
     assert heard == ["500-1-1"]
 
 
-def test_a_listener_that_does_not_keep_up_is_let_go(streams, monkeypatch):
-    """What waits for one slow listener is bounded; its stream ends, and it can come again from where it was."""
+def test_slow_listener_is_disconnected(streams, monkeypatch):
+    """Its queue is bounded; after a reconnect it continues from its last entry."""
     monkeypatch.setattr(timeline_feed, "WAITING_MAX", 3)
     _, running = streams.listen()
     for at_ms in range(100, 110):
@@ -231,8 +231,8 @@ def test_a_listener_that_does_not_keep_up_is_let_go(streams, monkeypatch):
     assert running.called
 
 
-def test_events_go_by_an_entrys_id(shared):
-    """What is no id of an entry is refused before anything is streamed."""
+def test_invalid_event_id_is_refused(shared):
+    """The response is an error before the stream starts."""
     cluster, apis = shared
     handler, call = apis[1].handler("GET", "/v1/events")
     with pytest.raises(Problem) as refused:

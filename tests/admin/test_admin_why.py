@@ -1,4 +1,4 @@
-"""Why a partition, a group, a plan or a broker is as it is: of any broker, also when the controller is gone."""
+"""Explanations of a partition, a group, a plan or a broker, through any broker, also without a controller."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def requests(why):
 # --- partitions -------------------------------------------------------------------------------------------------------
 
 
-def test_a_partition_that_is_well():
-    """Nothing is waited for; who decided it, on which event and when is known from the controller, another broker."""
+def test_healthy_partition():
+    """It waits for nothing; the decision, its cause and time come from the controller, which is another broker."""
     scene = Scene()
     why = scene.why()
     assert (why["subject"], why["state"]) == ("partition orders-0", "healthy")
@@ -30,8 +30,8 @@ def test_a_partition_that_is_well():
     assert scene.why(asked=3) == why
 
 
-def test_a_replica_that_is_gone_is_waited_for():
-    """A partition that lacks a replica says which, since when, what followed, and what would replace it."""
+def test_missing_replica():
+    """The explanation names the replica, the time, the consequences and possible replacements."""
     scene = Scene()
     scene.kill(3)
     why = scene.why()
@@ -51,7 +51,7 @@ def test_a_replica_that_is_gone_is_waited_for():
 
 
 def test_too_few_in_sync_for_producers():
-    """Where min.insync.replicas is not met it is said what producers get, and how to take records all the same."""
+    """If the ISR is below min.insync.replicas, it has the error of producers and a way to accept records."""
     scene = Scene(configs={"min.insync.replicas": "2"})
     scene.kill(3)
     why = scene.why()
@@ -61,15 +61,15 @@ def test_too_few_in_sync_for_producers():
 
 
 def test_fewer_replicas_than_min_insync_replicas():
-    """All replicas in sync are enough for acks=all, even if they are fewer than min.insync.replicas."""
+    """All replicas in sync are sufficient for acks=all, even if they are fewer than min.insync.replicas."""
     scene = Scene(configs={"min.insync.replicas": "4"})
     assert scene.why()["state"] == "healthy"
     scene.kill(3)
     assert scene.why()["state"] == "under_min_isr"
 
 
-def test_a_partition_without_a_leader():
-    """Who holds all that was acknowledged is waited for; another may lead on request, at a price that is told."""
+def test_partition_without_a_leader():
+    """It waits for a replica with all acknowledged records; another may lead on request, with the loss named."""
     scene = Scene()
     scene.kill(3)
     scene.produce(1)
@@ -90,10 +90,10 @@ def test_a_partition_without_a_leader():
     assert why["decided"][0]["change"].startswith("leader 2 -> none")
 
 
-def test_the_controller_is_gone():
-    """While the controller does not answer what is known without it is told, with who could not be asked.
+def test_controller_is_gone():
+    """Without the controller the remaining facts are returned, with the broker that could not be asked.
 
-    The next one says why it took over; what the first had decided only it remembered.
+    The next controller explains its takeover; only the first one knew its decisions.
     """
     scene = Scene()
     scene.cluster.brokers[CONTROLLER].kill()
@@ -111,8 +111,8 @@ def test_the_controller_is_gone():
     assert "broker 3 left" in why["decided"][0]["event"]
 
 
-def test_what_an_earlier_controller_decided_is_known_while_it_lives():
-    """Decisions of every term are put together, from whoever took them."""
+def test_decisions_of_earlier_controllers():
+    """Decisions of every term are merged, from the brokers that made them."""
     scene = Scene()
     scene.run(scene.cluster.brokers[1].program.client.delete("/controller"))
     scene.cluster.run(5)
@@ -123,8 +123,8 @@ def test_what_an_earlier_controller_decided_is_known_while_it_lives():
     assert later > first == 1
 
 
-def test_a_broker_that_does_not_obey_is_named():
-    """Who was told of the last decision and has not answered is waited for."""
+def test_broker_that_does_not_apply_a_decision_is_named():
+    """The partition waits for brokers that got the last decision and have not responded."""
     scene = Scene(assignment=((2, 3, 1),))
     scene.cluster.simulation.network.cut("broker-1", "broker-3")
     scene.kill(2)
@@ -137,11 +137,11 @@ def test_a_broker_that_does_not_obey_is_named():
     assert scene.why(asked=1)["decided"][0]["unanswered"] == []
 
 
-def test_a_move_waits_for_the_copy():
-    """Of a partition that moves it is told who copies how much of it, at which rate, and by which plan."""
+def test_move_waits_for_the_copy():
+    """The explanation of a moving partition has the copying broker, the bytes, the rate and the plan."""
     scene = Scene()
     for _ in range(6):
-        scene.produce(500)  # more than one fetch takes
+        scene.produce(500)  # more than one fetch
     plan = scene.move(throttle_bytes_per_second=1000)
     scene.cluster.run(5)
     why = scene.why()
@@ -159,8 +159,8 @@ def test_a_move_waits_for_the_copy():
     assert [each["event"] for each in of_plan["decided"]] == ["plan_begun"]
 
 
-def test_a_plan_that_is_let_go_faster_goes_faster_at_once():
-    """A copy that was to wait for twenty minutes at the old rate does not when the throttle is taken off."""
+def test_raised_throttle_takes_effect_at_once():
+    """A copy that would take twenty minutes at the old rate continues when the throttle is removed."""
     scene = Scene()
     for _ in range(6):
         scene.produce(500)
@@ -174,8 +174,8 @@ def test_a_plan_that_is_let_go_faster_goes_faster_at_once():
     assert requests(ended) == [("DELETE", f"/v1/plans/{plan}")]
 
 
-def test_a_transaction_that_stays_open():
-    """Readers of committed records are held up by an open transaction: whose it is, and since when, is told."""
+def test_open_transaction():
+    """It delays readers of committed records; the explanation has its producer and start time."""
     scene = Scene()
     producer = scene.transactional_producer()
     scene.run(producer.begin())
@@ -190,8 +190,7 @@ def test_a_transaction_that_stays_open():
     assert scene.why()["state"] == "healthy"
 
 
-def test_what_there_is_not():
-    """A partition that does not exist is said to be none."""
+def test_missing_partition():
     scene = Scene()
     for path in ("partitions/orders/7", "partitions/nothing/0"):
         with pytest.raises(KafkaError) as refused:
@@ -202,20 +201,20 @@ def test_what_there_is_not():
 # --- groups -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_group_says_how_it_gets_on():
-    """Whichever broker is asked, its coordinator answers."""
+def test_group():
+    """Any broker returns the answer of the coordinator."""
     scene = Members()
     member, joined = scene.join("first")
     scene.run(joined, 120.0)
     scene.run(member.commit({TopicPartition("orders", 0): 0}))
-    told = [scene.why("groups/readers", asked=number) for number in (1, 2, 3)]
-    assert told[0]["state"] == "stable"
-    assert told[0]["summary"].endswith("coordinates, is Stable; it is not behind.")
-    assert [(each["state"], each["facts"]["members"]) for each in told] == [("stable", 1)] * 3
+    answers = [scene.why("groups/readers", asked=number) for number in (1, 2, 3)]
+    assert answers[0]["state"] == "stable"
+    assert answers[0]["summary"].endswith("coordinates, is Stable; it is not behind.")
+    assert [(each["state"], each["facts"]["members"]) for each in answers] == [("stable", 1)] * 3
 
 
-def test_a_rebalance_waits_for_a_member_that_does_not_poll():
-    """A member that was told to join anew and does not is named, with how long the group waits for it."""
+def test_rebalance_waits_for_a_member():
+    """A member that must rejoin and does not is named, with the time that the group waits for it."""
     scene = Members()
     member, joined = scene.join("hangs", session_timeout_ms=20_000, rebalance_timeout_ms=15_000)
     scene.run(joined, 120.0)
@@ -230,8 +229,8 @@ def test_a_rebalance_waits_for_a_member_that_does_not_poll():
     assert scene.why("groups/readers")["facts"]["members"] == 1
 
 
-def test_a_member_without_a_sign_of_life():
-    """A member that is silent is named before it is taken for dead; then what nobody reads is told."""
+def test_silent_member():
+    """It is named before its session expires; then unassigned partitions are reported."""
     scene = Members()
     member, joined = scene.join("quiet", session_timeout_ms=20_000)
     scene.run(joined, 120.0)
@@ -247,8 +246,8 @@ def test_a_member_without_a_sign_of_life():
     assert ("POST", "/v1/groups/readers/offsets") in requests(why)
 
 
-def test_a_group_held_up_by_a_partition():
-    """Where a partition that a group reads has no leader the group's own answer says so, and where to look."""
+def test_group_waits_for_a_partition():
+    """If a partition has no leader, the group's explanation says so and refers to the partition."""
     scene = Members(assignment=((3,),))
     member, joined = scene.join("first", session_timeout_ms=60_000)
     scene.run(joined, 120.0)
@@ -261,8 +260,8 @@ def test_a_group_held_up_by_a_partition():
     assert ("GET", "/v1/why/partitions/orders/0") in requests(why)
 
 
-def test_a_coordinator_that_cannot_be_asked_why():
-    """Where the coordinator's admin listener does not answer the group's state comes by Kafka's protocol."""
+def test_coordinator_without_an_admin_listener():
+    """The state of the group then comes through Kafka's protocol."""
     scene = Members()
     _, joined = scene.join("first", session_timeout_ms=60_000)
     scene.run(joined, 120.0)
@@ -277,8 +276,8 @@ def test_a_coordinator_that_cannot_be_asked_why():
         scene.why("groups/no/such group", asked=asked)
 
 
-def test_a_group_that_nobody_coordinates():
-    """While the partition with its state has no leader that is where to look."""
+def test_group_without_a_coordinator():
+    """The partition with its state has no leader, and the explanation refers to it."""
     scene = Members()
     _, joined = scene.join("first", session_timeout_ms=60_000)
     scene.run(joined, 120.0)
@@ -298,8 +297,8 @@ def test_a_group_that_nobody_coordinates():
 REQUEST = "DeleteTopics 5 of 2000000 bytes from client 'cleaner' at 10.0.0.7:51234"
 
 
-def test_a_broker_without_stalls():
-    """It is healthy, and another broker passes the question on."""
+def test_broker_without_stalls():
+    """It is healthy, also if another broker forwards the request."""
     scene = Scene()
     why = scene.why("brokers/2", asked=2)
     assert (why["subject"], why["state"]) == ("broker 2", "healthy")
@@ -307,8 +306,8 @@ def test_a_broker_without_stalls():
     assert scene.why("brokers/2", asked=3) == why
 
 
-def test_a_broker_whose_event_loop_was_blocked():
-    """The stalls have times, durations and causes, the newest first; after five minutes they are only history."""
+def test_broker_with_a_blocked_event_loop():
+    """The stalls have times, durations and causes, newest first; after five minutes they are history only."""
     scene = Scene()
     scene.apis.stall(2, "Metadata 4 of 90000 bytes from client 'a' at 10.0.0.8:1", 0.15)
     scene.apis.stall(2, REQUEST, 0.24)
@@ -327,8 +326,8 @@ def test_a_broker_whose_event_loop_was_blocked():
     assert why["facts"]["stalls_since_start"] == len(why["facts"]["stalls"]) == 2
 
 
-def test_a_broker_that_does_not_answer():
-    """The explanation says so, with the reason."""
+def test_broker_that_does_not_respond():
+    """The explanation contains the reason."""
     scene = Scene()
     scene.kill(3)
     why = scene.why("brokers/3", asked=2)

@@ -1,4 +1,4 @@
-"""Whether ``docs/how-to/why.md`` is true: each answer that it shows is what a broker says in that situation."""
+"""Validation of ``docs/how-to/why.md``: each example is a broker's answer in that situation."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ EXAMPLES = {
     "too few in sync": too_few_in_sync,
     "a partition that moves": moving,
     "a plan": plan,
-    "a group that shares out anew": rebalancing,
+    "a rebalancing group": rebalancing,
     "a group that is held up": held_up,
     "a broker that was blocked": stalling,
 }
@@ -90,7 +90,7 @@ EXAMPLES = {
 
 
 def normalized(document):
-    """Without what is another each time, and without facts, which the page leaves out."""
+    """Remove values that differ between runs, and facts, which the page omits."""
     text = json.dumps({name: value for name, value in document.items() if name not in ("facts", "problems")})
     for pattern, replacement in (
         (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "2026-03-01 17:02:09 UTC"),
@@ -105,8 +105,8 @@ def normalized(document):
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)), ids=list(EXAMPLES))
-def test_the_page_shows_what_a_broker_says(number):
-    """Each example of the page is the answer in that situation, but for times, ids and sizes."""
+def test_page_shows_the_answers_of_a_broker(number):
+    """Each example of the page equals the answer, except for times, IDs and sizes."""
     shown = SHOWN.findall(PAGE.read_text())
     assert len(shown) == len(EXAMPLES)
     path, text = shown[number]

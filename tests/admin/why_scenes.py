@@ -1,4 +1,4 @@
-"""Clusters in which something is as somebody might wonder about, and their admin APIs, on virtual time."""
+"""Clusters in unusual states, and their admin APIs, on virtual time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kreplica.testing.histories.transaction_history import TransactionHistory
 from tests.support.broker_scene import batch
 
 CONTROLLER = 1
-"""Who is asked is never the one in office, unless a test says so."""
+"""The broker that gets the request is not the controller, unless a test says so."""
 
 
 class Scene:
-    """Three brokers; ``orders-0`` has replicas on 2 and 3, of which the first leads."""
+    """Three brokers; ``orders-0`` has replicas on 2 and 3, with 2 as leader."""
 
     def __init__(self, seed=1, assignment=((2, 3),), configs=None):
         self.cluster = SimulatedCluster(seed, brokers=3, overrides=("zookeeper.session.timeout.ms=6000",))
@@ -43,9 +43,9 @@ class Scene:
         self.run(leader.produce("orders", 0, batch(*[b"x" * size] * count)))
 
     def move(self, **more):
-        """Ask broker 3 for a plan that moves a replica from 3 to 1.
+        """Create a plan through broker 3 that moves a replica from 3 to 1.
 
-        :return: the plan's id.
+        :return: the plan's ID.
         """
         rows = [{"topic": "orders", "partition": 0, "replicas": [2, 1]}]
         body = {"kind": "reassign", "assignments": rows, **more}
@@ -56,7 +56,7 @@ class Scene:
         return CoordinatorClient(self.cluster.host(name).reactor, brokers, key, kind, client_id=name)
 
     def transactional_producer(self, name="tx"):
-        """One that has started."""
+        """Return a producer that has started."""
         producer = TransactionalProducer(
             self.cluster.host(name).runtime,
             TransactionSettings(name, timeout_ms=60_000, epoch_grows=False),

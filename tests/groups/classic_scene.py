@@ -1,6 +1,5 @@
-"""A coordinator of classic groups on virtual time, a log that commits when the test says so, and members that keep
-what they are told; whole stories of them can be told as transcripts.
-"""
+"""A coordinator of classic groups on virtual time, with a scripted log and members; tests are transcripts of steps and
+results."""
 
 from __future__ import annotations
 
@@ -39,9 +38,9 @@ NOT_TRANSACTIONAL = cast(BatchHeader, SimpleNamespace(is_transactional=False, pr
 
 
 class ScriptedLog:
-    """A ``StateLog`` whose appends are committed or refused, in their order, when the test says so.
+    """A ``StateLog`` whose appends the test commits or refuses, in order.
 
-    :ivar records: what is committed.
+    :ivar records: the committed records.
     """
 
     def __init__(self) -> None:
@@ -56,7 +55,7 @@ class ScriptedLog:
         self.appended(records)
 
     def commit(self, count: int = 2**31) -> None:
-        """The first appends are committed; all of them where no count is given, also what is appended meanwhile."""
+        """Commit the first appends; without a count all of them, also those appended meanwhile."""
         while self.waiting and count > 0:
             count -= 1
             records, committed, answer = self.waiting.popleft()
@@ -65,13 +64,13 @@ class ScriptedLog:
             answer(ErrorCode.NONE)
 
     def refuse(self, code: ErrorCode) -> None:
-        """The first append is not committed."""
+        """Refuse the first append."""
         _, _, answer = self.waiting.popleft()
         answer(code)
 
 
 class StrictClock(Clock):
-    """Takes no time below zero, as a real reactor does not."""
+    """Refuses negative delays, as a real reactor does."""
 
     def callLater(self, when: float, what: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         assert when >= 0, f"{when} s"
@@ -79,7 +78,7 @@ class StrictClock(Clock):
 
 
 class OneShard:
-    """``Shards`` of a topic with one partition, which this broker leads, or does not."""
+    """``Shards`` of a topic with a single partition, which this broker leads or not."""
 
     def __init__(self) -> None:
         self.shard: GroupShard | None = None
@@ -103,7 +102,7 @@ class OneShard:
 
 
 class ClassicScene:
-    """Time, a log, and one coordinator after the other."""
+    """Clock, log, and successive coordinators."""
 
     def __init__(self, *, memory: GroupBounds | None = None, **config: int) -> None:
         self.clock = StrictClock()
@@ -122,7 +121,7 @@ class ClassicScene:
         self.load()
 
     def load(self) -> None:
-        """A broker begins to lead: it replays what is committed."""
+        """Start a coordinator that replays the committed records."""
         log = cast("StateLog", self.log)
         view = cast("ClusterView", SimpleNamespace(partition_count=lambda topic: 1, topics=lambda: ["t"]))
         shard = GroupShard(self.runtime, log, view, GroupsConfig(classic=self.config), Offsets(log), self.memory)
@@ -132,12 +131,12 @@ class ClassicScene:
         self.shards.shard = shard
 
     def fail_over(self) -> None:
-        """The broker leads no more, what it appended in vain is lost, and another one loads the log."""
+        """Stop the coordinator, drop its uncommitted appends, and load the log with another one."""
         self.unload()
         self.load()
 
     def unload(self) -> None:
-        """The broker leads no more."""
+        """Stop the coordinator."""
         assert self.shards.shard is not None
         self.shards.shard.unload()
         self.shards.shard = None
@@ -146,7 +145,7 @@ class ClassicScene:
             answer(ErrorCode.NOT_COORDINATOR)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, one timer at a time."""
+        """Advance time, one timer at a time."""
         end = self.clock.seconds() + seconds
         while (times := [call.getTime() for call in self.clock.getDelayedCalls()]) and min(times) <= end:
             self.clock.advance(max(min(times) - self.clock.seconds(), 0))
@@ -164,7 +163,7 @@ class ClassicScene:
         return group
 
     def commit_offset(self, topic: str = "t", offset: int = 7) -> None:
-        """Somebody who is not a member commits."""
+        """Commit an offset without being a member."""
         self.shard.classic(GROUP)
         value = build_offset_value(CommittedOffset(offset, -1, "", START_MS))
         self.shard.offsets.commit(GROUP, [(topic, [(0, value)])], lambda code: None)
@@ -172,20 +171,20 @@ class ClassicScene:
 
 
 def join_request(member_id: str = "", **changes: Any) -> Join:
-    """A request with defaults for all that a test does not care about."""
+    """Return a request; fields that the test does not set have defaults."""
     plain = Join(member_id, None, "client", "/127.0.0.1", 10_000, 30_000, "consumer", protocols("range"))
     return replace(plain, **changes)
 
 
 def protocols(*names: str, topics: Sequence[str] = ("t",)) -> tuple[tuple[str, bytes], ...]:
-    """Each with a subscription to these topics."""
+    """Return protocols, each with a subscription to these topics."""
     subscription = build_versioned(SUBSCRIPTION, 1, {"topics": list(topics), "owned_partitions": []})
     return tuple((name, subscription) for name in names)
 
 
 @dataclass
 class Actor:
-    """A client, with what it was told last, and what it says whenever it joins."""
+    """A client, with its last response, and the fields of its JoinGroup requests."""
 
     name: str
     options: dict[str, str] = field(default_factory=dict)
@@ -195,22 +194,23 @@ class Actor:
 
 
 class Story:
-    """Runs the steps of a transcript, and notes what becomes of each.
+    """Executes the steps of a transcript and records the results of each.
 
-    A line ``> a joins`` is a step, the lines below it are what happened; ``run`` gives the whole text again, as it was.
+    A line ``> a joins`` is a step; the lines below it are its results. ``run`` returns the whole transcript with the
+    actual results.
     """
 
     def __init__(self, scene: ClassicScene) -> None:
         self.scene = scene
         self.notes: list[str] = []
         self.actors: dict[str, Actor] = {}
-        self._names: dict[str, str] = {"": "nobody"}
+        self._names: dict[str, str] = {"": "none"}
         scene.log.appended = self._appended
 
     def run(self, script: str) -> str:
-        """Take the steps of a transcript.
+        """Execute the steps of a transcript.
 
-        :return: the transcript as it should be.
+        :return: the transcript with the actual results.
         """
         lines = []
         for line in script.strip().splitlines():
@@ -260,10 +260,13 @@ class Story:
             return
         members = " ".join(self._name(member) for member in group.roster.members)
         leader = f", led by {self._name(group.roster.leader)}" if group.roster.leader else ""
-        self.notes.append(f"  {group.state_name} {group.generation}: {members or 'nobody'}{leader}")
+        self.notes.append(f"  {group.state_name} {group.generation}: {members or 'none'}{leader}")
 
     def _joins(self, actor: Actor, **options: str) -> None:
-        """Options: ``static``: an instance id; ``speaks``: protocols; ``version``; ``as``: a member id, this time."""
+        """Options:
+
+        ``static``: an instance ID; ``speaks``: protocols; ``version``; ``as``: a member ID for this request.
+        """
         member_id = options.pop("as", actor.member_id)
         options = actor.options = actor.options | options
         actor.instance_id = options.get("static")
@@ -282,7 +285,7 @@ class Story:
         self.scene.coordinator.join(GROUP, request, lambda joined: self._joined(actor, joined))
 
     def _syncs(self, actor: Actor, **assignments: str) -> None:
-        """Options: who is to do what."""
+        """Options: the assignment of each member."""
         sync = Sync(
             actor.generation,
             actor.member_id,
@@ -300,7 +303,7 @@ class Story:
         self._left(actor, Leave(actor.member_id, actor.instance_id))
 
     def _is(self, actor: Actor, what: str) -> None:
-        """``a is removed``: by its instance id, by an administrator."""
+        """Remove the member by its instance ID, as an administrator: ``a is removed``."""
         assert what == "removed"
         self._left(actor, Leave("", actor.instance_id))
 
@@ -318,7 +321,7 @@ class Story:
             code = error.code
         self.notes.append(f"  {actor.name}: {code.name}")
 
-    # --- what happens ------------------------------------------------------------------------------------------------
+    # --- results -----------------------------------------------------------------------------------------------------
 
     def _joined(self, actor: Actor, joined: Joined) -> None:
         if joined.error in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
@@ -348,15 +351,15 @@ class Story:
                 members = " ".join(
                     f"{self._name(member.member_id)}={member.assignment.decode()}" for member in record.members
                 )
-                self.notes.append(f"  log: {record.generation}: {members or 'nobody'}")
+                self.notes.append(f"  log: {record.generation}: {members or 'none'}")
 
     def _name(self, member_id: str | None) -> str:
-        # Who was not told its id yet is known by what that starts with: the client's id, or the instance's.
+        # A member ID that the client does not know yet starts with its client ID or instance ID.
         return self._names.get(member_id or "", (member_id or "").partition("-")[0])
 
 
-def tells(transcript: str, **config: int) -> None:
-    """Assert that a story goes as it is told, and that nothing is left running when its coordinator goes."""
+def check_transcript(transcript: str, **config: int) -> None:
+    """Assert that the steps have the recorded results, and that no timer is left when the coordinator stops."""
     scene = ClassicScene(**{"initial_rebalance_delay_ms": 0} | config)
     assert Story(scene).run(transcript) == transcript.lstrip("\n")
     if scene.shards.shard is not None:

@@ -59,7 +59,7 @@ class Reader:
 
 
 class ConsumerMembersScene(MembersScene):
-    """:ivar owners: who owns what."""
+    """:ivar owners: the owner of each partition."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         super().__init__(cluster, commits=True)

@@ -1,6 +1,5 @@
-"""A coordinator of groups of KIP-848 on virtual time, a log that commits when the test says so, and members that do as
-they are told; whole stories of them can be told as transcripts.
-"""
+"""A coordinator of KIP-848 groups on virtual time, with a scripted log and members; tests are transcripts of steps and
+results."""
 
 from __future__ import annotations
 
@@ -83,10 +82,10 @@ class Cluster:
 
 
 class Member:
-    """A client's side of a membership.
+    """The client side of a membership.
 
-    :ivar owned: what it reads.
-    :ivar is_stubborn: it does not give up what it is told to.
+    :ivar owned: the partitions that it reads.
+    :ivar is_stubborn: true if it does not revoke partitions.
     """
 
     def __init__(self, name: str) -> None:
@@ -104,10 +103,10 @@ class Member:
         return self.beating(full=True)
 
     def beating(self, *, full: bool = False, quiet: bool = False, epoch: int | None = None) -> Heartbeat:
-        """A heartbeat.
+        """Return a heartbeat.
 
-        :param full: it says all there is to say.
-        :param quiet: it does not say what it owns.
+        :param full: include all fields.
+        :param quiet: omit the owned partitions.
         """
         said = self.subscription if full else {}
         return Heartbeat(
@@ -126,7 +125,7 @@ class Member:
         self.owned = {}
         return Heartbeat(GROUP, self.member_id, epoch, instance_id=self.instance_id)
 
-    def told(self, answer: Answer) -> None:
+    def apply(self, answer: Answer) -> None:
         """Apply a response at once, unless it is stubborn."""
         self.epoch = answer.member_epoch
         if answer.assignment is not None:
@@ -196,14 +195,16 @@ class ConsumerScene:
     def state(self) -> GroupState:
         return self.group.committed
 
-    def send(self, heartbeat: Heartbeat, told: Callable[[Answer | ErrorCode], None], version: int = VERSION) -> None:
+    def send(
+        self, heartbeat: Heartbeat, on_response: Callable[[Answer | ErrorCode], None], version: int = VERSION
+    ) -> None:
         """Send a heartbeat."""
 
         def failed(failure: Failure) -> None:
             failure.trap(KafkaError)
-            told(cast(KafkaError, failure.value).code)
+            on_response(cast(KafkaError, failure.value).code)
 
-        Deferred.fromCoroutine(self.coordinator.heartbeat(heartbeat, version)).addCallbacks(told, failed)
+        Deferred.fromCoroutine(self.coordinator.heartbeat(heartbeat, version)).addCallbacks(on_response, failed)
 
     def advance(self, seconds: float) -> None:
         """Advance time, one timer at a time, and commit all writes."""
@@ -229,7 +230,7 @@ class Transcript:
         self.lines: list[str] = []
         self._is_holding = False
 
-    def tell(self, line: str) -> None:
+    def execute(self, line: str) -> None:
         """Execute one line."""
         self.lines.append(f"> {line}")
         first, *words = line.split()
@@ -245,7 +246,7 @@ class Transcript:
         member = self.members.setdefault(name, Member(name))
         getattr(self, f"_{verb}")(member, *words)
 
-    # --- what members do ---------------------------------------------------------------------------------------------
+    # --- steps of members --------------------------------------------------------------------------------------------
 
     def _joins(self, member: Member, *words: str) -> None:
         if words:
@@ -303,7 +304,7 @@ class Transcript:
             self.lines.append(f"  {member.name}: may")
 
     def _send(self, member: Member, heartbeat: Heartbeat) -> None:
-        def told(answer: Answer | ErrorCode) -> None:
+        def on_response(answer: Answer | ErrorCode) -> None:
             if isinstance(answer, ErrorCode):
                 self.lines.append(f"  {member.name}: {answer.name}")
                 if answer in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
@@ -311,11 +312,11 @@ class Transcript:
                 return
             news = f", owns {self.scene.text(answer.assignment)}" if answer.assignment is not None else ""
             self.lines.append(f"  {member.name}: {answer.member_epoch}{news}")
-            member.told(answer)
+            member.apply(answer)
 
-        self.scene.send(heartbeat, told)
+        self.scene.send(heartbeat, on_response)
 
-    # --- what happens to them ----------------------------------------------------------------------------------------
+    # --- other steps -------------------------------------------------------------------------------------------------
 
     def _topic(self, name: str, partitions: str) -> None:
         self.scene.cluster.become(name, int(partitions))
@@ -343,20 +344,20 @@ class Transcript:
             progress = member.progress
             line = f"  {member_id}: {progress.epoch} {progress.state.name}, {self.scene.text(progress.assigned)}"
             if progress.pending_revocation:
-                line += f", to give up {self.scene.text(progress.pending_revocation)}"
-            self.lines.append(f"{line}; to have {self.scene.text(state.target.get(member_id, {}))}")
+                line += f", to revoke {self.scene.text(progress.pending_revocation)}"
+            self.lines.append(f"{line}; target {self.scene.text(state.target.get(member_id, {}))}")
 
 
-def tells(story: str, **config: Any) -> None:
-    """Tell a story: each line after ``>`` is done, and what follows it must be what comes of it.
+def check_transcript(story: str, **config: Any) -> None:
+    """Execute the steps of a transcript (lines with ``>``) and compare the results (the lines below each).
 
-    Topic ``t`` has four partitions.  What a member does is committed at once, unless after ``hold``.
+    Topic ``t`` has four partitions. Changes are committed at once, except after ``hold``.
     """
     lines = [line.rstrip() for line in story.strip("\n").splitlines()]
     transcript = Transcript(**config)
     for line in lines:
         if line.startswith("> "):
-            transcript.tell(line[2:])
+            transcript.execute(line[2:])
     transcript.scene.unload()
     assert transcript.scene.clock.getDelayedCalls() == [], "timers are left"
     assert transcript.lines == lines, "\n".join(["it was:", *transcript.lines])

@@ -24,7 +24,7 @@ PARTITIONS = 6
 OFFSETS_PARTITIONS = 3
 ALL = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
 CONVERGED_S_MAX = 90.0
-"""In so much virtual time a broker's death is noticed, its partitions are led again, and members have rejoined."""
+"""Virtual time in which a broker's death is detected, its partitions get new leaders, and members rejoin."""
 
 Step = Callable[[str], None]
 
@@ -87,7 +87,7 @@ class Consumer:
 
 
 class MembersScene:
-    """:ivar history: what members were told."""
+    """:ivar history: the responses to members."""
 
     def __init__(self, cluster: SimulatedCluster, *, commits: bool) -> None:
         self.cluster = cluster
@@ -144,9 +144,9 @@ class MembersScene:
         return self.cluster.leader_of(*self.key)
 
     def at(self, step: str, act: Callable[[], None], *, count: int = 1, delay_s: float = 0.0) -> Callable[[], bool]:
-        """Do something when a step is taken for the count-th time from now on, or a moment later.
+        """Call ``act`` when a step is taken for the count-th time from now on, or after a delay.
 
-        :return: tells whether it was done.
+        :return: a function that returns true once ``act`` was called.
         """
         left = count
         done = False
@@ -161,7 +161,7 @@ class MembersScene:
             if what == step:
                 left -= 1
                 if left == 0:
-                    # Not at once: nobody may die within a call that somebody else makes.
+                    # Not at once: a broker must not be killed within one of its calls.
                     self.cluster.host("watcher").reactor.callLater(delay_s, now)
 
         self._steps.append(taken)

@@ -140,9 +140,9 @@ def header_of(producer_id: int, records: Sequence[Pair]) -> Any:
 
 
 def by_kafkas_rule(written: Sequence[Written]) -> dict[OffsetKey, int]:
-    """What counts after a log, by each record's place in it: the latest of those that count.
+    """Return the effective offsets of a log, by the position of each record: the latest valid one.
 
-    A tombstone is a record like others: what lies before it does not count, whenever its transaction ends.
+    A tombstone is a record like others: earlier records are not effective, whenever their transaction ends.
     """
     latest: dict[OffsetKey, tuple[int, int | None]] = {}
     open_records: dict[int, list[tuple[int, OffsetKey, int]]] = {}

@@ -33,7 +33,7 @@ class WireScene:
     def client(self, group: str) -> CoordinatorClient:
         """Return a client connected to the coordinator of a group."""
         if group not in self._clients:
-            host = self.cluster.host(f"client-of-{group or 'nobody'}")
+            host = self.cluster.host(f"client-of-{group or 'none'}")
             brokers = [tuple(server.split(":")) for server in self.cluster.bootstrap_servers.split(",")]
             addresses = [(name, int(port)) for name, port in brokers]
             client = CoordinatorClient(host.reactor, addresses, group, GROUP, client_id=host.name)
@@ -42,7 +42,8 @@ class WireScene:
         return self._clients[group]
 
     def commit(self, group: str, offsets: Row, *, version: int = 8, **fields: Any) -> ErrorCode | list[ErrorCode]:
-        """Commit, as ``topics_of`` says; the one code that all partitions have, or all codes."""
+        """Commit the offsets of ``topics_of``; return the error code if all partitions have the same, otherwise all
+        codes."""
         body = {
             "group_id": group,
             "generation_id_or_member_epoch": -1,
@@ -61,7 +62,7 @@ class WireScene:
         return answer["groups"][0] if version >= 8 else answer
 
     def fetch(self, group: str, topics: dict[str, list[int]] | None, **options: Any) -> dict[tuple[str, int], Any]:
-        """Offset and metadata by partition; the error instead, where there is one."""
+        """Return offset and metadata by partition; for partitions with an error, the error."""
         answer = self.fetch_answer(group, topics, **options)
         assert answer.get("error_code", 0) == 0, ErrorCode.of(answer["error_code"])
         return {
@@ -129,7 +130,7 @@ class WireScene:
 
 
 def topics_of(offsets: Row) -> list[Row]:
-    """Topics, as OffsetCommit has them, of (offset, metadata or None) by topic and partition."""
+    """Return the topics of an OffsetCommit from (offset, metadata or None) by topic and partition."""
     return [
         {
             "name": name,

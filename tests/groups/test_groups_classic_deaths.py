@@ -5,30 +5,30 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from classic_scene import GROUP, ClassicScene, Story, tells
+from classic_scene import GROUP, ClassicScene, Story, check_transcript
 
 from kreplica.errors import KafkaError
 
 # --- members ---------------------------------------------------------------------------------------------------------
 
 
-def test_dies_before_it_joins() -> None:
-    """A client that never uses its member id is forgotten after its session, with the otherwise empty group."""
-    tells("""
+def test_member_dies_before_it_joins() -> None:
+    """A client that never uses its member ID is forgotten after its session, with the otherwise empty group."""
+    check_transcript("""
 > a joins
   a: MEMBER_ID_REQUIRED
 > wait 9.9
 > show
-  Empty 0: nobody
+  Empty 0: none
 > wait 0.1
 > show
   no group
 """)
 
 
-def test_dies_while_it_waits_to_be_a_member() -> None:
+def test_member_dies_during_its_first_rebalance() -> None:
     """A client that dies during its first rebalance is included in the next one and expires then."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -70,9 +70,9 @@ def test_dies_while_it_waits_to_be_a_member() -> None:
 """)
 
 
-def test_dies_while_members_join() -> None:
+def test_member_dies_while_others_join() -> None:
     """A member that dies while the others join is removed after its session."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -95,9 +95,9 @@ def test_dies_while_members_join() -> None:
 """)
 
 
-def test_lives_but_does_not_join() -> None:
+def test_member_that_does_not_rejoin_is_removed() -> None:
     """A member that sends heartbeats but does not join is removed after the rebalance timeout."""
-    tells("""
+    check_transcript("""
 > a joins version=0 patience=15000
 > b joins version=0 patience=15000
 > wait 0
@@ -123,9 +123,9 @@ def test_lives_but_does_not_join() -> None:
 """)
 
 
-def test_newcomer_waits_no_longer_than_five_minutes() -> None:
+def test_new_member_waits_at_most_five_minutes() -> None:
     """A new member whose rebalance does not complete is removed after five minutes."""
-    tells("""
+    check_transcript("""
 > a joins version=0 patience=400000 session=400000
 > wait 0
   a: joined 1 by range, leads a
@@ -144,9 +144,9 @@ def test_newcomer_waits_no_longer_than_five_minutes() -> None:
 """)
 
 
-def test_follower_dies_after_it_joined() -> None:
+def test_follower_dies_after_joining() -> None:
     """A follower that dies before SyncGroup is removed after its session."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -167,9 +167,9 @@ def test_follower_dies_after_it_joined() -> None:
 """)
 
 
-def test_leader_dies_after_it_joined() -> None:
+def test_leader_dies_after_joining() -> None:
     """If the leader dies before it assigns, the others rejoin and elect another leader."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -185,9 +185,9 @@ def test_leader_dies_after_it_joined() -> None:
 """)
 
 
-def test_lives_but_does_not_sync() -> None:
+def test_member_that_does_not_sync_is_removed() -> None:
     """A member that sends heartbeats but no SyncGroup is removed after the rebalance timeout."""
-    tells("""
+    check_transcript("""
 > a joins version=0 patience=12000
 > b joins version=0 patience=12000
 > wait 0
@@ -215,9 +215,9 @@ def test_lives_but_does_not_sync() -> None:
 """)
 
 
-def test_leader_lives_but_does_not_sync() -> None:
+def test_leader_that_does_not_sync_is_removed() -> None:
     """A leader that sends heartbeats but no assignment is removed, and the others rejoin."""
-    tells("""
+    check_transcript("""
 > a joins version=0 patience=12000
 > b joins version=0 patience=12000
 > wait 0
@@ -238,7 +238,7 @@ def test_leader_lives_but_does_not_sync() -> None:
 
 def test_member_dies_in_a_stable_group() -> None:
     """A member without heartbeats for a session is removed; a late heartbeat within the session keeps it."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -266,9 +266,9 @@ def test_member_dies_in_a_stable_group() -> None:
 """)
 
 
-def test_leaves_while_it_waits() -> None:
+def test_member_leaves_while_requests_are_pending() -> None:
     """Pending requests of a member that leaves are answered with UNKNOWN_MEMBER_ID."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -293,9 +293,9 @@ def test_leaves_while_it_waits() -> None:
 """)
 
 
-def test_all_die() -> None:
+def test_all_members_die() -> None:
     """A group whose members all die becomes empty."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > b joins version=0 session=15000
 > wait 0
@@ -308,18 +308,18 @@ def test_all_die() -> None:
   a: does '0'
   b: does '1'
 > wait 15
-  log: 2: nobody
+  log: 2: none
 > show
-  Empty 2: nobody
+  Empty 2: none
 """)
 
 
 # --- coordinators ----------------------------------------------------------------------------------------------------
 
 
-def test_coordinator_dies_before_anybody_joined() -> None:
-    """Unused member ids are lost with the coordinator; the clients start again."""
-    tells("""
+def test_coordinator_dies_before_any_member_joined() -> None:
+    """Unused member IDs are lost with the coordinator; the clients start again."""
+    check_transcript("""
 > a joins
   a: MEMBER_ID_REQUIRED
 > fail over
@@ -333,7 +333,7 @@ def test_coordinator_dies_before_anybody_joined() -> None:
 
 def test_coordinator_dies_while_members_wait() -> None:
     """Waiting members are redirected to the new coordinator, where a group without record starts empty."""
-    tells(
+    check_transcript(
         """
 > a joins version=0
 > b joins version=0
@@ -349,7 +349,7 @@ def test_coordinator_dies_while_members_wait() -> None:
 
 def test_coordinator_dies_before_the_assignment() -> None:
     """A generation that was not written is lost; its members rejoin."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -373,7 +373,7 @@ def test_coordinator_dies_before_the_assignment() -> None:
 
 def test_coordinator_dies_before_the_assignment_is_committed() -> None:
     """An uncommitted assignment was never sent and is lost."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -391,7 +391,7 @@ def test_coordinator_dies_before_the_assignment_is_committed() -> None:
 
 def test_coordinator_dies_in_a_stable_group() -> None:
     """Members of a stable group stay members, with a full session after loading."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -428,9 +428,9 @@ def test_coordinator_dies_in_a_stable_group() -> None:
 """)
 
 
-def test_member_dies_with_the_coordinator() -> None:
+def test_member_and_coordinator_die() -> None:
     """A member that does not contact the new coordinator is removed after its session."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -455,9 +455,9 @@ def test_member_dies_with_the_coordinator() -> None:
 """)
 
 
-def test_coordinator_dies_while_members_join_again() -> None:
+def test_coordinator_dies_while_members_rejoin() -> None:
     """A rebalance in progress is lost; the group returns to its last generation until a member rejoins."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -490,7 +490,7 @@ def test_coordinator_dies_while_members_join_again() -> None:
 
 def test_coordinator_dies_between_two_generations() -> None:
     """Requests with a generation that was not written are refused by the new coordinator."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -520,9 +520,9 @@ def test_coordinator_dies_between_two_generations() -> None:
 """)
 
 
-def test_coordinator_dies_before_the_group_is_empty_in_the_log() -> None:
+def test_coordinator_dies_before_the_empty_group_is_written() -> None:
     """Members whose leave was not written expire at the new coordinator."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > wait 0
   a: joined 1 by range, leads a
@@ -531,21 +531,21 @@ def test_coordinator_dies_before_the_group_is_empty_in_the_log() -> None:
 > commit
   a: does '0'
 > a leaves
-  log: 2: nobody
+  log: 2: none
   a: left, NONE
 > fail over
   Stable 1: a, led by a
 > wait 10
-  log: 2: nobody
+  log: 2: none
 > commit
 > show
-  Empty 2: nobody
+  Empty 2: none
 """)
 
 
 def test_coordinator_dies_with_the_record_of_an_empty_group_refused() -> None:
     """The record of an empty group may be lost, because no request waits for it."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > wait 0
   a: joined 1 by range, leads a
@@ -554,11 +554,11 @@ def test_coordinator_dies_with_the_record_of_an_empty_group_refused() -> None:
 > commit
   a: does '0'
 > a leaves
-  log: 2: nobody
+  log: 2: none
   a: left, NONE
 > refuse COORDINATOR_NOT_AVAILABLE
 > show
-  Empty 2: nobody
+  Empty 2: none
 > a joins as= version=0
 > wait 0
   a: joined 3 by range, leads a
@@ -567,7 +567,7 @@ def test_coordinator_dies_with_the_record_of_an_empty_group_refused() -> None:
 
 def test_coordinator_dies_before_a_static_member_is_written() -> None:
     """A replacement that was not written is repeated at the new coordinator."""
-    tells("""
+    check_transcript("""
 > a joins static=one
 > b joins static=two
 > wait 0
@@ -601,9 +601,9 @@ def test_coordinator_dies_before_a_static_member_is_written() -> None:
 """)
 
 
-def test_coordinator_comes_back() -> None:
+def test_former_coordinator_returns() -> None:
     """A former coordinator redirects requests and has stopped its timers."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > wait 0
   a: joined 1 by range, leads a
@@ -624,7 +624,7 @@ def test_coordinator_comes_back() -> None:
 """)
 
 
-def test_coordinator_out_of_reach_of_zookeeper() -> None:
+def test_coordinator_loses_zookeeper() -> None:
     """Without ZooKeeper, members are redirected, and heartbeats still extend their sessions."""
     scene = ClassicScene(initial_rebalance_delay_ms=0)
     story = Story(scene)
@@ -657,8 +657,8 @@ def test_coordinator_out_of_reach_of_zookeeper() -> None:
     assert story.run(transcript) == transcript
 
 
-def test_full_group_is_loaded_by_a_coordinator_that_allows_less() -> None:
-    """A loaded group above the size limit shrinks in a rebalance; the first to rejoin stay (KIP-389)."""
+def test_loaded_group_above_the_size_limit_shrinks() -> None:
+    """In the next rebalance the first members to rejoin stay (KIP-389)."""
     scene = ClassicScene(initial_rebalance_delay_ms=0)
     story = Story(scene)
     story.run("> a joins version=0\n> b joins version=0\n> wait 0\n> a syncs a=0 b=1\n> b syncs\n> commit")

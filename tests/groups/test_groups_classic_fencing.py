@@ -18,15 +18,13 @@ GUARDS: dict[str, Callable[[], None]] = {
 }
 
 
-def test_all_are_here() -> None:
-    """Every fencing rule has a test."""
+def test_every_fencing_rule_has_a_transcript() -> None:
     functions = [name for name, found in vars(fencing).items() if getattr(found, "__module__", "") == fencing.__name__]
     assert sorted(functions) == sorted(GUARDS)
 
 
 @pytest.mark.parametrize("guard", GUARDS)
-def test_a_story_misses_it(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the rule, the transcript differs."""
+def test_transcript_differs_without_the_rule(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
     GUARDS[guard]()
     monkeypatch.setattr(fencing, guard, lambda *_: True)
     with pytest.raises((AssertionError, RuntimeError)):

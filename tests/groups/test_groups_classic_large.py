@@ -18,7 +18,7 @@ PROCESSOR_SECONDS_MAX = 1.0
 
 
 class Crowd:
-    """Members that do as they are told, all of them at once."""
+    """Hundreds of members that follow the protocol."""
 
     def __init__(self, scene: ClassicScene, size: int) -> None:
         self.scene = scene
@@ -74,7 +74,7 @@ def test_rebalance_of_two_hundred_members() -> None:
         assert crowd.beat() == {ErrorCode.NONE}
     crowd.size = 201
     crowd.join(200)
-    # The newcomer, which was told its id only, knows of no generation yet.
+    # The new member has only got its ID and knows no generation yet.
     assert crowd.beat() == {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
     crowd.join(*range(200))
     crowd.sync()
@@ -82,8 +82,8 @@ def test_rebalance_of_two_hundred_members() -> None:
     assert time.process_time() - began < PROCESSOR_SECONDS_MAX
 
 
-def test_a_request_costs_the_same_in_a_large_group() -> None:
-    """The number of executed lines grows linearly with the number of members."""
+def test_request_cost_is_linear_in_the_number_of_members() -> None:
+    """Measured in executed lines."""
 
     def lines_run(size: int) -> int:
         crowd = Crowd(ClassicScene(initial_rebalance_delay_ms=3000), size)
@@ -109,7 +109,7 @@ def test_a_request_costs_the_same_in_a_large_group() -> None:
     assert lines_run(800) < 8.5 * lines_run(100)
 
 
-def test_heartbeats_make_no_timers() -> None:
+def test_heartbeats_create_no_timers() -> None:
     """A member has one timer, which heartbeats rarely reschedule."""
     scene = ClassicScene(initial_rebalance_delay_ms=0)
     crowd = Crowd(scene, 50)
@@ -132,7 +132,7 @@ def test_heartbeats_make_no_timers() -> None:
 
 
 @pytest.mark.parametrize("leaver", [0, 100, 199])
-def test_one_of_many_leaves(leaver: int) -> None:
+def test_one_of_many_members_leaves(leaver: int) -> None:
     """After any member leaves, leader or not, the others share its partitions."""
     scene = ClassicScene(initial_rebalance_delay_ms=0)
     crowd = Crowd(scene, 200)

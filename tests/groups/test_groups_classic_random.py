@@ -21,7 +21,7 @@ REFUSALS = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.MESSAGE_TOO_LARGE)
 
 
 class Run:
-    """Some clients of one group, of which half are static; they may forget who they are, as if restarted."""
+    """Some clients of one group, half of them static; they may lose their member ID, as after a restart."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -36,13 +36,13 @@ class Run:
         self.given: dict[tuple[int, bytes], str] = {}
         self.next = {actor.name: self._join for actor in self.actors}
 
-    # --- what happens ------------------------------------------------------------------------------------------------
+    # --- steps -------------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
         actor = self.random.choice(self.actors)
         kind = self.random.random()
         if kind < 0.55:
-            what = self.next[actor.name]  # as a client would that knows the protocol
+            what = self.next[actor.name]  # as a client that follows the protocol
         elif kind < 0.85:
             what = self.random.choices((self._pass, self._commit, self._refuse, self._fail_over), (6, 12, 1, 1))[0]
         else:
@@ -92,9 +92,9 @@ class Run:
             self.unanswered -= 1
             self.next[actor.name] = self._beat if answer.error is ErrorCode.NONE else self._join
             if answer.error is ErrorCode.NONE and answer.assignment:
-                # Whoever takes a static member's place has what its predecessor was given.
+                # The replacement of a static member gets the assignment of its predecessor.
                 owner = self.given.setdefault((generation, answer.assignment), actor.instance_id or member_id)
-                assert owner == (actor.instance_id or member_id), f"two members do {answer.assignment!r}"
+                assert owner == (actor.instance_id or member_id), f"two members have {answer.assignment!r}"
 
         self.scene.coordinator.sync(GROUP, request, synced)
 
@@ -132,7 +132,7 @@ class Run:
     def _fail_over(self, actor: Actor) -> None:
         self.scene.fail_over()
 
-    # --- what must hold ----------------------------------------------------------------------------------------------
+    # --- invariants --------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         group = self.scene.shard.group(GROUP)
@@ -140,7 +140,7 @@ class Run:
             check_group(group)
 
     def end(self) -> None:
-        """Nobody asks any more: what waits is answered, and all members are missed in the end."""
+        """Stop all clients: pending requests are answered, and all members expire in the end."""
         for _ in range(8):
             self.scene.log.commit()
             self.scene.advance(120)
@@ -153,7 +153,7 @@ class Run:
 
 
 def check_group(group: ClassicGroup) -> None:
-    """What is counted is what is there, and every state is what it says."""
+    """Assert that counters match the members, and that the state is consistent."""
     roster = group.roster
     members = list(roster.members.values())
     assert [member.member_id for member in members] == list(roster.members)
@@ -176,8 +176,8 @@ def check_group(group: ClassicGroup) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_any_order(seed: int) -> None:
-    """In any order, counters are right, no partition has two owners, and every request is answered."""
+def test_random_order_of_requests(seed: int) -> None:
+    """In any order, counters are correct, no partition has two owners, and every request is answered."""
     run = Run(seed)
     for _ in range(STEPS):
         run.step()

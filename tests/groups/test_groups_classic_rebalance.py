@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from classic_scene import tells
+from classic_scene import check_transcript
 
 from kreplica.groups.classic import joining
 
 
 def test_first_rebalance() -> None:
     """A client receives its id first; then it leads a group of one and gets its committed assignment."""
-    tells("""
+    check_transcript("""
 > a joins
   a: MEMBER_ID_REQUIRED
 > a joins
@@ -27,18 +27,18 @@ def test_first_rebalance() -> None:
 """)
 
 
-def test_old_client_is_a_member_at_once() -> None:
-    """A client older than KIP-394 joins with one request."""
-    tells("""
+def test_old_client_joins_with_one_request() -> None:
+    """A client older than KIP-394 has no separate request for its member ID."""
+    check_transcript("""
 > a joins version=3
 > wait 0
   a: joined 1 by range, leads a
 """)
 
 
-def test_initial_delay_extends() -> None:
+def test_initial_delay_is_extended() -> None:
     """An empty group waits for more members, and longer while new ones join."""
-    tells(
+    check_transcript(
         """
 > a joins version=0
 > wait 2.9
@@ -54,21 +54,21 @@ def test_initial_delay_extends() -> None:
     )
 
 
-def test_members_that_give_nobody_time() -> None:
-    """With a negative rebalance timeout, members that have not joined at once are removed."""
-    tells(
+def test_negative_rebalance_timeout() -> None:
+    """Members that have not joined at once are removed."""
+    check_transcript(
         """
 > a joins version=0 patience=-1
 > wait 0
   a: joined 1 by range, leads a
-  log: 2: nobody
+  log: 2: none
 > a syncs a=0
   a: UNKNOWN_MEMBER_ID
 > commit
 > b joins version=0 patience=-1
 > wait 0
   b: joined 3 by range, leads b
-  log: 4: nobody
+  log: 4: none
 > b syncs b=0
   b: UNKNOWN_MEMBER_ID
 > commit
@@ -79,9 +79,9 @@ def test_members_that_give_nobody_time() -> None:
     )
 
 
-def test_initial_delay_ends() -> None:
-    """The initial delay is limited by the rebalance timeout, however many members join."""
-    tells(
+def test_initial_delay_is_limited() -> None:
+    """The limit is the rebalance timeout, however many members join."""
+    check_transcript(
         """
 > a joins version=0 patience=5000
 > wait 2
@@ -100,9 +100,9 @@ def test_initial_delay_ends() -> None:
     )
 
 
-def test_member_comes() -> None:
-    """When a member joins a stable group, heartbeats make the others rejoin."""
-    tells("""
+def test_member_joins_a_stable_group() -> None:
+    """Heartbeats make the others rejoin."""
+    check_transcript("""
 > a joins version=0
 > wait 0
   a: joined 1 by range, leads a
@@ -135,7 +135,7 @@ def test_member_comes() -> None:
 
 def test_member_leaves() -> None:
     """When a member leaves, the others share its partitions."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -164,7 +164,7 @@ def test_member_leaves() -> None:
 
 def test_leader_leaves() -> None:
     """When the leader leaves, another member becomes leader."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -191,7 +191,7 @@ def test_leader_leaves() -> None:
 
 def test_last_member_leaves() -> None:
     """After its last member leaves, a group is empty in a new generation, which is written."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > wait 0
   a: joined 1 by range, leads a
@@ -200,19 +200,19 @@ def test_last_member_leaves() -> None:
 > commit
   a: does '0'
 > a leaves
-  log: 2: nobody
+  log: 2: none
   a: left, NONE
 > show
-  Empty 2: nobody
+  Empty 2: none
 > commit
 > fail over
-  Empty 2: nobody
+  Empty 2: none
 """)
 
 
-def test_rejoining_follower_of_stable_group() -> None:
+def test_follower_rejoins_a_stable_group() -> None:
     """A follower that rejoins unchanged gets the same response without a rebalance."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -233,9 +233,9 @@ def test_rejoining_follower_of_stable_group() -> None:
 """)
 
 
-def test_rejoining_leader_of_stable_group() -> None:
+def test_leader_rejoins_a_stable_group() -> None:
     """A leader that rejoins starts a rebalance, because its assignment may be outdated."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -256,9 +256,9 @@ def test_rejoining_leader_of_stable_group() -> None:
 """)
 
 
-def test_rejoining_with_other_metadata() -> None:
-    """A follower that rejoins with other metadata starts a rebalance."""
-    tells("""
+def test_follower_rejoins_with_other_metadata() -> None:
+    """It starts a rebalance."""
+    check_transcript("""
 > a joins version=0 speaks=range,sticky
 > b joins version=0 speaks=range,sticky
 > wait 0
@@ -279,9 +279,9 @@ def test_rejoining_with_other_metadata() -> None:
 """)
 
 
-def test_missed_answer() -> None:
+def test_lost_join_group_response() -> None:
     """A member that missed its JoinGroup response gets it again before the assignment is complete."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -296,9 +296,9 @@ def test_missed_answer() -> None:
 """)
 
 
-def test_second_request_takes_the_place_of_the_first() -> None:
-    """If a member sends a second request while one is pending, both are answered."""
-    tells("""
+def test_second_request_supersedes_the_first() -> None:
+    """Both are answered."""
+    check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -318,9 +318,9 @@ def test_second_request_takes_the_place_of_the_first() -> None:
 """)
 
 
-def test_most_liked_protocol() -> None:
-    """The protocol most preferred among the common ones is selected."""
-    tells("""
+def test_most_preferred_protocol_is_selected() -> None:
+    """Only protocols that all members support are considered."""
+    check_transcript("""
 > a joins version=0 speaks=range,sticky,robin
 > b joins version=0 speaks=robin,sticky
 > c joins version=0 speaks=sticky,robin
@@ -335,9 +335,8 @@ def test_most_liked_protocol() -> None:
 """)
 
 
-def test_asking_late_is_heard() -> None:
-    """A late SyncGroup restarts the session of its member."""
-    tells("""
+def test_late_sync_group_restarts_the_session() -> None:
+    check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -360,9 +359,9 @@ def test_asking_late_is_heard() -> None:
 """)
 
 
-def test_another_type() -> None:
+def test_other_protocol_type_is_refused() -> None:
     """A member with another protocol type or without protocols is refused; an empty group accepts any type."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > wait 0
   a: joined 1 by range, leads a
@@ -371,7 +370,7 @@ def test_another_type() -> None:
 > c joins speaks=sticky
   c: INCONSISTENT_GROUP_PROTOCOL
 > a leaves
-  log: 2: nobody
+  log: 2: none
   a: left, NONE
 > commit
 > d joins type=
@@ -382,9 +381,9 @@ def test_another_type() -> None:
 """)
 
 
-def test_members_during_a_rebalance() -> None:
-    """During a rebalance, commits are accepted, and heartbeats and SyncGroup ask the member to rejoin."""
-    tells("""
+def test_requests_during_a_rebalance() -> None:
+    """Commits are accepted; heartbeats and SyncGroup ask the member to rejoin."""
+    check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -415,9 +414,9 @@ def test_members_during_a_rebalance() -> None:
 """)
 
 
-def test_group_is_full() -> None:
-    """A full group refuses new members until one leaves."""
-    tells(
+def test_full_group_refuses_new_members() -> None:
+    """Until a member leaves."""
+    check_transcript(
         """
 > a joins version=0
 > b joins version=0
@@ -447,9 +446,9 @@ def test_group_is_full() -> None:
     )
 
 
-def test_members_come_at_the_same_time_to_a_group_that_fills_up() -> None:
-    """Of members that join at the same time, the first ones stay."""
-    tells(
+def test_members_join_a_group_that_fills_up() -> None:
+    """If members join at the same time, the first ones stay."""
+    check_transcript(
         """
 > a joins
   a: MEMBER_ID_REQUIRED
@@ -470,9 +469,9 @@ def test_members_come_at_the_same_time_to_a_group_that_fills_up() -> None:
     )
 
 
-def test_members_of_a_full_group_join_again() -> None:
-    """Members of a full group can rejoin, also twice in one rebalance."""
-    tells(
+def test_members_of_a_full_group_rejoin() -> None:
+    """They may do so twice in one rebalance."""
+    check_transcript(
         """
 > a joins version=0
 > b joins version=0
@@ -498,9 +497,8 @@ def test_members_of_a_full_group_join_again() -> None:
     )
 
 
-def test_somebody_with_an_id_comes_to_a_group_that_is_full_by_now() -> None:
-    """A client with an unused member id is refused by a group that is full by now."""
-    tells(
+def test_unused_member_id_is_refused_by_a_full_group() -> None:
+    check_transcript(
         """
 > a joins version=0
 > wait 0
@@ -528,10 +526,10 @@ def test_somebody_with_an_id_comes_to_a_group_that_is_full_by_now() -> None:
     )
 
 
-def test_many_ids_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No member ids are assigned while too many are unused; clients with one may still join."""
+def test_unused_member_ids_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No IDs are assigned while too many are unused; clients with one may still join."""
     monkeypatch.setattr(joining, "PENDING_MAX", 2)
-    tells(
+    check_transcript(
         """
 > a joins
   a: MEMBER_ID_REQUIRED
@@ -551,9 +549,8 @@ def test_many_ids_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_joined_but_never_told() -> None:
-    """An unused member id delays a rebalance for at most one session."""
-    tells("""
+def test_unused_member_id_delays_a_rebalance_for_one_session() -> None:
+    check_transcript("""
 > a joins version=0
 > wait 0
   a: joined 1 by range, leads a
@@ -574,13 +571,12 @@ def test_joined_but_never_told() -> None:
 """)
 
 
-def test_pending_member_leaves() -> None:
-    """A client can leave with an unused member id."""
-    tells("""
+def test_client_leaves_with_an_unused_member_id() -> None:
+    check_transcript("""
 > b joins
   b: MEMBER_ID_REQUIRED
 > show
-  Empty 0: nobody
+  Empty 0: none
 > b leaves
   b: left, NONE
 > show
@@ -590,9 +586,9 @@ def test_pending_member_leaves() -> None:
 """)
 
 
-def test_refused_write() -> None:
-    """If the assignment cannot be written, all members get an error and rejoin."""
-    tells("""
+def test_assignment_that_cannot_be_written() -> None:
+    """All members get an error and rejoin."""
+    check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
@@ -621,9 +617,9 @@ def test_refused_write() -> None:
 """)
 
 
-def test_assignment_too_large() -> None:
-    """An assignment that exceeds the batch size is reported as an unknown server error."""
-    tells("""
+def test_assignment_too_large_for_a_batch() -> None:
+    """Members get UNKNOWN_SERVER_ERROR."""
+    check_transcript("""
 > a joins version=0
 > wait 0
   a: joined 1 by range, leads a
@@ -634,9 +630,9 @@ def test_assignment_too_large() -> None:
 """)
 
 
-def test_answer_of_the_log_comes_late() -> None:
+def test_late_commit_of_an_assignment() -> None:
     """An assignment committed after the next rebalance has started is ignored."""
-    tells("""
+    check_transcript("""
 > a joins version=0
 > wait 0
   a: joined 1 by range, leads a

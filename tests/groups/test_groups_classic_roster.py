@@ -23,11 +23,11 @@ def roster_of(*members: Member) -> Roster:
 
 
 def answer(_: Joined) -> None:
-    """Nobody listens."""
+    """Ignore the response."""
 
 
-def test_the_first_member_leads() -> None:
-    """The first member leads; another one does only after it is removed."""
+def test_first_member_leads() -> None:
+    """Another one becomes leader only after the first is removed."""
     a, b, c = member("a"), member("b"), member("c")
     roster = roster_of(a, b, c)
     assert roster.leader == "a"
@@ -68,8 +68,8 @@ def test_all_have_joined() -> None:
     assert not roster.has_all_joined
 
 
-def test_renamed() -> None:
-    """A renamed static member keeps its role as leader and its missing SyncGroup."""
+def test_renamed_static_member() -> None:
+    """It keeps its role as leader and its missing SyncGroup."""
     a = member("a", instance_id="one")
     roster = roster_of(a, member("b"))
     roster.unsynced = {"a": None, "b": None}
@@ -87,8 +87,8 @@ def test_renamed() -> None:
     assert roster.leader == "b"
 
 
-def test_what_all_speak() -> None:
-    """A new member must support a common protocol and have the group's protocol type."""
+def test_common_protocols() -> None:
+    """A new member must support one of them and have the group's protocol type."""
     roster = roster_of(member("a", "range", "sticky"), member("b", "sticky", "robin"))
     assert roster.supports("consumer", protocols("sticky"))
     assert roster.supports("consumer", protocols("other", "sticky"))
@@ -97,7 +97,7 @@ def test_what_all_speak() -> None:
     assert not roster.supports("connect", protocols("sticky"))
 
 
-def test_what_is_chosen() -> None:
+def test_protocol_selection() -> None:
     """Only common protocols are selected; of equal votes the first wins."""
     assert roster_of(member("a", "range", "sticky"), member("b", "sticky")).select_protocol() == "sticky"
     both = (member("a", "range", "sticky"), member("b", "sticky", "range"))
@@ -105,8 +105,8 @@ def test_what_is_chosen() -> None:
     assert roster_of(*both[::-1]).select_protocol() == "sticky"
 
 
-def test_a_member_says_something_else() -> None:
-    """A rejoining member replaces its protocols and both timeouts."""
+def test_rejoining_member_replaces_its_fields() -> None:
+    """Its protocols and both timeouts."""
     a, b = member("a", "range"), member("b", "range")
     roster = roster_of(a, b)
     roster.update(a, protocols("range", "sticky"), 20_000, 60_000)
@@ -120,8 +120,8 @@ def test_a_member_says_something_else() -> None:
     assert roster.rebalance_timeout_ms == 0
 
 
-def test_topics() -> None:
-    """Subscribed topics are decoded from the selected protocol and updated after changes."""
+def test_subscribed_topics() -> None:
+    """They are decoded from the selected protocol and updated after changes."""
     a, b = member("a", topics=("t", "u")), member("b", topics=("v",))
     roster = roster_of(a)
     assert roster.topics("range") == {"t", "u"}
@@ -139,8 +139,8 @@ def test_topics() -> None:
     assert roster.topics(None) == frozenset()
 
 
-def test_topics_of_others() -> None:
-    """Metadata of other protocol types is not decoded."""
+def test_other_protocol_types_have_no_topics() -> None:
+    """Their metadata is not decoded."""
     roster = Roster(GroupAccount(GroupMemory(), "g"))
     roster.add(member("a"), "connect")
     assert roster.topics("range") is None

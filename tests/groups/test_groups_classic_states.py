@@ -23,7 +23,7 @@ STATES = {
     "elsewhere": STABLE + "> unload\n",
     "loading": STABLE + "> unload\n",
 }
-"""How a group comes there in which ``a`` leads, or led, and ``b`` follows."""
+"""Steps that bring a group into each state, with ``a`` as (former) leader and ``b`` as follower."""
 
 WAITS = "waits"
 OK = "NONE"
@@ -41,12 +41,12 @@ SESSION = "INVALID_SESSION_TIMEOUT"
 
 COLUMNS = ("none", "empty", "preparing", "completing", "stable", "elsewhere", "loading")
 TABLE = {
-    "join as somebody new":     (WAITS, WAITS, WAITS, WAITS, WAITS, MOVED, LOADING),
+    "join as a new client":     (WAITS, WAITS, WAITS, WAITS, WAITS, MOVED, LOADING),
     "join as a follower":       (UNKNOWN, UNKNOWN, WAITS, OK, OK, MOVED, LOADING),
     "join as the leader":       (UNKNOWN, UNKNOWN, WAITS, OK, WAITS, MOVED, LOADING),
     "join with other metadata": (UNKNOWN, UNKNOWN, WAITS, WAITS, WAITS, MOVED, LOADING),
-    "join as nobody's id":      (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, LOADING),
-    "join as nobody's instance": (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, LOADING),
+    "join as unknown ID":       (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, LOADING),
+    "join as unknown instance": (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, LOADING),
     "join of another type":     (WAITS, WAITS, OTHER, OTHER, OTHER, MOVED, LOADING),
     "join by other protocols":  (WAITS, WAITS, OTHER, OTHER, OTHER, MOVED, LOADING),
     "join by no protocols":     (OTHER, OTHER, OTHER, OTHER, OTHER, MOVED, LOADING),
@@ -56,17 +56,17 @@ TABLE = {
     "sync as a follower":       (UNKNOWN, UNKNOWN, AGAIN, WAITS, OK, MOVED, AGAIN),
     "sync as the leader":       (UNKNOWN, UNKNOWN, AGAIN, WAITS, OK, MOVED, AGAIN),
     "sync an old generation":   (UNKNOWN, UNKNOWN, STALE, STALE, STALE, MOVED, AGAIN),
-    "sync as nobody's id":      (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, AGAIN),
+    "sync as unknown ID":       (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, AGAIN),
     "sync of another type":     (UNKNOWN, UNKNOWN, OTHER, OTHER, OTHER, MOVED, AGAIN),
     "sync by other protocols":  (UNKNOWN, UNKNOWN, OTHER, OTHER, OTHER, MOVED, AGAIN),
     "sync by the same":         (UNKNOWN, UNKNOWN, AGAIN, WAITS, OK, MOVED, AGAIN),
     "sync no group":            (NO_ID, NO_ID, NO_ID, NO_ID, NO_ID, NO_ID, NO_ID),
     "beat":                     (UNKNOWN, UNKNOWN, AGAIN, OK, OK, MOVED, OK),
     "beat an old generation":   (UNKNOWN, UNKNOWN, STALE, STALE, STALE, MOVED, OK),
-    "beat as nobody's id":      (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, OK),
+    "beat as unknown ID":       (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, OK),
     "beat no group":            (NO_ID, NO_ID, NO_ID, NO_ID, NO_ID, NO_ID, NO_ID),
     "leave":                    (UNKNOWN, UNKNOWN, OK, OK, OK, MOVED, LOADING),
-    "leave as nobody's id":     (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, LOADING),
+    "leave as unknown ID":      (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, LOADING),
     "leave as no id":           (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, LOADING),
     "leave no group":           (NO_ID, NO_ID, NO_ID, NO_ID, NO_ID, NO_ID, NO_ID),
     "commit as a member":       (MISSING, UNKNOWN, OK, AGAIN, OK, MOVED, LOADING),
@@ -77,7 +77,7 @@ TABLE = {
     "delete":                   (MISSING, WAITS, FULL, FULL, FULL, MOVED, LOADING),
     "delete offsets":           (MISSING, OK, OK, OK, OK, MOVED, LOADING),
 }  # fmt: skip
-"""What each request is answered in each state, at once; ``WAITS`` where the answer comes later."""
+"""Immediate response to each request in each state; ``WAITS`` if it is sent later."""
 
 
 class Asker:
@@ -89,9 +89,9 @@ class Asker:
         story.run(STATES[state])
         if state == "loading":
             self.scene.shards.error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        nobody = Actor("nobody", member_id="id of nobody", generation=1)
-        self.leader = story.actors.get("a", nobody)
-        self.follower = story.actors.get("b", nobody)
+        unknown = Actor("unknown", member_id="unknown", generation=1)
+        self.leader = story.actors.get("a", unknown)
+        self.follower = story.actors.get("b", unknown)
         self.answer = WAITS
 
     def ask(self, what: str) -> str:
@@ -99,17 +99,17 @@ class Asker:
         getattr(self, f"_{verb}")(how)
         return self.answer
 
-    def _told(self, code: ErrorCode) -> None:
+    def _answered(self, code: ErrorCode) -> None:
         self.answer = code.name
 
     def _join(self, how: str) -> None:
         changes = {
-            "as somebody new": {"member_id": ""},
+            "as a new client": {"member_id": ""},
             "as a follower": {},
             "as the leader": {"member_id": self.leader.member_id, "client_id": "a"},
             "with other metadata": {"protocols": protocols("range", topics=["other"])},
-            "as nobody's id": {"member_id": "id of nobody"},
-            "as nobody's instance": {"member_id": "id of nobody", "instance_id": "nobody"},
+            "as unknown ID": {"member_id": "unknown"},
+            "as unknown instance": {"member_id": "unknown", "instance_id": "unknown"},
             "of another type": {"member_id": "", "protocol_type": "connect"},
             "by other protocols": {"member_id": "", "protocols": protocols("sticky")},
             "by no protocols": {"member_id": "", "protocols": ()},
@@ -119,7 +119,7 @@ class Asker:
         }[how]
         request = join_request(**{"member_id": self.follower.member_id, "client_id": "b"} | changes)
         group_id = "" if how == "no group" else GROUP
-        self.scene.coordinator.join(group_id, request, lambda joined: self._told(joined.error))
+        self.scene.coordinator.join(group_id, request, lambda joined: self._answered(joined.error))
 
     def _sync(self, how: str) -> None:
         leader, follower = self.leader.member_id, self.follower.member_id
@@ -127,23 +127,23 @@ class Asker:
             "as a follower": Sync(1, follower),
             "as the leader": Sync(1, leader, assignments=[(leader, b"0")]),
             "an old generation": Sync(0, follower),
-            "as nobody's id": Sync(1, "id of nobody"),
+            "as unknown ID": Sync(1, "unknown"),
             "of another type": Sync(1, follower, None, "connect", "range"),
             "by other protocols": Sync(1, follower, None, "consumer", "sticky"),
             "by the same": Sync(1, follower, None, "consumer", "range"),
             "no group": Sync(1, follower),
         }[how]
         group_id = "" if how == "no group" else GROUP
-        self.scene.coordinator.sync(group_id, request, lambda synced: self._told(synced.error))
+        self.scene.coordinator.sync(group_id, request, lambda synced: self._answered(synced.error))
 
     def _beat(self, how: str) -> None:
-        member_id = "id of nobody" if how == "as nobody's id" else self.follower.member_id
+        member_id = "unknown" if how == "as unknown ID" else self.follower.member_id
         generation = 0 if how == "an old generation" else 1
         group_id = "" if how == "no group" else GROUP
-        self._told(self.scene.coordinator.heartbeat(group_id, member_id, None, generation))
+        self._answered(self.scene.coordinator.heartbeat(group_id, member_id, None, generation))
 
     def _leave(self, how: str) -> None:
-        member_id = {"as nobody's id": "id of nobody", "as no id": ""}.get(how, self.follower.member_id)
+        member_id = {"as unknown ID": "unknown", "as no id": ""}.get(how, self.follower.member_id)
         self._check(lambda: self._left("" if how == "no group" else GROUP, member_id))
 
     def _left(self, group_id: str, member_id: str) -> None:
@@ -163,7 +163,7 @@ class Asker:
         if how == "offsets":
             self._check(lambda: self._group().check_offset_delete())
         else:
-            self.scene.coordinator.delete(GROUP, self._told)
+            self.scene.coordinator.delete(GROUP, self._answered)
 
     def _group(self):  # type: ignore[no-untyped-def]
         group = self.scene.coordinator.shards.shard_of(GROUP).group(GROUP)
@@ -174,14 +174,14 @@ class Asker:
     def _check(self, check: Callable[[], None]) -> None:
         try:
             check()
-            self._told(ErrorCode.NONE)
+            self._answered(ErrorCode.NONE)
         except KafkaError as error:
-            self._told(error.code)
+            self._answered(error.code)
 
 
 @pytest.mark.parametrize("request_name", TABLE)
 def test_every_request_in_every_state(request_name: str) -> None:
-    """Every request is answered as in Kafka in every state."""
+    """Each request has Kafka's response in each state."""
     answers = tuple(Asker(state).ask(request_name) for state in COLUMNS)
     assert dict(zip(COLUMNS, answers, strict=True)) == dict(zip(COLUMNS, TABLE[request_name], strict=True))
 
@@ -196,8 +196,8 @@ VALID = {
 
 
 @pytest.mark.parametrize(("before", "after"), list(product(State, State)))
-def test_what_can_follow_what(before: State, after: State) -> None:
-    """Transitions are those of Kafka; others raise an error."""
+def test_state_transitions(before: State, after: State) -> None:
+    """They are those of Kafka; others raise an error."""
     scene = ClassicScene()
     group = scene.shard.classic(GROUP)
     group.state = before
@@ -210,8 +210,8 @@ def test_what_can_follow_what(before: State, after: State) -> None:
         assert group.state is before
 
 
-def test_guards() -> None:
-    """Each fencing predicate has the documented result."""
+def test_fencing_predicates() -> None:
+    """Each one has the documented result."""
     assert fencing.is_current_generation(2, 2)
     assert not fencing.is_current_generation(1, 2)
     assert not fencing.is_current_generation(3, 2)

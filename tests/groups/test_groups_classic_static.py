@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from classic_scene import tells
+from classic_scene import check_transcript
 
 
-def test_replaced_follower() -> None:
-    """A restarted static follower keeps its assignment without a rebalance; its old id is fenced."""
-    tells("""
+def test_static_follower_restarts() -> None:
+    """It keeps its assignment without a rebalance; its old ID is fenced."""
+    check_transcript("""
 > a joins static=one
 > b joins static=two
 > wait 0
@@ -40,9 +40,9 @@ def test_replaced_follower() -> None:
 """)
 
 
-def test_replaced_leader() -> None:
-    """A restarted static leader leads again, with skip_assignment set."""
-    tells("""
+def test_static_leader_restarts() -> None:
+    """It leads again, with skip_assignment set."""
+    check_transcript("""
 > a joins static=one
 > b joins static=two
 > wait 0
@@ -72,9 +72,9 @@ def test_replaced_leader() -> None:
 """)
 
 
-def test_replaced_leader_of_old_version() -> None:
-    """Before KIP-814 a restarted leader is not named as leader, so that it does not assign again."""
-    tells("""
+def test_static_leader_of_an_old_version_restarts() -> None:
+    """Before KIP-814 the response does not name it as leader, so that it does not assign again."""
+    check_transcript("""
 > a joins static=one version=5
 > b joins static=two
 > wait 0
@@ -95,9 +95,8 @@ def test_replaced_leader_of_old_version() -> None:
 """)
 
 
-def test_replaced_where_the_choice_changes() -> None:
-    """A static member that rejoins with other protocols starts a rebalance."""
-    tells("""
+def test_restart_with_other_protocols_starts_a_rebalance() -> None:
+    check_transcript("""
 > a joins static=one speaks=range,sticky
 > wait 0
   a: joined 1 by range, leads a
@@ -112,9 +111,9 @@ def test_replaced_where_the_choice_changes() -> None:
 """)
 
 
-def test_replacement_cannot_be_written() -> None:
-    """If the new id cannot be written, the old one is restored."""
-    tells("""
+def test_replacement_that_cannot_be_written() -> None:
+    """The old member ID is restored."""
+    check_transcript("""
 > a joins static=one
 > b joins static=two
 > wait 0
@@ -144,8 +143,8 @@ def test_replacement_cannot_be_written() -> None:
 
 
 def test_replacement_that_cannot_be_written_changes_nothing_else() -> None:
-    """If the new id cannot be written, the new protocols and timeouts are discarded too."""
-    tells("""
+    """Its new protocols and timeouts are discarded too."""
+    check_transcript("""
 > a joins static=one
 > b joins static=two
 > wait 0
@@ -180,9 +179,8 @@ def test_replacement_that_cannot_be_written_changes_nothing_else() -> None:
 """)
 
 
-def test_replacement_is_heard() -> None:
-    """A replacement starts with a full session."""
-    tells("""
+def test_replacement_starts_with_a_full_session() -> None:
+    check_transcript("""
 > a joins static=one
 > b joins static=two
 > wait 0
@@ -209,9 +207,9 @@ def test_replacement_is_heard() -> None:
 """)
 
 
-def test_replacement_that_takes_long_to_write() -> None:
-    """A replacement that waits longer than a session stays a member, with a full session after the response."""
-    tells("""
+def test_replacement_with_a_slow_write() -> None:
+    """It stays a member after a wait longer than its session, with a full session from the response on."""
+    check_transcript("""
 > a joins static=one
 > wait 0
   a: joined 1 by range, leads a
@@ -228,15 +226,15 @@ def test_replacement_that_takes_long_to_write() -> None:
 > show
   Stable 1: a2, led by a2
 > wait 0.1
-  log: 2: nobody
+  log: 2: none
 > show
-  Empty 2: nobody
+  Empty 2: none
 """)
 
 
-def test_replaced_twice_before_it_is_written() -> None:
-    """Of two replacements of one instance id, the last one stays."""
-    tells("""
+def test_two_replacements_before_the_write() -> None:
+    """The last one stays."""
+    check_transcript("""
 > a joins static=one
 > wait 0
   a: joined 1 by range, leads a
@@ -259,9 +257,8 @@ def test_replaced_twice_before_it_is_written() -> None:
 """)
 
 
-def test_replaced_while_a_rebalance_begins() -> None:
-    """A replacement just before a rebalance counts as joined."""
-    tells("""
+def test_replacement_just_before_a_rebalance_counts_as_joined() -> None:
+    check_transcript("""
 > a joins static=one
 > b joins static=two
 > wait 0
@@ -284,9 +281,9 @@ def test_replaced_while_a_rebalance_begins() -> None:
 """)
 
 
-def test_replaced_while_members_join() -> None:
-    """During the join phase, the waiting member is fenced and the replacement waits instead."""
-    tells("""
+def test_replacement_during_the_join_phase() -> None:
+    """The waiting member is fenced and the replacement waits instead."""
+    check_transcript("""
 > a joins static=one
 > b joins static=two
 > wait 0
@@ -309,9 +306,9 @@ def test_replaced_while_members_join() -> None:
 """)
 
 
-def test_replaced_while_the_assignment_is_awaited() -> None:
-    """A replacement during the sync phase starts a rebalance, because the leader assigns to the old id."""
-    tells("""
+def test_replacement_during_the_sync_phase() -> None:
+    """It starts a rebalance, because the leader assigns to the old ID."""
+    check_transcript("""
 > a joins static=one
 > b joins static=two
 > wait 0
@@ -328,9 +325,9 @@ def test_replaced_while_the_assignment_is_awaited() -> None:
 """)
 
 
-def test_leaves_without_saying_so() -> None:
-    """A static member that stops keeps its assignment until its session expires."""
-    tells("""
+def test_static_member_that_stops_keeps_its_assignment() -> None:
+    """Until its session expires."""
+    check_transcript("""
 > a joins static=one session=6000
 > b joins static=two session=20000
 > wait 0
@@ -355,9 +352,9 @@ def test_leaves_without_saying_so() -> None:
 """)
 
 
-def test_away_during_a_rebalance() -> None:
-    """A rebalance does without a static member that is away, but keeps its place; who never asks loses it."""
-    tells("""
+def test_absent_static_member_during_a_rebalance() -> None:
+    """The rebalance completes without it; it keeps its membership until its session expires."""
+    check_transcript("""
 > a joins static=one session=60000 patience=5000
 > b joins static=two session=60000 patience=5000
 > wait 0
@@ -389,9 +386,9 @@ def test_away_during_a_rebalance() -> None:
 """)
 
 
-def test_nobody_of_the_static_members_comes() -> None:
-    """While none of its static members comes, a group waits, until their sessions end."""
-    tells("""
+def test_all_static_members_are_absent() -> None:
+    """The group waits for them until their sessions expire."""
+    check_transcript("""
 > a joins static=one session=20000 patience=5000
 > b joins static=two session=20000 patience=5000
 > wait 0
@@ -414,15 +411,15 @@ def test_nobody_of_the_static_members_comes() -> None:
 > show
   PreparingRebalance 1: b, led by b
 > wait 4
-  log: 2: nobody
+  log: 2: none
 > show
-  Empty 2: nobody
+  Empty 2: none
 """)
 
 
-def test_removed_by_an_administrator() -> None:
-    """An administrator removes a static member by its instance id alone."""
-    tells("""
+def test_administrator_removes_a_static_member() -> None:
+    """Its instance ID is sufficient."""
+    check_transcript("""
 > a joins static=one
 > b joins static=two
 > wait 0
@@ -449,9 +446,9 @@ def test_removed_by_an_administrator() -> None:
 """)
 
 
-def test_leaves_under_an_instance_that_is_taken() -> None:
-    """Who was replaced cannot leave in the name of who came after it."""
-    tells("""
+def test_replaced_member_cannot_leave() -> None:
+    """Leaving with its instance ID would remove its replacement."""
+    check_transcript("""
 > a joins static=one
 > wait 0
   a: joined 1 by range, leads a
@@ -470,9 +467,9 @@ def test_leaves_under_an_instance_that_is_taken() -> None:
 """)
 
 
-def test_unknown_member_of_an_instance() -> None:
-    """A member id that nobody has is unknown, whatever instance it claims; one of another instance is fenced."""
-    tells("""
+def test_member_ids_of_an_instance() -> None:
+    """An unknown member ID is unknown for every instance ID; that of another instance is fenced."""
+    check_transcript("""
 > a joins static=one
 > wait 0
   a: joined 1 by range, leads a
@@ -487,9 +484,9 @@ def test_unknown_member_of_an_instance() -> None:
 """)
 
 
-def test_told_an_id_without_an_instance() -> None:
-    """Who was told an id as a dynamic member does not become a static one by it."""
-    tells("""
+def test_member_id_of_a_dynamic_member_stays_dynamic() -> None:
+    """A client with an ID assigned to a dynamic member cannot become static with it."""
+    check_transcript("""
 > a joins
   a: MEMBER_ID_REQUIRED
 > a joins static=one

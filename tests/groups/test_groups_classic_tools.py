@@ -1,4 +1,4 @@
-"""What tools see of groups, and how groups are deleted."""
+"""Description, listing and deletion of groups."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def deleted(scene: ClassicScene) -> list[ErrorCode]:
 
 
 def test_stable_group_is_described() -> None:
-    """Of a stable group its members are shown, with what they subscribe to and what they are assigned."""
+    """With the subscriptions and assignments of its members."""
     scene = scene_after(STABLE)
     described = scene.coordinator.describe(GROUP)
     subscription = protocols("range")[0][1]
@@ -45,8 +45,8 @@ def test_stable_group_is_described() -> None:
     assert second == DescribedMember(second.member_id, "two", "b", "/127.0.0.1", subscription, b"1")
 
 
-def test_group_in_a_rebalance_is_described() -> None:
-    """Of a group that is not stable its members are shown, without what nobody knows yet."""
+def test_rebalancing_group_is_described() -> None:
+    """Its members have no assignment yet."""
     scene = scene_after(STABLE + "> c joins version=0")
     described = scene.coordinator.describe(GROUP)
     assert (described.state_name, described.protocol_type, described.protocol) == ("PreparingRebalance", "consumer", "")
@@ -57,8 +57,8 @@ def test_group_in_a_rebalance_is_described() -> None:
     ]
 
 
-def test_group_that_does_not_exist_is_described_as_dead() -> None:
-    """A group that does not exist is shown as dead; one that another broker coordinates is an error."""
+def test_missing_group_is_described_as_dead() -> None:
+    """A group of another coordinator is an error."""
     scene = ClassicScene()
     assert scene.coordinator.describe(GROUP) is NOT_FOUND
     assert NOT_FOUND.state_name == "Dead"
@@ -69,7 +69,7 @@ def test_group_that_does_not_exist_is_described_as_dead() -> None:
 
 
 def test_groups_are_listed_by_state_and_type() -> None:
-    """Lists show groups with members and those with offsets alone, and can be asked for some states and types."""
+    """Groups with members and groups with offsets only."""
     scene = scene_after(STABLE)
     assert listed(scene) == [Listed(GROUP, "consumer", "Stable", "classic")]
     assert listed(scene, states=("STABLE", "empty"), types=("Classic",)) == listed(scene)
@@ -80,8 +80,8 @@ def test_groups_are_listed_by_state_and_type() -> None:
     assert listed(offsets_only) == [Listed(GROUP, "", "Empty", "classic")]
 
 
-def test_groups_are_listed_while_others_are_loaded() -> None:
-    """While a partition is loaded the list says that it is not whole."""
+def test_list_is_incomplete_while_a_partition_loads() -> None:
+    """The response has an error."""
     scene = scene_after(STABLE)
     scene.shards.is_loading = True
     answers: list[tuple[ErrorCode, list[Listed]]] = []
@@ -90,7 +90,7 @@ def test_groups_are_listed_while_others_are_loaded() -> None:
 
 
 def test_empty_group_is_deleted_with_its_offsets() -> None:
-    """A group whose members are gone is deleted once that is committed, for whoever coordinates next too."""
+    """The response follows the commit, and the next coordinator does not load the group."""
     scene = scene_after(STABLE)
     scene.commit_offset()
     scene.coordinator.leave(GROUP, [Leave(member_id) for member_id in scene.group.roster.members])
@@ -107,8 +107,8 @@ def test_empty_group_is_deleted_with_its_offsets() -> None:
     assert not scene.shard.offsets.has(GROUP)
 
 
-def test_group_with_offsets_alone_is_deleted() -> None:
-    """A group that never had members goes with its offsets; it comes back with them from the log, until then."""
+def test_group_with_offsets_only_is_deleted() -> None:
+    """Until the deletion is committed, a replay restores the group with its offsets."""
     scene = ClassicScene()
     scene.commit_offset()
     scene.fail_over()
@@ -121,7 +121,6 @@ def test_group_with_offsets_alone_is_deleted() -> None:
 
 
 def test_deletion_that_cannot_be_written_changes_nothing() -> None:
-    """Where the deletion cannot be written, the group stays as it is."""
     scene = ClassicScene()
     scene.commit_offset()
     codes = deleted(scene)
@@ -130,8 +129,8 @@ def test_deletion_that_cannot_be_written_changes_nothing() -> None:
     assert listed(scene) == [Listed(GROUP, "", "Empty", "classic")]
 
 
-def test_member_that_comes_while_its_group_is_deleted() -> None:
-    """Who joins while a deletion is written has a new group, without the old one's offsets."""
+def test_member_joins_during_a_deletion() -> None:
+    """It joins a new group without the offsets of the old one."""
     scene = ClassicScene(initial_rebalance_delay_ms=0)
     scene.commit_offset()
     codes = deleted(scene)
@@ -144,8 +143,8 @@ def test_member_that_comes_while_its_group_is_deleted() -> None:
     assert not scene.shard.offsets.has(GROUP)
 
 
-def test_offset_that_is_committed_while_its_group_is_deleted() -> None:
-    """What is committed after a deletion counts, and keeps the group."""
+def test_commit_during_a_deletion() -> None:
+    """An offset committed after the deletion is valid and keeps the group."""
     scene = ClassicScene()
     scene.commit_offset(offset=1)
     codes = deleted(scene)
@@ -157,8 +156,8 @@ def test_offset_that_is_committed_while_its_group_is_deleted() -> None:
     assert kept.offset == 2
 
 
-def test_group_that_nobody_uses_is_forgotten() -> None:
-    """A request that makes no member leaves no group behind, and a group with offsets stays."""
+def test_unused_group_is_forgotten() -> None:
+    """A failed request leaves no group behind; a group with offsets stays."""
     scene = ClassicScene()
     Story(scene).run("> a joins type=")
     assert listed(scene) == []
@@ -167,8 +166,8 @@ def test_group_that_nobody_uses_is_forgotten() -> None:
     assert listed(scene) == [Listed(GROUP, "", "Empty", "classic")]
 
 
-def test_offsets_of_topics_that_members_read() -> None:
-    """Offsets of a topic that a consumer of the group reads are kept; of members of other kinds nobody can tell."""
+def test_offsets_of_subscribed_topics_are_kept() -> None:
+    """The subscriptions of other protocol types are unknown."""
     scene = scene_after(STABLE)
     assert scene.group.is_subscribed_to("t")
     assert not scene.group.is_subscribed_to("u")
@@ -180,8 +179,8 @@ def test_offsets_of_topics_that_members_read() -> None:
     assert caught.value.code is ErrorCode.NON_EMPTY_GROUP
 
 
-def test_when_offsets_expire() -> None:
-    """Offsets expire when nobody reads their topic: since the commit, or since the group is empty (KIP-211)."""
+def test_offset_expiry() -> None:
+    """The retention starts with the commit, or when the group becomes empty (KIP-211)."""
     scene = ClassicScene(initial_rebalance_delay_ms=0)
     scene.commit_offset()
     group = scene.group
@@ -203,7 +202,7 @@ def test_when_offsets_expire() -> None:
 
 
 def test_reasons_are_logged() -> None:
-    """Why members come and go is in the log, by which a rebalance can be explained (KIP-800)."""
+    """The log explains why members join and leave (KIP-800)."""
     texts: list[str] = []
 
     def observe(event: LogEvent) -> None:

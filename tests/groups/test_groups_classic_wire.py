@@ -1,4 +1,4 @@
-"""Groups as clients see them, through a broker, in every version of every request."""
+"""Group APIs through a broker, in every version."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
 
-NOBODY = -(2**31)
+STRANGER = -(2**31)
 
 
 class Scene:
-    """One broker, and a client on one connection.
+    """One broker, and a client with one connection.
 
-    :ivar group_id: of the test that runs.
+    :ivar group_id: the group of the running test.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Scene:
         return self.ask(messages.JOIN_GROUP, version, **self.join_body(member_id) | fields)
 
     def join_body(self, member_id: str = "") -> dict[str, Any]:
-        protocols = [{"name": "range", "metadata": b"what I read"}]
+        protocols = [{"name": "range", "metadata": b"topics"}]
         return {
             "group_id": self.group_id,
             "session_timeout_ms": 10_000,
@@ -52,7 +52,7 @@ class Scene:
         }
 
     def member(self, version: int = 3, **fields: Any) -> dict[str, Any]:
-        """The answer to who has become the only member."""
+        """Join as the only member; return the response."""
         joined = self.join(version, **fields)
         if joined["error_code"] == ErrorCode.MEMBER_ID_REQUIRED:
             joined = self.join(version, joined["member_id"], **fields)
@@ -94,7 +94,7 @@ def versions(api: Api) -> list[int]:
 
 @pytest.mark.parametrize("version", versions(messages.JOIN_GROUP))
 def test_join(scene: Scene, version: int) -> None:
-    """JoinGroup: who is new is told its id first from version 4 on, and the leader is told of the members."""
+    """From version 4 a new member gets its ID first; the leader gets the list of members."""
     joined = scene.join(version)
     if version >= 4:
         assert joined["error_code"] == ErrorCode.MEMBER_ID_REQUIRED
@@ -105,14 +105,14 @@ def test_join(scene: Scene, version: int) -> None:
     assert joined["generation_id"] == 1
     assert joined["protocol_name"] == "range"
     assert joined["leader"] == joined["member_id"]
-    assert [(row["member_id"], row["metadata"]) for row in joined["members"]] == [(joined["member_id"], b"what I read")]
+    assert [(row["member_id"], row["metadata"]) for row in joined["members"]] == [(joined["member_id"], b"topics")]
     if version >= 7:
         assert joined["protocol_type"] == "consumer"
 
 
 @pytest.mark.parametrize("version", [5, 6, 7, 8, 9])
 def test_static_member_joins(scene: Scene, version: int) -> None:
-    """A static member has its instance id in front of its own, and is told that it may skip the assignment by 9."""
+    """Its member ID starts with its instance ID; from version 9 the response has skip_assignment."""
     first = scene.stable(group_instance_id="one")
     assert first["member_id"].startswith("one-")
     again = scene.join(version, group_instance_id="one")
@@ -126,8 +126,8 @@ def test_static_member_joins(scene: Scene, version: int) -> None:
         assert again["members"] == []
 
 
-def test_the_first_version_has_one_timeout(scene: Scene) -> None:
-    """A client of JoinGroup 0 has as long to join as its session lasts."""
+def test_join_group_0_has_one_timeout(scene: Scene) -> None:
+    """The rebalance timeout is the session timeout."""
     scene.member(0, session_timeout_ms=7000)
     group = scene.cluster.brokers[1].program.coordinators.groups.shards.shard_of(scene.group_id).classic(scene.group_id)
     (member,) = group.roster.members.values()
@@ -136,7 +136,7 @@ def test_the_first_version_has_one_timeout(scene: Scene) -> None:
 
 @pytest.mark.parametrize("version", versions(messages.SYNC_GROUP))
 def test_sync(scene: Scene, version: int) -> None:
-    """SyncGroup: the leader's assignment comes back once it is committed."""
+    """The leader's assignment is returned once it is committed."""
     joined = scene.member(9)
     synced = scene.sync(version, joined)
     assert (synced["error_code"], synced["assignment"]) == (0, b"read this")
@@ -149,7 +149,7 @@ def test_sync(scene: Scene, version: int) -> None:
 
 @pytest.mark.parametrize("version", versions(messages.HEARTBEAT))
 def test_heartbeat(scene: Scene, version: int) -> None:
-    """Heartbeat: a member is told that it is one, and a stranger that it is not."""
+    """A member gets no error, another client UNKNOWN_MEMBER_ID."""
     joined = scene.stable()
     body = {"group_id": scene.group_id, "generation_id": 1, "member_id": joined["member_id"]}
     assert scene.ask(messages.HEARTBEAT, version, **body)["error_code"] == 0
@@ -162,7 +162,7 @@ def test_heartbeat(scene: Scene, version: int) -> None:
 
 @pytest.mark.parametrize("version", versions(messages.LEAVE_GROUP))
 def test_leave(scene: Scene, version: int) -> None:
-    """LeaveGroup: one member leaves, or several do by version 3, each with an answer."""
+    """One member leaves; from version 3 several may leave, with a result for each."""
     member_id = scene.stable(group_instance_id="one")["member_id"]
     if version < 3:
         left = [
@@ -184,7 +184,7 @@ def test_leave(scene: Scene, version: int) -> None:
 
 @pytest.mark.parametrize("version", versions(messages.DESCRIBE_GROUPS))
 def test_describe(scene: Scene, version: int) -> None:
-    """DescribeGroups: members with what they said and were told; what is not there is dead, or not found by 6."""
+    """A missing group is dead, or from version 6 GROUP_ID_NOT_FOUND."""
     joined = scene.stable(group_instance_id="one")
     answer = scene.ask(
         messages.DESCRIBE_GROUPS, version, groups=[scene.group_id, "nothing"], include_authorized_operations=True
@@ -195,7 +195,7 @@ def test_describe(scene: Scene, version: int) -> None:
     (member,) = found["members"]
     assert member["member_id"] == joined["member_id"]
     assert (member["client_id"], member["client_host"]) == ("reader", "/client")
-    assert (member["member_metadata"], member["member_assignment"]) == (b"what I read", b"read this")
+    assert (member["member_metadata"], member["member_assignment"]) == (b"topics", b"read this")
     if version >= 3:
         assert found["authorized_operations"] == 0b1_0100_1000
     if version >= 4:
@@ -204,12 +204,12 @@ def test_describe(scene: Scene, version: int) -> None:
     assert missing["error_code"] == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
     if version >= 6:
         assert missing["error_message"] == "Group nothing not found."
-        assert missing["authorized_operations"] == NOBODY
+        assert missing["authorized_operations"] == STRANGER
 
 
 @pytest.mark.parametrize("version", versions(messages.LIST_GROUPS))
 def test_list(scene: Scene, version: int) -> None:
-    """ListGroups: by 4 with states and for some of them, by 5 the same with types."""
+    """From version 4 with states and a state filter, from version 5 the same for types."""
     scene.stable()
     listed = scene.ask(messages.LIST_GROUPS, version)
     assert listed["error_code"] == 0
@@ -226,7 +226,7 @@ def test_list(scene: Scene, version: int) -> None:
 
 @pytest.mark.parametrize("version", versions(messages.DELETE_GROUPS))
 def test_delete(scene: Scene, version: int) -> None:
-    """DeleteGroups: a group with members stays; one without goes; each has an answer, once."""
+    """A group with members is not deleted; each group has one result."""
     member_id = scene.stable()["member_id"]
 
     def delete(*groups: str) -> list[tuple[str, int]]:
@@ -243,15 +243,15 @@ def test_delete(scene: Scene, version: int) -> None:
     assert delete(scene.group_id) == [(scene.group_id, ErrorCode.GROUP_ID_NOT_FOUND)]
 
 
-def test_client_goes_while_it_waits(scene: Scene) -> None:
-    """A client that closes its connection while it waits to join disturbs nobody, and its answer is nobody's."""
+def test_client_disconnects_while_joining(scene: Scene) -> None:
+    """Other members are not affected."""
     scene.stable()
     waiting = Deferred.fromCoroutine(scene.client.request(messages.JOIN_GROUP, scene.join_body(), at_most=3))
     scene.cluster.run(1)
     scene.cluster.run_until(scene.client.close())
     with pytest.raises(ConnectionLost):
         scene.cluster.run_until(waiting)
-    # It had not received its member id, so it cannot come back as that member: only the first one is left.
+    # It had not received its member ID, so it cannot rejoin as that member: only the first one is left.
     answer = scene.ask(messages.DESCRIBE_GROUPS, 5, groups=[scene.group_id])
     assert len(answer["groups"][0]["members"]) == 1
     scene.cluster.run(11)

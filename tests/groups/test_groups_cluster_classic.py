@@ -6,10 +6,10 @@ import pytest
 from members_scene import CONVERGED_S_MAX, MembersScene, members
 
 DELAYS_S = (0.0, 0.0006, 0.002)
-"""How long after a step: a message takes up to a millisecond, so requests, writes and answers are on their way."""
+"""Delays after a step: a message takes up to 1 ms, so requests, writes and responses are in flight."""
 
 FORGOTTEN_S = 15.0
-"""In so much time somebody who died is missed: the end of its session, and a rebalance."""
+"""Time after which a dead member is removed: the end of its session, and a rebalance."""
 
 
 def die(scene: MembersScene, step: str, count: int, delay_s: float, *, loses_power: bool = False) -> None:
@@ -35,12 +35,12 @@ JOINING = [
     ("SyncGroup is answered", 3),
     ("OffsetFetch is sent", 1),
 ]
-"""Of a rebalance in which a third member comes: it joins twice, once to be told its id, and then the two others do."""
+"""Steps while a third member joins: it sends JoinGroup twice, first to get its ID, and then the two others rejoin."""
 
 
 @pytest.mark.parametrize(("step", "count"), JOINING)
-def test_coordinator_dies_while_a_member_comes(step: str, count: int) -> None:
-    """Members share the partitions again soon, and no committed offset is lost."""
+def test_coordinator_dies_while_a_member_joins(step: str, count: int) -> None:
+    """Members soon share the partitions again, and no committed offset is lost."""
     with members(2) as scene:
         for index, delay_s in enumerate(DELAYS_S):
             newcomer = scene.add()
@@ -51,8 +51,8 @@ def test_coordinator_dies_while_a_member_comes(step: str, count: int) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(2, 32))
-def test_coordinator_dies_again_and_again(seed: int) -> None:
-    """The same with other network delays, for kills and power losses."""
+def test_coordinator_dies_repeatedly(seed: int) -> None:
+    """With other network delays, by kill and by power loss."""
     with members(2, seed=seed) as scene:
         for step, count in JOINING:
             for index, delay_s in enumerate((*DELAYS_S, 0.0003, 0.001, 0.005)):
@@ -67,7 +67,7 @@ LEAVING = [("LeaveGroup is sent", 1), ("LeaveGroup is answered", 1), ("JoinGroup
 
 @pytest.mark.parametrize(("step", "count"), LEAVING)
 def test_coordinator_dies_while_a_member_leaves(step: str, count: int) -> None:
-    """A leaving member is gone at the next coordinator too, at the latest after its session."""
+    """A leaving member is removed by the next coordinator too, at the latest after its session."""
     with members(2) as scene:
         for delay_s in DELAYS_S:
             leaver = scene.add()
@@ -98,7 +98,7 @@ def test_member_dies(step: str) -> None:
             scene.converge()
 
 
-def test_coordinator_moves_in_order() -> None:
+def test_coordinator_shuts_down_in_order() -> None:
     """After a controlled shutdown members continue in their generation."""
     with members(3) as scene:
         before = scene.generation
@@ -110,7 +110,7 @@ def test_coordinator_moves_in_order() -> None:
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_coordinator_that_is_cut_off(commits: bool) -> None:
+def test_isolated_coordinator(commits: bool) -> None:
     """Members of an isolated coordinator find the next one."""
     with members(3, commits=commits) as scene:
         old = scene.coordinator

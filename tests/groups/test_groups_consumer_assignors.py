@@ -69,8 +69,7 @@ def members(number: int, counts: Mapping[UUID, int], before: Mapping[str, Assign
 @every_assignor
 @examples
 @given(group=groups())
-def test_every_partition_has_one_owner_who_reads_its_topic(assignor: Assignor, group: Group) -> None:
-    """Every partition has exactly one owner, which is subscribed to its topic."""
+def test_every_partition_has_one_subscribed_owner(assignor: Assignor, group: Group) -> None:
     target = assignor.assign(group)
     assert list(target) == sorted(group.members)
     found = owners(target)
@@ -84,15 +83,15 @@ def test_every_partition_has_one_owner_who_reads_its_topic(assignor: Assignor, g
 @every_assignor
 @examples
 @given(group=groups())
-def test_the_same_input_gives_the_same_target(assignor: Assignor, group: Group) -> None:
-    """Recomputing after a failover moves nothing."""
+def test_assignment_is_deterministic(assignor: Assignor, group: Group) -> None:
+    """Recomputing it after a failover moves nothing."""
     mirrored = Group(dict(reversed(group.members.items())), dict(reversed(group.partition_counts.items())))
     assert assignor.assign(mirrored) == assignor.assign(group)
 
 
 @examples
 @given(group=groups())
-def test_uniform_is_balanced(group: Group) -> None:
+def test_uniform_assignment_is_balanced(group: Group) -> None:
     """No member has two partitions more than another one that could read one of them."""
     target = UniformAssignor().assign(group)
     for (topic_id, _), member_id in owners(target).items():
@@ -103,8 +102,7 @@ def test_uniform_is_balanced(group: Group) -> None:
 
 @examples
 @given(group=groups())
-def test_uniform_stays_where_it_is(group: Group) -> None:
-    """A balanced assignment is not changed."""
+def test_uniform_keeps_a_balanced_assignment(group: Group) -> None:
     target = UniformAssignor().assign(group)
     settled = {name: member._replace(target=target[name]) for name, member in group.members.items()}
     assert UniformAssignor().assign(Group(settled, group.partition_counts)) == target
@@ -112,7 +110,7 @@ def test_uniform_stays_where_it_is(group: Group) -> None:
 
 @examples
 @given(group=groups(alike=True))
-def test_uniform_moves_as_little_as_can_be(group: Group) -> None:
+def test_uniform_moves_as_few_partitions_as_possible(group: Group) -> None:
     """With equal subscriptions only partitions above a member's fair share move."""
     total = sum(group.partition_counts.values())
     floor, extra = divmod(total, len(group.members))
@@ -123,7 +121,7 @@ def test_uniform_moves_as_little_as_can_be(group: Group) -> None:
         ),
         reverse=True,
     )
-    # The larger shares go to those who hold most already.
+    # The larger shares go to the members that own most already.
     least = sum(max(0, have - (floor + (index < extra))) for index, have in enumerate(held))
     assert moved(group, UniformAssignor().assign(group)) == least
 
@@ -143,7 +141,7 @@ def test_uniform_with_different_subscriptions() -> None:
     assert target["a"][TOPICS[1]] == frozenset({0, 1})
 
 
-def test_uniform_of_many() -> None:
+def test_uniform_with_many_members() -> None:
     """One more member among a thousand moves only its own share of ten thousand partitions."""
     counts = {UUID(int=number): 100 for number in range(1, 101)}
     target = UniformAssignor().assign(members(999, counts))
@@ -155,7 +153,7 @@ def test_uniform_of_many() -> None:
 
 @examples
 @given(group=groups(alike=True))
-def test_range_is_of_neighbours(group: Group) -> None:
+def test_range_is_contiguous(group: Group) -> None:
     """Each member has contiguous partitions of a topic, and counts differ by at most one."""
     target = RangeAssignor().assign(group)
     for topic_id in group.partition_counts:
@@ -166,8 +164,8 @@ def test_range_is_of_neighbours(group: Group) -> None:
 
 @examples
 @given(group=groups(), partitions=st.integers(1, 9))
-def test_range_shares_like_topics_alike(group: Group, partitions: int) -> None:
-    """Topics with equal partition counts and subscribers are co-partitioned."""
+def test_range_co_partitions_topics(group: Group, partitions: int) -> None:
+    """Topics with equal partition counts and subscribers are assigned alike."""
     one, two = TOPICS[0], UUID(int=99)
     counts = {**group.partition_counts, one: partitions, two: partitions}
     subscribers = {

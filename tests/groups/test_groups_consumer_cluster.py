@@ -8,8 +8,8 @@ from consumer_members_scene import consumer_members
 SENT, ANSWERED = "ConsumerGroupHeartbeat is sent", "ConsumerGroupHeartbeat is answered"
 
 
-def test_members_come_go_and_die() -> None:
-    """Partitions are shared evenly after members join, leave or die."""
+def test_members_join_leave_and_die() -> None:
+    """Partitions are shared evenly afterwards."""
     with consumer_members() as scene:
         scene.join()
         scene.settle()
@@ -23,7 +23,7 @@ def test_members_come_go_and_die() -> None:
     ("step", "count", "delay_s"),
     [(SENT, 1, 0.0), (SENT, 2, 0.001), (SENT, 4, 0.003), (ANSWERED, 1, 0.0), (ANSWERED, 5, 0.0)],
 )
-def test_a_coordinator_that_dies_while_a_member_joins(step: str, count: int, delay_s: float) -> None:
+def test_coordinator_dies_while_a_member_joins(step: str, count: int, delay_s: float) -> None:
     """Members continue at the next coordinator, and the new one gets its share."""
     with consumer_members(seed=count) as scene:
         happened = scene.at(step, scene.kill_coordinator, count=count, delay_s=delay_s)
@@ -34,7 +34,7 @@ def test_a_coordinator_that_dies_while_a_member_joins(step: str, count: int, del
         scene.settle()
 
 
-def test_a_coordinator_that_loses_power_while_a_member_dies() -> None:
+def test_coordinator_loses_power_while_a_member_dies() -> None:
     """The next coordinator detects a dead member that never contacted it."""
     with consumer_members(3) as scene:
         scene.readers.pop(0).die()
@@ -44,7 +44,7 @@ def test_a_coordinator_that_loses_power_while_a_member_dies() -> None:
         scene.settle()
 
 
-def test_coordinators_that_die_one_after_the_other() -> None:
+def test_coordinators_die_one_after_the_other() -> None:
     """Epochs never decrease, and no member is fenced."""
     with consumer_members() as scene:
         for _ in range(3):

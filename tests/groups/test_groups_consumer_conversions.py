@@ -29,26 +29,26 @@ class Scene(ConsumerScene):
         self.fail_over()
 
     def join(self) -> Answer | ErrorCode:
-        told: list[Answer | ErrorCode] = []
-        self.send(self.member.joining(), told.append)
+        responses: list[Answer | ErrorCode] = []
+        self.send(self.member.joining(), responses.append)
         self.log.commit()
-        if isinstance(told[0], Answer):
-            self.member.told(told[0])
-        return told[0]
+        if isinstance(responses[0], Answer):
+            self.member.apply(responses[0])
+        return responses[0]
 
     def leave(self) -> None:
         self.send(self.member.leaving(), lambda answer: None)
         self.log.commit()
 
     def join_as_classic(self) -> Joined:
-        told: list[Joined] = []
-        self.shard.classic(GROUP).join(join_request(), told.append)
+        responses: list[Joined] = []
+        self.shard.classic(GROUP).join(join_request(), responses.append)
         self.log.commit()
         self.advance(5)
-        return told[-1]
+        return responses[-1]
 
 
-def test_a_classic_group_without_members_becomes_one_of_the_new_protocol() -> None:
+def test_empty_classic_group_is_converted() -> None:
     """The first joining member replaces it in one write."""
     scene = Scene()
     assert isinstance(scene.join(), Answer)
@@ -60,7 +60,7 @@ def test_a_classic_group_without_members_becomes_one_of_the_new_protocol() -> No
     scene.unload()
 
 
-def test_a_classic_group_with_members_does_not() -> None:
+def test_classic_group_with_members_is_not_converted() -> None:
     """A heartbeat to it gets GROUP_ID_NOT_FOUND, and nothing changes."""
     scene = Scene(CLASSIC_MEMBER)
     assert scene.join() is ErrorCode.GROUP_ID_NOT_FOUND
@@ -70,32 +70,31 @@ def test_a_classic_group_with_members_does_not() -> None:
     assert scene.clock.getDelayedCalls() == []
 
 
-def test_a_refused_heartbeat_leaves_the_classic_group() -> None:
-    """An invalid heartbeat does not replace a classic group."""
+def test_refused_heartbeat_keeps_the_classic_group() -> None:
     scene = Scene()
-    told: list[Answer | ErrorCode] = []
-    scene.send(scene.member.beating(), told.append)
+    responses: list[Answer | ErrorCode] = []
+    scene.send(scene.member.beating(), responses.append)
     scene.member.subscription["server_assignor"] = "none"
     assert scene.join() is ErrorCode.UNSUPPORTED_ASSIGNOR
-    assert told == [ErrorCode.INVALID_REQUEST]
+    assert responses == [ErrorCode.INVALID_REQUEST]
     assert isinstance(scene.shard.group(GROUP), ClassicGroup)
     scene.unload()
 
 
-def test_a_conversion_whose_write_is_too_large() -> None:
+def test_conversion_with_a_write_too_large() -> None:
     """The first successful write removes the classic group; until then the new one is dead."""
     scene = Scene()
-    told: list[Answer | ErrorCode] = []
-    scene.send(scene.member.joining(), told.append)
+    responses: list[Answer | ErrorCode] = []
+    scene.send(scene.member.joining(), responses.append)
     scene.log.refuse(ErrorCode.MESSAGE_TOO_LARGE)
-    assert told == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert responses == [ErrorCode.UNKNOWN_SERVER_ERROR]
     assert scene.group.state_name == "Dead"
     scene.join()
     assert (build_group_key(GROUP), None) in scene.log.records
     scene.unload()
 
 
-def test_a_group_that_never_was_is_forgotten() -> None:
+def test_group_is_forgotten_after_a_failed_first_write() -> None:
     """A group whose first write was too large is removed by the next cleanup."""
     scene = ConsumerScene()
     member = Member("a")
@@ -108,7 +107,7 @@ def test_a_group_that_never_was_is_forgotten() -> None:
     scene.unload()
 
 
-def test_a_group_without_members_becomes_classic() -> None:
+def test_empty_group_becomes_classic() -> None:
     """The first JoinGroup replaces an empty KIP-848 group."""
     scene = Scene()
     scene.join()
@@ -120,7 +119,7 @@ def test_a_group_without_members_becomes_classic() -> None:
     scene.unload()
 
 
-def test_a_group_with_members_does_not_become_classic() -> None:
+def test_group_with_members_does_not_become_classic() -> None:
     """JoinGroup gets INCONSISTENT_GROUP_PROTOCOL."""
     scene = Scene()
     scene.join()
@@ -130,7 +129,7 @@ def test_a_group_with_members_does_not_become_classic() -> None:
     scene.unload()
 
 
-def test_a_conversion_that_was_not_written() -> None:
+def test_conversion_that_was_not_written() -> None:
     """If the log contains both groups, the outdated one can be replaced again."""
     scene = Scene()
     scene.join()

@@ -22,8 +22,7 @@ GUARDS: dict[str, tuple[object, Callable[[], None]]] = {
 
 
 @pytest.mark.parametrize("guard", GUARDS)
-def test_a_story_misses_it(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the rule, the transcript differs."""
+def test_transcript_differs_without_the_rule(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
     verdict, story = GUARDS[guard]
     monkeypatch.setattr(fencing, guard, lambda *_: verdict)
     with pytest.raises(AssertionError, match="it was"):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from consumer_scene import tells
+from consumer_scene import check_transcript
 
 
-def test_a_second_member() -> None:
+def test_second_member() -> None:
     """A second member gets its half after the first has confirmed the revocation."""
-    tells("""
+    check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
 > a beats
@@ -18,8 +18,8 @@ def test_a_second_member() -> None:
   a: 1, owns t0 t1
 > show
   Reconciling 2, target of 2
-  a: 1 UNREVOKED_PARTITIONS, t0 t1, to give up t2 t3; to have t0 t1
-  b: 2 UNRELEASED_PARTITIONS, nothing; to have t2 t3
+  a: 1 UNREVOKED_PARTITIONS, t0 t1, to revoke t2 t3; target t0 t1
+  b: 2 UNRELEASED_PARTITIONS, nothing; target t2 t3
 > b beats
   b: 2
 > a beats quietly
@@ -32,14 +32,14 @@ def test_a_second_member() -> None:
   b: 2, owns t2 t3
 > show
   Stable 2, target of 2
-  a: 2 STABLE, t0 t1; to have t0 t1
-  b: 2 STABLE, t2 t3; to have t2 t3
+  a: 2 STABLE, t0 t1; target t0 t1
+  b: 2 STABLE, t2 t3; target t2 t3
 """)
 
 
-def test_the_assignment_is_said_when_it_is_news() -> None:
-    """The assignment is sent after changes, at joining, and in response to full heartbeats."""
-    tells("""
+def test_assignment_is_sent_after_changes() -> None:
+    """Also at joining, and in response to full heartbeats."""
+    check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
 > a beats
@@ -53,9 +53,9 @@ def test_the_assignment_is_said_when_it_is_news() -> None:
 """)
 
 
-def test_members_that_leave() -> None:
+def test_members_leave() -> None:
     """Partitions of a leaving member are assigned with the next heartbeats of the others."""
-    tells("""
+    check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
 > b joins t
@@ -64,7 +64,7 @@ def test_members_that_leave() -> None:
   a: -1
 > show
   Assigning 3, target of 2
-  b: 2 UNRELEASED_PARTITIONS, nothing; to have t2 t3
+  b: 2 UNRELEASED_PARTITIONS, nothing; target t2 t3
 > b beats
   b: 3, owns t0 t1 t2 t3
 > a beats 1
@@ -80,9 +80,9 @@ def test_members_that_leave() -> None:
 """)
 
 
-def test_a_member_that_dies() -> None:
+def test_member_dies() -> None:
     """A member without heartbeats for a session is removed, and later heartbeats are refused."""
-    tells("""
+    check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
 > b joins t
@@ -111,9 +111,9 @@ def test_a_member_that_dies() -> None:
 """)
 
 
-def test_a_member_that_does_not_give_up() -> None:
-    """A member that does not revoke partitions within its rebalance timeout is removed."""
-    tells("""
+def test_member_that_does_not_revoke() -> None:
+    """It is removed after its rebalance timeout."""
+    check_transcript("""
 > a joins t timeout=20
   a: 1, owns t0 t1 t2 t3
 > b joins t
@@ -136,9 +136,9 @@ def test_a_member_that_does_not_give_up() -> None:
 """)
 
 
-def test_a_member_that_gives_up_late() -> None:
+def test_member_that_revokes_late() -> None:
     """A revocation within the rebalance timeout stops the timer."""
-    tells("""
+    check_transcript("""
 > a joins t timeout=20
   a: 1, owns t0 t1 t2 t3
 > b joins t
@@ -160,9 +160,9 @@ def test_a_member_that_gives_up_late() -> None:
 """)
 
 
-def test_a_target_that_changes_while_partitions_are_given_up() -> None:
-    """After a target change during a revocation, the member gets all partitions to revoke."""
-    tells("""
+def test_target_changes_during_a_revocation() -> None:
+    """The member gets all partitions to revoke."""
+    check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
 > b joins t
@@ -177,9 +177,9 @@ def test_a_target_that_changes_while_partitions_are_given_up() -> None:
   a: 1, owns t0
 > show
   Reconciling 3, target of 3
-  a: 1 UNREVOKED_PARTITIONS, t0, to give up t1; to have t0
-  b: 2 UNRELEASED_PARTITIONS, nothing; to have t2 t3
-  c: 3 UNRELEASED_PARTITIONS, nothing; to have t1
+  a: 1 UNREVOKED_PARTITIONS, t0, to revoke t1; target t0
+  b: 2 UNRELEASED_PARTITIONS, nothing; target t2 t3
+  c: 3 UNRELEASED_PARTITIONS, nothing; target t1
 > b beats
   b: 3, owns t2 t3
 > c beats
@@ -191,9 +191,9 @@ def test_a_target_that_changes_while_partitions_are_given_up() -> None:
 """)
 
 
-def test_a_lost_answer() -> None:
-    """After a lost response the previous epoch is accepted once, if the member owns no more than assigned."""
-    tells("""
+def test_lost_response() -> None:
+    """The previous epoch is accepted once, if the member owns no more than assigned."""
+    check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
 > b joins t
@@ -223,9 +223,9 @@ def test_a_lost_answer() -> None:
 """)
 
 
-def test_a_previous_epoch_with_what_was_given_away() -> None:
+def test_previous_epoch_with_reassigned_partitions() -> None:
     """The previous epoch with partitions that others may own is fenced."""
-    tells("""
+    check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
 > b joins t
@@ -242,9 +242,9 @@ def test_a_previous_epoch_with_what_was_given_away() -> None:
 """)
 
 
-def test_commits_and_fetches_of_offsets() -> None:
-    """Offsets need the current member epoch, or a group without members."""
-    tells("""
+def test_offset_commits_and_fetches() -> None:
+    """They need the current member epoch, or a group without members."""
+    check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
 > a commits
@@ -276,9 +276,9 @@ def test_commits_and_fetches_of_offsets() -> None:
 """)
 
 
-def test_topics_that_change() -> None:
+def test_changed_topics() -> None:
     """Created, extended, deleted and recreated topics reach members with their next heartbeats."""
-    tells("""
+    check_transcript("""
 > a joins t u
   a: 1, owns t0 t1 t2 t3
 > topic u 2
@@ -297,7 +297,7 @@ def test_topics_that_change() -> None:
   a: 4, owns t0 t1 t2
 > show
   Reconciling 5, target of 5
-  a: 4 UNREVOKED_PARTITIONS, t0 t1 t2, to give up ?0 ?1; to have t0 t1 t2
+  a: 4 UNREVOKED_PARTITIONS, t0 t1 t2, to revoke ?0 ?1; target t0 t1 t2
 > topic u 1
 > a beats
   a: 6, owns t0 t1 t2 u0
@@ -307,9 +307,9 @@ def test_topics_that_change() -> None:
 """)
 
 
-def test_subscriptions_that_change() -> None:
+def test_changed_subscriptions() -> None:
     """A member that changes its subscription first revokes old partitions."""
-    tells("""
+    check_transcript("""
 > topic u 2
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -324,7 +324,7 @@ def test_subscriptions_that_change() -> None:
 
 def test_regular_expressions() -> None:
     """The coordinator resolves regular expressions, also for topics that change later."""
-    tells("""
+    check_transcript("""
 > topic x1 1
 > a joins t ~x.*
   a: 1, owns t0 t1 t2 t3 x10
@@ -363,7 +363,7 @@ def test_regular_expressions() -> None:
 
 def test_assignors() -> None:
     """The assignor preferred by most members is used, by default the first configured one."""
-    tells("""
+    check_transcript("""
 > topic u 4
 > a joins t u assignor=range
   a: 1, owns t0 t1 t2 t3 u0 u1 u2 u3
@@ -379,9 +379,9 @@ def test_assignors() -> None:
   c: 3, owns nothing
 > show
   Reconciling 3, target of 3
-  a: 2 STABLE, t0 t1 u0 u1; to have t0 t1 u0 u1
-  b: 2 STABLE, t2 t3 u2 u3; to have t2 u2
-  c: 3 UNRELEASED_PARTITIONS, nothing; to have t3 u3
+  a: 2 STABLE, t0 t1 u0 u1; target t0 t1 u0 u1
+  b: 2 STABLE, t2 t3 u2 u3; target t2 u2
+  c: 3 UNRELEASED_PARTITIONS, nothing; target t3 u3
 > a subscribes t u assignor=uniform
   a: 3, owns t0 t1 u0 u1
 > c subscribes t u assignor=uniform
@@ -390,18 +390,18 @@ def test_assignors() -> None:
   d: 4, owns nothing
 > show
   Reconciling 4, target of 4
-  a: 3 STABLE, t0 t1 u0 u1; to have u0 u1
-  b: 2 STABLE, t2 t3 u2 u3; to have t2 u2
-  c: 3 UNRELEASED_PARTITIONS, nothing; to have t3 u3
-  d: 4 UNRELEASED_PARTITIONS, nothing; to have t0 t1
+  a: 3 STABLE, t0 t1 u0 u1; target u0 u1
+  b: 2 STABLE, t2 t3 u2 u3; target t2 u2
+  c: 3 UNRELEASED_PARTITIONS, nothing; target t3 u3
+  d: 4 UNRELEASED_PARTITIONS, nothing; target t0 t1
 > e joins t assignor=sticky
   e: UNSUPPORTED_ASSIGNOR
 """)
 
 
-def test_a_full_group() -> None:
+def test_full_group() -> None:
     """A full group refuses new members; existing ones may rejoin."""
-    tells(
+    check_transcript(
         """
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -418,9 +418,9 @@ def test_a_full_group() -> None:
     )
 
 
-def test_a_group_that_is_not_there() -> None:
+def test_missing_group() -> None:
     """Only a joining member creates a group."""
-    tells("""
+    check_transcript("""
 > a beats 3
   a: GROUP_ID_NOT_FOUND
 > a leaves

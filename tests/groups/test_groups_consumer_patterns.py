@@ -74,8 +74,7 @@ EXPRESSIONS = [
 
 
 @pytest.mark.parametrize(("expression", "matching", "others"), EXPRESSIONS, ids=[each[0] for each in EXPRESSIONS])
-def test_matching(expression: str, matching: list[str], others: list[str]) -> None:
-    """Expressions match whole names."""
+def test_expressions_match_whole_names(expression: str, matching: list[str], others: list[str]) -> None:
     automaton = Automaton(expression)
     assert [each for each in matching if not automaton.matches(each)] == []
     assert [each for each in others if automaton.matches(each)] == []
@@ -89,7 +88,7 @@ def test_matching(expression: str, matching: list[str], others: list[str]) -> No
         "\\x{110000}", "[b-a]", "[a-\\d]", "[[:foo:]]", "\\p{Greek}", "\\pX", "(?P<>a)",
     ],
 )  # fmt: skip
-def test_what_re2_refuses_is_refused(expression: str) -> None:
+def test_expressions_outside_of_re2_are_refused(expression: str) -> None:
     """Malformed expressions and unsupported features are errors with a reason."""
     with pytest.raises(PatternError, match="at character"):
         Automaton(expression)
@@ -98,14 +97,13 @@ def test_what_re2_refuses_is_refused(expression: str) -> None:
 @pytest.mark.parametrize(
     "expression", ["((a{100}){100}){100}", "((){1000}){1000}" * 3 + "a{900}" * 3, "(" * 101 + "a" + ")" * 101]
 )
-def test_what_is_too_large_is_refused(expression: str) -> None:
+def test_large_expressions_are_refused(expression: str) -> None:
     """Repetitions and nesting are limited."""
     with pytest.raises(PatternError):
         Automaton(expression)
 
 
-def test_as_the_standard_library_matches() -> None:
-    """Random short expressions match like ``re``."""
+def test_random_expressions_match_like_re() -> None:
     rng = random.Random(5)
     tokens = [*"ab.-_", *"()|*+?", "[ab]", "[^a]", "\\.", "\\b", "^", "$", "\\w", "\\D", "{2}", "{1,2}", "(?i)"]
     compared = 0
@@ -122,16 +120,15 @@ def test_as_the_standard_library_matches() -> None:
 
 
 @pytest.mark.parametrize("expression", ["(a|a)*(a|a)*(a|a)*b", "(a*)*(a*)*b", "(a?){40}a{40}b", "(.*a){12}b"])
-def test_no_expression_takes_long(expression: str) -> None:
-    """Expressions that make backtracking engines exponential take one pass."""
+def test_matching_takes_linear_time(expression: str) -> None:
+    """Also for expressions on which backtracking engines need exponential time."""
     automaton = Automaton(expression)
     assert not automaton.matches("a" * 249)
     assert automaton.matches("a" * 60 + "b")
     assert len(automaton._steps) <= PLACES_MAX
 
 
-def test_what_is_remembered_is_bounded() -> None:
-    """The cache of automaton states is limited."""
+def test_automaton_cache_is_bounded() -> None:
     automaton = Automaton("[ab]*a[ab]{14}")
     rng = random.Random(1)
     for _ in range(700):
@@ -172,8 +169,8 @@ class Scene:
         return found[expression].topic_names
 
 
-def test_topics_are_looked_up_as_they_come_and_go() -> None:
-    """Matches are the current topics, sorted."""
+def test_matches_follow_topic_changes() -> None:
+    """The result is sorted."""
     scene = Scene("b1", "a1", "x")
     assert scene.names("[ab].*") == ("a1", "b1")
     scene.topics.become("b1", "a2", "x", "b0")
@@ -182,7 +179,7 @@ def test_topics_are_looked_up_as_they_come_and_go() -> None:
     assert scene.names("[ab].*") == ()
 
 
-def test_only_new_topics_are_tried() -> None:
+def test_only_new_topics_are_matched() -> None:
     """A new topic costs one match per expression."""
     scene = Scene(*(f"topic-{number}" for number in range(1000)))
     tried: list[str] = []
@@ -197,8 +194,8 @@ def test_only_new_topics_are_tried() -> None:
     assert tried[1000:] == ["topic-99999"]
 
 
-def test_a_topic_that_comes_while_others_are_tried_is_found_the_next_time() -> None:
-    """A lookup over several reactor iterations uses one consistent list of topics."""
+def test_topic_created_during_a_lookup() -> None:
+    """A lookup over several reactor iterations uses one consistent list of topics; the next one finds the new topic."""
     scene = Scene("a1", "a2")
     scene.names("a.*")
     scene.topics.become("a1", "a2", "a3")
@@ -215,8 +212,8 @@ def test_a_topic_that_comes_while_others_are_tried_is_found_the_next_time() -> N
     assert scene.names("a.*") == ("a1", "a2", "a3", "a4")
 
 
-def test_what_is_no_expression_is_answered_so() -> None:
-    """Invalid expressions get INVALID_REGULAR_EXPRESSION with a reason."""
+def test_invalid_expressions_are_refused() -> None:
+    """The error is INVALID_REGULAR_EXPRESSION with a reason."""
     scene = Scene("a")
     with pytest.raises(KafkaError) as caught:
         scene.lookup.check("a(")
@@ -226,8 +223,8 @@ def test_what_is_no_expression_is_answered_so() -> None:
     assert scene.lookup.can_read("a")
 
 
-def test_expressions_that_nobody_asks_for_are_forgotten() -> None:
-    """The least recently used expressions are evicted."""
+def test_unused_expressions_are_evicted() -> None:
+    """The least recently used ones."""
     scene = Scene("a")
     for number in range(EXPRESSIONS_MAX + 10):
         assert scene.names(f"a|{number}") == ("a",)

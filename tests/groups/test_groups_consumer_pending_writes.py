@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from consumer_scene import GROUP, ConsumerScene, Member, tells
+from consumer_scene import GROUP, ConsumerScene, Member, check_transcript
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.consumer.assignment import count
@@ -16,19 +16,19 @@ from kreplica.groups.consumer.transitions import Answer
 from kreplica.groups.consumer_records import RecordKind, parse_consumer_key
 
 
-def test_answers_wait_for_the_log() -> None:
-    """Responses wait for the commit; members that join meanwhile share the next write."""
+def test_responses_wait_for_the_log() -> None:
+    """Members that join meanwhile share the next write."""
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
-    told: list[tuple[str, object]] = []
+    responses: list[tuple[str, object]] = []
     for name in ("a", "b", "c"):
         member = Member(name)
         member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
-        scene.send(member.joining(), lambda answer, name=name: told.append((name, answer)))  # type: ignore[misc]
-    assert told == []
+        scene.send(member.joining(), lambda answer, name=name: responses.append((name, answer)))  # type: ignore[misc]
+    assert responses == []
     assert len(scene.log.waiting) == 1
     scene.log.commit()
-    assert [(name, answer.member_epoch) for name, answer in told if isinstance(answer, Answer)] == [
+    assert [(name, answer.member_epoch) for name, answer in responses if isinstance(answer, Answer)] == [
         ("a", 1), ("b", 3), ("c", 3),
     ]  # fmt: skip
     written = [parse_consumer_key(key) for key, _ in scene.log.records]
@@ -36,8 +36,8 @@ def test_answers_wait_for_the_log() -> None:
     scene.unload()
 
 
-def test_hundreds_of_members_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One target is computed for all simultaneous joins, which settle in two heartbeats."""
+def test_hundreds_of_members_join_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One target is computed for all of them, which settle in two heartbeats."""
     targets: list[int] = []
 
     def count_target(state: GroupState, assignors: tuple[Assignor, ...]) -> GroupState:
@@ -50,11 +50,11 @@ def test_hundreds_of_members_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     members = [Member(f"m{number:03}") for number in range(200)]
 
     def send(member: Member, heartbeat: Heartbeat) -> None:
-        def told(answer: Answer | ErrorCode) -> None:
+        def on_response(answer: Answer | ErrorCode) -> None:
             assert isinstance(answer, Answer), answer
-            member.told(answer)
+            member.apply(answer)
 
-        scene.send(heartbeat, told)
+        scene.send(heartbeat, on_response)
 
     for member in members:
         member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 60_000}
@@ -70,26 +70,26 @@ def test_hundreds_of_members_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     scene.unload()
 
 
-def test_nothing_is_written_for_nothing() -> None:
-    """A heartbeat without changes is answered immediately and writes nothing."""
+def test_heartbeat_without_changes_writes_nothing() -> None:
+    """It is answered immediately."""
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
     member = Member("a")
     member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
-    told: list[Answer | ErrorCode] = []
-    scene.send(member.joining(), told.append)
+    responses: list[Answer | ErrorCode] = []
+    scene.send(member.joining(), responses.append)
     scene.log.commit()
-    assert isinstance(told[0], Answer)
-    member.told(told[0])
-    scene.send(member.beating(), told.append)
-    assert told[1] == Answer("a", 1)
+    assert isinstance(responses[0], Answer)
+    member.apply(responses[0])
+    scene.send(member.beating(), responses.append)
+    assert responses[1] == Answer("a", 1)
     assert not scene.log.waiting
     scene.unload()
 
 
-def test_a_refused_write_is_repeated() -> None:
-    """A failed write is repeated until it is committed; meanwhile requests are refused."""
-    tells("""
+def test_failed_write_is_retried() -> None:
+    """Until it is committed; meanwhile requests are refused."""
+    check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
 > hold
@@ -104,12 +104,12 @@ def test_a_refused_write_is_repeated() -> None:
   a: COORDINATOR_NOT_AVAILABLE
 > show
   Stable 1, target of 1
-  a: 1 STABLE, t0 t1 t2 t3; to have t0 t1 t2 t3
+  a: 1 STABLE, t0 t1 t2 t3; target t0 t1 t2 t3
 > wait 1
 > show
   Reconciling 2, target of 2
-  a: 1 STABLE, t0 t1 t2 t3; to have t0 t1
-  b: 2 UNRELEASED_PARTITIONS, nothing; to have t2 t3
+  a: 1 STABLE, t0 t1 t2 t3; target t0 t1
+  b: 2 UNRELEASED_PARTITIONS, nothing; target t2 t3
 > commit
 > b joins
   b: 2, owns nothing
@@ -118,42 +118,42 @@ def test_a_refused_write_is_repeated() -> None:
 """)
 
 
-def test_a_write_while_another_might_have_led_is_repeated() -> None:
+def test_write_during_a_zookeeper_outage_is_retried() -> None:
     """After a short loss of ZooKeeper the group continues."""
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
     member = Member("a")
     member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
-    told: list[Answer | ErrorCode] = []
-    scene.send(member.joining(), told.append)
+    responses: list[Answer | ErrorCode] = []
+    scene.send(member.joining(), responses.append)
     scene.log.refuse(ErrorCode.NOT_COORDINATOR)
-    assert told == [ErrorCode.NOT_COORDINATOR]
+    assert responses == [ErrorCode.NOT_COORDINATOR]
     scene.clock.advance(1)
     scene.log.commit()
-    scene.send(member.joining(), told.append)
+    scene.send(member.joining(), responses.append)
     scene.log.commit()
-    assert isinstance(told[1], Answer)
+    assert isinstance(responses[1], Answer)
     scene.unload()
     assert scene.clock.getDelayedCalls() == []
 
 
-def test_sessions_while_writes_fail() -> None:
-    """Heartbeats extend sessions even while they cannot be answered."""
+def test_heartbeats_extend_sessions_while_writes_fail() -> None:
+    """They cannot be answered meanwhile."""
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
     members = [Member(name) for name in ("a", "b")]
-    told: list[Answer | ErrorCode] = []
+    responses: list[Answer | ErrorCode] = []
     for member in members:
         member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
-        scene.send(member.joining(), told.append)
+        scene.send(member.joining(), responses.append)
         scene.log.commit()
     scene.cluster.become("t", 5)
     for _ in range(100):
         if scene.log.waiting:
             scene.log.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        scene.send(members[0].joining(), told.append)
+        scene.send(members[0].joining(), responses.append)
         scene.clock.advance(1)
-    assert set(told[2:]) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert set(responses[2:]) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
     scene.log.commit()
     assert list(scene.state.members) == ["a", "b"]
     scene.advance(1)
@@ -162,30 +162,30 @@ def test_sessions_while_writes_fail() -> None:
     assert scene.clock.getDelayedCalls() == []
 
 
-def test_while_zookeeper_is_out_of_reach() -> None:
+def test_coordinator_loses_zookeeper() -> None:
     """Members are redirected, and their sessions are extended."""
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
     members = [Member(name) for name in ("a", "b")]
-    told: list[Answer | ErrorCode] = []
+    responses: list[Answer | ErrorCode] = []
     for member in members:
         member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
-        scene.send(member.joining(), told.append)
+        scene.send(member.joining(), responses.append)
         scene.log.commit()
     scene.shards.has_lease = False
     for _ in range(50):
-        scene.send(members[0].beating(epoch=1), told.append)
+        scene.send(members[0].beating(epoch=1), responses.append)
         scene.clock.advance(1)
-    assert set(told[2:]) == {ErrorCode.NOT_COORDINATOR}
+    assert set(responses[2:]) == {ErrorCode.NOT_COORDINATOR}
     scene.shards.has_lease = True
     scene.log.commit()
     assert list(scene.state.members) == ["a"]
     scene.unload()
 
 
-def test_a_write_that_is_too_large() -> None:
+def test_write_too_large() -> None:
     """It is discarded with all later decisions, and the group continues."""
-    tells("""
+    check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
 > hold
@@ -197,21 +197,21 @@ def test_a_write_that_is_too_large() -> None:
 > commit
 > show
   Stable 1, target of 1
-  a: 1 STABLE, t0 t1 t2 t3; to have t0 t1 t2 t3
+  a: 1 STABLE, t0 t1 t2 t3; target t0 t1 t2 t3
 > a beats
   a: 1
 > b joins
   b: 2, owns nothing
 > show
   Reconciling 2, target of 2
-  a: 1 STABLE, t0 t1 t2 t3; to have t0 t1
-  b: 2 UNRELEASED_PARTITIONS, nothing; to have t2 t3
+  a: 1 STABLE, t0 t1 t2 t3; target t0 t1
+  b: 2 UNRELEASED_PARTITIONS, nothing; target t2 t3
 """)
 
 
-def test_a_coordinator_that_is_lost() -> None:
+def test_coordinator_is_lost() -> None:
     """Pending requests are refused, and members continue at the next coordinator."""
-    tells("""
+    check_transcript("""
 > hold
 > a joins t
 > fail-over
@@ -237,7 +237,7 @@ def test_a_coordinator_that_is_lost() -> None:
 
 def test_timers_after_a_failover() -> None:
     """The next coordinator restarts session and revocation timeouts."""
-    tells("""
+    check_transcript("""
 > a joins t timeout=20
   a: 1, owns t0 t1 t2 t3
 > b joins t timeout=20
@@ -264,13 +264,13 @@ def test_timers_after_a_failover() -> None:
 
 
 STORY = 14
-"""Heartbeats that the story below takes."""
+"""Number of heartbeats in the transcript below."""
 
 
 @pytest.mark.parametrize("is_written", [False, True])
 @pytest.mark.parametrize("step", range(STORY))
 def test_failover_at_each_step(step: int, is_written: bool) -> None:
-    """Wherever the coordinator dies, two members get their halves, and epochs only grow."""
+    """Whenever the coordinator dies, two members get their halves, and epochs only grow."""
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
     members = [Member(name) for name in ("a", "b")]
@@ -278,16 +278,16 @@ def test_failover_at_each_step(step: int, is_written: bool) -> None:
     for beat in range(STORY):
         member = members[beat % 2 if beat > 2 else 0]
         member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
-        told: list[Answer | ErrorCode] = []
-        scene.send(member.beating(full=True), told.append)
+        responses: list[Answer | ErrorCode] = []
+        scene.send(member.beating(full=True), responses.append)
         if beat == step:
             for records, _, _ in scene.log.waiting if is_written else ():
                 scene.log.records += records
             scene.fail_over()
         scene.log.commit()
-        (answer,) = told
+        (answer,) = responses
         if isinstance(answer, Answer):
-            member.told(answer)
+            member.apply(answer)
         assert scene.shard.group(GROUP) is None or scene.state.epoch >= epoch
         epoch = scene.state.epoch if scene.shard.group(GROUP) is not None else 0
         assert sum(count(each.owned) for each in members) <= 4
@@ -295,8 +295,8 @@ def test_failover_at_each_step(step: int, is_written: bool) -> None:
     scene.unload()
 
 
-def test_what_is_read_is_what_was_written() -> None:
-    """Loading the log, compacted or not, restores the same group."""
+def test_loaded_state_equals_written_state() -> None:
+    """With and without compaction of the log."""
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
     scene.cluster.become("u", 2)
@@ -316,7 +316,7 @@ def test_what_is_read_is_what_was_written() -> None:
 
 
 def left_by_all() -> ConsumerScene:
-    """A group that both members have left, with only one leave being written."""
+    """Return a group that both members have left, with only one leave being written."""
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
     for name in ("a", "b"):
@@ -329,8 +329,8 @@ def left_by_all() -> ConsumerScene:
     return scene
 
 
-def test_a_group_is_not_deleted_while_it_is_written() -> None:
-    """Tombstones of a group follow its pending writes."""
+def test_deletion_waits_for_pending_writes() -> None:
+    """The tombstones of a group follow its pending writes."""
     scene = left_by_all()
     codes: list[ErrorCode] = []
     with pytest.raises(KafkaError, match="NON_EMPTY_GROUP"):
@@ -344,8 +344,8 @@ def test_a_group_is_not_deleted_while_it_is_written() -> None:
     scene.unload()
 
 
-def test_a_group_that_is_given_up_writes_nothing_more() -> None:
-    """Unwritten changes of an unloaded group are dropped."""
+def test_unloaded_group_writes_nothing() -> None:
+    """Its pending changes are dropped."""
     scene = left_by_all()
     scene.group.unload()
     scene.log.commit()
@@ -354,7 +354,7 @@ def test_a_group_that_is_given_up_writes_nothing_more() -> None:
     scene.unload()
 
 
-def test_a_deleted_group_leaves_nothing() -> None:
+def test_deletion_covers_all_records() -> None:
     """Tombstones cover every record of a group, in the order that Kafka relies on."""
     scene = ConsumerScene()
     scene.cluster.become("t", 4)

@@ -20,7 +20,7 @@ from kreplica.groups.consumer_records import (
 
 TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 
-# What Kafka 4.0.0 itself writes for these.
+# Records written by Kafka 4.0.0 for these values.
 # fmt: off
 KEYS = [
     (RecordKind.GROUP_EPOCH, "", "0003 000167"),
@@ -112,7 +112,7 @@ def bytes_of(text: str) -> bytes:
 
 
 @pytest.mark.parametrize(("kind", "name", "text"), KEYS)
-def test_key(kind: RecordKind, name: str, text: str) -> None:
+def test_keys(kind: RecordKind, name: str, text: str) -> None:
     """Keys are encoded to and decoded from these bytes."""
     key = ConsumerKey(kind, "g", name)
     assert build_consumer_key(key).hex() == bytes_of(text).hex()
@@ -121,13 +121,13 @@ def test_key(kind: RecordKind, name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "fields", "text"), VALUES)
-def test_value(kind: RecordKind, fields: dict[str, Any], text: str) -> None:
+def test_values(kind: RecordKind, fields: dict[str, Any], text: str) -> None:
     """Values are encoded to and decoded from these bytes."""
     assert build_consumer_value(kind, fields).hex(" ") == bytes_of(text).hex(" ")
     assert parse_consumer_value(kind, bytes_of(text)) == fields
 
 
-def test_member_of_the_classic_protocol() -> None:
+def test_members_of_the_classic_protocol() -> None:
     """Classic-protocol data of a converted member is ignored."""
     value = bytes_of("""
         0000                # version 0
@@ -146,27 +146,27 @@ def test_member_of_the_classic_protocol() -> None:
     assert fields["rebalance_timeout_ms"] == 1
 
 
-def test_tags_of_later_versions_are_read_over() -> None:
-    """Unknown tagged fields, as in Kafka 4.1, are ignored."""
+def test_unknown_tags_are_ignored() -> None:
+    """Kafka 4.1 writes more tagged fields."""
     value = bytes_of("0000 00000007 01 00 08 0102030405060708")
     assert parse_consumer_value(RecordKind.GROUP_EPOCH, value) == {"epoch": 7}
 
 
 @pytest.mark.parametrize("key", [b"", b"\0", b"\0\2\0\1g", b"\0\x11\0\1g", b"\0\5\0\1g", b"\0\3\0\5g"])
-def test_what_is_no_key_is_refused(key: bytes) -> None:
+def test_malformed_keys_are_refused(key: bytes) -> None:
     """Truncated or unknown keys are errors with a reason."""
     with pytest.raises(ProtocolError, match="Key"):
         parse_consumer_key(key)
 
 
 @pytest.mark.parametrize("value", [b"", b"\0\1\0\0\0\7\0", b"\0\0\0\0"])
-def test_what_is_no_value_is_refused(value: bytes) -> None:
+def test_malformed_values_are_refused(value: bytes) -> None:
     """Truncated or unknown values are errors with a reason."""
     with pytest.raises(ProtocolError, match="ConsumerGroupMetadataValue"):
         parse_consumer_value(RecordKind.GROUP_EPOCH, value)
 
 
-def test_a_text_that_does_not_fit_is_refused() -> None:
+def test_strings_too_long_are_refused() -> None:
     """Strings longer than int16 lengths allow are refused in keys."""
     with pytest.raises(ProtocolError, match="too long"):
         build_consumer_key(ConsumerKey(RecordKind.MEMBER, "g", "m" * 2**15))

@@ -23,12 +23,12 @@ TOO_LONG = "x" * 2**15
 def answer_to(heartbeat: Heartbeat, version: int = 1, **config: Any) -> Answer | ErrorCode:
     """Return the response of a coordinator without groups."""
     scene = ConsumerScene(**config)
-    told: list[Answer | ErrorCode] = []
-    scene.send(heartbeat, told.append, version)
+    responses: list[Answer | ErrorCode] = []
+    scene.send(heartbeat, responses.append, version)
     scene.log.commit()
     scene.unload()
     assert scene.clock.getDelayedCalls() == []
-    return told[0]
+    return responses[0]
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,12 @@ def answer_to(heartbeat: Heartbeat, version: int = 1, **config: Any) -> Answer |
         (BEAT, ErrorCode.GROUP_ID_NOT_FOUND),
     ],
 )
-def test_what_makes_no_sense_is_refused(heartbeat: Heartbeat, code: ErrorCode) -> None:
-    """Invalid heartbeats are refused with a reason and create no group."""
+def test_invalid_heartbeats_are_refused(heartbeat: Heartbeat, code: ErrorCode) -> None:
+    """The error has a reason, and no group is created."""
     assert answer_to(heartbeat) is code
 
 
-def test_where_the_protocol_is_not_enabled() -> None:
+def test_protocol_is_not_enabled() -> None:
     """Without ``consumer`` in ``group.coordinator.rebalance.protocols`` the error is UNSUPPORTED_VERSION."""
     assert answer_to(JOIN, enabled=False) is ErrorCode.UNSUPPORTED_VERSION
     scene = ConsumerScene(enabled=False)
@@ -68,15 +68,15 @@ def test_where_the_protocol_is_not_enabled() -> None:
     scene.unload()
 
 
-def test_ids_that_the_coordinator_chooses() -> None:
-    """In version 0 the coordinator may generate the member id."""
+def test_member_ids_of_version_0() -> None:
+    """The coordinator may generate the member ID."""
     answer = answer_to(replace(JOIN, member_id=""), 0)
     assert isinstance(answer, Answer)
     assert len(answer.member_id) == 22
     assert answer.member_epoch == 1
 
 
-def test_a_subscription_to_nothing() -> None:
+def test_subscription_to_missing_topics() -> None:
     """A member without existing topics has no partitions."""
     for heartbeat in (
         replace(JOIN, topic_names=()),
@@ -86,18 +86,18 @@ def test_a_subscription_to_nothing() -> None:
         assert answer_to(heartbeat) == Answer("a", 1, {})
 
 
-def test_a_coordinator_that_does_not_lead() -> None:
+def test_broker_that_is_not_the_coordinator() -> None:
     """Both requests are refused by the wrong broker."""
     scene = ConsumerScene()
     scene.unload()
-    told: list[Answer | ErrorCode] = []
-    scene.send(JOIN, told.append)
-    assert told == [ErrorCode.NOT_COORDINATOR]
+    responses: list[Answer | ErrorCode] = []
+    scene.send(JOIN, responses.append)
+    assert responses == [ErrorCode.NOT_COORDINATOR]
     with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
         scene.coordinator.describe(GROUP)
 
 
-def test_reading_a_request() -> None:
+def test_parsing_a_request() -> None:
     """Duplicate names and topics are merged; version 0 has no regular expression."""
     body = CONSUMER_GROUP_HEARTBEAT.request.parse(
         0,
@@ -122,7 +122,7 @@ def test_reading_a_request() -> None:
     assert not heartbeat.is_full
 
 
-def test_what_tools_see() -> None:
+def test_describe() -> None:
     """The committed state of a group is described; unknown groups are not found."""
     scene = ConsumerScene()
     scene.cluster.become("t", 2)
@@ -143,7 +143,7 @@ def test_what_tools_see() -> None:
     scene.unload()
 
 
-def test_commits_by_old_clients_and_in_transactions() -> None:
+def test_commits_of_old_clients_and_in_transactions() -> None:
     """OffsetCommit before version 9 has no epochs, TxnOffsetCommit before KIP-447 no member."""
     scene = ConsumerScene()
     scene.cluster.become("t", 2)
@@ -165,17 +165,17 @@ def test_commits_by_old_clients_and_in_transactions() -> None:
     scene.unload()
 
 
-def test_members_with_many_heartbeats_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_heartbeats_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of heartbeats that wait for a write is limited."""
     monkeypatch.setattr("kreplica.groups.consumer.group.WAITING_MAX", 3)
     scene = ConsumerScene()
     scene.cluster.become("t", 2)
-    told: list[Answer | ErrorCode] = []
+    responses: list[Answer | ErrorCode] = []
     for number in range(5):
         member = Member(f"m{number}")
         member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
-        scene.send(member.joining(), told.append)
-    assert told == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
+        scene.send(member.joining(), responses.append)
+    assert responses == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
     scene.log.commit()
     assert len(scene.state.members) == 3
     scene.unload()

@@ -1,13 +1,13 @@
-"""Static members of KIP-848 groups rejoin with their instance ids without moving partitions."""
+"""Static members of KIP-848 groups rejoin with their instance IDs without moving partitions."""
 
 from __future__ import annotations
 
-from consumer_scene import tells
+from consumer_scene import check_transcript
 
 
-def test_a_restart() -> None:
-    """Partitions of a member that leaves temporarily are kept for its instance id."""
-    tells("""
+def test_static_member_restarts() -> None:
+    """Partitions of a member that leaves temporarily are kept for its instance ID."""
+    check_transcript("""
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3
 > b joins t static=two
@@ -24,16 +24,16 @@ def test_a_restart() -> None:
   a: -2
 > show
   Reconciling 2, target of 2
-  a: -2 STABLE, t0 t1; to have t0 t1
-  b: 2 STABLE, t2 t3; to have t2 t3
+  a: -2 STABLE, t0 t1; target t0 t1
+  b: 2 STABLE, t2 t3; target t2 t3
 > b beats
   b: 2
 > a2 joins t static=one
   a2: 2, owns t0 t1
 > show
   Stable 2, target of 2
-  b: 2 STABLE, t2 t3; to have t2 t3
-  a2: 2 STABLE, t0 t1; to have t0 t1
+  b: 2 STABLE, t2 t3; target t2 t3
+  a2: 2 STABLE, t0 t1; target t0 t1
 > a beats 2
   a: FENCED_INSTANCE_ID
 > a commits 2
@@ -47,9 +47,8 @@ def test_a_restart() -> None:
 """)
 
 
-def test_a_restart_under_the_same_member_id() -> None:
-    """A static member may rejoin with its old member id."""
-    tells("""
+def test_restart_with_the_same_member_id() -> None:
+    check_transcript("""
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3
 > a leaves for-a-while
@@ -63,9 +62,9 @@ def test_a_restart_under_the_same_member_id() -> None:
 """)
 
 
-def test_one_that_has_not_left() -> None:
-    """A static member cannot be replaced until it leaves or its session expires."""
-    tells("""
+def test_member_that_has_not_left_is_not_replaced() -> None:
+    """Until it leaves or its session expires."""
+    check_transcript("""
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3
 > b joins t static=one
@@ -81,9 +80,9 @@ def test_one_that_has_not_left() -> None:
 """)
 
 
-def test_one_that_does_not_come_back() -> None:
+def test_member_that_does_not_return() -> None:
     """Its partitions are reassigned after its session, which leaving does not extend."""
-    tells("""
+    check_transcript("""
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3
 > b joins t
@@ -106,9 +105,9 @@ def test_one_that_does_not_come_back() -> None:
 """)
 
 
-def test_one_that_leaves_for_good() -> None:
+def test_member_leaves_permanently() -> None:
     """A final leave frees its partitions immediately."""
-    tells("""
+    check_transcript("""
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3
 > b joins t
@@ -122,9 +121,9 @@ def test_one_that_leaves_for_good() -> None:
 """)
 
 
-def test_one_that_leaves_while_it_gives_up() -> None:
+def test_member_leaves_while_it_revokes() -> None:
     """A temporary leave frees pending revocations and keeps the assignment."""
-    tells("""
+    check_transcript("""
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3
 > b joins t
@@ -140,9 +139,9 @@ def test_one_that_leaves_while_it_gives_up() -> None:
 """)
 
 
-def test_one_that_comes_back_with_another_subscription() -> None:
+def test_member_returns_with_another_subscription() -> None:
     """A new subscription changes the group as for any member."""
-    tells("""
+    check_transcript("""
 > topic u 2
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3
@@ -153,9 +152,9 @@ def test_one_that_comes_back_with_another_subscription() -> None:
 """)
 
 
-def test_a_target_that_changes_meanwhile() -> None:
+def test_target_changes_while_a_member_is_away() -> None:
     """Others wait for partitions of a static member that is away."""
-    tells("""
+    check_transcript("""
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3
 > a leaves for-a-while
@@ -171,9 +170,8 @@ def test_a_target_that_changes_meanwhile() -> None:
 """)
 
 
-def test_strangers() -> None:
-    """Only the holder of an instance id can use it."""
-    tells("""
+def test_instance_id_of_another_member_is_refused() -> None:
+    check_transcript("""
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3
 > b joins t

@@ -1,7 +1,7 @@
 """Random joins, leaves, crashes, lost messages, metadata changes, failing writes and coordinator failovers.
 
-After each step: no partition has two owners, neither by the coordinator's word nor by the members' own; epochs never go
-back; what the log says is what the coordinator knows.  When all faults stop, everything is owned again.
+After each step no partition has two owners, in the coordinator's state and in the members'; epochs never decrease; the
+log has the coordinator's state. After all faults stop, every partition is owned again.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ LOST = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FE
 
 
 class Client(Member):
-    """A member whose messages may be lost, and that sends one at a time.
+    """A member with one request at a time, whose messages may be lost.
 
     :ivar is_asking: its heartbeat is not answered yet.
-    :ivar is_sure: it knows that its last heartbeat was answered; else it says everything again.
+    :ivar is_sure: its last heartbeat was answered; otherwise it repeats all fields.
     """
 
     def __init__(self, name: str) -> None:
@@ -63,7 +63,7 @@ class Storm:
         for topic in TOPICS:
             self.scene.cluster.become(topic, self.random.randint(1, 6))
 
-    # --- what happens ------------------------------------------------------------------------------------------------
+    # --- steps -------------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
         weights: dict[Callable[[], None], int] = {
@@ -135,7 +135,7 @@ class Storm:
         self.scene.log.commit()
 
     def refuse(self) -> None:
-        """A write fails, possibly committed later."""
+        """Fail a write, which may be committed later."""
         log = self.scene.log
         if not log.waiting:
             return
@@ -147,7 +147,7 @@ class Storm:
             answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def fail_over(self) -> None:
-        """The coordinator fails over; a prefix of its appends survives without responses."""
+        """Fail over to another coordinator; a prefix of the appends survives without responses."""
         scene = self.scene
         waiting = list(scene.log.waiting)
         scene.log.waiting.clear()
@@ -176,38 +176,38 @@ class Storm:
             return
         client.is_asking = True
 
-        def told(answer: Answer | ErrorCode) -> None:
+        def on_response(answer: Answer | ErrorCode) -> None:
             client.is_asking = False
             if client not in self.clients:
                 return
             client.is_sure = self.is_calm or self.random.random() > 0.1
             if not client.is_sure:
-                return  # the answer is lost on the way
+                return  # the response is lost
             if isinstance(answer, Answer):
                 assert answer.member_epoch >= client.epoch, f"{client.name} went back"
-                client.told(answer)
+                client.apply(answer)
             elif answer in LOST:
                 client.fenced()
             else:
                 client.is_sure = False
 
-        self.scene.send(heartbeat, told)
+        self.scene.send(heartbeat, on_response)
 
-    # --- what must hold ----------------------------------------------------------------------------------------------
+    # --- invariants --------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         read = ReplayedGroups()
         for key, value in self.scene.log.records:
             read.replay(key, value)
         states = read.states()
-        self._epoch = self._epoch if states else 0  # it was deleted, or never was
+        self._epoch = self._epoch if states else 0  # it was deleted, or never created
         logged = states[0] if states else GroupState(GROUP)
         group = self.scene.shard.group(GROUP)
         if isinstance(group, ConsumerGroup):
-            assert group.committed == logged, "the log says something else"
+            assert group.committed == logged, "the log differs from the state"
             self.check_state(group.state)
         self.check_state(logged)
-        assert logged.epoch >= self._epoch, "the group's epoch went back"
+        assert logged.epoch >= self._epoch, "the group's epoch decreased"
         self._epoch = logged.epoch
         self.check_clients(logged)
 
@@ -217,18 +217,18 @@ class Storm:
             for member in state.members.values()
             for partition in pairs(union(member.progress.assigned, member.progress.pending_revocation))
         )
-        assert set(held.values()) <= {1}, "a partition is owned by two"
+        assert set(held.values()) <= {1}, "a partition has two owners"
         owners = {(topic_id, each): owner for topic_id, those in state.owners.items() for each, owner in those.items()}
-        assert dict.fromkeys(owners, 1) == dict(held), "who owns what does not follow from the members"
+        assert dict.fromkeys(owners, 1) == dict(held), "the owners differ from the members' assignments"
 
     def check_clients(self, state: GroupState) -> None:
         """Check that no two members read the same partition."""
         members = [client for client in self.clients if client.member_id in state.members]
         read = Counter(partition for client in members for partition in pairs(client.owned))
-        assert set(read.values()) <= {1}, "a partition is read by two"
+        assert set(read.values()) <= {1}, "a partition has two readers"
 
     def calm_down(self) -> None:
-        """Stop all faults; every partition is then owned and stays."""
+        """Stop all faults; check that every partition gets an owner and keeps it."""
         self.is_calm = True
         for client in self.clients:
             client.is_stubborn = False
@@ -267,14 +267,14 @@ def run_all() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_storm(seed: int) -> None:
-    """Under random faults no partition has two owners, and finally every partition has one."""
+def test_random_faults(seed: int) -> None:
+    """No partition ever has two owners, and finally every partition has one."""
     run(seed)
 
 
 @pytest.mark.parametrize("guard", ["is_free", "has_given_up"])
-def test_the_storm_finds_what_guards_prevent(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a fencing rule, the storm finds a partition with two owners."""
+def test_storm_detects_missing_fencing_rules(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any one of them, a partition gets two owners."""
     monkeypatch.setattr(fencing, guard, lambda *_: True)
     with pytest.raises(AssertionError, match=r"by two|does not follow"):
         run_all()

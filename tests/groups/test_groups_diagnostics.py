@@ -1,4 +1,4 @@
-"""Diagnostics: members that a group waits for, and until when."""
+"""Diagnostics: members that a group waits for, and their deadlines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from consumer_scene import Transcript
 from kreplica.groups.diagnostics import PendingStep, pending_members, session_deadlines
 
 
-def waits(group):
+def pending(group):
     return [(wait.step, wait.member_id.split("-")[0], round(wait.left_s)) for wait in pending_members(group)]
 
 
@@ -19,16 +19,16 @@ def classic(script, **config):
     return scene
 
 
-def test_a_group_that_gathers_waits_for_whoever_comes():
-    """During the initial rebalance delay, any new member is waited for."""
+def test_initial_rebalance_waits_for_any_member():
+    """During the initial rebalance delay."""
     scene = classic("> a joins version=0", initial_rebalance_delay_ms=3000)
-    assert waits(scene.group) == [(PendingStep.COME, "", 3)]
+    assert pending(scene.group) == [(PendingStep.COME, "", 3)]
     scene.advance(4)
-    assert [what for what, _, _ in waits(scene.group)] == [PendingStep.SYNC]
+    assert [what for what, _, _ in pending(scene.group)] == [PendingStep.SYNC]
 
 
-def test_a_rebalance_waits_for_who_has_not_joined_anew():
-    """Listed are members without JoinGroup, then members without SyncGroup."""
+def test_rebalance_waits_for_missing_members():
+    """Members without JoinGroup, then members without SyncGroup."""
     scene = classic("""
 > a joins version=0
 > wait 0
@@ -36,13 +36,13 @@ def test_a_rebalance_waits_for_who_has_not_joined_anew():
 > commit
 > b joins version=0
 """)
-    ((what, member, left_s),) = waits(scene.group)
+    ((what, member, left_s),) = pending(scene.group)
     assert (what, member) == (PendingStep.JOIN, next(iter(scene.group.roster.members)).split("-")[0])
     assert 0 < left_s <= 60
 
 
-def test_a_stable_group_waits_for_nobody():
-    """A stable group only has session deadlines."""
+def test_stable_group_waits_for_no_member():
+    """It only has session deadlines."""
     scene = classic("""
 > a joins version=0
 > wait 0
@@ -58,14 +58,14 @@ def test_a_stable_group_waits_for_nobody():
 def consumers(*lines):
     transcript = Transcript()
     for line in lines:
-        transcript.tell(line)
+        transcript.execute(line)
     return transcript.scene
 
 
-def test_a_kip_848_group_waits_for_who_has_partitions_to_give_up():
+def test_consumer_group_waits_for_revocations():
     """A member with pending revocations is listed with its timeout."""
     scene = consumers("a joins t timeout=30", "a holds on", "b joins t", "a beats", "wait 4")
-    ((what, member, left_s),) = waits(scene.group)
+    ((what, member, left_s),) = pending(scene.group)
     assert (what, member) == (PendingStep.REVOKE, "a")
     assert left_s == 26
     lefts = {each.member_id: each.session_s - each.left_s for each in session_deadlines(scene.group)}
@@ -73,7 +73,6 @@ def test_a_kip_848_group_waits_for_who_has_partitions_to_give_up():
     assert lefts["a"] == 4
 
 
-def test_a_kip_848_group_that_is_stable_waits_for_nobody():
-    """A reconciled group waits for no member."""
+def test_stable_consumer_group_waits_for_no_member():
     scene = consumers("a joins t")
     assert pending_members(scene.group) == []

@@ -28,7 +28,7 @@ CASES = {
     "it keeps up with a steady lag": (STEADY, 10, 5, 5, 10, OK),
     "it catches up": (GROWING[::-1], 10, 5, 4, 10, OK),
     "it falls behind all the time": (GROWING, 10, 5, 30, 10, WARN),
-    "it fell behind but for once": ([5, 6, 7, 6, 9, 10, 11, 20, 21, 22], 10, 5, 30, 10, OK),
+    "it fell behind except once": ([5, 6, 7, 6, 9, 10, 11, 20, 21, 22], 10, 5, 30, 10, OK),
     "it had nothing left to read for a moment": ([5, 6, 0, 8, 9, 10, 11, 20, 21, 22], 10, 5, 30, 10, OK),
     "it commits the same offset again and again": (STEADY, 10, 0, 5, 10, STALLED),
     "it is stuck while records come in": (GROWING, 10, 0, 30, 10, STALLED),
@@ -40,7 +40,7 @@ CASES = {
     "it was up to date and is silent since": ([0] * 10, 10, 5, 50, 91, STOPPED),
     "it commits every five minutes": (STEADY, 300, 5, 50, 299, OK),
     "it commits every five minutes and is silent for an hour": (STEADY, 300, 5, 50, 3600, STOPPED),
-    "it commits so often that a short silence means nothing": (STEADY, 1, 5, 50, 30, OK),
+    "the commit interval is shorter than the silence that counts": (STEADY, 1, 5, 50, 30, OK),
     "it commits often and is silent for a while": (STEADY, 1, 5, 50, 31, STOPPED),
     "a few commits say little: stuck": (STEADY[:9], 10, 0, 5, 10, OK),
     "a few commits say little: behind": (GROWING[:9], 10, 5, 30, 10, OK),
@@ -50,7 +50,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_status_of_a_partition(name: str) -> None:
+def test_status_of_a_partition(name: str) -> None:
     """The status is measured against the consumer's own commit interval."""
     lags, interval_s, advance, lag, since_s, expected = CASES[name]
     window = window_of(lags, interval_ms=interval_s * SECOND, advance=advance)
@@ -58,13 +58,12 @@ def test_the_status_of_a_partition(name: str) -> None:
     assert status_of(window, lag, now_ms, SILENCE_MS_MIN) is expected
 
 
-def test_who_never_committed_is_not_in_trouble() -> None:
-    """A partition without commits is OK."""
+def test_partition_without_commits_is_ok() -> None:
     assert status_of(Window(), 100, 10**9, SILENCE_MS_MIN) is OK
 
 
-def test_who_waited_for_records_is_not_silent() -> None:
-    """An idle consumer is not STOPPED when the first new record arrives."""
+def test_idle_consumer_is_not_stopped() -> None:
+    """When the first new record arrives."""
     window = window_of([5, 0], interval_ms=10 * SECOND, advance=5)
     last_ms, hour_ms = 10 * SECOND, 3600 * SECOND
     window.add(last_ms, 1005, 0, hour_ms)
@@ -72,8 +71,8 @@ def test_who_waited_for_records_is_not_silent() -> None:
     assert status_of(window, 1, hour_ms + 31 * SECOND, SILENCE_MS_MIN) is STOPPED
 
 
-def test_who_caught_up_between_commits_is_not_behind() -> None:
-    """Samples without lag between commits count."""
+def test_samples_between_commits_count() -> None:
+    """A consumer that caught up between two commits is not behind."""
     window = window_of(GROWING, interval_ms=10 * SECOND, advance=5)
     last = list(window)[-1]
     assert status_of(window, 30, 95 * SECOND, SILENCE_MS_MIN) is WARN
@@ -81,7 +80,7 @@ def test_who_caught_up_between_commits_is_not_behind() -> None:
     assert status_of(window, 30, 96 * SECOND, SILENCE_MS_MIN) is OK
 
 
-def test_the_window_slides() -> None:
+def test_window_slides() -> None:
     """Only the last commits count, and each commit once."""
     window = Window()
     for number in range(WINDOW + 3):
@@ -91,8 +90,8 @@ def test_the_window_slides() -> None:
     assert list(window) == [Commit(number, number * 10, number) for number in range(3, WINDOW + 3)]
 
 
-def test_an_offset_that_is_committed_again_is_a_commit() -> None:
-    """Repeated commits of one offset are STALLED, not STOPPED."""
+def test_repeated_commit_of_an_offset() -> None:
+    """It is STALLED, not STOPPED."""
     window = Window()
     window.add(1, 10, 5, 1)
     window.add(2, 10, 5, 2)
@@ -105,8 +104,7 @@ def test_lag_is_never_negative() -> None:
     assert lag_between(15, 10) == 0
 
 
-def test_a_group_is_as_bad_as_its_worst_partition() -> None:
-    """The worst partition determines the group's status."""
+def test_group_has_the_status_of_its_worst_partition() -> None:
     assert worst([OK, STALLED, WARN]) is STALLED
     assert worst([STOPPED, OK]) is STOPPED
     assert worst([]) is OK

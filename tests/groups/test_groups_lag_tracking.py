@@ -69,7 +69,7 @@ def scene() -> Iterator[LagScene]:
         scene.close()
 
 
-def test_the_lag_of_a_group(scene: LagScene) -> None:
+def test_lag_of_a_group(scene: LagScene) -> None:
     """Lag includes partitions led by any broker."""
     for topic, partition, count in (("t", 0, 5), ("t", 1, 6), ("u", 0, 7)):
         scene.produce(topic, partition, count)
@@ -81,8 +81,7 @@ def test_the_lag_of_a_group(scene: LagScene) -> None:
     assert found.partitions[0].committed.metadata == "here"
 
 
-def test_a_group_that_does_not_exist(scene: LagScene) -> None:
-    """An unknown group is not found."""
+def test_missing_group(scene: LagScene) -> None:
     with pytest.raises(KafkaError) as refused:
         scene.lag(same_partition_as(scene, "g"))
     assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
@@ -100,7 +99,7 @@ def same_partition_as(scene: LagScene, group: str) -> str:
     raise LookupError(group)
 
 
-def test_a_leader_that_does_not_answer(scene: LagScene) -> None:
+def test_leader_that_does_not_respond(scene: LagScene) -> None:
     """Lag and status are unknown for partitions of an unresponsive leader only."""
     scene.wire.commit("g", {"t": {0: 0, 1: 0}})
     here = scene.broker.broker_id
@@ -130,15 +129,15 @@ def run_for(scene: LagScene, seconds: int, *, produce: int, commit: int) -> None
     ("produce", "commit", "status"),
     [(5, 5, Status.OK), (5, 3, Status.WARN), (5, 0, Status.STALLED), (0, 0, Status.OK), (5, -1, Status.STOPPED)],
 )
-def test_the_status_comes_of_what_is_committed(scene: LagScene, produce: int, commit: int, status: Status) -> None:
+def test_status_is_derived_from_commits(scene: LagScene, produce: int, commit: int, status: Status) -> None:
     """Samples show a consumer that keeps up, falls behind, is stalled or stopped."""
     scene.tracker.start()
     run_for(scene, 150, produce=produce, commit=commit)
     assert scene.lag().status is status
 
 
-def test_who_asks_often_changes_nothing(scene: LagScene) -> None:
-    """Frequent queries do not change the window; a new commit counts immediately."""
+def test_queries_do_not_change_the_status(scene: LagScene) -> None:
+    """They do not change the window; a new commit counts immediately."""
     scene.tracker.start()
     run_for(scene, 150, produce=5, commit=-1)
     for _ in range(30):
@@ -147,7 +146,7 @@ def test_who_asks_often_changes_nothing(scene: LagScene) -> None:
     assert scene.lag().status is Status.OK
 
 
-def test_what_is_watched_is_bounded(scene: LagScene) -> None:
+def test_tracked_partitions_are_bounded(scene: LagScene) -> None:
     """Above the limit, partitions are judged by their last commit."""
     scene.tracker = scene.new_tracker(scene.broker, LagConfig(INTERVAL_S, windows_max=2))
     scene.wire.commit("g", {"t": {0: 0, 1: 0}, "u": {0: 0}})
@@ -156,8 +155,8 @@ def test_what_is_watched_is_bounded(scene: LagScene) -> None:
     assert len(scene.lag().partitions) == 3
 
 
-def test_what_is_gone_is_not_watched(scene: LagScene) -> None:
-    """Deleted offsets are forgotten, and a stopped tracker has no timer."""
+def test_deleted_offsets_are_not_tracked(scene: LagScene) -> None:
+    """A stopped tracker has no timer."""
     scene.cluster.run_until(scene.tracker.sample())
     assert len(scene.tracker._windows) == 1
     scene.wire.delete_offsets("g", {"t": [0]})

@@ -29,7 +29,7 @@ BOUNDS = GroupBounds(
 
 
 def join(scene: ClassicScene, group_id: str, size: int, host: str = "/10.0.0.1", **changes: Any) -> list[Joined]:
-    """Join a new member with metadata of this size; returns its responses, a list that grows over time."""
+    """Join a new member with metadata of this size; return its responses, a list that grows over time."""
     answers: list[Joined] = []
     fields = {"client_host": host, "protocols": (("range", bytes(size)),), **changes}
     scene.coordinator.join(group_id, join_request(**fields), answers.append)
@@ -44,13 +44,13 @@ def classic() -> ClassicScene:
 @pytest.mark.parametrize(
     ("size", "code"), [(60 * KIB, []), (64 * KIB, [ErrorCode.MESSAGE_TOO_LARGE])], ids=["fits", "too large"]
 )
-def test_one_member_is_bounded(classic: ClassicScene, size: int, code: list[ErrorCode]) -> None:
+def test_member_is_bounded(classic: ClassicScene, size: int, code: list[ErrorCode]) -> None:
     """Metadata above the limit is refused with an error that clients do not retry."""
     assert [each.error for each in join(classic, GROUP, size)] == code
     assert classic.memory.refused == len(code)
 
 
-def test_one_group_is_bounded_and_another_is_not_affected(classic: ClassicScene) -> None:
+def test_group_is_bounded_and_others_are_not_affected(classic: ClassicScene) -> None:
     """A full group refuses members; another group accepts them, also from the same address."""
     for _ in range(3):
         assert join(classic, GROUP, 60 * KIB) == []
@@ -58,23 +58,23 @@ def test_one_group_is_bounded_and_another_is_not_affected(classic: ClassicScene)
     assert join(classic, "another", 60 * KIB) == []
 
 
-def test_one_address_is_bounded_and_another_is_not_affected(classic: ClassicScene) -> None:
+def test_address_is_bounded_and_others_are_not_affected(classic: ClassicScene) -> None:
     """One client cannot exhaust the broker's memory with many groups."""
     codes = [join(classic, f"group {number}", 60 * KIB) for number in range(10)]
     refused = [answers[0].error for answers in codes if answers]
     assert len(codes) - len(refused) == 6
     assert set(refused) == {ErrorCode.GROUP_MAX_SIZE_REACHED}
-    assert join(classic, "of a neighbour", 60 * KIB, "/10.0.0.2") == []
+    assert join(classic, "of a other", 60 * KIB, "/10.0.0.2") == []
 
 
-def test_the_broker_is_bounded(classic: ClassicScene) -> None:
+def test_broker_is_bounded(classic: ClassicScene) -> None:
     """The broker's limit applies to all groups together, from any number of addresses."""
     for number in range(20):
         join(classic, f"group {number}", 60 * KIB, f"/10.0.0.{number}")
     assert BOUNDS.bytes_max - 64 * KIB < classic.memory.held_bytes <= BOUNDS.bytes_max
 
 
-def test_a_member_that_joins_again_is_not_refused(classic: ClassicScene) -> None:
+def test_rejoining_member_is_not_refused(classic: ClassicScene) -> None:
     """At the limit, members that do not grow can rejoin; growing ones are refused."""
     answers = [join(classic, GROUP, 60 * KIB) for _ in range(3)]
     classic.advance(10)
@@ -87,8 +87,8 @@ def test_a_member_that_joins_again_is_not_refused(classic: ClassicScene) -> None
 
 
 @pytest.mark.parametrize("how", ["leave", "session", "unload"])
-def test_memory_of_members_is_given_back(classic: ClassicScene, how: str) -> None:
-    """Leaving, session expiry and unloading release all charges."""
+def test_memory_of_members_is_released(classic: ClassicScene, how: str) -> None:
+    """After leaving, session expiry and unloading."""
     answers = [join(classic, GROUP, 60 * KIB) for _ in range(3)]
     join(classic, GROUP, 10, requires_known_member=True)
     classic.advance(10)
@@ -134,7 +134,7 @@ def test_metadata_is_freed_without_garbage_collection(classic: ClassicScene) -> 
 
 
 def test_loaded_members_are_counted_and_not_refused(classic: ClassicScene) -> None:
-    """A loaded group is charged, even above the limits."""
+    """Also above the limits."""
     answers = join(classic, GROUP, 60 * KIB)
     classic.advance(10)
     classic.coordinator.sync(GROUP, Sync(1, answers[0].member_id), lambda synced: None)
@@ -146,8 +146,8 @@ def test_loaded_members_are_counted_and_not_refused(classic: ClassicScene) -> No
     assert classic.memory.held_bytes == pytest.approx(held, rel=0.01)
 
 
-def test_ids_that_are_given_out_are_counted(classic: ClassicScene) -> None:
-    """Unused member ids count against the limit of the address."""
+def test_unused_member_ids_are_counted(classic: ClassicScene) -> None:
+    """They count against the limit of the address."""
     codes = [join(classic, f"g{number % 3}", 10, requires_known_member=True)[0].error for number in range(1000)]
     assert codes[0] is ErrorCode.MEMBER_ID_REQUIRED
     assert codes[-1] is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -156,8 +156,8 @@ def test_ids_that_are_given_out_are_counted(classic: ClassicScene) -> None:
     assert classic.memory.held_bytes == 0
 
 
-def test_subscriptions_that_take_long_to_decode_count_as_unknown() -> None:
-    """Very large metadata is not decoded; all topics then count as subscribed."""
+def test_large_subscriptions_are_not_decoded() -> None:
+    """All topics then count as subscribed."""
     scene = ClassicScene(memory=GroupBounds(member_bytes_max=8 * MIB))
     names = [f"topic-{number:07}" for number in range(150_000)]
     answers: list[Joined] = []
@@ -179,10 +179,10 @@ def consumer() -> ConsumerScene:
 
 
 def beat(scene: ConsumerScene, heartbeat: Heartbeat) -> list[Answer | ErrorCode]:
-    told: list[Answer | ErrorCode] = []
-    scene.send(heartbeat, told.append)
+    responses: list[Answer | ErrorCode] = []
+    scene.send(heartbeat, responses.append)
     scene.log.commit()
-    return told
+    return responses
 
 
 def heartbeat(group_id: str, member_id: str, names: int, host: str = "/10.0.0.1", **fields: Any) -> Heartbeat:
@@ -191,8 +191,7 @@ def heartbeat(group_id: str, member_id: str, names: int, host: str = "/10.0.0.1"
     return Heartbeat(group_id, member_id, 0, client_host=host, **said)
 
 
-def test_subscribed_names_are_counted_and_given_back(consumer: ConsumerScene) -> None:
-    """Subscribed topic names are limited, and released when the member leaves."""
+def test_subscribed_names_are_counted_and_released(consumer: ConsumerScene) -> None:
     assert beat(consumer, heartbeat("g", "large", 1000)) == [ErrorCode.MESSAGE_TOO_LARGE]
     assert isinstance(beat(consumer, heartbeat("g", "a", 700))[0], Answer)
     assert isinstance(beat(consumer, heartbeat("g", "b", 700))[0], Answer)
@@ -206,7 +205,7 @@ def test_subscribed_names_are_counted_and_given_back(consumer: ConsumerScene) ->
 
 
 def test_matches_of_expressions_are_counted(consumer: ConsumerScene) -> None:
-    """Matches of a regular expression are charged while a member uses it."""
+    """While a member uses the regular expression."""
     consumer.cluster.become("t", 1)
     consumer.cluster.become("u", 1)
     consumer.advance(1)
@@ -223,8 +222,8 @@ def test_matches_of_expressions_are_counted(consumer: ConsumerScene) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_totals_are_the_sums_of_what_is_held(seed: int) -> None:
-    """After any sequence of operations the totals equal the sums, and no empty address is left."""
+def test_totals_are_the_sums_of_the_charges(seed: int) -> None:
+    """After any sequence of operations; no empty address is left."""
     chance = random.Random(seed)
     memory = GroupMemory(GroupBounds(1000, 3000, 5000, 8000))
     accounts = [GroupAccount(memory, f"g{number}") for number in range(4)]
@@ -288,7 +287,7 @@ class Wire:
         return self.cluster.brokers[1].program.coordinators.group_memory.held_bytes
 
 
-def test_a_client_that_fills_the_memory_of_groups_hurts_no_other() -> None:
+def test_client_at_its_limit_does_not_affect_others() -> None:
     """One host reaches its limit with twenty groups, and another host can still join.
 
     Closing the connections of waiting members releases the memory before their sessions expire.
@@ -303,8 +302,8 @@ def test_a_client_that_fills_the_memory_of_groups_hurts_no_other() -> None:
     wire.cluster.run(1)
     assert set(codes) == {ErrorCode.GROUP_MAX_SIZE_REACHED}
     assert 6 * MIB < wire.held_bytes - before < 8 * MIB
-    neighbour = wire.client("neighbour", "honest")
-    admitted = wire.cluster.run_until(wire.joining(neighbour, "honest", 500, version=4))
+    other = wire.client("other", "honest")
+    admitted = wire.cluster.run_until(wire.joining(other, "honest", 500, version=4))
     assert admitted["error_code"] == ErrorCode.MEMBER_ID_REQUIRED
     for each in attackers:
         wire.cluster.run_until(each.close())

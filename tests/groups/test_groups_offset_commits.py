@@ -18,15 +18,15 @@ def scene() -> ClassicScene:
     return ClassicScene()
 
 
-def committed(scene: ClassicScene, offset: int = 5, who: Committer = SIMPLE) -> list[ErrorCode]:
+def committed(scene: ClassicScene, offset: int = 5, committer: Committer = SIMPLE) -> list[ErrorCode]:
     """Commit without committing the log; return the responses, a list that grows later."""
     answers: list[ErrorCode] = []
-    commit(scene.shard, who, values("t", 0, offset), answers.append)
+    commit(scene.shard, committer, values("t", 0, offset), answers.append)
     return answers
 
 
-def test_a_first_commit_makes_a_group(scene: ClassicScene) -> None:
-    """The first commit creates a group without members and protocol."""
+def test_first_commit_creates_a_group(scene: ClassicScene) -> None:
+    """Without members and protocol."""
     answers = committed(scene)
     assert answers == []
     scene.log.commit()
@@ -34,16 +34,15 @@ def test_a_first_commit_makes_a_group(scene: ClassicScene) -> None:
     assert (scene.shard.group("simple").state_name, scene.shard.group("simple").protocol_type) == ("Empty", "")
 
 
-def test_a_refused_commit_leaves_no_group(scene: ClassicScene) -> None:
-    """A failed commit creates no group."""
+def test_failed_commit_creates_no_group(scene: ClassicScene) -> None:
     answers = committed(scene)
     scene.log.refuse(ErrorCode.MESSAGE_TOO_LARGE)
     assert answers == [ErrorCode.INVALID_COMMIT_OFFSET_SIZE]
     assert scene.shard.group("simple") is None
 
 
-def test_a_commit_that_is_late_brings_its_group_back(scene: ClassicScene) -> None:
-    """A commit that is committed after its timeout recreates the group."""
+def test_late_commit_recreates_its_group(scene: ClassicScene) -> None:
+    """The record is committed after the request's timeout."""
     answers = committed(scene)
     _, is_committed, answer = scene.log.waiting.popleft()
     answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -54,8 +53,7 @@ def test_a_commit_that_is_late_brings_its_group_back(scene: ClassicScene) -> Non
     assert scene.shard.group("simple").state_name == "Empty"
 
 
-def test_a_commit_that_overtakes_a_deletion_brings_the_group_back(scene: ClassicScene) -> None:
-    """A commit behind the tombstones of a deletion remains."""
+def test_commit_behind_a_deletion_recreates_the_group(scene: ClassicScene) -> None:
     committed(scene, 5)
     scene.log.commit()
     deleted: list[ErrorCode] = []
@@ -70,8 +68,8 @@ def test_a_commit_that_overtakes_a_deletion_brings_the_group_back(scene: Classic
     assert scene.shard.group("simple") is not None
 
 
-def test_a_group_of_many_offsets_is_deleted_in_pieces(scene: ClassicScene) -> None:
-    """Tombstones are written in several batches, and the last one is answered."""
+def test_group_of_many_offsets_is_deleted_in_several_batches(scene: ClassicScene) -> None:
+    """The last batch completes the request."""
     count = 2 * TOMBSTONES_MAX + 1
     many = [("t", [(index, values("t", 0, 1)[0][1][0][1]) for index in range(count)])]
     commit(scene.shard, SIMPLE, many, lambda code: None)
@@ -88,8 +86,8 @@ def test_a_group_of_many_offsets_is_deleted_in_pieces(scene: ClassicScene) -> No
     assert scene.shard.group("simple") is None
 
 
-def test_a_deletion_that_is_refused_halfway(scene: ClassicScene) -> None:
-    """A partially failed deletion returns an error and can be repeated."""
+def test_partially_failed_deletion(scene: ClassicScene) -> None:
+    """It returns an error and can be repeated."""
     many = [("t", [(index, values("t", 0, 1)[0][1][0][1]) for index in range(TOMBSTONES_MAX + 1)])]
     commit(scene.shard, SIMPLE, many, lambda code: None)
     scene.log.commit()
@@ -111,13 +109,12 @@ def test_a_deletion_that_is_refused_halfway(scene: ClassicScene) -> None:
     ("text", "fits"),
     [("", True), ("x" * 10, True), ("☃" * 10, True), ("x" * 11, False)],
 )
-def test_how_long_metadata_may_be(text: str, fits: bool) -> None:
-    """The setting limits characters, not bytes."""
+def test_metadata_limit_is_in_characters(text: str, fits: bool) -> None:
     assert is_metadata_acceptable(text, 10) is fits
 
 
-def test_what_the_log_can_hold() -> None:
-    """Strings in records have at most 32,767 bytes, independent of settings."""
+def test_record_strings_are_bounded() -> None:
+    """At 32,767 bytes, independent of settings."""
     assert is_metadata_acceptable("x" * 32_767, 100_000)
     assert not is_metadata_acceptable("x" * 32_768, 100_000)
     assert not is_metadata_acceptable("☃" * 11_000, 100_000)

@@ -15,7 +15,7 @@ MINUTE_MS = 60_000
 RETENTION_MIN = 10
 CHECK_S = 60
 PATIENCE_S = 3 * CHECK_S
-"""A check finds it, its tombstones are committed, and the group goes at once, or with the next check."""
+"""A check finds the offset, its tombstones are committed, and the group is removed at once or with the next check."""
 
 COMMITTED = CommittedOffset(5, -1, "", 100 * MINUTE_MS)
 EXPIRING = COMMITTED._replace(expire_timestamp_ms=105 * MINUTE_MS)
@@ -46,7 +46,7 @@ def scene() -> Iterator[WireScene]:
         (EXPIRING, None, 10_000, False),
     ],
 )
-def test_when_an_offset_expires(committed: CommittedOffset, since_ms: int | None, minute: int, expected: bool) -> None:
+def test_offset_expiry(committed: CommittedOffset, since_ms: int | None, minute: int, expected: bool) -> None:
     """Offsets expire after their retention, or at the time set by an old client, and never while in use."""
     assert is_expired(committed, since_ms, minute * MINUTE_MS, RETENTION_MIN * MINUTE_MS) is expected
 
@@ -59,7 +59,7 @@ def exists(scene: WireScene, group: str) -> bool:
     return True
 
 
-def test_a_simple_consumers_offset_expires_by_its_own_commit(scene: WireScene) -> None:
+def test_offset_of_a_simple_consumer_expires_after_its_commit(scene: WireScene) -> None:
     """Without members, the retention starts with each offset's last commit."""
     scene.commit("g", {"t": {0: 5, 1: 6}})
     scene.cluster.run(RETENTION_MIN * 60 - 2 * CHECK_S)
@@ -72,7 +72,7 @@ def test_a_simple_consumers_offset_expires_by_its_own_commit(scene: WireScene) -
     assert not exists(scene, "g")
 
 
-def test_what_expired_is_gone_from_the_log(scene: WireScene) -> None:
+def test_expired_offsets_are_removed_from_the_log(scene: WireScene) -> None:
     """Expired offsets are not loaded by the next coordinator."""
     scene.commit("g", {"t": {0: 5}})
     partition = scene.shard("g").log.partition
@@ -88,11 +88,11 @@ def test_what_expired_is_gone_from_the_log(scene: WireScene) -> None:
     assert not exists(scene, "g")
 
 
-def test_a_groups_offsets_expire_from_when_it_is_empty(scene: WireScene) -> None:
+def test_offsets_expire_after_the_group_becomes_empty(scene: WireScene) -> None:
     """The retention starts when the last member has left."""
     member_id, generation = scene.join("g", ["t"])
-    who = {"member_id": member_id, "generation_id_or_member_epoch": generation}
-    scene.commit("g", {"t": {0: 5}}, **who)
+    member = {"member_id": member_id, "generation_id_or_member_epoch": generation}
+    scene.commit("g", {"t": {0: 5}}, **member)
     for _ in range(2 * RETENTION_MIN * 3):
         scene.cluster.run(20)
         heartbeat = {"group_id": "g", "generation_id": generation, "member_id": member_id}
@@ -107,11 +107,11 @@ def test_a_groups_offsets_expire_from_when_it_is_empty(scene: WireScene) -> None
     assert not exists(scene, "g")
 
 
-def test_offsets_of_topics_that_nobody_reads_any_more_expire(scene: WireScene) -> None:
-    """In an active group, offsets of unsubscribed topics expire."""
+def test_offsets_of_unsubscribed_topics_expire(scene: WireScene) -> None:
+    """Also in an active group."""
     member_id, generation = scene.join("g", ["t"])
-    who = {"member_id": member_id, "generation_id_or_member_epoch": generation}
-    scene.commit("g", {"t": {0: 5}, "u": {0: 6}}, **who)
+    member = {"member_id": member_id, "generation_id_or_member_epoch": generation}
+    scene.commit("g", {"t": {0: 5}, "u": {0: 6}}, **member)
     for _ in range(RETENTION_MIN * 3 + 6):
         scene.cluster.run(20)
         scene.request(
@@ -122,8 +122,8 @@ def test_offsets_of_topics_that_nobody_reads_any_more_expire(scene: WireScene) -
     assert scene.fetch("g", None) == {("t", 0): (5, "")}
 
 
-def test_old_clients_say_when_an_offset_expires(scene: WireScene) -> None:
-    """A retention in the request (OffsetCommit 2 to 4) overrides the broker's."""
+def test_retention_in_the_request(scene: WireScene) -> None:
+    """It overrides the broker's (OffsetCommit 2 to 4)."""
     scene.commit("short", {"t": {0: 5}}, version=4, retention_time_ms=2 * MINUTE_MS)
     scene.commit("long", {"t": {0: 5}}, version=4, retention_time_ms=3 * RETENTION_MIN * MINUTE_MS)
     scene.cluster.run(2 * 60 + PATIENCE_S)
@@ -132,8 +132,8 @@ def test_old_clients_say_when_an_offset_expires(scene: WireScene) -> None:
     assert scene.fetch("long", None) == {("t", 0): (5, "")}
 
 
-def test_an_empty_group_without_offsets_goes(scene: WireScene) -> None:
-    """A group without members and offsets is removed at the next check."""
+def test_empty_group_without_offsets_is_removed(scene: WireScene) -> None:
+    """At the next check."""
     member_id, _ = scene.join("g", ["t"])
     scene.leave("g", member_id)
     assert exists(scene, "g")
@@ -141,8 +141,8 @@ def test_an_empty_group_without_offsets_goes(scene: WireScene) -> None:
     assert not exists(scene, "g")
 
 
-def test_offsets_go_with_their_topic(scene: WireScene) -> None:
-    """Offsets of a deleted topic do not apply to a new topic of the same name."""
+def test_offsets_are_removed_with_their_topic(scene: WireScene) -> None:
+    """They do not apply to a new topic of the same name."""
     scene.commit("g", {"t": {0: 5}, "u": {0: 6}})
     scene.commit("h", {"t": {1: 5}})
     scene.cluster.run_until(scene.any_broker.delete_topic("t"))
@@ -151,8 +151,8 @@ def test_offsets_go_with_their_topic(scene: WireScene) -> None:
     assert scene.fetch("g", {"t": [0], "u": [0]}) == {("t", 0): (-1, ""), ("u", 0): (6, "")}
 
 
-def test_a_topic_that_went_unnoticed_is_noticed(scene: WireScene) -> None:
-    """A missed topic deletion is detected at the next check."""
+def test_missed_topic_deletion_is_detected(scene: WireScene) -> None:
+    """At the next check."""
     scene.commit("g", {"t": {0: 5}, "u": {0: 6}})
     broker = scene.cluster.brokers[1].program
     broker.metadata._removal_observers.clear()
@@ -162,8 +162,7 @@ def test_a_topic_that_went_unnoticed_is_noticed(scene: WireScene) -> None:
     assert scene.fetch("g", None) == {("u", 0): (6, "")}
 
 
-def test_who_was_not_told_everything_removes_nothing(scene: WireScene) -> None:
-    """A broker with incomplete metadata removes no offsets."""
+def test_incomplete_metadata_removes_no_offsets(scene: WireScene) -> None:
     scene.commit("g", {"t": {0: 5}})
     metadata = scene.cluster.brokers[1].program.metadata
     assert metadata.is_complete
@@ -174,8 +173,7 @@ def test_who_was_not_told_everything_removes_nothing(scene: WireScene) -> None:
     assert scene.fetch("g", None) == {("t", 0): (5, "")}
 
 
-def test_a_stopped_broker_looks_no_more(scene: WireScene) -> None:
-    """A broker without partitions has no expiry timer."""
+def test_stopped_broker_has_no_timer(scene: WireScene) -> None:
     scene.commit("g", {"t": {0: 5}})
     expiry = scene.shard("g").expiry
     assert expiry._running

@@ -47,7 +47,7 @@ def fetch_as(scene: WireScene, group: str, member_id: str | None, epoch: int) ->
     return found["topics"][0]["partitions"][0]["committed_offset"]
 
 
-def test_members_commit_and_fetch_with_their_epoch(scene: WireScene) -> None:
+def test_commits_and_fetches_check_the_member_epoch(scene: WireScene) -> None:
     """Outdated epochs and unknown members are refused; administrative fetches are not."""
     epoch = heartbeat(scene, "modern", "one", 0, ["t"])
     member = {"member_id": "one", "version": MEMBER_IDS_FROM}
@@ -64,11 +64,10 @@ def test_members_commit_and_fetch_with_their_epoch(scene: WireScene) -> None:
     assert scene.fetch("modern", None, version=5) == {("t", 0): (5, "")}
 
 
-def test_offsets_that_members_need_are_not_deleted(scene: WireScene) -> None:
-    """Offsets of subscribed topics cannot be deleted."""
+def test_offsets_of_subscribed_topics_are_not_deleted(scene: WireScene) -> None:
     epoch = heartbeat(scene, "deleting", "one", 0, ["t"])
-    who = {"member_id": "one", "generation_id_or_member_epoch": epoch, "version": MEMBER_IDS_FROM}
-    assert scene.commit("deleting", {"t": {0: 5}, "u": {0: 6}}, **who) is NONE
+    member = {"member_id": "one", "generation_id_or_member_epoch": epoch, "version": MEMBER_IDS_FROM}
+    assert scene.commit("deleting", {"t": {0: 5}, "u": {0: 6}}, **member) is NONE
     answer = scene.delete_offsets("deleting", {"t": [0], "u": [0]})
     codes = [row["error_code"] for topic in answer["topics"] for row in topic["partitions"]]
     assert codes == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, NONE]
@@ -78,8 +77,7 @@ def test_offsets_that_members_need_are_not_deleted(scene: WireScene) -> None:
     assert scene.fetch("deleting", None) == {}
 
 
-def test_a_group_that_has_no_members_takes_offsets_of_anybody(scene: WireScene) -> None:
-    """Without members, any client can set a group's offsets."""
+def test_group_without_members_accepts_any_commit(scene: WireScene) -> None:
     heartbeat(scene, "left", "one", 0, ["t"])
     heartbeat(scene, "left", "one", -1)
     assert scene.commit("left", {"t": {0: 7}}, version=MEMBER_IDS_FROM) is NONE

@@ -25,7 +25,7 @@ def ask(scene: WireScene, group: str, api: messages.Api, body: dict[str, object]
 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
-def test_offsets_outlive_their_coordinator(end: str) -> None:
+def test_offsets_survive_their_coordinator(end: str) -> None:
     """Acknowledged offsets survive a crash and an orderly shutdown."""
     with wire_scene(brokers=3) as scene:
         for offset in (4, 5):
@@ -53,8 +53,8 @@ def test_offsets_outlive_their_coordinator(end: str) -> None:
         assert coordinator_of(scene, "g") != first
 
 
-def test_another_broker_does_not_answer_for_a_group() -> None:
-    """A broker that is not the coordinator refuses all requests for a group."""
+def test_broker_that_is_not_the_coordinator_refuses() -> None:
+    """For all requests about a group."""
     with wire_scene(brokers=2) as scene:
         scene.commit("g", {"t": {0: 5}})
         other = next(number for number in (1, 2) if number != coordinator_of(scene, "g"))
@@ -103,7 +103,7 @@ class Committing:
             self.acknowledged = self.tried
             answer = (await self._client.ask(messages.OFFSET_FETCH, fetch_body(self.group, {"t": [0]}))).body
             found = answer["groups"][0]["topics"][0]["partitions"][0]["committed_offset"]
-            # One commit may be in doubt from an attempt before: it is of this very offset.
+            # One commit of an earlier attempt may be in doubt; it has the same offset.
             assert found == self.acknowledged, f"{self.group}: {found}, {self.acknowledged} was acknowledged"
             await sleep(self._client.reactor, PAUSE_S)
 

@@ -37,8 +37,8 @@ steps = st.lists(
 )
 
 
-def test_an_offset_counts_once_it_is_committed() -> None:
-    """A commit is answered and visible when its record is committed."""
+def test_offset_is_visible_once_it_is_committed() -> None:
+    """Then the commit is answered."""
     scene = OffsetsScene()
     scene.commit("g", "t", 0, 5)
     assert (scene.offset("g", "t", 0), scene.answers) == (None, [])
@@ -49,8 +49,8 @@ def test_an_offset_counts_once_it_is_committed() -> None:
     assert scene.offsets.group_ids() == ["g"]
 
 
-def test_all_of_a_value_comes_back() -> None:
-    """Leader epoch, metadata and commit time are stored with the offset."""
+def test_all_fields_of_an_offset_are_stored() -> None:
+    """Leader epoch, metadata and commit time."""
     scene = OffsetsScene()
     value = CommittedOffset(7, 3, "where I was", 1_700_000_000_000)
     key = build_offset_key("g", "t", 2)
@@ -61,8 +61,8 @@ def test_all_of_a_value_comes_back() -> None:
     assert scene.offsets.committed("h", "t", 2) is None
 
 
-def test_a_refused_commit_leaves_nothing() -> None:
-    """After a failed append the group has no offsets and the client gets an error."""
+def test_failed_commit_changes_nothing() -> None:
+    """The group has no offsets and the client gets an error."""
     scene = OffsetsScene()
     scene.log.refuses = True
     scene.commit("g", "t", 0, 5)
@@ -71,7 +71,7 @@ def test_a_refused_commit_leaves_nothing() -> None:
     assert not scene.offsets.has("g")
 
 
-def test_offsets_of_a_transaction_are_unstable_until_it_ends() -> None:
+def test_transactional_offsets_are_unstable_until_the_end() -> None:
     """Stable fetches are refused from the append until the end of the transaction."""
     scene = OffsetsScene()
     scene.commit_in_transaction(1, "g", "t", 0, 5)
@@ -87,7 +87,7 @@ def test_offsets_of_a_transaction_are_unstable_until_it_ends() -> None:
     assert scene.offset("g", "t", 0) == 5
 
 
-def test_offsets_of_an_aborted_transaction_never_count() -> None:
+def test_offsets_of_an_aborted_transaction_are_discarded() -> None:
     """After an abort the previous offsets apply."""
     scene = OffsetsScene()
     scene.commit("g", "t", 0, 3)
@@ -98,8 +98,8 @@ def test_offsets_of_an_aborted_transaction_never_count() -> None:
     assert not scene.offsets.has("h")
 
 
-def test_what_could_not_be_appended_is_not_unstable() -> None:
-    """After a failed append no marker follows, so the partition stays stable."""
+def test_failed_transactional_append_leaves_the_partition_stable() -> None:
+    """No marker follows."""
     scene = OffsetsScene()
     scene.log.refuses = True
     scene.commit_in_transaction(1, "g", "t", 0, 5)
@@ -122,7 +122,7 @@ def test_two_transactions_of_one_partition() -> None:
     assert scene.offset("g", "t", 0) == 6
 
 
-def test_a_later_plain_commit_stays() -> None:
+def test_later_plain_commit_is_kept() -> None:
     """A plain commit behind transactional offsets survives the end of the transaction."""
     scene = OffsetsScene()
     scene.commit_in_transaction(1, "g", "t", 0, 5)
@@ -132,7 +132,7 @@ def test_a_later_plain_commit_stays() -> None:
     assert everything(scene.replayed()) == scene.everything()
 
 
-def test_an_earlier_plain_commit_gives_way() -> None:
+def test_earlier_plain_commit_is_replaced() -> None:
     """Transactional offsets behind a plain commit win, even if they are smaller."""
     scene = OffsetsScene()
     scene.commit("g", "t", 0, 9)
@@ -141,8 +141,7 @@ def test_an_earlier_plain_commit_gives_way() -> None:
     assert scene.offset("g", "t", 0) == 5
 
 
-def test_a_transaction_may_commit_a_partition_twice() -> None:
-    """The second commit of one transaction wins."""
+def test_second_commit_of_a_transaction_wins() -> None:
     scene = OffsetsScene()
     scene.commit_in_transaction(1, "g", "t", 0, 5)
     scene.commit_in_transaction(1, "g", "t", 0, 7)
@@ -150,8 +149,8 @@ def test_a_transaction_may_commit_a_partition_twice() -> None:
     assert scene.offset("g", "t", 0) == 7
 
 
-def test_deleted_offsets_do_not_come_back() -> None:
-    """A deletion covers pending commits and open transactions."""
+def test_deletion_covers_pending_commits() -> None:
+    """And open transactions."""
     scene = OffsetsScene()
     scene.commit("g", "t", 0, 5)
     scene.log.commit()
@@ -170,8 +169,7 @@ def by_key(scene: OffsetsScene) -> list[OffsetKey]:
     return [parse_offset_key(key) for key, _ in scene.log.written[-1].records]
 
 
-def test_only_what_is_wanted_is_deleted() -> None:
-    """Other partitions and groups keep their offsets."""
+def test_only_the_requested_offsets_are_deleted() -> None:
     scene = OffsetsScene()
     for group in ("g", "h"):
         for partition in (0, 1):
@@ -182,16 +180,16 @@ def test_only_what_is_wanted_is_deleted() -> None:
     assert list(scene.everything()) == [OffsetKey("g", "t", 0), OffsetKey("h", "t", 0), OffsetKey("h", "t", 1)]
 
 
-def test_a_value_that_nobody_can_read_fails_the_load() -> None:
-    """A value of an unknown version is an error, because its offset would be lost."""
+def test_value_of_an_unknown_version_fails_the_load() -> None:
+    """Its offset would be lost."""
     offsets = OffsetsScene().offsets
     key = build_offset_key("g", "t", 0)
     with pytest.raises(ProtocolError, match="OffsetCommitValue: version 7"):
         offsets.replay(key, b"\x00\x07" + bytes(30), PLAIN)
 
 
-def test_an_unloaded_shard_knows_nothing() -> None:
-    """After unloading, memory is empty and pending appends are still answered."""
+def test_unloaded_shard_is_empty() -> None:
+    """Pending appends are still answered."""
     scene = OffsetsScene()
     scene.commit("g", "t", 0, 5)
     scene.commit_in_transaction(1, "h", "t", 0, 5)
@@ -205,8 +203,8 @@ def test_an_unloaded_shard_knows_nothing() -> None:
 
 @given(steps)
 @settings(max_examples=300)
-def test_memory_is_what_kafkas_rule_says(steps: list[tuple[object, ...]]) -> None:
-    """For any interleaving of commits, transactions and deletions, memory matches the log."""
+def test_memory_matches_kafkas_rule(steps: list[tuple[object, ...]]) -> None:
+    """For any interleaving of commits, transactions and deletions."""
     scene = OffsetsScene()
     for offset, (step, *arguments) in enumerate(steps):
         if step == "commit":
@@ -238,7 +236,7 @@ def assert_nothing_pends(offsets: Offsets) -> None:
         assert offsets.has(group) == (group in offsets.group_ids())
 
 
-def test_many_offsets_fit_into_memory() -> None:
+def test_memory_per_offset() -> None:
     """An offset takes little more memory than its record value."""
     offsets = OffsetsScene().offsets
     count = 5000

@@ -87,8 +87,8 @@ def scene() -> Iterator[WireScene]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("commits", [True, False])
-def test_offsets_count_when_their_transaction_is_committed(scene: WireScene, version: int, commits: bool) -> None:
-    """Offsets are unstable until the marker, then applied or discarded."""
+def test_offsets_are_effective_when_their_transaction_commits(scene: WireScene, version: int, commits: bool) -> None:
+    """They are unstable until the marker, then applied or discarded."""
     group = f"g-{version}-{commits}"
     producer = producer_of(scene, group)
     scene.commit(group, {"t": {0: 3}})
@@ -103,8 +103,7 @@ def test_offsets_count_when_their_transaction_is_committed(scene: WireScene, ver
     assert scene.fetch(group, {"t": [0]}, require_stable=True) == {("t", 0): (5, "done") if commits else (3, "")}
 
 
-def test_another_partition_is_stable(scene: WireScene) -> None:
-    """Only partitions of the transaction are unstable."""
+def test_other_partitions_are_stable(scene: WireScene) -> None:
     producer = producer_of(scene, "stable")
     scene.commit("stable", {"t": {1: 3}})
     producer.add_offsets("stable")
@@ -125,16 +124,16 @@ def test_partitions_that_do_not_exist_are_refused(scene: WireScene) -> None:
     assert scene.fetch("partitions", None) == {("t", 1): (5, "")}
 
 
-def test_who_did_not_add_the_group_may_not_commit(scene: WireScene) -> None:
-    """Offsets without AddOffsetsToTxn are refused: no marker would follow (KIP-890)."""
+def test_commit_without_add_offsets_is_refused(scene: WireScene) -> None:
+    """No marker would follow (KIP-890)."""
     producer = producer_of(scene, "adds-nothing")
     codes = [producer.commit("adds-nothing", {"t": {0: 5}}, version=version) for version in (3, 4)]
     assert codes == [ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE]
     assert scene.fetch("adds-nothing", {"t": [0]}, require_stable=True) == {("t", 0): (-1, "")}
 
 
-def test_a_fenced_producer_may_not_commit(scene: WireScene) -> None:
-    """A fenced producer is refused and leaves no partition unstable."""
+def test_fenced_producer_is_refused(scene: WireScene) -> None:
+    """No partition becomes unstable."""
     old = producer_of(scene, "fenced")
     old.add_offsets("fenced")
     producer_of(scene, "fenced")
@@ -142,7 +141,7 @@ def test_a_fenced_producer_may_not_commit(scene: WireScene) -> None:
     assert scene.fetch("fenced", {"t": [0]}, require_stable=True) == {("t", 0): (-1, "")}
 
 
-def test_a_member_of_an_old_generation_may_not_commit(scene: WireScene) -> None:
+def test_member_of_an_old_generation_is_refused(scene: WireScene) -> None:
     """The generation is checked if the version carries it (KIP-447)."""
     producer = producer_of(scene, "generations")
     member_id, generation = scene.join("generations", ["t"])
@@ -164,8 +163,7 @@ def test_a_member_of_an_old_generation_may_not_commit(scene: WireScene) -> None:
     assert scene.fetch("generations", None) == {("t", 0): (5, ""), ("t", 1): (6, "")}
 
 
-def test_a_generation_of_a_group_that_does_not_exist(scene: WireScene) -> None:
-    """A commit with the generation of a missing group is refused."""
+def test_generation_of_a_missing_group_is_refused(scene: WireScene) -> None:
     producer = producer_of(scene, "nowhere")
     producer.add_offsets("nowhere")
     assert producer.commit("nowhere", {"t": {0: 5}}, generation_id=3, member_id="m") is ErrorCode.ILLEGAL_GENERATION
@@ -174,7 +172,7 @@ def test_a_generation_of_a_group_that_does_not_exist(scene: WireScene) -> None:
         scene.shard("nowhere")
 
 
-def test_each_partition_is_answered_for_itself(scene: WireScene) -> None:
+def test_each_partition_has_its_own_result(scene: WireScene) -> None:
     """An invalid offset does not affect others."""
     producer = producer_of(scene, "partly")
     producer.add_offsets("partly")
@@ -187,7 +185,7 @@ def test_each_partition_is_answered_for_itself(scene: WireScene) -> None:
     assert scene.fetch("partly", None) == {("t", 1): (2, "")}
 
 
-def test_a_plain_commit_after_the_transactions(scene: WireScene) -> None:
+def test_plain_commit_after_a_transactional_one(scene: WireScene) -> None:
     """A later plain commit survives the end of the transaction."""
     producer = producer_of(scene, "later")
     producer.add_offsets("later")
@@ -198,7 +196,7 @@ def test_a_plain_commit_after_the_transactions(scene: WireScene) -> None:
     assert scene.fetch("later", {"t": [0]}) == {("t", 0): (9, "")}
 
 
-def test_a_deleted_group_gets_no_offsets_of_its_transactions(scene: WireScene) -> None:
+def test_deleted_group_gets_no_offsets_of_its_transaction(scene: WireScene) -> None:
     """A transaction that ends after the deletion of its group restores nothing."""
     producer = producer_of(scene, "deleted")
     producer.add_offsets("deleted")
@@ -210,7 +208,7 @@ def test_a_deleted_group_gets_no_offsets_of_its_transactions(scene: WireScene) -
     assert scene.fetch("deleted", None, require_stable=True) == {}
 
 
-def test_transactions_outlive_the_groups_coordinator() -> None:
+def test_transactions_survive_the_groups_coordinator() -> None:
     """An open transaction and its unstable offsets survive a coordinator restart."""
     with wire_scene("transaction.state.log.num.partitions=4") as scene:
         producer = producer_of(scene, "restart")

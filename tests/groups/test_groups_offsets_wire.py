@@ -23,7 +23,7 @@ def scene() -> Iterator[WireScene]:
 
 
 @pytest.mark.parametrize("version", COMMIT_VERSIONS)
-def test_what_was_committed_comes_back(scene: WireScene, version: int) -> None:
+def test_committed_offsets_are_returned(scene: WireScene, version: int) -> None:
     """Offsets and metadata are returned in all versions of both requests."""
     group = f"commit-{version}"
     assert scene.commit(group, {"t": {0: (5, "where é", 3), 1: (6, None)}, "u": {1: 7}}, version=version) is NONE
@@ -42,11 +42,11 @@ def test_what_was_committed_comes_back(scene: WireScene, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [version for version in FETCH_VERSIONS if version >= 2])
-def test_all_offsets_of_a_group(scene: WireScene, version: int) -> None:
-    """A request without topics returns all offsets of the group."""
+def test_all_offsets_of_a_group_are_returned(scene: WireScene, version: int) -> None:
+    """For a request without topics."""
     scene.commit("all", {"u": {1: 7}, "t": {1: 6, 0: 5}})
     assert scene.fetch("all", None, version=version) == {("t", 0): (5, ""), ("t", 1): (6, ""), ("u", 1): (7, "")}
-    assert scene.fetch("nobody", None, version=version) == {}
+    assert scene.fetch("unknown", None, version=version) == {}
 
 
 def test_several_groups_in_one_request(scene: WireScene) -> None:
@@ -68,14 +68,14 @@ def test_several_groups_in_one_request(scene: WireScene) -> None:
     assert [group["error_code"] for group in answer["groups"]] == [0, 0, 0]
 
 
-def test_the_last_commit_counts(scene: WireScene) -> None:
-    """A later commit replaces the offset, also with a smaller one."""
+def test_last_commit_wins(scene: WireScene) -> None:
+    """Also with a smaller offset."""
     for offset in (5, 9, 2):
         assert scene.commit("again", {"t": {0: (offset, f"n{offset}")}}) is NONE
     assert scene.fetch("again", {"t": [0]}) == {("t", 0): (2, "n2")}
 
 
-def test_each_partition_is_answered_for_itself(scene: WireScene) -> None:
+def test_each_partition_has_its_own_result(scene: WireScene) -> None:
     """An invalid offset does not affect others."""
     unknown, too_large = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OFFSET_METADATA_TOO_LARGE
     offsets = {"t": {0: (1, "x" * 21), 1: (2, "é" * 20)}, "nowhere": {0: 3}, "u": {-1: 4, 0: 5}}
@@ -92,14 +92,14 @@ def test_partitions_that_do_not_exist_are_refused(scene: WireScene, version: int
     assert scene.fetch(group, None) == {("t", 1): (1, "")}
 
 
-def test_a_commit_of_nothing_valid(scene: WireScene) -> None:
-    """Without any valid offset nothing is written and no group is created."""
+def test_commit_without_any_valid_offset(scene: WireScene) -> None:
+    """Nothing is written and no group is created."""
     assert scene.commit("nothing", {"nowhere": {0: 3}}) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     with pytest.raises(LookupError):
         scene.shard("nothing")
 
 
-def test_old_clients_say_when_an_offset_was_committed_and_when_it_expires(scene: WireScene) -> None:
+def test_timestamps_and_retentions_of_old_versions(scene: WireScene) -> None:
     """Version 1 has timestamps, versions 2 to 4 a retention."""
     topics = topics_of({"t": {0: 5, 1: 6}})
     topics[0]["partitions"][0]["commit_timestamp"] = 1234
@@ -114,8 +114,8 @@ def test_old_clients_say_when_an_offset_was_committed_and_when_it_expires(scene:
         assert committed.expire_timestamp_ms == wanted
 
 
-def test_who_is_no_member_may_not_commit_as_one(scene: WireScene) -> None:
-    """A generation without group is refused with the error for the request version."""
+def test_commit_with_a_generation_but_no_group_is_refused(scene: WireScene) -> None:
+    """The error depends on the request version."""
     for version, code in ((8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)):
         answer = scene.commit("gone", {"t": {0: 5}}, version=version, generation_id_or_member_epoch=4, member_id="m")
         assert answer is code
@@ -123,8 +123,8 @@ def test_who_is_no_member_may_not_commit_as_one(scene: WireScene) -> None:
         scene.shard("gone")
 
 
-def test_only_members_commit_while_there_are_any(scene: WireScene) -> None:
-    """A group with members accepts only their commits, an empty group any."""
+def test_group_with_members_accepts_their_commits_only(scene: WireScene) -> None:
+    """An empty group accepts any."""
     member_id, generation = scene.join("members", ["t"])
     member = {"member_id": member_id, "generation_id_or_member_epoch": generation}
     assert scene.commit("members", {"t": {0: 5}}, **member) is NONE
@@ -138,8 +138,7 @@ def test_only_members_commit_while_there_are_any(scene: WireScene) -> None:
     assert scene.commit("members", {"t": {0: 6}}) is NONE
 
 
-def test_a_commit_keeps_its_member_alive(scene: WireScene) -> None:
-    """A commit counts as a heartbeat."""
+def test_commit_extends_the_session(scene: WireScene) -> None:
     member_id, generation = scene.join("alive", ["t"])
     member = {"member_id": member_id, "generation_id_or_member_epoch": generation}
     for _ in range(4):
@@ -149,14 +148,13 @@ def test_a_commit_keeps_its_member_alive(scene: WireScene) -> None:
     assert scene.commit("alive", {"t": {0: 6}}, **member) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_group_without_a_name_has_offsets(scene: WireScene) -> None:
-    """Old simple consumers may use the empty group id."""
+def test_empty_group_id_may_have_offsets(scene: WireScene) -> None:
+    """Old simple consumers use it."""
     assert scene.commit("", {"t": {0: 5}}) is NONE
     assert scene.fetch("", {"t": [0]}) == {("t", 0): (5, "")}
 
 
-def test_a_name_that_does_not_fit_into_the_log(scene: WireScene) -> None:
-    """Group ids that are too long for record keys are refused."""
+def test_group_id_too_long_for_the_log_is_refused(scene: WireScene) -> None:
     name = "é" * 20_000
     body = {
         "group_id": name,
@@ -168,7 +166,7 @@ def test_a_name_that_does_not_fit_into_the_log(scene: WireScene) -> None:
     assert answer["topics"][0]["partitions"][0]["error_code"] == ErrorCode.INVALID_GROUP_ID
 
 
-def test_a_commit_too_large_for_one_batch_is_refused(scene: WireScene) -> None:
+def test_commit_too_large_for_one_batch_is_refused(scene: WireScene) -> None:
     """A commit is atomic."""
     topics = topics_of({"t": {0: (1, "m" * 20)}})
     topics[0]["partitions"] *= 20000
@@ -190,8 +188,8 @@ def test_offsets_are_deleted(scene: WireScene) -> None:
     assert scene.delete_offsets("", {"t": [1]})["error_code"] == ErrorCode.INVALID_GROUP_ID
 
 
-def test_offsets_that_members_need_are_not_deleted(scene: WireScene) -> None:
-    """Offsets of subscribed topics, or of unknown protocol types, are kept."""
+def test_offsets_of_subscribed_topics_are_not_deleted(scene: WireScene) -> None:
+    """If the protocol type is unknown, all topics count as subscribed."""
     scene.commit("reading", {"t": {0: 5}, "u": {0: 7}})
     scene.join("reading", ["t"])
     answer = scene.delete_offsets("reading", {"t": [0], "u": [0]})
@@ -203,7 +201,7 @@ def test_offsets_that_members_need_are_not_deleted(scene: WireScene) -> None:
     assert scene.delete_offsets("workers", {"u": [0]})["error_code"] == ErrorCode.NON_EMPTY_GROUP
 
 
-def test_a_deleted_group_has_no_offsets(scene: WireScene) -> None:
+def test_deleted_group_has_no_offsets(scene: WireScene) -> None:
     """DeleteGroups writes tombstones for all offsets."""
     scene.commit("deleted", {"t": {0: 5, 1: 6}})
     shard = scene.shard("deleted")
@@ -214,7 +212,7 @@ def test_a_deleted_group_has_no_offsets(scene: WireScene) -> None:
     assert [(key.topic, key.partition) for key in tombstones if key.group_id == "deleted"] == [("t", 0), ("t", 1)]
 
 
-def test_commits_lie_in_the_log_as_kafka_writes_them(scene: WireScene) -> None:
+def test_offset_records_have_kafkas_format(scene: WireScene) -> None:
     """Records of offsets are readable by Kafka's tools."""
     scene.commit("written", {"t": {0: (5, "m", 2)}})
     records = scene.log_records(scene.shard("written"))

@@ -13,7 +13,7 @@ from kreplica.groups.records import CommittedOffset, GroupRecord, MemberRecord, 
 OFFSET_KEY = (
     "0001"  # version
     "0007 7265 6164 6572 73"  # group "readers"
-    "0005 636c 6963 6b"  # topic, cut short here
+    "0005 636c 6963 6b"  # topic, truncated here
 )
 OFFSET_KEYS = [
     # version, group, topic, partition
@@ -46,7 +46,7 @@ GROUP_VALUE = (
     "00000005"  # generation
     "0005 72616e6765"  # protocol
     "0003 6d2d31"  # leader
-    "00000000000000c8"  # when it came into this state
+    "00000000000000c8"  # time of the last state change
     "00000001"  # members
     "0003 6d2d31"  # member id
     "0006 737461746963"  # group instance id
@@ -62,7 +62,7 @@ EMPTY_GROUP_VALUE = "0003 0000 00000000 ffff ffff 00000000000000c8 00000000"
 ANCIENT_MEMBER = "0003 6d2d31 0003 636c69 0009 2f31302e302e302e31 {timeouts} 00000002 0102 00000001 03"
 ANCIENT_HEAD = "0008 636f6e73756d6572 00000005 0005 72616e6765 0003 6d2d31"
 OLD_GROUP_VALUES = [
-    # neither a rebalance timeout nor a time
+    # neither a rebalance timeout nor a state change time
     ("0000" + ANCIENT_HEAD + "00000001" + ANCIENT_MEMBER.format(timeouts="00000064"), (-1, 100)),
     ("0001" + ANCIENT_HEAD + "00000001" + ANCIENT_MEMBER.format(timeouts="0000012c 00000064"), (-1, 300)),
     (
@@ -83,34 +83,32 @@ group_records = st.builds(
 
 
 @pytest.mark.parametrize(("golden", "key"), OFFSET_KEYS)
-def test_keys_of_offsets_are_kafkas(golden: str, key: OffsetKey) -> None:
-    """Offset keys have Kafka's bytes."""
+def test_offset_keys_equal_kafkas(golden: str, key: OffsetKey) -> None:
     assert records.build_offset_key(*key) == bytes.fromhex(golden)
     assert records.parse_offset_key(bytes.fromhex(golden)) == key
     assert records.key_version(bytes.fromhex(golden)) in records.OFFSET_KEY_VERSIONS
 
 
-def test_ancient_keys_of_offsets_are_read() -> None:
+def test_offset_keys_of_version_0_are_read() -> None:
     """Key version 0 has the same content as version 1."""
     golden, key = OFFSET_KEYS[0]
     assert records.parse_offset_key(b"\0\0" + bytes.fromhex(golden)[2:]) == key
 
 
 @pytest.mark.parametrize(("golden", "value"), OFFSET_VALUES)
-def test_values_of_offsets_are_kafkas(golden: str, value: CommittedOffset) -> None:
-    """Offset values have Kafka's bytes; those with an expiry are of version 1."""
+def test_offset_values_equal_kafkas(golden: str, value: CommittedOffset) -> None:
+    """Values with an expiry are of version 1."""
     assert records.build_offset_value(value) == bytes.fromhex(golden)
     assert records.parse_offset_value(bytes.fromhex(golden)) == value
 
 
 @pytest.mark.parametrize(("golden", "value"), OLD_OFFSET_VALUES)
-def test_values_of_offsets_of_other_versions_are_read(golden: str, value: CommittedOffset) -> None:
-    """Older and newer value versions can be read."""
+def test_offset_values_of_other_versions_are_read(golden: str, value: CommittedOffset) -> None:
     assert records.parse_offset_value(bytes.fromhex(golden)) == value
 
 
-def test_groups_are_kafkas() -> None:
-    """Records of groups with and without members have Kafka's bytes."""
+def test_group_values_equal_kafkas() -> None:
+    """With and without members."""
     assert records.build_group_key("readers") == bytes.fromhex("0002 0007 72656164657273")
     assert records.parse_group_key(bytes.fromhex("0002 0007 72656164657273")) == "readers"
     assert records.build_group_value(GROUP) == bytes.fromhex(GROUP_VALUE)
@@ -120,7 +118,7 @@ def test_groups_are_kafkas() -> None:
 
 
 @pytest.mark.parametrize(("golden", "times"), OLD_GROUP_VALUES)
-def test_groups_of_older_versions_are_read(golden: str, times: tuple[int, int]) -> None:
+def test_group_values_of_older_versions_are_read(golden: str, times: tuple[int, int]) -> None:
     """Without a rebalance timeout the session timeout is used."""
     group = records.parse_group_value(bytes.fromhex(golden))
     assert (group.state_timestamp_ms, group.members[0].rebalance_timeout_ms) == times
@@ -144,16 +142,15 @@ def test_groups_of_older_versions_are_read(golden: str, times: tuple[int, int]) 
         (records.key_version, "00", r"CoordinatorKey.version: needs 2 bytes, there are 1"),
     ],
 )
-def test_what_cannot_be_read_is_named(parse: object, data: str, named: str) -> None:
-    """Malformed records are errors with the field or the unknown version."""
+def test_malformed_records_are_refused(parse: object, data: str, named: str) -> None:
+    """The error names the field or the unknown version."""
     assert callable(parse)
     with pytest.raises(ProtocolError, match=named):
         parse(bytes.fromhex(data))
 
 
 @pytest.mark.parametrize("golden", [GROUP_VALUE, OFFSET_VALUES[0][0], OFFSET_VALUES[2][0], OLD_OFFSET_VALUES[3][0]])
-def test_records_cut_short_are_refused(golden: str) -> None:
-    """Truncated records are errors at any length."""
+def test_truncated_records_are_refused(golden: str) -> None:
     parse = records.parse_group_value if golden is GROUP_VALUE else records.parse_offset_value
     data = bytes.fromhex(golden)
     parse(data)
@@ -162,8 +159,8 @@ def test_records_cut_short_are_refused(golden: str) -> None:
             parse(data[:size])
 
 
-def test_texts_that_do_not_fit_are_refused() -> None:
-    """Strings longer than int16 lengths allow are refused."""
+def test_strings_too_long_are_refused() -> None:
+    """Lengths are int16."""
     fits, too_long = "x" * records.TEXT_SIZE_MAX, "x" * (records.TEXT_SIZE_MAX + 1)
     assert records.parse_offset_value(records.build_offset_value(CommittedOffset(1, 1, fits, 1))).metadata == fits
     for build in (
@@ -181,13 +178,11 @@ def test_texts_that_do_not_fit_are_refused() -> None:
     st.builds(OffsetKey, text, text, int32),
     st.builds(CommittedOffset, int64, int32, text, int64, st.just(records.NO_TIME)),
 )
-def test_any_offset_comes_back(key: OffsetKey, value: CommittedOffset) -> None:
-    """Any offset survives encoding and decoding."""
+def test_offset_round_trip(key: OffsetKey, value: CommittedOffset) -> None:
     assert records.parse_offset_key(records.build_offset_key(*key)) == key
     assert records.parse_offset_value(records.build_offset_value(value)) == value
 
 
 @given(group_records)
-def test_any_group_comes_back(group: GroupRecord) -> None:
-    """Any group survives encoding and decoding."""
+def test_group_round_trip(group: GroupRecord) -> None:
     assert records.parse_group_value(records.build_group_value(group)) == group

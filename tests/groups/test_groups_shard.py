@@ -41,8 +41,8 @@ def listed(scene: ClassicScene) -> tuple[ErrorCode, list[Listed]]:
     return found[0]
 
 
-def test_groups_come_to_life_in_turns() -> None:
-    """Groups are restored in small portions, so that the reactor is not blocked."""
+def test_groups_are_restored_in_slices() -> None:
+    """The event loop is not blocked."""
     scene = busy_scene()
     assert 0 < len(scene.shard.groups) < GROUPS / 2
     while scene.shard.is_restoring:
@@ -54,13 +54,11 @@ def test_groups_come_to_life_in_turns() -> None:
     assert scene.clock.getDelayedCalls() == []
 
 
-def test_list_while_groups_come_to_life() -> None:
-    """ListGroups reports that it is incomplete during the restore."""
+def test_list_is_incomplete_during_the_restore() -> None:
     assert listed(busy_scene())[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-def test_group_that_is_asked_for_comes_to_life() -> None:
-    """A requested group is restored immediately."""
+def test_requested_group_is_restored_immediately() -> None:
     scene = busy_scene()
     last = f"group {GROUPS - 1}"
     assert last not in scene.shard.groups
@@ -69,22 +67,21 @@ def test_group_that_is_asked_for_comes_to_life() -> None:
     assert scene.coordinator.describe(last).state_name == "Stable"
 
 
-def test_coordinator_that_leaves_before_all_groups_have_come_to_life() -> None:
-    """Unloading stops the restore and leaves no timer."""
+def test_unloading_stops_the_restore() -> None:
+    """No timer is left."""
     scene = busy_scene()
     scene.unload()
     assert scene.clock.getDelayedCalls() == []
 
 
-def test_records_of_kinds_that_are_not_known() -> None:
-    """Unknown record types are ignored, as in Kafka."""
+def test_unknown_record_types_are_ignored() -> None:
     scene = ClassicScene()
     scene.shard.replay(b"\x7f\x00anything", b"anything", NOT_TRANSACTIONAL)
     assert listed(scene) == (ErrorCode.NONE, [])
 
 
-def test_last_record_counts() -> None:
-    """The last record of a group counts, and a tombstone removes it."""
+def test_last_record_of_a_group_wins() -> None:
+    """A tombstone removes the group."""
     scene = ClassicScene()
     scene.unload()
     key = build_group_key("g")
@@ -101,8 +98,7 @@ def test_last_record_counts() -> None:
     assert listed(scene)[1] == []
 
 
-def test_members_without_time() -> None:
-    """A member with a negative session timeout in the log expires immediately."""
+def test_negative_session_timeout_expires_immediately() -> None:
     scene = ClassicScene()
     scene.unload()
     member = MemberRecord("a", None, "client", "/127.0.0.1", -1, -1, b"", b"")

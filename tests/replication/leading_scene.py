@@ -20,7 +20,7 @@ from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.records import Record
 
 LEADER, SECOND, THIRD = 1, 2, 3
-EVERYBODY = (LEADER, SECOND, THIRD)
+ALL_REPLICAS = (LEADER, SECOND, THIRD)
 LAG_S = 10.0
 EPOCHS = {SECOND: 20, THIRD: 30}
 """Broker epochs of the followers."""
@@ -31,20 +31,20 @@ def batch(records: int = 1) -> bytearray:
 
 
 def leadership(
-    leader_epoch: int = 5, isr: tuple[int, ...] = EVERYBODY, partition_epoch: int = 0, **more: Any
+    leader_epoch: int = 5, isr: tuple[int, ...] = ALL_REPLICAS, partition_epoch: int = 0, **more: Any
 ) -> Leadership:
     """Return a leadership with broker 1 as leader of three replicas."""
     more.setdefault("leader", LEADER)
-    more.setdefault("replicas", EVERYBODY)
+    more.setdefault("replicas", ALL_REPLICAS)
     return Leadership(
         leader_epoch=leader_epoch, isr=isr, partition_epoch=partition_epoch, controller_epoch=1, **more
     )
 
 
 class Leading:
-    """Broker 1.
+    """Broker 1 as a leader.
 
-    :ivar proposed: what asked for its in-sync set to be written, in order.
+    :ivar proposed: the partitions that proposed an ISR change, in order.
     """
 
     def __init__(self, propose: Callable[[LeaderState], None] | None = None) -> None:

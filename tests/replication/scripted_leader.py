@@ -80,9 +80,9 @@ class Link:
 
     def _next(self, api: Any) -> tuple[int, int, int, Row]:
         self._pull()
-        assert self._read, f"no {api.name} has come"
+        assert self._read, f"no {api.name} was received"
         self._last = self._read.pop(0)
-        assert self._last[0] == api.key, f"{api.name} expected, {APIS[self._last[0]].name} has come"
+        assert self._last[0] == api.key, f"{api.name} expected, {APIS[self._last[0]].name} was received"
         return self._last
 
     def _answer(self, api: Any, request: tuple[int, int, int, Row], body: Row) -> None:
@@ -222,7 +222,7 @@ class World:
 
 
 def named(fetch: Row) -> list[tuple[int, int]]:
-    """(partition, offset) of what a Fetch names."""
+    """Return (partition, offset) of each row of a Fetch."""
     return [(row["partition"], row["fetch_offset"]) for topic in fetch["topics"] for row in topic["partitions"]]
 
 
@@ -258,7 +258,7 @@ def row(
 
 
 def epochs_of(log: Log) -> list[tuple[int, int]]:
-    """(base offset, leader epoch) of every batch."""
+    """Return (base offset, leader epoch) of every batch."""
     part = log.read(log.log_start_offset, size_max=1 << 20, offset_max=log.log_end_offset)
     data = b"".join(piece.read() for piece in part.ranges)
     return [(header.base_offset, header.partition_leader_epoch) for _, header in iter_headers(data)]

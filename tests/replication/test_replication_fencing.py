@@ -24,7 +24,7 @@ def test_replaced_controller_is_refused() -> None:
     assert fence.controller_id == 2
 
 
-def test_a_controller_that_was_not_elected_is_refused() -> None:
+def test_controller_that_was_not_elected_is_refused() -> None:
     """Naming a current or higher epoch does not make a broker the controller, and the real one is not fenced."""
     fence = elected()
     assert not fence.is_known(6)
@@ -34,7 +34,7 @@ def test_a_controller_that_was_not_elected_is_refused() -> None:
     assert ControlFence(10).check(1, 0, 10) is ErrorCode.STALE_CONTROLLER_EPOCH
 
 
-def test_what_is_learnt_late_does_not_bring_an_earlier_controller_back() -> None:
+def test_late_read_does_not_restore_an_earlier_controller() -> None:
     """A ZooKeeper read may complete after commands of a later controller arrived."""
     fence = elected(2, 6)
     fence.learn(ElectedController(1, 5))
@@ -50,7 +50,7 @@ def test_command_to_another_incarnation_is_refused() -> None:
     assert fence.check(1, 5, 10) is ErrorCode.NONE
 
 
-def test_command_before_the_broker_has_registered() -> None:
+def test_command_before_the_registration() -> None:
     """A process rejects commands for its predecessors before it knows its own epoch."""
     fence = elected(broker_epoch=UNKNOWN_BROKER_EPOCH)
     fence.starts_after(10)
@@ -61,7 +61,7 @@ def test_command_before_the_broker_has_registered() -> None:
     assert fence.check(1, 5, 11) is ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_command_to_a_session_that_has_ended_is_refused():
+def test_command_to_an_ended_session_is_refused():
     """After its session ended, a broker rejects commands until it registers again."""
     fence = elected()
     fence.session_ended()
@@ -72,8 +72,8 @@ def test_command_to_a_session_that_has_ended_is_refused():
     assert fence.check(1, 5, 11) is ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_command_that_waits_may_be_overtaken():
-    """A queued command is checked again before it runs."""
+def test_queued_command_is_checked_again():
+    """A later controller may have sent commands meanwhile."""
     fence = elected()
     assert fence.check(1, 5, 10) is ErrorCode.NONE
     assert fence.refusal(5, 10) is ErrorCode.NONE
@@ -83,7 +83,7 @@ def test_command_that_waits_may_be_overtaken():
     assert fence.refusal(6, 10) is ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_commands_are_carried_out_in_the_order_in_which_they_came():
+def test_commands_run_in_order():
     """A slow command is not overtaken; otherwise a deletion could run before the creation."""
     fence = ControlFence()
     slow: Deferred[None] = Deferred()
@@ -107,18 +107,18 @@ def test_commands_are_carried_out_in_the_order_in_which_they_came():
     assert last.called
 
 
-def test_a_command_that_was_overtaken_is_refused():
+def test_superseded_command_is_refused():
     """Commands from a closed connection are stale after later ones; a repeated command is accepted."""
     fence = elected()
     assert fence.check(1, 5, 10, 7) is ErrorCode.NONE
     assert fence.check(1, 5, 10, 7) is ErrorCode.NONE
     assert fence.check(1, 5, 10, 9) is ErrorCode.NONE
     assert fence.check(1, 5, 10, 7) is ErrorCode.STALE_CONTROLLER_EPOCH
-    assert fence.check(1, 5, 10) is ErrorCode.NONE, "a controller that does not number its commands"
+    assert fence.check(1, 5, 10) is ErrorCode.NONE, "a controller without command numbers"
     assert fence.check(1, 5, 10, 8) is ErrorCode.STALE_CONTROLLER_EPOCH
 
 
-def test_each_controller_counts_for_itself():
+def test_each_controller_has_its_own_numbers():
     fence = elected()
     assert fence.check(1, 5, 10, 900) is ErrorCode.NONE
     fence.learn(ElectedController(2, 6))

@@ -21,7 +21,7 @@ VERSIONS = range(12, FETCH.versions[1] + 1)
 
 
 def followed(topic: str, partition: int, leader_epoch: int = 3) -> FollowerState:
-    """One whose position is moved by hand: ``end``, ``epoch`` and ``start``."""
+    """Follower state whose position the test sets: ``end``, ``epoch`` and ``start``."""
     log: Any = SimpleNamespace(log_start_offset=0)
     held: Any = SimpleNamespace(
         topic_partition=TopicPartition(topic, partition),
@@ -52,8 +52,8 @@ def expected(version: int, broker_epoch: int, request: NextRequest[FollowerState
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_same_as_built(version: int) -> None:
-    """Of one partition, of none, of several, and what is to be forgotten; wherever each of them is."""
+def test_template_equals_built_request(version: int) -> None:
+    """The requests have no, one or several partitions at any positions, with and without forgotten topics."""
     chance = random.Random(version)
     requests = FetchRequests(2, CONFIG)
     known = [followed(topic, partition) for topic in ("a", "topic") for partition in (0, 1)]
@@ -70,16 +70,16 @@ def test_the_same_as_built(version: int) -> None:
             assert requests.build(each, broker_epoch, request) == expected(each, broker_epoch, request)
 
 
-def test_a_partition_that_is_followed_anew_has_a_form_of_its_own() -> None:
-    """In another leader epoch, and as another topic of its name."""
+def test_each_leader_epoch_has_its_own_template() -> None:
+    """A recreated topic of the same name has its own too."""
     requests = FetchRequests(2, CONFIG)
     for epoch in (3, 4):
         request = NextRequest(1, epoch, [followed("a", 0, epoch)], [])
         assert requests.build(17, 7, request) == expected(17, 7, request)
 
 
-def test_what_is_asked_by_form_is_what_an_answer_is_about() -> None:
-    """The position that was asked for is noted, however the request was built."""
+def test_requested_position_is_recorded() -> None:
+    """The position is recorded for requests from templates and for built ones."""
     requests = FetchRequests(2, CONFIG)
     one = followed("a", 0)
     held: Any = one.partition
@@ -89,8 +89,8 @@ def test_what_is_asked_by_form_is_what_an_answer_is_about() -> None:
         assert one._asked_offset == end
 
 
-def test_forms_are_bounded_and_forgotten() -> None:
-    """With the partitions that are followed no more, and all where there are too many."""
+def test_templates_are_bounded_and_removed() -> None:
+    """Templates of partitions that are no longer followed are removed, and all templates if there are too many."""
     requests = FetchRequests(2, CONFIG)
     for partition in range(TEMPLATES_MAX + 10):
         requests.build(17, 7, NextRequest(1, 1, [followed("a", partition)], []))

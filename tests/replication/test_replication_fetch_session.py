@@ -1,4 +1,4 @@
-"""What a follower's requests name, against the broker's own sessions."""
+"""Contents of a follower's requests, checked against the broker's own fetch sessions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Asked:
 
 
 def named(body: Row) -> tuple[list[tuple[str, int, int]], list[tuple[str, list[int]]]]:
-    """(topic, partition, offset) of what a request names, and what it forgets."""
+    """Return (topic, partition, offset) of each row of a request, and the partitions that it forgets."""
     rows = [(t["topic"], r["partition"], r["fetch_offset"]) for t in body["topics"] for r in t["partitions"]]
     return rows, [(t["topic"], t["partitions"]) for t in body["forgotten_topics_data"]]
 
@@ -40,8 +40,8 @@ def established(*asked: Asked) -> FetchSession:
     return session
 
 
-def test_after_the_first_request_only_changes_are_named() -> None:
-    """What moved, what came, what went; nothing where nothing changed."""
+def test_later_requests_contain_changes_only() -> None:
+    """Changed, added and removed partitions are named; without changes nothing is."""
     a, b = Asked("t", 0), Asked("t", 1)
     session = FetchSession()
     session.ask(a)
@@ -65,8 +65,8 @@ def test_after_the_first_request_only_changes_are_named() -> None:
     assert (a.asked_in, b.asked_in, c.asked_in) == (3, 1, 3)
 
 
-def test_what_comes_and_goes_between_two_requests_is_not_named() -> None:
-    """The leader never hears of it; one that goes and comes back is named again."""
+def test_partition_added_and_removed_between_two_requests() -> None:
+    """The leader never gets it; a partition that is removed and added again is sent again."""
     a, b = Asked("t", 0), Asked("t", 1)
     session = established(a)
     session.ask(b)
@@ -76,8 +76,8 @@ def test_what_comes_and_goes_between_two_requests_is_not_named() -> None:
     assert named(session.next_request(17).fields(by_id=True)) == ([("t", 0, 0)], [])
 
 
-def test_a_topic_that_was_made_again_takes_the_place_of_the_old_one() -> None:
-    """Its id is another: the old one is forgotten."""
+def test_recreated_topic_replaces_the_old_one() -> None:
+    """The topic ID differs, so the old one is forgotten."""
     session = established(Asked("t"))
     session.ask(Asked("t", topic_id=UUID(int=8)))
     body = session.next_request(17).fields(by_id=True)
@@ -85,21 +85,21 @@ def test_a_topic_that_was_made_again_takes_the_place_of_the_old_one() -> None:
     assert [t["topic_id"] for t in body["forgotten_topics_data"]] == [ID]
 
 
-def test_one_topic_without_an_id_makes_all_named_by_name() -> None:
-    """Versions from 13 on have no names; a session keeps to one of the two, so that another begins."""
+def test_topic_without_an_id_makes_all_identified_by_name() -> None:
+    """Versions from 13 on have no names, and a session uses one of the two, so a new session starts."""
     session = established(Asked("t"))
     old = Asked("old", topic_id=ZERO_UUID)
     session.ask(old)
     assert session.version(17) == 12
     body = session.next_request(12).fields(by_id=False)
-    assert (body["session_id"], body["session_epoch"]) == (99, 0), "which ends session 99"
+    assert (body["session_id"], body["session_epoch"]) == (99, 0), "session 99 is ended"
     assert {topic["topic"] for topic in body["topics"]} == {"t", "old"}
     session.leave_out(old.key)
     assert session.version(17) == 17
 
 
-def test_a_leader_without_sessions_is_told_everything_each_time() -> None:
-    """It answers with session 0."""
+def test_leader_without_sessions_gets_full_requests() -> None:
+    """Such a leader responds with session 0."""
     session = FetchSession()
     session.ask(Asked("t"))
     for _ in range(3):
@@ -108,8 +108,8 @@ def test_a_leader_without_sessions_is_told_everything_each_time() -> None:
         assert not session.established
 
 
-def test_both_sides_always_agree_on_what_is_wanted() -> None:
-    """Whatever comes, moves, goes and is lost on the way: the broker's session holds what the follower wants."""
+def test_both_sides_agree_on_the_wanted_partitions() -> None:
+    """After any additions, moves, removals and lost messages the broker's session has the follower's partitions."""
     rng = random.Random(5)
     for _ in range(30):
         server, client = FetchSessions(random.Random(1), 10), FetchSession()
@@ -140,7 +140,7 @@ def test_both_sides_always_agree_on_what_is_wanted() -> None:
             )
             session = context.session
             assert session is not None
-            assert len(server) == 1, "the session before is ended"
+            assert len(server) == 1, "the previous session is ended"
             client.answered(session.session_id)
             held = {(one.topic_id, one.partition, one.fetch_offset) for one in session.partitions.values()}
             assert held == {(one.topic_id, one.key.partition, one.offset) for one in wanted.values()}

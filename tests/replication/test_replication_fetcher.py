@@ -1,4 +1,4 @@
-"""A follower's fetchers against a leader that answers as a test tells it to."""
+"""A follower's fetchers and a scripted leader."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from kreplica.replication.throttle import ReplicationThrottle
 BACKOFF_S = FetcherConfig().backoff_s_max
 
 
-def test_what_a_leader_sends_is_appended_and_asked_for_no_more() -> None:
-    """The next fetch asks for what follows, and by that says that everything before it is here."""
+def test_fetched_batches_are_appended() -> None:
+    """The next fetch requests the following offset, which acknowledges everything below it."""
     world = World()
     partition = world.partition(records=2)
     link = world.accept()
@@ -34,11 +34,11 @@ def test_what_a_leader_sends_is_appended_and_asked_for_no_more() -> None:
     assert (second["session_id"], second["session_epoch"], named(second)) == (77, 1, [(0, 5)])
     link.answer(row(partition, high_watermark=5))
     assert partition.high_watermark == 5
-    assert named(link.fetch()) == [], "nothing moved: the fetch names nothing"
+    assert named(link.fetch()) == [], "nothing changed: the fetch has no partitions"
 
 
-def test_a_high_watermark_is_never_beyond_the_own_end() -> None:
-    """The leader's may be ahead of what this broker has."""
+def test_high_watermark_is_limited_by_the_own_end() -> None:
+    """The leader's may be higher than this broker's log end offset."""
     world = World()
     partition = world.partition(records=2)
     link = world.accept()
@@ -47,8 +47,9 @@ def test_a_high_watermark_is_never_beyond_the_own_end() -> None:
     assert partition.high_watermark == 3
 
 
-def test_a_diverging_history_is_cut_until_it_agrees() -> None:
-    """Each answer cuts what the leader does not have; the next fetch starts there, with the epoch of what is left."""
+def test_diverging_history_is_truncated() -> None:
+    """Each response truncates records that the leader does not have; the next fetch starts there, with the last
+    remaining epoch."""
     world = World()
     partition = world.partition(records=3, epoch=1)
     partition.log.append_as_follower(batches(3, 2, epoch=3), now_ms=0)
@@ -66,8 +67,8 @@ def test_a_diverging_history_is_cut_until_it_agrees() -> None:
     assert epochs_of(partition.log) == [(0, 1), (1, 1), (2, 6)]
 
 
-def test_an_epoch_in_which_nothing_was_written_is_forgotten_by_a_follower() -> None:
-    """It led and wrote nothing: what the next leader's older epochs wrote is not of that epoch."""
+def test_epoch_without_records_is_forgotten_by_a_follower() -> None:
+    """The former leader wrote nothing; records of the next leader's earlier epochs do not belong to that epoch."""
     world = World()
     partition = world.partition(records=3, epoch=1)
     partition.log.begin_leader_epoch(5)
@@ -79,8 +80,8 @@ def test_an_epoch_in_which_nothing_was_written_is_forgotten_by_a_follower() -> N
     assert [tuple(entry) for entry in partition.log.leader_epochs.entries] == [(1, 0), (4, 3), (6, 5)]
 
 
-def test_a_cut_below_the_high_watermark_is_an_error_in_the_log(caplog_events: list[dict[str, object]]) -> None:
-    """Committed records are lost after an unclean election only, and not in silence."""
+def test_truncation_below_the_high_watermark_is_logged_as_an_error(caplog_events: list[dict[str, object]]) -> None:
+    """Committed records are lost only after an unclean election."""
     world = World()
     partition = world.partition(records=5, high_watermark=4)
     link = world.accept()
@@ -94,8 +95,9 @@ def test_a_cut_below_the_high_watermark_is_an_error_in_the_log(caplog_events: li
 @pytest.mark.parametrize(
     ("leader_has", "ends_at", "starts_at"), [((0, 3), 3, 0), ((8, 9), 8, 8), ((5, 5), 5, 0), ((0, 0), 0, 0)]
 )
-def test_an_offset_that_the_leader_does_not_have(leader_has: tuple[int, int], ends_at: int, starts_at: int) -> None:
-    """A leader that has less is followed back, one that begins later is followed from there."""
+def test_offset_out_of_the_leaders_range(leader_has: tuple[int, int], ends_at: int, starts_at: int) -> None:
+    """The log is truncated to the leader's end if that is lower, and restarted at the leader's start if that is higher.
+    """
     world = World()
     partition = world.partition(records=5)
     other = world.partition(number=1)
@@ -105,10 +107,10 @@ def test_an_offset_that_the_leader_does_not_have(leader_has: tuple[int, int], en
     link.answer_offsets({partition.topic_partition: leader_has})
     log = partition.log
     assert (log.log_end_offset, log.log_start_offset) == (ends_at, starts_at)
-    assert other.log.log_end_offset == 2, "the others are not held up"
+    assert other.log.log_end_offset == 2, "the others are not delayed"
     fetch = link.fetch()
     if leader_has == (5, 5):
-        assert (named(fetch), forgotten(fetch)) == ([(1, 2)], [0]), "it has the offset after all: in a while"
+        assert (named(fetch), forgotten(fetch)) == ([(1, 2)], [0]), "it has the offset after all: retried later"
         world.advance(BACKOFF_S)
         link.answer(row(other))
         assert named(link.fetch()) == [(0, 5)]
@@ -117,8 +119,8 @@ def test_an_offset_that_the_leader_does_not_have(leader_has: tuple[int, int], en
 
 
 @pytest.mark.parametrize("code", [3, 5, 6, 9, 56, 74, 75, 78, 100, 103, 2, 9999])
-def test_one_partition_that_fails_holds_up_no_other(code: int) -> None:
-    """It is left out for a while, longer each time; the others go on at once."""
+def test_failing_partition_does_not_delay_others(code: int) -> None:
+    """It is left out with increasing backoff; the others continue at once."""
     world = World()
     bad, good = world.partition(number=0), world.partition(number=1)
     link = world.accept()
@@ -134,14 +136,14 @@ def test_one_partition_that_fails_holds_up_no_other(code: int) -> None:
             world.advance(0.001)
         waits.append(world.reactor.seconds() - began)
         link.answer(row(good))
-        assert named(link.fetch()) == [(0, 0)], "it is asked for again, beside the fetch that the leader held"
+        assert named(link.fetch()) == [(0, 0)], "it is fetched again, next to the pending fetch"
     assert [round(wait, 2) for wait in waits] == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0]
     link.answer(row(bad, records=batches(0, 1, epoch=2)))
     assert bad.log.log_end_offset == 1
 
 
-def test_records_that_are_damaged_on_the_way_are_not_appended() -> None:
-    """They are asked for again, from the damaged batch on; the other partitions of the answer are taken in."""
+def test_records_damaged_in_transit_are_not_appended() -> None:
+    """They are fetched again from the damaged batch on; other partitions of the response are applied."""
     world = World()
     bad, good = world.partition(number=0), world.partition(number=1)
     link = world.accept()
@@ -160,8 +162,8 @@ def test_records_that_are_damaged_on_the_way_are_not_appended() -> None:
 
 
 @pytest.mark.parametrize("records", [b"x" * 40, b"x" * 400, None])
-def test_what_is_no_whole_batch_is_not_asked_for_at_once(records: bytes | None) -> None:
-    """A leader that sends the same as soon as it is asked would be asked as fast as the network goes."""
+def test_partial_batch_is_not_fetched_again_at_once(records: bytes | None) -> None:
+    """A leader that always sends the same partial batch would cause a loop as fast as the network allows."""
     world = World()
     partition = world.partition(number=0)
     link = world.accept()
@@ -174,8 +176,8 @@ def test_what_is_no_whole_batch_is_not_asked_for_at_once(records: bytes | None) 
     assert partition.log.log_end_offset == 0
 
 
-def test_an_answer_for_an_earlier_epoch_is_thrown_away() -> None:
-    """The leader changed its epoch while the fetch was under way: what comes is of a history that may be gone."""
+def test_response_for_an_earlier_epoch_is_discarded() -> None:
+    """The leader epoch changed during the fetch: the records may belong to a truncated history."""
     world = World()
     partition = world.partition(records=1)
     link = world.accept()
@@ -190,8 +192,8 @@ def test_an_answer_for_an_earlier_epoch_is_thrown_away() -> None:
     assert partition.log.log_end_offset == 3
 
 
-def test_an_answer_to_an_earlier_question_is_thrown_away() -> None:
-    """The new epoch is asked about at the same offset already when the old epoch's answer comes."""
+def test_response_to_an_earlier_request_is_discarded() -> None:
+    """The new epoch is already fetched at the same offset when the response for the old epoch arrives."""
     world = World()
     partition = world.partition(records=1)
     link = world.accept()
@@ -208,8 +210,8 @@ def test_an_answer_to_an_earlier_question_is_thrown_away() -> None:
     assert epochs_of(partition.log) == [(0, 1), (1, 9)]
 
 
-def test_an_answer_after_the_partition_has_changed_its_epoch_is_thrown_away() -> None:
-    """Even before its fetcher is told of the change."""
+def test_response_after_an_epoch_change_is_discarded() -> None:
+    """This holds even before the fetcher is notified of the change."""
     world = World()
     partition = world.partition(records=1)
     link = world.accept()
@@ -219,8 +221,9 @@ def test_an_answer_after_the_partition_has_changed_its_epoch_is_thrown_away() ->
     assert (partition.log.log_end_offset, partition.high_watermark) == (1, 0)
 
 
-def test_what_a_later_epoch_wrote_is_not_taken_from_an_earlier_one() -> None:
-    """The leader's file was cut and written anew while its answer was on the way: it may lack what is between."""
+def test_batches_of_a_later_epoch_are_not_appended() -> None:
+    """The leader's log was truncated and written again before it sent the response, so records in between may be
+    missing."""
     world = World()
     partition = world.partition(records=1)
     link = world.accept()
@@ -233,8 +236,8 @@ def test_what_a_later_epoch_wrote_is_not_taken_from_an_earlier_one() -> None:
     assert partition.log.log_end_offset == 3
 
 
-def test_an_answer_for_another_offset_is_thrown_away() -> None:
-    """Whatever moved the log's end meanwhile: records go where they were asked for, or nowhere."""
+def test_response_for_another_offset_is_discarded() -> None:
+    """The log end offset may have changed during the fetch."""
     world = World()
     partition = world.partition(records=4)
     link = world.accept()
@@ -244,8 +247,8 @@ def test_an_answer_for_another_offset_is_thrown_away() -> None:
     assert partition.log.log_end_offset == 2
 
 
-def test_a_partition_that_comes_is_asked_for_while_a_fetch_is_under_way() -> None:
-    """It does not wait until the leader has something for the others."""
+def test_added_partition_is_fetched_during_a_pending_fetch() -> None:
+    """It does not wait until the leader has data for the others."""
     world = World()
     first = world.partition(number=0)
     link = world.accept()
@@ -254,7 +257,7 @@ def test_a_partition_that_comes_is_asked_for_while_a_fetch_is_under_way() -> Non
     assert named(link.fetch()) == []
     second = world.partition(number=1)
     third = world.partition(number=2)
-    assert not link.waiting, "all that come in one turn are told at once"
+    assert not link.waiting, "all partitions added in one reactor iteration are sent at once"
     world.advance()
     link.answer()
     fetch = link.fetch()
@@ -264,15 +267,15 @@ def test_a_partition_that_comes_is_asked_for_while_a_fetch_is_under_way() -> Non
     assert link.waiting == 1
     world.partition(number=4)
     world.advance()
-    assert link.waiting == 1, "no more than two fetches are under way"
+    assert link.waiting == 1, "at most two fetches are in flight"
     link.answer(row(second, records=batches(0, 1, epoch=2)), row(third))
     assert named(link.fetch()) == [(3, 0)]
     link.answer()
     assert sorted(named(link.fetch())) == [(1, 1), (4, 0)]
 
 
-def test_what_is_sent_twice_is_appended_once() -> None:
-    """A leader that answers two fetches with the same records, since the second left before the first was answered."""
+def test_records_sent_twice_are_appended_once() -> None:
+    """The second of two fetches was sent before the first was answered, so both responses have the same records."""
     world = World()
     partition = world.partition()
     link = world.accept()
@@ -288,8 +291,8 @@ def test_what_is_sent_twice_is_appended_once() -> None:
     assert named(link.fetch()) == [(0, 2)]
 
 
-def test_a_partition_that_goes_is_forgotten_and_the_last_closes_the_connection() -> None:
-    """Nothing is left behind, not even a timer."""
+def test_removed_partition_is_forgotten() -> None:
+    """The last removal closes the connection and leaves no timer."""
     world = World()
     first, second = world.partition(number=0), world.partition(number=1)
     link = world.accept()
@@ -306,8 +309,8 @@ def test_a_partition_that_goes_is_forgotten_and_the_last_closes_the_connection()
     assert world.idle()
 
 
-def test_a_partition_moves_to_its_new_leader() -> None:
-    """Another broker leads: that one is connected to, and what the old one still sends counts no more."""
+def test_partition_moves_to_its_new_leader() -> None:
+    """The fetcher connects to the new leader; later responses of the old one are ignored."""
     world = World()
     world.endpoints[3] = Endpoint("PLAINTEXT", "other", 9093)
     partition, stays = world.partition(number=0), world.partition(number=1)
@@ -324,8 +327,8 @@ def test_a_partition_moves_to_its_new_leader() -> None:
     assert partition.log.log_end_offset == 1
 
 
-def test_a_leader_that_cannot_be_reached_is_tried_again_where_it_listens_now() -> None:
-    """With less and less haste; where nobody knows where it listens, nothing is tried."""
+def test_unreachable_leader_is_retried_at_its_current_address() -> None:
+    """The backoff increases; without a known address nothing is tried."""
     world = World()
     world.partition()
     for _ in range(12):
@@ -344,8 +347,8 @@ def test_a_leader_that_cannot_be_reached_is_tried_again_where_it_listens_now() -
     assert named(link.fetch()) == [(0, 0)]
 
 
-def test_a_connection_that_is_lost_is_made_again_with_a_new_session() -> None:
-    """Everything is named again, and the leader is told which session it may forget."""
+def test_lost_connection_is_replaced_with_a_new_session() -> None:
+    """All partitions are sent again, and the request names the session that the leader may forget."""
     world = World()
     partition = world.partition(records=3)
     link = world.accept()
@@ -358,8 +361,8 @@ def test_a_connection_that_is_lost_is_made_again_with_a_new_session() -> None:
     assert (fetch["session_id"], fetch["session_epoch"], named(fetch)) == (77, 0, [(0, 3)])
 
 
-def test_a_leader_that_does_not_answer_is_given_up() -> None:
-    """A link that is half open looks like a slow leader, until the time is up."""
+def test_leader_that_does_not_respond_times_out() -> None:
+    """A half-open connection looks like a slow leader until the timeout."""
     world = World(FetcherConfig(timeout_s=3.0, wait_ms_max=500))
     world.partition()
     link = world.accept()
@@ -371,8 +374,8 @@ def test_a_leader_that_does_not_answer_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("code", [70, 71, 106, 103, 100])
-def test_a_session_that_the_leader_refuses_begins_anew(code: int) -> None:
-    """At once; a leader that refuses again and again is left alone for a while."""
+def test_refused_session_is_restarted(code: int) -> None:
+    """It is restarted at once; after repeated refusals with a delay."""
     world = World()
     partition = world.partition(records=1)
     link = world.accept()
@@ -391,8 +394,8 @@ def test_a_session_that_the_leader_refuses_begins_anew(code: int) -> None:
     assert world.connecting == 1
 
 
-def test_a_leader_that_keeps_no_session_is_asked_for_everything() -> None:
-    """It answers with session 0."""
+def test_leader_without_sessions_gets_full_requests() -> None:
+    """Such a leader responds with session 0."""
     world = World()
     partition = world.partition()
     link = world.accept()
@@ -402,8 +405,8 @@ def test_a_leader_that_keeps_no_session_is_asked_for_everything() -> None:
         assert named(link.fetch()) == [(0, 0)]
 
 
-def test_a_broker_that_registered_anew_names_everything_again() -> None:
-    """Leaders know each follower by its epoch."""
+def test_new_registration_restarts_the_session() -> None:
+    """Leaders identify each follower by its broker epoch."""
     world = World()
     partition = world.partition()
     link = world.accept()
@@ -417,8 +420,8 @@ def test_a_broker_that_registered_anew_names_everything_again() -> None:
     assert (fetch["session_epoch"], named(fetch)) == (0, [(0, 0)])
 
 
-def test_what_is_not_synced_is_not_acknowledged() -> None:
-    """With ``flush.messages=1`` the next fetch of a partition waits for the sync, and those of others do not."""
+def test_unsynced_records_are_not_acknowledged() -> None:
+    """With ``flush.messages=1`` the next fetch of a partition waits for the sync; those of other partitions do not."""
     world = World()
     safe, fast = world.partition(number=0, flush_messages=1), world.partition(number=1)
     link = world.accept()
@@ -431,7 +434,7 @@ def test_what_is_not_synced_is_not_acknowledged() -> None:
     world.end_turn()
     world.advance()
     link.answer(row(fast))
-    assert named(link.fetch()) == [(0, 2)], "it is synced, and says so without waiting for the others"
+    assert named(link.fetch()) == [(0, 2)], "it is synced and fetches without waiting for the others"
     assert not safe.watchers
 
 
@@ -441,8 +444,8 @@ class Throttled:
     follower_throttled_replicas: frozenset[str] = frozenset({"0:1"})
 
 
-def test_a_throttled_partition_is_left_out_while_the_rate_is_used_up() -> None:
-    """The others go on; once it is in sync it is not throttled any more."""
+def test_throttled_partition_is_left_out_above_the_rate() -> None:
+    """The others continue; a partition in the ISR is not throttled."""
     world = World()
     size = len(batches(0, 1, epoch=2))
     throttle = ReplicationThrottle(
@@ -465,8 +468,8 @@ def test_a_throttled_partition_is_left_out_while_the_rate_is_used_up() -> None:
     assert named(link.fetch()) == [(0, 9)], "it is in sync"
 
 
-def test_three_thousand_partitions_come_in_one_go() -> None:
-    """One connection, one request."""
+def test_three_thousand_partitions_are_added_at_once() -> None:
+    """They need one connection and one request."""
     world = World()
     partitions = [world.partition(number=number) for number in range(3000)]
     link = world.accept()
@@ -481,8 +484,8 @@ def test_three_thousand_partitions_come_in_one_go() -> None:
     assert world.idle()
 
 
-def test_fetchers_that_are_closed_leave_nothing() -> None:
-    """Whatever they were at: connecting, waiting for an answer, waiting to try again."""
+def test_closed_fetchers_leave_nothing() -> None:
+    """They may be connecting, waiting for a response, or waiting to retry."""
     for stage in range(4):
         world = World()
         partition = world.partition()

@@ -1,4 +1,4 @@
-"""Brokers that follow each other, on virtual time: what their followers have, and what clients are told of it."""
+"""Brokers that follow each other on virtual time: the records of followers, and the responses to clients."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Row = dict[str, Any]
 KEY = TopicPartition("t", 0)
 
 PROMPT_S = 0.05
-"""Far below what a leader holds an idle fetch, far above what the simulated network needs."""
+"""Far below max_wait of an idle fetch, far above the latency of the simulated network."""
 
 
 class Brokers:
-    """A cluster with one topic, and the words of its tests."""
+    """A cluster with one topic, and helpers."""
 
     def __init__(self, brokers: int = 3, *, seed: int = 1, racks: dict[int, str] | None = None, **options: Any) -> None:
         configs = options.pop("configs", {})
@@ -64,7 +64,7 @@ class Brokers:
         return int(self.run(client.produce(*key, batch(*values), acks=acks)))
 
     def fetch(self, broker: int, offset: int, version: int = 12, **changes: Any) -> Row:
-        """One partition's row."""
+        """Return the row of one partition."""
         return self.fetch_all(broker, offset, version, **changes)["responses"][0]["partitions"][0]  # type: ignore[no-any-return]
 
     def fetch_all(self, broker: int, offset: int, version: int = 12, **changes: Any) -> Row:
@@ -74,7 +74,7 @@ class Brokers:
         return self.run(client.request(FETCH, body, at_most=version))  # type: ignore[no-any-return]
 
     def list_offset(self, broker: int, timestamp: int, *, replica_id: int = -1, version: int = 9) -> tuple[int, int]:
-        """Error code and offset."""
+        """Return error code and offset."""
         rows = [{"partition_index": 0, "timestamp": timestamp}]
         body = {"replica_id": replica_id, "isolation_level": 0, "topics": [{"name": "t", "partitions": rows}]}
         answer = self.run(self.cluster.client(broker=broker).request(LIST_OFFSETS, body, at_most=version))
@@ -82,7 +82,7 @@ class Brokers:
         return row["error_code"], row["offset"]
 
     def set_everywhere(self, name: str, value: str) -> None:
-        """A dynamic setting of each broker, or of the topic."""
+        """Set a dynamic setting of each broker, or of the topic."""
         for number in self.cluster.brokers:
             of_topic = name.endswith("replicas")
             configs = [{"name": name, "config_operation": 0, "value": value}]
@@ -93,7 +93,7 @@ class Brokers:
         self.cluster.run(1)
 
     def same_bytes(self) -> None:
-        """All replicas have the same log."""
+        """Return true if all replicas have the same log."""
         assert len({self.stored(number) for number in self.cluster.brokers}) == 1
 
     def stored(self, broker: int) -> bytes:
@@ -106,8 +106,8 @@ class Brokers:
         self.cluster.stop()
 
 
-def test_what_a_leader_acknowledges_is_on_every_replica() -> None:
-    """Byte for byte, and at once: nobody waits for a fetch that is under way."""
+def test_acknowledged_records_are_on_every_replica() -> None:
+    """They are replicated byte for byte without waiting for a pending fetch."""
     brokers = Brokers(configs={"min.insync.replicas": "3"})
     brokers.produce(b"first")
     brokers.cluster.run(3)
@@ -122,8 +122,8 @@ def test_what_a_leader_acknowledges_is_on_every_replica() -> None:
     brokers.end()
 
 
-def test_what_is_appended_is_read_once_by_each_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By followers when it is written, by consumers when it is committed; every answer has the figures of its time."""
+def test_appended_records_are_read_once_per_waiting_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Followers get them when they are written, consumers when they are committed, with the current offsets."""
     brokers = Brokers(configs={"min.insync.replicas": "3"})
     brokers.produce(b"first")
     brokers.cluster.run(3)
@@ -141,15 +141,15 @@ def test_what_is_appended_is_read_once_by_each_who_waits(monkeypatch: pytest.Mon
     brokers.produce(b"second")
     assert [record.value for record in brokers.run(waiting)] == [b"second"]
     followers = brokers.followers()
-    # The records, and the fetch behind them, which waits for more.
+    # The records, and the next fetch, which waits for more.
     assert readers == {CONSUMER: 1, followers[0]: 2, followers[1]: 2}
     brokers.cluster.run(1)
     assert {brokers.partition(broker).high_watermark for broker in (1, 2, 3)} == {2}
     brokers.end()
 
 
-def test_a_new_topic_is_followed_while_the_others_are_idle() -> None:
-    """Its first record is acknowledged at once, though every leader holds a fetch of its followers."""
+def test_new_topic_is_replicated_while_others_are_idle() -> None:
+    """Its first record is acknowledged at once, although every leader has a pending fetch of its followers."""
     brokers = Brokers(configs={"min.insync.replicas": "3"})
     brokers.cluster.run(2)
     for number in range(5):
@@ -157,12 +157,12 @@ def test_a_new_topic_is_followed_while_the_others_are_idle() -> None:
         brokers.make_topic(name, 3, {"min.insync.replicas": "3"})
         began = brokers.now_s
         brokers.produce(b"x", key=TopicPartition(name, 0))
-        assert brokers.now_s - began < 0.15, "of a fetch that is held for 0.5 s"
+        assert brokers.now_s - began < 0.15, "a pending fetch takes 0.5 s"
     brokers.end()
 
 
-def test_nothing_counts_before_it_is_synced_on_every_replica() -> None:
-    """With ``flush.messages=1`` what was acknowledged outlives a power loss of all machines."""
+def test_records_are_synced_on_every_replica_before_the_response() -> None:
+    """With ``flush.messages=1`` acknowledged records survive a power loss of all machines."""
     brokers = Brokers(configs={"min.insync.replicas": "3", "flush.messages": "1"})
     for number in range(10):
         brokers.produce(b"%d" % number)
@@ -180,8 +180,8 @@ def test_nothing_counts_before_it_is_synced_on_every_replica() -> None:
     brokers.end()
 
 
-def test_a_follower_that_was_away_catches_up() -> None:
-    """Answer after answer, as large as is asked for, and then it is in sync."""
+def test_follower_catches_up_after_an_outage() -> None:
+    """It fetches responses of the requested size until it is in sync."""
     brokers = Brokers(overrides=["replica.fetch.max.bytes=20000", "replica.lag.time.max.ms=3000"])
     away = brokers.followers()[0]
     brokers.cluster.brokers[away].kill()
@@ -195,8 +195,8 @@ def test_a_follower_that_was_away_catches_up() -> None:
     brokers.end()
 
 
-def test_consumers_are_sent_to_a_replica_in_their_rack() -> None:
-    """The leader names it, once it has what they want; it serves them as soon as something is committed (KIP-392)."""
+def test_consumers_are_redirected_to_a_replica_in_their_rack() -> None:
+    """The leader names it if it has the requested offset; it responds as soon as records are committed (KIP-392)."""
     brokers = Brokers(
         racks={1: "a", 2: "b", 3: "c"}, overrides=[f"replica.selector.class={RACK_AWARE_SELECTOR}"]
     )
@@ -219,12 +219,12 @@ def test_consumers_are_sent_to_a_replica_in_their_rack() -> None:
     began = brokers.now_s
     brokers.produce(b"y")
     assert [record.value for record in brokers.run(waiting)] == [b"y"]
-    assert brokers.now_s - began < PROMPT_S, "the follower hears of the high watermark at once"
+    assert brokers.now_s - began < PROMPT_S, "the follower gets the high watermark at once"
     brokers.end()
 
 
-def test_without_a_selector_everybody_reads_from_the_leader() -> None:
-    """Whatever rack a consumer is in."""
+def test_without_a_selector_consumers_read_from_the_leader() -> None:
+    """The rack of the consumer does not matter."""
     brokers = Brokers(racks={1: "a", 2: "b", 3: "c"})
     brokers.produce(b"x")
     brokers.cluster.run(1)
@@ -234,8 +234,8 @@ def test_without_a_selector_everybody_reads_from_the_leader() -> None:
     brokers.end()
 
 
-def test_a_replica_that_is_not_in_sync_is_not_named() -> None:
-    """A consumer would wait there for what its leader has."""
+def test_replica_out_of_sync_is_not_preferred() -> None:
+    """A consumer would wait there for records that the leader already has."""
     brokers = Brokers(
         racks={1: "a", 2: "b", 3: "c"},
         overrides=[f"replica.selector.class={RACK_AWARE_SELECTOR}", "replica.lag.time.max.ms=2000"],
@@ -249,8 +249,8 @@ def test_a_replica_that_is_not_in_sync_is_not_named() -> None:
     brokers.end()
 
 
-def test_who_debugs_reads_any_replica_to_its_end() -> None:
-    """Replica id -2 is told what is not committed too, by leaders and followers."""
+def test_debugging_consumer_reads_uncommitted_records() -> None:
+    """Leaders and followers serve replica ID -2 up to the log end offset."""
     brokers = Brokers()
     leader, (follower, other) = brokers.leader(), brokers.followers()
     brokers.cluster.brokers[other].host.pause()
@@ -262,13 +262,13 @@ def test_who_debugs_reads_any_replica_to_its_end() -> None:
         assert brokers.fetch(broker, 0, replica_id=-2)["records"]
         assert brokers.list_offset(broker, -1, replica_id=-2) == (0, 1)
     assert brokers.list_offset(leader, -1) == (0, 0)
-    assert brokers.list_offset(follower, -1) == (6, -1), "consumers ask the leader"
+    assert brokers.list_offset(follower, -1) == (6, -1), "consumers must use the leader"
     brokers.cluster.brokers[other].host.resume()
     brokers.end()
 
 
-def test_who_asks_the_wrong_broker_is_told_the_right_one() -> None:
-    """In the answer itself, with where it listens (KIP-951)."""
+def test_error_names_the_current_leader() -> None:
+    """The response contains the leader and its address (KIP-951)."""
     brokers = Brokers(configs={"min.insync.replicas": "1"})
     brokers.make_topic("u", 1)
     leader = brokers.leader(TopicPartition("u", 0))
@@ -277,12 +277,13 @@ def test_who_asks_the_wrong_broker_is_told_the_right_one() -> None:
     row = answer["responses"][0]["partitions"][0]
     assert (row["error_code"], row["current_leader"]) == (6, {"leader_id": leader, "leader_epoch": 0})
     assert [(node["node_id"], node["host"]) for node in answer["node_endpoints"]] == [(leader, f"broker-{leader}")]
-    assert brokers.fetch(brokers.followers()[0], 0, 10)["error_code"] == 6, "older consumers read from leaders only"
+    assert brokers.fetch(brokers.followers()[0], 0, 10)["error_code"] == 6, "older consumers can read from leaders only"
     brokers.end()
 
 
-def test_the_end_is_not_told_before_a_new_leader_knows_it() -> None:
-    """Its high watermark lags until its followers have fetched; consumers were told of later ends (KIP-207)."""
+def test_latest_offset_of_a_new_leader() -> None:
+    """Its high watermark lags until its followers have fetched; consumers may know higher end offsets already
+    (KIP-207)."""
     brokers = Brokers()
     brokers.cluster.run(2)
     leader = brokers.leader()
@@ -306,8 +307,8 @@ def test_the_end_is_not_told_before_a_new_leader_knows_it() -> None:
     brokers.end()
 
 
-def test_records_that_are_deleted_go_from_every_replica() -> None:
-    """The followers hear of the log's start at once."""
+def test_deleted_records_are_removed_from_every_replica() -> None:
+    """The followers get the new log start offset at once."""
     brokers = Brokers()
     for number in range(6):
         brokers.produce(b"%d" % number)
@@ -323,8 +324,8 @@ def test_records_that_are_deleted_go_from_every_replica() -> None:
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
-def test_a_replica_that_moves_is_throttled_until_it_is_in_sync(role: str) -> None:
-    """3 MB at 500 kB a second take some 6 s; what is produced then is copied as fast as it comes."""
+def test_moving_replica_is_throttled_until_it_is_in_sync(role: str) -> None:
+    """3 MB at 500 kB/s take about 6 s; records produced afterwards are copied without a limit."""
     brokers = Brokers(2, overrides=["replica.lag.time.max.ms=3000", "replica.fetch.max.bytes=100000"])
     brokers.set_everywhere(f"{role}.replication.throttled.rate", "500000")
     brokers.set_everywhere(f"{role}.replication.throttled.replicas", "*")

@@ -23,18 +23,18 @@ def progress(log_end_offset: int = UNKNOWN_OFFSET, broker_epoch: int = 7) -> Pro
 
 
 @given(offsets, offsets, offsets)
-def test_who_joins_lacks_nothing(end: int, high_watermark: int, epoch_start: int) -> None:
-    """A follower joins once it has all records that this leader or earlier ones may have committed."""
+def test_follower_joins_with_all_committed_records(end: int, high_watermark: int, epoch_start: int) -> None:
+    """It needs all records that this leader or earlier ones may have committed."""
     joins = in_sync.may_join(progress(end), high_watermark=high_watermark, epoch_start_offset=epoch_start)
     assert joins is (end >= high_watermark and end >= epoch_start)
 
 
-def test_who_has_not_fetched_in_this_epoch_does_not_join() -> None:
+def test_follower_without_a_fetch_in_this_epoch_does_not_join() -> None:
     """Its log may contain records that this leader does not have, even if the leader's log is empty."""
     assert not in_sync.may_join(progress(), high_watermark=0, epoch_start_offset=0)
 
 
-def test_who_does_not_say_which_incarnation_it_is_does_not_join() -> None:
+def test_follower_without_a_broker_epoch_does_not_join() -> None:
     """A restart may have truncated the follower's log."""
     nameless = progress(9, broker_epoch=NO_BROKER_EPOCH)
     assert not in_sync.may_join(nameless, high_watermark=0, epoch_start_offset=0)
@@ -47,15 +47,15 @@ def test_only_the_registered_incarnation_joins(registered: int | None, current: 
 
 
 @given(replicas, replicas)
-def test_the_union_has_everybody_once(isr: list[int], proposed: list[int]) -> None:
+def test_union_contains_each_replica_once(isr: list[int], proposed: list[int]) -> None:
     """All replicas that may be in the ISR count, in a fixed order."""
     union = in_sync.union(isr, proposed)
     assert sorted(union) == sorted({*isr, *proposed})
     assert union[: len(isr)] == tuple(isr)
 
 
-def test_a_follower_that_keeps_pace_never_lags() -> None:
-    """Under load it asks each time for what was the log end at its previous fetch."""
+def test_follower_that_keeps_pace_never_lags() -> None:
+    """Under load each of its fetches requests the log end offset of its previous fetch."""
     known = Progress(leader_epoch=1, caught_up_s=0.0)
     leader_end = 0
     for now_s in range(1, 100):
@@ -64,8 +64,7 @@ def test_a_follower_that_keeps_pace_never_lags() -> None:
         assert not in_sync.is_lagging(known, now_s, lag_s_max=1.5)
 
 
-def test_a_follower_that_is_too_slow_lags_though_it_fetches() -> None:
-    """A follower that fetches but falls behind is lagging."""
+def test_slow_follower_lags_although_it_fetches() -> None:
     known = Progress(leader_epoch=1, caught_up_s=0.0)
     for now_s in range(1, 40):
         known.fetched(7, 10 * now_s, leader_end_offset=20 * now_s, now_s=now_s)
@@ -73,7 +72,7 @@ def test_a_follower_that_is_too_slow_lags_though_it_fetches() -> None:
     assert not in_sync.is_lagging(known, 29, lag_s_max=30)
 
 
-def test_only_members_that_are_followers_lag() -> None:
+def test_only_followers_in_the_isr_lag() -> None:
     """Neither the leader, nor replicas outside the ISR, nor caught-up replicas are lagging."""
     late, whole = progress(5), progress(100)
     found = in_sync.lagging(
@@ -82,7 +81,7 @@ def test_only_members_that_are_followers_lag() -> None:
     assert found == (2,)
 
 
-def test_time_runs_from_when_the_leader_went_on() -> None:
+def test_lag_starts_with_the_next_record() -> None:
     """A silent follower of an idle partition is not lagging when the next record arrives."""
     known = progress(100)
     assert in_sync.lagging([2], {2: known}, leader_end_offset=100, now_s=5000.0, lag_s_max=30.0) == ()
@@ -90,7 +89,7 @@ def test_time_runs_from_when_the_leader_went_on() -> None:
     assert in_sync.lagging([2], {2: known}, leader_end_offset=101, now_s=5030.5, lag_s_max=30.0) == (2,)
 
 
-def test_nothing_is_known_in_a_new_epoch() -> None:
+def test_new_epoch_discards_progress() -> None:
     """Progress of an earlier leader epoch is discarded; within an epoch it is kept."""
     first = in_epoch({}, leadership(5), 1, 0.0)
     first[2].fetched(7, 50, leader_end_offset=50, now_s=0.0)

@@ -1,4 +1,4 @@
-"""A leader's writes of in-sync sets, to a coordinator on virtual time."""
+"""A leader's writes of the ISR, to a coordinator on virtual time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from leading_scene import EVERYBODY, LAG_S, LEADER, SECOND, THIRD, Leading, append, fetch, leadership
+from leading_scene import ALL_REPLICAS, LAG_S, LEADER, SECOND, THIRD, Leading, append, fetch, leadership
 from twisted.internet.defer import Deferred
 from twisted.logger import formatEvent
 
@@ -26,11 +26,11 @@ SESSION_S = 6.0
 
 
 class Client(ZooKeeperClient):
-    """A client that counts its multis, and may lose the answer to one, written or not, or turn out to have a bug.
+    """A client that counts its multis, and may lose their responses, lose the requests, or fail.
 
-    :ivar lose_answers: so many multis from now on are done, and their answers are lost.
-    :ivar lose_requests: so many multis from now on are lost themselves.
-    :ivar stumble: so many multis from now on are done, and end with an error that is not ZooKeeper's.
+    :ivar lose_answers: number of next multis that are applied with a lost response.
+    :ivar lose_requests: number of next multis that are lost.
+    :ivar stumble: number of next multis that are applied and end with an error that is not ZooKeeper's.
     """
 
     lose_answers = 0
@@ -60,7 +60,7 @@ def _lost() -> list[OperationResult]:
 
 
 class World:
-    """A coordinator, broker 1 which leads, and an onlooker who plays everybody else."""
+    """A coordinator, broker 1 as leader, and a second client with the roles of all other brokers."""
 
     def __init__(self) -> None:
         self.simulation = Simulation(1)
@@ -87,7 +87,7 @@ class World:
         return client
 
     def register(self, broker: int) -> int:
-        """The new broker epoch of a follower that has started again."""
+        """Return the new broker epoch of a restarted follower."""
         path = znodes.broker_path(broker)
         if self.run(self.onlooker.exists(path)) is not None:
             self.run(self.onlooker.delete(path))
@@ -95,7 +95,7 @@ class World:
         return int(self.run(self.onlooker.create(path, registration)).stat.czxid)
 
     def lead(self, number: int = 0, isr: tuple[int, ...] = (LEADER,), **more: Any) -> Partition:
-        """A partition of topic t with its state in ZooKeeper."""
+        """Return a partition of topic t whose state is in ZooKeeper."""
         first = leadership(isr=isr)
         partition = self.leading.partition(first, **more)
         partition.topic_partition = TopicPartition("t", number)
@@ -114,13 +114,13 @@ class World:
         fetch(partition, replica, offset, self.leading.clock.seconds(), **more)
 
     def state(self, number: int = 0) -> LeaderAndIsr:
-        """What ZooKeeper holds."""
+        """Return the state in ZooKeeper."""
         path = znodes.partition_state_path("t", number)
         data, stat = self.run(self.onlooker.get_data(path))
         return documents.decode_partition_state(path, data, stat.version)
 
     def overwrite(self, number: int = 0, **changes: Any) -> LeaderAndIsr:
-        """What a controller does."""
+        """Write a state as the controller does."""
         known = self.state(number)
         fields = {name: getattr(known, name) for name in LeaderAndIsr.__dataclass_fields__}
         data = documents.encode_partition_state(LeaderAndIsr(**fields | changes))
@@ -128,17 +128,17 @@ class World:
         return self.state(number)
 
     def allow(self, permissions: Permission) -> None:
-        """What everybody may do with the state of partition 0."""
+        """Set the permissions of the state of partition 0."""
         acl = (Acl(permissions | Permission.ADMIN, "world", "anyone"),)
         self.run(self.onlooker.set_acl(znodes.partition_state_path("t", 0), acl))
 
     def timers(self) -> list[str]:
-        """The broker's, but for those of its connection."""
+        """Return the broker's timers, except those of its connection."""
         calls = map(repr, self.simulation.scheduler.pending())
         return [call for call in calls if "broker#" in call and "Connection._check" not in call]
 
-    def told(self) -> list[set[int]]:
-        """The partitions of each notification."""
+    def notifications(self) -> list[set[int]]:
+        """Return the partitions of each notification."""
         found = []
         for name in sorted(self.run(self.onlooker.get_children(znodes.ISR_CHANGE_NOTIFICATION))):
             path = f"{znodes.ISR_CHANGE_NOTIFICATION}/{name}"
@@ -147,7 +147,7 @@ class World:
         return found
 
     def agree(self, partition: Partition) -> bool:
-        """Whether the leader knows what ZooKeeper holds, and waits for nothing."""
+        """Return true if the leader knows the state in ZooKeeper and no write is pending."""
         state, known = self.state(partition.topic_partition.partition), partition.leadership
         assert partition.leader_state is not None
         return (state.isr, state.partition_epoch, state.eligible_leader_replicas, partition.leader_state.proposed) == (
@@ -163,33 +163,33 @@ def world() -> World:
     return World()
 
 
-def test_who_has_caught_up_joins(world: World) -> None:
-    """It is written with everything else as it was, and the controller is told."""
+def test_caught_up_follower_joins(world: World) -> None:
+    """The other fields of the state stay unchanged, and the controller is notified."""
     partition = world.lead()
     world.fetch(partition, SECOND, 0)
     world.simulation.run(1)
     assert world.state() == LeaderAndIsr(LEADER, 5, (LEADER, SECOND), 1, partition_epoch=2)
     assert world.agree(partition)
-    assert world.told() == [{0}]
+    assert world.notifications() == [{0}]
     assert (world.writes.expands, world.writes.shrinks) == (1, 0)
 
 
-def test_many_at_a_time(world: World) -> None:
-    """What happens in one turn to many partitions is one write and one notification."""
+def test_many_changes_are_one_write(world: World) -> None:
+    """The changes of many partitions in one reactor iteration cause one write and one notification."""
     partitions = [world.lead(number) for number in range(50)]
     before = world.broker.multis
     for partition in partitions:
         for replica in (SECOND, THIRD):
             world.fetch(partition, replica, 0)
     world.simulation.run(1)
-    assert all(world.agree(partition) and partition.leadership.isr == EVERYBODY for partition in partitions)
+    assert all(world.agree(partition) and partition.leadership.isr == ALL_REPLICAS for partition in partitions)
     assert world.broker.multis == before + 1
-    assert world.told() == [set(range(50))]
+    assert world.notifications() == [set(range(50))]
 
 
-def test_who_lags_leaves(world: World) -> None:
-    """And comes back when it has caught up."""
-    partition = world.lead(isr=EVERYBODY)
+def test_lagging_follower_leaves(world: World) -> None:
+    """It joins again when it has caught up."""
+    partition = world.lead(isr=ALL_REPLICAS)
     append(partition)
     world.leading.clock.advance(LAG_S + 1)
     world.fetch(partition, SECOND, 1)
@@ -200,13 +200,13 @@ def test_who_lags_leaves(world: World) -> None:
     assert partition.high_watermark == 1
     world.fetch(partition, THIRD, 1)
     world.simulation.run(1)
-    assert world.state().isr == EVERYBODY
+    assert world.state().isr == ALL_REPLICAS
     assert (world.writes.expands, world.writes.shrinks) == (1, 1)
 
 
-@pytest.mark.parametrize("again", [True, False], ids=["started again", "down"])
-def test_who_is_not_the_one_that_fetched_does_not_join(world: World, *, again: bool) -> None:
-    """Its log may have lost its end since; whoever else has caught up joins all the same (KIP-903)."""
+@pytest.mark.parametrize("again", [True, False], ids=["restarted", "down"])
+def test_stale_incarnation_does_not_join(world: World, *, again: bool) -> None:
+    """Its log may have lost its end since; other caught-up followers join (KIP-903)."""
     partition = world.lead()
     if again:
         world.register(SECOND)
@@ -219,11 +219,11 @@ def test_who_is_not_the_one_that_fetched_does_not_join(world: World, *, again: b
     assert world.agree(partition)
     world.fetch(partition, SECOND, 0)
     world.simulation.run(1)
-    assert (world.state().isr, world.writes.refused_joins) == ((LEADER, THIRD), 1), "it is not even asked for again"
+    assert (world.state().isr, world.writes.refused_joins) == ((LEADER, THIRD), 1), "no retry is scheduled"
 
 
-def test_a_guard_that_is_taken_away_lets_it_join(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one above tests what it says: without the look at the registration the dead broker is let in."""
+def test_stale_incarnation_joins_without_the_check(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proves that the previous test fails without the check of the registration."""
     monkeypatch.setattr(in_sync, "is_current_incarnation", lambda *_: True)
     partition = world.lead()
     world.run(world.onlooker.delete(znodes.broker_path(SECOND)))
@@ -232,8 +232,8 @@ def test_a_guard_that_is_taken_away_lets_it_join(world: World, monkeypatch: pyte
     assert world.state().isr == (LEADER, SECOND)
 
 
-def test_another_has_written_in_between(world: World) -> None:
-    """The leader takes over what it finds, once, and goes on from there (KAFKA-2729)."""
+def test_concurrent_write_of_another_broker(world: World) -> None:
+    """The leader adopts the state that it finds, once, and continues from there (KAFKA-2729)."""
     partition = world.lead(isr=(LEADER, THIRD))
     world.overwrite(isr=(LEADER,), controller_epoch=2)
     world.fetch(partition, SECOND, 0)
@@ -243,8 +243,8 @@ def test_another_has_written_in_between(world: World) -> None:
     assert world.writes.conflicts == 1
 
 
-def test_another_leads_already(world: World) -> None:
-    """The leader hears it from ZooKeeper first, and is none any more; nothing is written over."""
+def test_other_leader_in_the_state(world: World) -> None:
+    """The leader learns it from ZooKeeper first and resigns; nothing is overwritten."""
     partition = world.lead(isr=(LEADER, THIRD))
     state = world.overwrite(leader=THIRD, leader_epoch=6)
     world.fetch(partition, SECOND, 0)
@@ -254,10 +254,10 @@ def test_another_leads_already(world: World) -> None:
     assert partition.leadership.leader_epoch == 6
 
 
-def test_without_the_condition_the_new_leader_would_be_overwritten(
+def test_new_leader_would_be_overwritten_without_the_condition(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one above tests what it says."""
+    """Proves that the previous test fails without the condition."""
     monkeypatch.setattr(in_sync, "expected_version", lambda _: -1)
     partition = world.lead(isr=(LEADER, THIRD))
     world.overwrite(leader=THIRD, leader_epoch=6)
@@ -266,8 +266,8 @@ def test_without_the_condition_the_new_leader_would_be_overwritten(
     assert world.state().leader == LEADER
 
 
-def test_one_conflict_is_that_partitions_alone(world: World) -> None:
-    """The others of the batch are written."""
+def test_conflict_affects_one_partition(world: World) -> None:
+    """The other partitions of the batch are written."""
     partitions = [world.lead(number) for number in range(5)]
     world.overwrite(3, controller_epoch=2)
     for partition in partitions:
@@ -278,8 +278,8 @@ def test_one_conflict_is_that_partitions_alone(world: World) -> None:
 
 
 @pytest.mark.parametrize("lost", ["answer", "request"])
-def test_nobody_knows_whether_it_was_written(world: World, lost: str) -> None:
-    """Both sets count until the znode was read again; then the leader goes on from what it holds."""
+def test_unknown_outcome_of_a_write(world: World, lost: str) -> None:
+    """Both ISRs count until the znode was read; then the leader continues from its contents."""
     partition = world.lead()
     if lost == "answer":
         world.broker.lose_answers = 1
@@ -296,11 +296,11 @@ def test_nobody_knows_whether_it_was_written(world: World, lost: str) -> None:
     world.simulation.run(1)
     assert world.state().isr == (LEADER, SECOND)
     assert partition.high_watermark == 1
-    assert world.told() == [{0}]
+    assert world.notifications() == [{0}]
 
 
-def test_zookeeper_out_of_reach(world: World) -> None:
-    """The proposal waits, with both sets counting or neither, and is written when ZooKeeper is back."""
+def test_zookeeper_outage(world: World) -> None:
+    """The proposal waits, with both ISRs counting or neither, and is written when ZooKeeper is back."""
     partition = world.lead()
     world.simulation.network.cut("broker", "coordinator")
     world.fetch(partition, SECOND, 0)
@@ -312,8 +312,8 @@ def test_zookeeper_out_of_reach(world: World) -> None:
     assert world.state().isr == (LEADER, SECOND)
 
 
-def test_a_session_that_ends(world: World) -> None:
-    """Nothing is forgotten: what waited is written in the next session."""
+def test_session_ends(world: World) -> None:
+    """Pending writes are made in the next session."""
     partition = world.lead()
     world.simulation.network.cut("broker", "coordinator")
     world.fetch(partition, SECOND, 0)
@@ -326,8 +326,8 @@ def test_a_session_that_ends(world: World) -> None:
     assert world.state().isr == (LEADER, SECOND)
 
 
-def test_a_topic_that_was_deleted(world: World) -> None:
-    """There is nothing to write any more, and nothing is tried again."""
+def test_topic_was_deleted(world: World) -> None:
+    """The write is dropped without a retry."""
     partition = world.lead()
     world.run(world.onlooker.delete(znodes.partition_state_path("t", 0)))
     world.fetch(partition, SECOND, 0)
@@ -338,8 +338,8 @@ def test_a_topic_that_was_deleted(world: World) -> None:
     assert partition.leadership.isr == (LEADER,)
 
 
-def test_a_state_that_may_not_be_written(world: World, caplog_events: list[dict[str, Any]]) -> None:
-    """It is tried about once a second, with a line in the log, while the others go on; and written when it may be."""
+def test_state_without_write_permission(world: World, caplog_events: list[dict[str, Any]]) -> None:
+    """It is retried about once a second, with a log line, while others are written; it succeeds with the permission."""
     first, second = world.lead(0), world.lead(1)
     world.allow(Permission.READ)
     before = world.broker.multis
@@ -361,11 +361,11 @@ def test_a_state_that_may_not_be_written(world: World, caplog_events: list[dict[
     world.allow(Permission.ALL)
     world.simulation.run(2 * RETRY_SECONDS)
     assert world.agree(first)
-    assert world.state().isr == EVERYBODY
+    assert world.state().isr == ALL_REPLICAS
 
 
-def test_a_state_that_may_not_be_read(world: World) -> None:
-    """What nobody can read is not taken for deleted: both sets count until it can be read again."""
+def test_state_without_read_permission(world: World) -> None:
+    """An unreadable state does not count as deleted: both ISRs count until it can be read."""
     partition = world.lead()
     world.allow(Permission.WRITE)
     world.broker.lose_answers = 1
@@ -377,27 +377,27 @@ def test_a_state_that_may_not_be_read(world: World) -> None:
     world.simulation.run(2 * RETRY_SECONDS)
     assert world.agree(partition)
     assert partition.leadership.isr == (LEADER, SECOND)
-    assert world.told() == [{0}]
+    assert world.notifications() == [{0}]
 
 
-def test_an_error_that_nobody_expects(world: World, caplog_events: list[dict[str, Any]]) -> None:
-    """It is in the log, nothing waits for ever, and it is not tried again at once."""
+def test_unexpected_error(world: World, caplog_events: list[dict[str, Any]]) -> None:
+    """It is logged, no request hangs, and the write is not retried at once."""
     partition = world.lead()
     world.broker.stumble = 1
     world.fetch(partition, SECOND, 0)
     world.simulation.run(RETRY_SECONDS / 2)
     assert partition.leader_state is not None
-    assert partition.leader_state.proposed is not None, "it may be written, or not"
+    assert partition.leader_state.proposed is not None, "it may be written or not"
     assert [event for event in caplog_events if "ISR writes failed; partition states" in str(event["log_format"])]
     world.simulation.run(RETRY_SECONDS)
     assert world.agree(partition)
     assert partition.leadership.isr == (LEADER, SECOND)
 
 
-def test_a_state_that_the_leader_stumbles_over(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other partitions go on without it, and it comes after them."""
+def test_state_that_the_leader_fails_to_apply(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other partitions continue; it is applied after them."""
     first, second = world.lead(0, isr=(LEADER, THIRD)), world.lead(1)
-    world.overwrite(0, controller_epoch=2)  # so that it has to be read
+    world.overwrite(0, controller_epoch=2)  # so that it must be read
     assert first.leader_state is not None
     with monkeypatch.context() as patched:
         patched.setattr(type(first.leader_state), "was_read", lambda *_: {}["a bug"])
@@ -406,14 +406,14 @@ def test_a_state_that_the_leader_stumbles_over(world: World, monkeypatch: pytest
         world.simulation.run(3 * RETRY_SECONDS)
         world.fetch(second, THIRD, 0)
         world.simulation.run(RETRY_SECONDS / 4)
-        assert world.state(1).isr == EVERYBODY
+        assert world.state(1).isr == ALL_REPLICAS
         assert not world.agree(first)
     world.simulation.run(2 * RETRY_SECONDS)
     assert world.agree(first)
     assert world.state().isr == (LEADER, THIRD, SECOND)
 
 
-def test_a_broker_that_stops_before_it_tries_again(world: World) -> None:
+def test_broker_stops_before_a_retry(world: World) -> None:
     """No timer is left."""
     partition = world.lead()
     world.allow(Permission.READ)
@@ -425,26 +425,27 @@ def test_a_broker_that_stops_before_it_tries_again(world: World) -> None:
     assert not world.timers()
 
 
-def test_leadership_lost_while_it_is_written(world: World) -> None:
-    """The answer changes nothing for whoever is something else by then."""
+def test_leadership_lost_during_a_write(world: World) -> None:
+    """The outcome changes nothing for the new role."""
     partition = world.lead()
     world.fetch(partition, SECOND, 0)
     world.run(lambda: partition.leader_state is None or partition.leader_state.proposed is not None)
-    following = Leadership(SECOND, 6, (SECOND,), EVERYBODY, 9, 2)
+    following = Leadership(SECOND, 6, (SECOND,), ALL_REPLICAS, 9, 2)
     partition.follow(following)
     world.simulation.run(2)
     assert partition.leadership == following
 
 
 def test_leading_again_in_the_same_epoch(world: World) -> None:
-    """What the first tenure wrote may hold, though the controller has not heard of it: its set counts, and is read."""
+    """The write of the first leadership may be effective without the controller's knowledge: its ISR counts, and is
+    read."""
     partition = world.lead()
     world.broker.lose_answers = 1
     world.fetch(partition, SECOND, 0)
     world.run(lambda: bool(world.writes.unknown_outcomes))
-    told = partition.leadership
+    leadership = partition.leadership
     partition.stop()
-    partition.lead(told)
+    partition.lead(leadership)
     append(partition)
     assert partition.high_watermark == 0
     world.simulation.run(1)
@@ -453,20 +454,20 @@ def test_leading_again_in_the_same_epoch(world: World) -> None:
     assert partition.high_watermark == 0
 
 
-def test_notifications_are_not_too_many(world: World) -> None:
-    """The first goes at once; then one stands for everything that is written within a while."""
+def test_notifications_are_coalesced(world: World) -> None:
+    """The first is sent at once; later ones are combined for a while."""
     partitions = [world.lead(number) for number in range(4)]
     for partition in partitions:
         world.fetch(partition, SECOND, 0)
         world.simulation.run(INTERVAL_SECONDS / 5)
     world.simulation.run(2 * INTERVAL_SECONDS)
-    first, *others = world.told()
+    first, *others = world.notifications()
     assert first == {0}
     assert others == [{1, 2, 3}]
 
 
-def test_a_broker_that_stops(world: World) -> None:
-    """No timer is left, whatever was under way, and nothing is begun any more."""
+def test_broker_stops(world: World) -> None:
+    """In any state no timer is left, and nothing is started afterwards."""
     first, second = world.lead(0), world.lead(1)
     world.fetch(first, SECOND, 0)
     world.simulation.run(INTERVAL_SECONDS / 5)
@@ -483,4 +484,4 @@ def test_a_broker_that_stops(world: World) -> None:
     world.simulation.network.heal("broker", "coordinator")
     world.simulation.run(10)
     assert world.state(1).isr == (LEADER,)
-    assert world.told() == [{0}]
+    assert world.notifications() == [{0}]

@@ -20,7 +20,7 @@ def pass_time(leading: Leading, seconds: float) -> None:
         leading.clock.advance(0.1)
 
 
-def test_a_follower_that_is_silent_is_noticed_in_time() -> None:
+def test_silent_follower_is_detected_in_time() -> None:
     """A lagging follower is detected between 1 and 1.5 times the limit after it fell behind."""
     leading = Leading()
     partition = leading.partition()
@@ -31,7 +31,7 @@ def test_a_follower_that_is_silent_is_noticed_in_time() -> None:
     pass_time(leading, 10 * LAG_S)
     append(partition)
     pass_time(leading, LAG_S / 2 - 0.2)
-    assert leading.proposed == [], "nothing was asked of it for long, and it is not late for that"
+    assert leading.proposed == [], "no records were appended for long, and it is not late for that"
     pass_time(leading, LAG_S + 0.5)
     assert leading.proposed != []
     assert partition.leader_state is not None
@@ -41,8 +41,7 @@ def test_a_follower_that_is_silent_is_noticed_in_time() -> None:
     watch.stop()
 
 
-def test_it_stops() -> None:
-    """Stopping leaves no timer."""
+def test_stop_leaves_no_timer() -> None:
     leading = Leading()
     watch = watch_of(leading, leading.partition())
     watch.start()
@@ -52,8 +51,8 @@ def test_it_stops() -> None:
     assert not leading.clock.getDelayedCalls()
 
 
-def test_partitions_that_are_not_led_are_passed_over() -> None:
-    """A partition may stop leading during the check."""
+def test_partition_that_stops_leading_is_skipped() -> None:
+    """It may do so during the check."""
     leading = Leading()
     partition = leading.partition()
     watch = watch_of(leading, partition)

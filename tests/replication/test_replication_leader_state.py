@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from leading_scene import EVERYBODY, LAG_S, LEADER, SECOND, THIRD, Leading, append, fetch, leadership
+from leading_scene import ALL_REPLICAS, LAG_S, LEADER, SECOND, THIRD, Leading, append, fetch, leadership
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import LeaderAndIsr
@@ -32,18 +32,18 @@ def refused(code: ErrorCode, partition: Partition, *, acks_all: bool = True) -> 
 
 
 class TestCommitting:
-    def test_the_slowest_member_decides(self) -> None:
+    def test_slowest_member_decides(self) -> None:
         """A record is committed once every in-sync replica has it, and not earlier."""
         partition = Leading().partition()
         append(partition, 5)
         fetch(partition, SECOND, 5)
-        assert partition.high_watermark == 0, "the third has not been heard of"
+        assert partition.high_watermark == 0, "the third has not fetched yet"
         fetch(partition, THIRD, 3)
         assert partition.high_watermark == 3
         fetch(partition, THIRD, 5)
         assert partition.high_watermark == 5
 
-    def test_never_back(self) -> None:
+    def test_high_watermark_never_decreases(self) -> None:
         """The high watermark does not decrease when a follower restarts with fewer records."""
         partition = Leading().partition()
         append(partition, 5)
@@ -54,7 +54,7 @@ class TestCommitting:
         fetch(partition, SECOND, 6)
         assert partition.high_watermark == 5
 
-    def test_who_is_outside_does_not_count(self) -> None:
+    def test_replica_outside_the_isr_does_not_count(self) -> None:
         """A replica outside the ISR does not delay the high watermark."""
         partition = Leading().partition(leadership(isr=(LEADER, SECOND)))
         append(partition, 2)
@@ -68,13 +68,13 @@ class TestCommitting:
         assert partition.high_watermark == 0
         refused(ErrorCode.NOT_ENOUGH_REPLICAS, partition)
 
-    def test_a_topic_of_fewer_replicas_than_asked_for(self) -> None:
+    def test_topic_with_fewer_replicas_than_required(self) -> None:
         """A topic with one replica accepts acks=1 even if two in-sync replicas are required."""
         alone = leadership(isr=(LEADER,), replicas=(LEADER,))
         partition = Leading().partition(alone, min_insync_replicas=2)
         assert append(partition, 2, acks_all=False) == partition.high_watermark == 2
 
-    def test_only_what_is_synced_counts_where_that_is_asked_for(self) -> None:
+    def test_only_synced_records_count_if_required(self) -> None:
         """With flush.messages=1 only synced records of the leader count."""
         partition = Leading().partition(flush_messages=1)
         append(partition, 2)
@@ -85,7 +85,7 @@ class TestCommitting:
         partition.end_moved()
         assert partition.high_watermark == 2
 
-    def test_what_a_new_leader_had_is_committed_when_all_have_it(self) -> None:
+    def test_new_leader_commits_records_that_all_have(self) -> None:
         """A new leader starts with the high watermark it knows."""
         partition = Leading().partition(records=4)
         assert (partition.high_watermark, partition.epoch_start_offset) == (0, 4)
@@ -95,7 +95,7 @@ class TestCommitting:
 
 
 class TestWithoutLease:
-    def test_nothing_is_taken_or_committed(self) -> None:
+    def test_nothing_is_accepted_or_committed(self) -> None:
         """Without the lease, producers are rejected and waiting requests keep waiting."""
         leading = Leading()
         partition = leading.partition()
@@ -106,7 +106,7 @@ class TestWithoutLease:
         assert partition.high_watermark == 0
         refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, partition)
 
-    def test_when_it_is_back(self) -> None:
+    def test_lease_returns(self) -> None:
         """The high watermark advances when the lease is back, and no timer remains."""
         leading = Leading()
         partition = leading.partition()
@@ -121,7 +121,7 @@ class TestWithoutLease:
         assert partition.high_watermark == 2
         assert leading.clock.getDelayedCalls() == []
 
-    def test_when_somebody_else_leads_by_then(self) -> None:
+    def test_other_leader_meanwhile(self) -> None:
         """A former leader does not advance the high watermark."""
         leading = Leading()
         partition = leading.partition()
@@ -134,7 +134,7 @@ class TestWithoutLease:
         leading.clock.advance(5)
         assert partition.high_watermark == 0
 
-    def test_a_lone_replica_needs_none(self) -> None:
+    def test_single_replica_needs_no_lease(self) -> None:
         """A partition without other replicas is served without the lease."""
         leading = Leading()
         partition = leading.partition(leadership(isr=(LEADER,), replicas=(LEADER,)))
@@ -143,7 +143,7 @@ class TestWithoutLease:
 
 
 class TestJoining:
-    def test_a_follower_that_has_caught_up(self) -> None:
+    def test_caught_up_follower(self) -> None:
         """A joining follower is proposed, and counts before the outcome of the write is known."""
         leading = Leading()
         partition = leading.partition(leadership(isr=(LEADER, SECOND)), records=3)
@@ -153,7 +153,7 @@ class TestJoining:
         fetch(partition, THIRD, 3)
         assert leading.proposed == [led(partition)]
         proposal = begin(partition)
-        assert proposal.isr == EVERYBODY
+        assert proposal.isr == ALL_REPLICAS
         assert proposal.joining == ((THIRD, 30),)
         append(partition)
         fetch(partition, SECOND, 4)
@@ -161,7 +161,7 @@ class TestJoining:
         fetch(partition, THIRD, 4)
         assert partition.high_watermark == 4
 
-    def test_one_that_has_not_reached_the_start_of_the_epoch(self) -> None:
+    def test_follower_below_the_start_of_the_epoch(self) -> None:
         """A follower must reach the start of the leader epoch, since a new leader's high watermark lags."""
         leading = Leading()
         partition = leading.partition(leadership(isr=(LEADER, SECOND)), records=3)
@@ -169,7 +169,7 @@ class TestJoining:
         assert partition.high_watermark == 0
         assert leading.proposed == []
 
-    def test_one_that_was_refused(self) -> None:
+    def test_refused_follower(self) -> None:
         """An unregistered follower may join only with a new broker epoch."""
         partition = Leading().partition(leadership(isr=(LEADER, SECOND)))
         fetch(partition, THIRD, 0)
@@ -185,7 +185,7 @@ class TestJoining:
         fetch(partition, THIRD, 0)
         assert led(partition).proposal() is None
 
-    def test_an_earlier_incarnation_is_not_heard_any_more(self) -> None:
+    def test_fetch_of_an_earlier_incarnation_does_not_count(self) -> None:
         """A fetch sent before the broker's restart does not count."""
         partition = Leading().partition()
         append(partition, 2)
@@ -195,7 +195,7 @@ class TestJoining:
         assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert partition.known_end_offset(SECOND) == 0
 
-    def test_a_stranger(self) -> None:
+    def test_unknown_replica(self) -> None:
         """A fetch from an unknown replica is rejected with a retriable error."""
         with pytest.raises(KafkaError) as raised:
             fetch(Leading().partition(), 9, 0)
@@ -211,7 +211,7 @@ class TestLeaving:
         fetch(partition, SECOND, 2, leading.clock.seconds())
         return partition
 
-    def test_it_counts_until_the_write_is_confirmed(self) -> None:
+    def test_replica_counts_until_the_write_is_confirmed(self) -> None:
         """A leaving replica counts until the write succeeds, because it may still be elected."""
         partition = self.lagging(Leading())
         proposal = begin(partition)
@@ -222,7 +222,7 @@ class TestLeaving:
         assert partition.high_watermark == 2
         assert (partition.leadership.isr, partition.leadership.partition_epoch) == ((LEADER, SECOND), 1)
 
-    def test_who_leaves_a_set_that_becomes_too_small_may_still_lead(self) -> None:
+    def test_replica_that_leaves_a_small_isr_stays_eligible(self) -> None:
         """A removed replica stays eligible to lead while too few are in sync (KIP-966)."""
         partition = self.lagging(Leading(), min_insync_replicas=3)
         proposal = begin(partition)
@@ -231,7 +231,7 @@ class TestLeaving:
         assert partition.high_watermark == 0
         refused(ErrorCode.NOT_ENOUGH_REPLICAS, partition)
 
-    def test_nothing_is_committed_while_somebody_outside_may_lead(self) -> None:
+    def test_nothing_is_committed_while_another_replica_is_eligible(self) -> None:
         """A lower min.insync.replicas does not discard eligible replicas without a write."""
         leading = Leading()
         partition = leading.partition(leadership(isr=(LEADER, SECOND), eligible=(THIRD,)), min_insync_replicas=3)
@@ -239,14 +239,14 @@ class TestLeaving:
         fetch(partition, SECOND, 2)
         partition.settings_changed(2)
         assert partition.high_watermark == 0
-        assert leading.proposed == [led(partition)], "the state has to be written without them first"
+        assert leading.proposed == [led(partition)], "the state must be written without them first"
         proposal = begin(partition)
         assert (proposal.isr, proposal.eligible) == ((LEADER, SECOND), ())
         assert partition.high_watermark == 0
         led(partition).written(proposal, 1)
         assert partition.high_watermark == 2
 
-    def test_who_is_not_heard_of_does_not_join_again(self) -> None:
+    def test_silent_replica_does_not_rejoin(self) -> None:
         """A lagging replica that has all committed records does not rejoin; it would leave again at once."""
         leading = Leading()
         partition = leading.partition(min_insync_replicas=3)
@@ -258,9 +258,9 @@ class TestLeaving:
         assert partition.leadership.isr == (LEADER, SECOND)
         assert led(partition).proposal() is None
         fetch(partition, THIRD, 2, leading.clock.seconds())
-        assert begin(partition).isr == EVERYBODY
+        assert begin(partition).isr == ALL_REPLICAS
 
-    def test_a_look_proposes_it(self) -> None:
+    def test_periodic_check_proposes_removal(self) -> None:
         """The periodic check proposes to remove a lagging follower without any fetch."""
         leading = Leading()
         partition = self.lagging(leading)
@@ -268,33 +268,33 @@ class TestLeaving:
         assert leading.proposed == [led(partition)]
 
 
-class TestToldAgain:
-    def test_older_news_of_the_in_sync_set(self) -> None:
+class TestUpdateWithinEpoch:
+    def test_older_isr(self) -> None:
         """An outdated ISR from the controller does not replace the leader's own write; other changes apply."""
         partition = Leading().partition(leadership(isr=(LEADER, SECOND), partition_epoch=3))
-        partition.update_within_epoch(leadership(isr=EVERYBODY, partition_epoch=2, read_only=True))
+        partition.update_within_epoch(leadership(isr=ALL_REPLICAS, partition_epoch=2, read_only=True))
         assert (partition.leadership.isr, partition.leadership.partition_epoch) == ((LEADER, SECOND), 3)
         refused(ErrorCode.NOT_ENOUGH_REPLICAS, partition)
 
-    def test_newer_news(self) -> None:
+    def test_newer_state(self) -> None:
         """After a newer state from the controller, a pending write is void whatever its response is."""
         partition = Leading().partition(leadership(isr=(LEADER, SECOND)))
         fetch(partition, THIRD, 0)
         proposal = begin(partition)
         partition.update_within_epoch(leadership(isr=(LEADER,), partition_epoch=1))
         append(partition)
-        assert partition.high_watermark == 1, "only who is in the newer set counts"
+        assert partition.high_watermark == 1, "only members of the newer ISR count"
         assert not led(partition).written(proposal, 1)
         assert partition.leadership.isr == (LEADER,)
 
-    def test_followers_stay_known(self) -> None:
+    def test_follower_progress_is_kept(self) -> None:
         """Progress is kept within an epoch; added replicas start as unknown."""
         partition = Leading().partition(leadership(isr=(LEADER,)))
         fetch(partition, SECOND, 0)
         partition.update_within_epoch(leadership(isr=(LEADER,), replicas=(1, 2, 3, 4)))
         assert [partition.known_end_offset(replica) for replica in (2, 3, 4)] == [0, None, None]
 
-    def test_a_new_epoch_forgets_what_followers_had(self) -> None:
+    def test_new_epoch_discards_follower_progress(self) -> None:
         """A new epoch discards follower progress but keeps the leader's records."""
         partition = Leading().partition()
         append(partition, 2)
@@ -306,8 +306,8 @@ class TestToldAgain:
         assert partition.high_watermark == 0
 
 
-class TestWhatTheZnodeSays:
-    def test_a_later_leader_epoch(self) -> None:
+class TestStateFromZookeeper:
+    def test_later_leader_epoch(self) -> None:
         """A state with a later epoch ends leadership before the controller's command arrives."""
         partition = Leading().partition(leadership(isr=(LEADER,)))
         fetch(partition, SECOND, 0)
@@ -316,7 +316,7 @@ class TestWhatTheZnodeSays:
         refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, partition)
         assert (partition.leadership.leader, partition.leadership.leader_epoch) == (SECOND, 6)
 
-    def test_the_same_epoch(self) -> None:
+    def test_same_epoch(self) -> None:
         """A state read from the znode is adopted, whichever write produced it."""
         partition = Leading().partition(leadership(isr=(LEADER,)), min_insync_replicas=2)
         fetch(partition, SECOND, 0)
@@ -328,7 +328,7 @@ class TestWhatTheZnodeSays:
             (LEADER, SECOND), (THIRD,), 4, 2,
         )
 
-    def test_an_answer_that_comes_too_late(self) -> None:
+    def test_late_outcome_is_ignored(self) -> None:
         """The outcome of a write from an earlier epoch changes nothing."""
         partition = Leading().partition(leadership(isr=(LEADER,)))
         fetch(partition, SECOND, 0)

@@ -1,4 +1,4 @@
-"""Delayed produce requests: what completes them, and the response."""
+"""Delayed produce requests: completion and response."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class Producing(Leading):
         self.led = self.partition(**partition)
         clock: Any = self.clock
         partitions: Any = SimpleNamespace(get=lambda _: self.led)
-        nobody: Any = None
+        unused: Any = None
         metadata = MetadataCache(Clock())  # type: ignore[arg-type]
-        validation = BatchValidation(nobody, lambda: 1000)
-        self._handler = Produce(clock, partitions, metadata, lambda: 1000, Admission(nobody, lambda: True), validation)
+        validation = BatchValidation(unused, lambda: 1000)
+        self._handler = Produce(clock, partitions, metadata, lambda: 1000, Admission(unused, lambda: True), validation)
 
     def send(self, acks: int = -1) -> Sent:
         sent = Sent(acks)
@@ -91,12 +91,12 @@ def test_all_in_sync_replicas() -> None:
     assert not producing.clock.getDelayedCalls()
 
 
-def test_the_leader_alone() -> None:
-    """With acks=1 it completes at once."""
+def test_acks_1() -> None:
+    """The request completes at once."""
     assert Producing().send(acks=1).error is ErrorCode.NONE
 
 
-def test_the_same_leader_in_a_new_epoch() -> None:
+def test_same_leader_in_a_new_epoch() -> None:
     """A new epoch of the same leader keeps the record, so the request keeps waiting."""
     producing = Producing()
     sent = producing.send()
@@ -107,7 +107,7 @@ def test_the_same_leader_in_a_new_epoch() -> None:
     assert sent.error is ErrorCode.NONE
 
 
-def test_another_leader() -> None:
+def test_other_leader() -> None:
     """The response names the new leader, even if this broker leads again before the check."""
     producing = Producing()
     sent = producing.send()
@@ -120,7 +120,7 @@ def test_another_leader() -> None:
     assert sent.row["current_leader"] == {"leader_id": LEADER, "leader_epoch": 7}
 
 
-def test_a_directory_that_fails() -> None:
+def test_directory_fails() -> None:
     """After an offline directory the outcome is unknown."""
     producing = Producing()
     sent = producing.send()
@@ -130,14 +130,14 @@ def test_a_directory_that_fails() -> None:
 
 
 def test_too_few_in_sync_from_the_start() -> None:
-    """Nothing is appended."""
+    """The request fails and nothing is appended."""
     producing = Producing(first=leadership(isr=(LEADER,)), min_insync_replicas=2)
     assert producing.send().error is ErrorCode.NOT_ENOUGH_REPLICAS
     assert producing.led.log.log_end_offset == 0
 
 
 def test_too_few_in_sync_meanwhile() -> None:
-    """It waits for replicas to return, and reports at its timeout that they did not."""
+    """The request waits for replicas to return, and fails at its timeout if they do not."""
     producing = Producing(min_insync_replicas=2)
     sent = producing.send()
     producing.led.update_within_epoch(leadership(isr=(LEADER,), partition_epoch=1, eligible=(SECOND, THIRD)))
@@ -147,15 +147,15 @@ def test_too_few_in_sync_meanwhile() -> None:
     assert sent.error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
-def test_replicas_that_take_too_long() -> None:
-    """It times out if followers are in sync but do not fetch."""
+def test_replicas_that_do_not_fetch() -> None:
+    """The request times out although the followers are in sync."""
     producing = Producing()
     sent = producing.send()
     producing.clock.advance(TIMEOUT_S)
     assert sent.error is ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_a_client_that_goes_away() -> None:
+def test_closed_connection() -> None:
     """A closed connection removes its delayed request."""
     producing = Producing()
     sent = producing.send()
@@ -167,7 +167,7 @@ def test_a_client_that_goes_away() -> None:
     assert sent.row is None
 
 
-def test_without_a_lease() -> None:
+def test_no_lease() -> None:
     """Without the lease new requests are rejected; pending ones complete when it is back."""
     producing = Producing()
     waiting = producing.send()
@@ -181,13 +181,13 @@ def test_without_a_lease() -> None:
     assert waiting.error is ErrorCode.NONE
 
 
-def test_a_partition_that_is_being_removed() -> None:
+def test_partition_being_removed() -> None:
     """Clients retry this error until the partition is unknown."""
     producing = Producing(first=leadership(read_only=True))
     assert producing.send(acks=1).error is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
-def test_another_request_that_fails() -> None:
+def test_failure_of_another_request() -> None:
     """An exception in one delayed request does not affect the others."""
     producing = Producing()
 

@@ -1,11 +1,11 @@
-"""Whatever refuses a batch of an idempotent producer, those behind it get the same error until it comes again."""
+"""After any refusal of an idempotent producer's batch, later batches get the same error until it is sent again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import pytest
-from leading_scene import EVERYBODY, LEADER, SECOND, Leading, leadership
+from leading_scene import ALL_REPLICAS, LEADER, SECOND, Leading, leadership
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.replication import Partition
@@ -16,7 +16,7 @@ from kreplica.wire.records import Record
 SEGMENT_BYTES = 10_000
 
 Appends = Callable[[Partition, int], list[ErrorCode]]
-"""Appends the batches from a sequence on, three in all; their error codes."""
+"""Append the three batches from a sequence on; return their error codes."""
 
 
 def batch(sequence: int) -> bytearray:
@@ -45,7 +45,7 @@ def as_a_run(partition: Partition, first: int) -> list[ErrorCode]:
 
 
 class TooFewInSync:
-    """Another replica has to be in sync."""
+    """Another replica must be in sync."""
 
     code = ErrorCode.NOT_ENOUGH_REPLICAS
 
@@ -53,11 +53,11 @@ class TooFewInSync:
         partition.update_within_epoch(leadership(isr=(LEADER,), partition_epoch=1))
 
     def end(self, leading: Leading, partition: Partition) -> None:
-        partition.update_within_epoch(leadership(isr=EVERYBODY, partition_epoch=2))
+        partition.update_within_epoch(leadership(isr=ALL_REPLICAS, partition_epoch=2))
 
 
 class NoLease:
-    """The broker does not hear from ZooKeeper."""
+    """The broker has lost its ZooKeeper lease."""
 
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -69,7 +69,7 @@ class NoLease:
 
 
 class AnotherLeads:
-    """It leads again after another broker, which has appended nothing."""
+    """The broker leads again after another one, which has appended nothing."""
 
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -81,7 +81,7 @@ class AnotherLeads:
 
 
 class DiskFull:
-    """There is no room for another batch."""
+    """The disk is full."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -94,7 +94,7 @@ class DiskFull:
 
 
 class NotDurable:
-    """The log was cut, which is not noted durably yet."""
+    """The log was truncated, which is not recorded durably yet."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -111,10 +111,10 @@ REFUSALS = (TooFewInSync, NoLease, AnotherLeads, DiskFull, NotDurable)
 @pytest.mark.parametrize("appends", [one_by_one, as_a_run])
 @pytest.mark.parametrize("written", [0, 3], ids=["new producer", "known producer"])
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.__name__)
-def test_batches_behind_a_refused_one(
+def test_batches_behind_a_refused_one_get_its_error(
     refusal: type[TooFewInSync], written: int, appends: Appends
 ) -> None:
-    """The obstacle is gone when they arrive; they are appended once the refused one was sent again."""
+    """The cause is gone when they arrive; they are appended once the refused batch was sent again."""
     leading, obstacle = Leading(), refusal()
     partition = leading.partition(min_insync_replicas=2, segment_bytes=SEGMENT_BYTES)
     if written:

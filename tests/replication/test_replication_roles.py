@@ -1,4 +1,4 @@
-"""What the controller's commands make of the partitions of a broker."""
+"""Effects of the controller's commands on the partitions of a broker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Settings:
 
 
 class Fetching:
-    """Notes who is fetched, in order."""
+    """Records the followed partitions, in order."""
 
     def __init__(self) -> None:
         self.story: list[tuple[str, int, int]] = []
@@ -71,7 +71,7 @@ class Broker:
     def run(self, goal: Any) -> Any:
         return self.simulation.run_until(goal)
 
-    def told(self, what: Leadership, key: TopicPartition = KEY) -> ErrorCode:
+    def command(self, what: Leadership, key: TopicPartition = KEY) -> ErrorCode:
         return self.run(self.partitions.lead_and_follow({key: what}))[key]  # type: ignore[no-any-return]
 
     def stopped(self, leader_epoch: int, *, delete: bool) -> ErrorCode:
@@ -93,7 +93,7 @@ def leading(leader_epoch: int, **more: Any) -> Leadership:
 
 
 def produced(sequence: int) -> bytearray:
-    """A batch of an idempotent producer."""
+    """Append a batch of an idempotent producer."""
     record = Record(NEXT_OFFSET, 1000, None, b"value")
     return bytearray(build_batch([record], producer_id=7, producer_epoch=0, base_sequence=sequence))
 
@@ -103,42 +103,42 @@ def broker() -> Broker:
     return Broker()
 
 
-def test_a_follower_fetches_anew_in_each_epoch_and_never_within_one(broker: Broker) -> None:
-    """A command that is sent again changes nothing; one of a new epoch ends what was under way first."""
-    broker.told(following(1))
-    broker.told(following(1))
-    broker.told(following(1, isr=(2,), partition_epoch=3))
-    broker.told(following(2))
-    broker.told(leading(3))
+def test_follower_restarts_its_fetcher_in_each_epoch_only(broker: Broker) -> None:
+    """A repeated command changes nothing; one of a new epoch cancels pending work first."""
+    broker.command(following(1))
+    broker.command(following(1))
+    broker.command(following(1, isr=(2,), partition_epoch=3))
+    broker.command(following(2))
+    broker.command(leading(3))
     assert broker.fetching.story == [("start", 2, 1), ("stop", 2, 1), ("start", 2, 2), ("stop", 2, 2)]
     assert broker.partition.is_leader
 
 
-def test_an_epoch_that_is_over(broker: Broker) -> None:
-    """The command comes from a controller that does not know yet what this broker knows."""
-    broker.told(following(5))
-    assert broker.told(leading(4)) is ErrorCode.STALE_CONTROLLER_EPOCH
+def test_command_of_an_earlier_epoch(broker: Broker) -> None:
+    """The controller that sent it does not know the current epoch yet."""
+    broker.command(following(5))
+    assert broker.command(leading(4)) is ErrorCode.STALE_CONTROLLER_EPOCH
     assert broker.partition.role is Role.FOLLOWER
     assert broker.stopped(4, delete=True) is ErrorCode.FENCED_LEADER_EPOCH
     assert KEY in broker.directories.logs
 
 
-def test_a_partition_that_becomes_read_only(broker: Broker) -> None:
-    """Within its leader epoch, and without a pause for who reads."""
-    broker.told(leading(1))
-    broker.told(leading(1, read_only=True))
+def test_partition_becomes_read_only(broker: Broker) -> None:
+    """The leader epoch stays, and reads continue."""
+    broker.command(leading(1))
+    broker.command(leading(1, read_only=True))
     assert broker.partition.leadership.read_only
     assert broker.partition.leadership_generation == 0
 
 
-@pytest.mark.parametrize("log_exists", [False, True], ids=["new topic", "broker restarted"])
-def test_a_batch_before_the_controller_has_spoken(broker: Broker, log_exists: bool) -> None:
-    """What was sent behind it has to wait for it once this broker leads."""
+@pytest.mark.parametrize("log_exists", [False, True], ids=["new topic", "restarted broker"])
+def test_batch_before_the_first_command(broker: Broker, log_exists: bool) -> None:
+    """Batches sent behind it have to wait for its retry once this broker leads."""
     if log_exists:
         broker.run(broker.directories.make([(KEY, TOPIC_ID)]))
     refused = broker.partitions.refuse(KEY, produced(3), 1000)
     assert refused.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    broker.told(leading(1))
+    broker.command(leading(1))
     with pytest.raises(KafkaError) as behind:
         broker.partition.append(produced(4), 1000, all_in_sync=False)
     assert behind.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -146,76 +146,76 @@ def test_a_batch_before_the_controller_has_spoken(broker: Broker, log_exists: bo
         assert broker.partition.append(produced(sequence), 1000, all_in_sync=False).base_offset == offset
 
 
-def test_another_topic_of_that_name(broker: Broker) -> None:
-    """The log on disk is not written into by a topic that only has the same name (KIP-516)."""
-    broker.told(leading(1))
-    assert broker.told(leadership(9, topic_id=UUID(int=8))) is ErrorCode.INCONSISTENT_TOPIC_ID
+def test_other_topic_of_the_same_name(broker: Broker) -> None:
+    """Records of another topic must not be appended to the log on disk (KIP-516)."""
+    broker.command(leading(1))
+    assert broker.command(leadership(9, topic_id=UUID(int=8))) is ErrorCode.INCONSISTENT_TOPIC_ID
     assert broker.partition.leadership.leader_epoch == 1
 
 
-def test_a_partition_of_others(broker: Broker) -> None:
-    """It is refused, and nothing is made for it."""
-    assert broker.told(following(1, replicas=(2, 3))) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def test_partition_without_a_local_replica(broker: Broker) -> None:
+    """The command is refused, and no log is created."""
+    assert broker.command(following(1, replicas=(2, 3))) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert broker.partitions.get(KEY) is None
 
 
-def test_a_replica_that_leaves(broker: Broker) -> None:
-    """It stops first, with its files; then they go too, and it can come back as a new one."""
-    broker.told(following(1))
+def test_replica_is_removed(broker: Broker) -> None:
+    """It stops, then its files are deleted, and it can be created again."""
+    broker.command(following(1))
     assert broker.stopped(2, delete=False) is ErrorCode.NONE
     assert (broker.partition.role, broker.fetching.fetched) == (Role.STOPPED, set())
     assert KEY in broker.directories.logs
     assert broker.stopped(2, delete=True) is ErrorCode.NONE
     assert broker.partitions.get(KEY) is None
     assert KEY not in broker.directories.logs
-    assert broker.stopped(2, delete=True) is ErrorCode.NONE, "what is gone is deleted already"
-    assert broker.told(following(3)) is ErrorCode.NONE
+    assert broker.stopped(2, delete=True) is ErrorCode.NONE, "a missing replica counts as deleted"
+    assert broker.command(following(3)) is ErrorCode.NONE
 
 
-def test_a_replica_that_was_stopped_goes_on_in_the_same_epoch(broker: Broker) -> None:
-    """The controller thought better of it."""
-    broker.told(following(1))
+def test_stopped_replica_resumes_in_the_same_epoch(broker: Broker) -> None:
+    """The controller may reverse its decision."""
+    broker.command(following(1))
     broker.stopped(1, delete=False)
-    broker.told(following(1))
+    broker.command(following(1))
     assert broker.fetching.fetched == {KEY}
 
 
-def test_a_session_that_ended(broker: Broker) -> None:
-    """Others may lead by now: nothing is led on but what no other broker has, until the controller has spoken."""
+def test_session_ended(broker: Broker) -> None:
+    """Other brokers may lead by now: only partitions without other replicas stay led until the next command."""
     alone = TopicPartition("t", 1)
-    broker.told(leading(1))
-    broker.told(leading(1, isr=(1,), replicas=(1,)), alone)
+    broker.command(leading(1))
+    broker.command(leading(1, isr=(1,), replicas=(1,)), alone)
     broker.partitions.session_lost()
     assert [(p.topic_partition, p.role) for p in broker.partitions] == [(KEY, Role.STOPPED), (alone, Role.LEADER)]
-    broker.told(leading(1, partition_epoch=4))
+    broker.command(leading(1, partition_epoch=4))
     assert broker.partition.is_leader
     assert broker.partition.leadership_generation == 1
 
 
-def test_a_directory_that_fails(broker: Broker) -> None:
-    """Its partitions are offline and say so, to clients and to the controller; nothing is fetched for them."""
-    broker.told(following(1))
+def test_directory_fails(broker: Broker) -> None:
+    """Its partitions report the error to clients and the controller, and are no longer fetched."""
+    broker.command(following(1))
     broker.directories.logs[KEY].fail(OSError(5, "Input/output error"))
     broker.simulation.run(1)
     assert broker.partition.role is Role.OFFLINE
     assert broker.fetching.fetched == set()
-    assert broker.told(leading(2)) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.command(leading(2)) is ErrorCode.KAFKA_STORAGE_ERROR
     assert broker.stopped(2, delete=True) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_the_session_ends_while_a_command_is_obeyed(broker: Broker) -> None:
-    """Others may lead by now what it says: the rest of it is refused, and the next session's command is obeyed."""
-    told = Deferred.fromCoroutine(broker.partitions.lead_and_follow({KEY: leading(1)}))
-    assert broker.partitions.get(KEY) is None, "its directory is being made"
+def test_session_ends_during_a_command(broker: Broker) -> None:
+    """The rest of the command is refused; the command of the next session is applied."""
+    pending = Deferred.fromCoroutine(broker.partitions.lead_and_follow({KEY: leading(1)}))
+    assert broker.partitions.get(KEY) is None, "its directory is being created"
     broker.partitions.session_lost()
-    assert broker.run(told) == {KEY: ErrorCode.STALE_BROKER_EPOCH}
+    assert broker.run(pending) == {KEY: ErrorCode.STALE_BROKER_EPOCH}
     assert broker.partitions.get(KEY) is None
-    assert broker.told(leading(1)) is ErrorCode.NONE
+    assert broker.command(leading(1)) is ErrorCode.NONE
     assert broker.partition.is_leader
 
 
-def test_many_partitions_leave_others_their_turn(broker: Broker) -> None:
-    """One that fails is its own answer, and leaves the others alone."""
+def test_command_for_many_partitions_yields(broker: Broker) -> None:
+    """A partition that fails has its own error and does not affect others."""
     wanted = {TopicPartition("t", number): leading(1) for number in range(300)}
     wanted[TopicPartition("t", 17)] = following(1, replicas=(2, 3))
     errors = broker.run(broker.partitions.lead_and_follow(wanted))
@@ -224,14 +224,15 @@ def test_many_partitions_leave_others_their_turn(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("taken", [3, 5])
-def test_a_command_that_is_given_up(broker: Broker, monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
-    """Its connection is lost half-way: what it gave is fetched, since sent again it changes nothing of that."""
-    monkeypatch.setattr(turns, "TURN_SECONDS_MAX", -1.0)  # every partition takes a turn
+def test_cancelled_command(broker: Broker, monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
+    """Its connection is lost: partitions already applied are fetched, since a repeated command does not restart them.
+    """
+    monkeypatch.setattr(turns, "TURN_SECONDS_MAX", -1.0)  # one partition per iteration
     wanted = {TopicPartition("t", number): following(1) for number in range(5)}
-    told = Deferred.fromCoroutine(broker.partitions.lead_and_follow(wanted))
-    told.addErrback(lambda failure: failure.trap(CancelledError))
+    pending = Deferred.fromCoroutine(broker.partitions.lead_and_follow(wanted))
+    pending.addErrback(lambda failure: failure.trap(CancelledError))
     broker.run(lambda: len(list(broker.partitions)) == taken)
-    told.cancel()
+    pending.cancel()
     broker.simulation.run(1)
     assert broker.fetching.fetched == {TopicPartition("t", number) for number in range(taken)}
     broker.run(broker.partitions.lead_and_follow(wanted))
@@ -241,7 +242,7 @@ def test_a_command_that_is_given_up(broker: Broker, monkeypatch: pytest.MonkeyPa
 
 
 def test_settings_that_change_twice(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Partitions take them over soon, in turns; what holds in the end is the later change, for each of them."""
+    """The partitions adopt them in slices; in the end each has the later value."""
     broker.run(broker.partitions.lead_and_follow({TopicPartition("t", number): leading(1) for number in range(300)}))
     for count in (2, 3):
         monkeypatch.setattr(Settings, "min_insync_replicas", count)

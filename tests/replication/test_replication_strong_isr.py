@@ -1,7 +1,7 @@
-"""Whatever happens in whatever order: all that was ever committed is on everybody who may be elected.
+"""In any order of events, every replica that may be elected has all records ever committed.
 
-A leader as it is, with followers, a controller and a state znode that are only as much as is needed to be wrong about
-them: every seed is one order of events.  Taking away a rule has to be noticed, or the runs would prove nothing.
+The real leader runs with minimal followers, a controller and a state znode; every seed is one order of events. Removing
+any rule must make a run fail, otherwise the runs would prove nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from leading_scene import EVERYBODY, LAG_S, LEADER, SECOND, THIRD, Leading, batch, fetch, leadership
+from leading_scene import ALL_REPLICAS, LAG_S, LEADER, SECOND, THIRD, Leading, batch, fetch, leadership
 
 from kreplica.cluster.eligible_leaders import eligible_after
 from kreplica.errors import KafkaError
@@ -29,25 +29,25 @@ FOLLOWERS = (SECOND, THIRD)
 class Run:
     """One order of events.
 
-    :ivar logs: of every replica, each record as the epoch that wrote it; the leader's is a copy of what it has.
-    :ivar true: what the state znode holds.
-    :ivar committed: the longest that any leader ever called committed.
+    :ivar logs: for every replica the epoch of each record; the leader's is a copy of its log.
+    :ivar true: the contents of the state znode.
+    :ivar committed: the longest log prefix that any leader has committed.
     """
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.required = self.random.randint(1, 3)
         self.leading = Leading()
-        self.true = LeaderAndIsr(LEADER, 5, EVERYBODY, 1)
+        self.true = LeaderAndIsr(LEADER, 5, ALL_REPLICAS, 1)
         self.partition = self.leading.partition(leadership(), min_insync_replicas=self.required)
-        self.logs: dict[int, list[int]] = {replica: [] for replica in EVERYBODY}
+        self.logs: dict[int, list[int]] = {replica: [] for replica in ALL_REPLICAS}
         self.committed: list[int] = []
         self.under_way: Proposal | None = None
         self.version_written: int | None = None
 
     def go(self) -> None:
         steps: list[Callable[[], None]] = [self.append, *4 * [self.fetch], self.time_passes, self.write, self.write]
-        steps += [self.reach_zookeeper, self.reach_zookeeper, self.answer, self.answer, self.take_one_out, self.tell]
+        steps += [self.reach_zookeeper, self.reach_zookeeper, self.answer, self.answer, self.take_one_out, self.notify_leader]
         steps += [self.change_settings] if self.random.random() < 0.3 else []
         for _ in range(STEPS):
             self.random.choice(steps)()
@@ -63,7 +63,7 @@ class Run:
         may_lead = {*self.true.isr, *self.true.eligible_leader_replicas}
         for replica in sorted(may_lead):
             has = self.logs[replica][: len(self.committed)]
-            assert has == self.committed, f"broker {replica} lacks something that was committed: {self.true}"
+            assert has == self.committed, f"broker {replica} lacks committed records: {self.true}"
 
     # --- data ---
 
@@ -75,7 +75,7 @@ class Run:
         self.logs[LEADER].append(self.partition.leadership.leader_epoch)
 
     def fetch(self) -> None:
-        """A follower cuts what the leader does not have, says where its log ends, and appends some of the answer."""
+        """Truncate a follower to the common prefix, report its log end offset, and append a part of the response."""
         if not self.partition.is_leader:
             return
         follower = self.random.choice(FOLLOWERS)
@@ -90,7 +90,7 @@ class Run:
     def time_passes(self) -> None:
         self.leading.clock.advance(LAG_S * 0.6)
 
-    # --- the leader's writes: one goes out, takes effect or not, is answered or not ---
+    # --- the leader's writes: each is sent, applied or lost, and its response arrives or not ---
 
     def write(self) -> None:
         led = self.partition.leader_state
@@ -110,7 +110,7 @@ class Run:
             self.version_written = -1
 
     def answer(self) -> None:
-        """With the outcome; or with what the znode holds, where the write failed or nobody knows."""
+        """Deliver the outcome, or after a failed or unknown one the contents of the znode."""
         proposal, version, led = self.under_way, self.version_written, self.partition.leader_state
         if proposal is None or version is None:
             return
@@ -128,29 +128,29 @@ class Run:
         self.true = replace(state, partition_epoch=self.true.partition_epoch + 1)
 
     def take_one_out(self) -> None:
-        """A follower is down; the leader hears of it later.  It comes back with the log that it has."""
+        """Take a follower out of the ISR; the leader is notified later. It returns with its log."""
         true, down = self.true, self.random.choice(FOLLOWERS)
         isr = tuple(replica for replica in true.isr if replica != down)
         if not isr or isr == true.isr:
             return
         eligible = eligible_after(
-            true.isr, true.eligible_leader_replicas, isr, in_sync_required=self.required, replicas=EVERYBODY
+            true.isr, true.eligible_leader_replicas, isr, in_sync_required=self.required, replicas=ALL_REPLICAS
         )
         self.write_state(replace(true, isr=isr, eligible_leader_replicas=eligible))
 
-    def tell(self) -> None:
-        """What LeaderAndIsr does, now and then with a new epoch."""
+    def notify_leader(self) -> None:
+        """Send LeaderAndIsr to the leader, sometimes with a new epoch."""
         if self.random.random() < 0.5:
             self.write_state(replace(self.true, leader=LEADER, leader_epoch=self.true.leader_epoch + 1))
         true = self.true
-        told = leadership(true.leader_epoch, true.isr, true.partition_epoch, eligible=true.eligible_leader_replicas)
+        sent = leadership(true.leader_epoch, true.isr, true.partition_epoch, eligible=true.eligible_leader_replicas)
         if true.leader_epoch > self.partition.leadership.leader_epoch or not self.partition.is_leader:
-            self.partition.lead(told)
+            self.partition.lead(sent)
         else:
-            self.partition.update_within_epoch(told)
+            self.partition.update_within_epoch(sent)
 
     def another_leads_for_a_while(self) -> None:
-        """It commits while it is alone; then broker 1, in sync again, leads with a high watermark that lags."""
+        """Let another broker lead and commit alone; then broker 1 leads again, in sync, with an old high watermark."""
         others = [replica for replica in self.true.isr if replica != LEADER]
         if not others:
             return
@@ -178,7 +178,7 @@ class Run:
         self.logs[LEADER] = list(leaders)
 
     def change_settings(self) -> None:
-        """The controller and the leader hear of it one after the other."""
+        """Change min.insync.replicas; the controller and the leader learn of it one after the other."""
         if self.random.random() < 0.5:
             self.required = self.random.randint(1, 3)
         else:
@@ -193,15 +193,15 @@ def run_all() -> None:
             raise AssertionError(f"seed {seed}: {error}") from None
 
 
-def test_who_may_be_elected_has_everything() -> None:
-    """In every order of fetches, writes, lost answers, failures, elections and changes of settings."""
+def test_electable_replicas_have_all_committed_records() -> None:
+    """The runs mix fetches, writes, lost responses, failures, elections and changes of settings."""
     run_all()
 
 
 GUARDS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "the union counts": (in_sync, "union", lambda isr, proposed: tuple(isr)),
-    "who joins has reached the high watermark": (in_sync, "has_reached_high_watermark", lambda *_: True),
-    "who joins has reached the start of the epoch": (in_sync, "has_reached_epoch_start", lambda *_: True),
+    "a joining replica has reached the high watermark": (in_sync, "has_reached_high_watermark", lambda *_: True),
+    "a joining replica has reached the start of the epoch": (in_sync, "has_reached_epoch_start", lambda *_: True),
     "writes are conditional": (in_sync, "expected_version", lambda _: -1),
     "nothing is committed while others may lead": (high_watermark, "may_advance", lambda n, required, _: n >= required),
 }
@@ -209,7 +209,7 @@ GUARDS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
 
 @pytest.mark.parametrize("guard", GUARDS)
 def test_every_rule_is_needed(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without it some order of events loses what was committed."""
+    """Without it some order of events loses committed records."""
     module, name, instead = GUARDS[guard]
     monkeypatch.setattr(module, name, instead)
     with pytest.raises(AssertionError, match="lacks something"):

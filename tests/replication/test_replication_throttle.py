@@ -21,8 +21,8 @@ class Topic:
     follower_throttled_replicas: frozenset[str] = frozenset()
 
 
-def test_what_passes_is_the_rate_on_average() -> None:
-    """A response may exceed the tokens; the debt is waited for."""
+def test_average_rate() -> None:
+    """A response may exceed the tokens; the debt delays later ones."""
     clock, rate = Clock(), 1000
     bucket = TokenBucket(clock, lambda: rate)
     passed = 0
@@ -31,11 +31,10 @@ def test_what_passes_is_the_rate_on_average() -> None:
             bucket.use(700)
             passed += 700
         clock.now_s += 0.01
-    assert rate * 20 <= passed <= rate * 22, "20 s, and the second that was saved up before"
+    assert rate * 20 <= passed <= rate * 22, "20 s, and the second saved before"
 
 
-def test_what_was_not_used_is_kept_for_a_second() -> None:
-    """Unused tokens accumulate for a limited time only."""
+def test_unused_tokens_are_kept_for_a_second() -> None:
     clock = Clock()
     bucket = TokenBucket(clock, lambda: 1000)
     clock.now_s += 3600
@@ -48,7 +47,7 @@ def test_what_was_not_used_is_kept_for_a_second() -> None:
     assert not bucket.used_up
 
 
-def test_a_rate_that_changes_counts_at_once() -> None:
+def test_changed_rate_takes_effect_at_once() -> None:
     """Without a limit nothing is counted; a limit of 0 blocks everything."""
     clock, rate = Clock(), [UNLIMITED]
     bucket = TokenBucket(clock, lambda: rate[0])
@@ -63,8 +62,8 @@ def test_a_rate_that_changes_counts_at_once() -> None:
     assert not bucket.used_up
 
 
-def test_only_replicas_that_the_topic_names_are_throttled() -> None:
-    """``*`` is all of them, ``partition:broker`` one; without a rate it is none."""
+def test_only_configured_replicas_are_throttled() -> None:
+    """``*`` selects all replicas, ``partition:broker`` one; without a rate no replica is throttled."""
     topics = {
         "all": Topic(frozenset({"*"}), frozenset({"*"})),
         "some": Topic(frozenset({"0:1", "1:2"}), frozenset({"2:1"})),
@@ -84,8 +83,7 @@ def test_only_replicas_that_the_topic_names_are_throttled() -> None:
     assert named(throttle.follows_throttled) == everywhere | {("some", 2)}
 
 
-def test_plans_throttle_what_is_being_added_and_nothing_else() -> None:
-    """A plan throttles only replicas that it adds."""
+def test_plans_throttle_added_replicas_only() -> None:
     rate = [1000]
     throttle = ReplicationThrottle(Clock(), 1, lambda: UNLIMITED, lambda: UNLIMITED, lambda _: Topic(), lambda: rate[0])
     key = TopicPartition("t", 0)
@@ -98,7 +96,7 @@ def test_plans_throttle_what_is_being_added_and_nothing_else() -> None:
     assert throttle.following(key, (1,)) == []
 
 
-def test_a_replica_may_be_under_both_throttles() -> None:
+def test_both_throttles_apply() -> None:
     """The configured throttle still applies to the replicas that it lists."""
     throttle = ReplicationThrottle(Clock(), 1, lambda: 5, lambda: 5, lambda _: Topic(frozenset("*")), lambda: 1000)
     assert throttle.leading(TopicPartition("t", 0), 4, (4,)) == [throttle.leader, throttle.plan_leader]

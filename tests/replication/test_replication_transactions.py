@@ -1,4 +1,4 @@
-"""Transactions in a partition that is led: how they begin and end, and who waits for that (KIP-98, KIP-890)."""
+"""Transactions in a led partition: start, end, and requests that wait for the end (KIP-98, KIP-890)."""
 
 from __future__ import annotations
 
@@ -49,23 +49,23 @@ def code_of(action: Callable[[], object]) -> ErrorCode:
 
 
 class TestLeading:
-    def test_a_transaction_begins_where_it_was_verified(self) -> None:
-        """A leader takes the first batch after its coordinator's answer, and the others by themselves."""
+    def test_transaction_starts_after_verification(self) -> None:
+        """A leader accepts the first batch after the coordinator's response, and later ones without another."""
         partition = Leading().partition()
         assert code_of(lambda: write(partition)) is ErrorCode.INVALID_TXN_STATE
         verify(partition)
         assert [write(partition, sequence) for sequence in range(3)] == [0, 1, 2]
 
-    def test_who_leads_again_asks_again(self) -> None:
-        """While another led, it may have ended what was verified here."""
+    def test_verification_is_lost_with_leadership(self) -> None:
+        """Another leader may have appended the marker of the verified transaction."""
         partition = Leading().partition()
         verify(partition)
         partition.follow(leadership(6, leader=SECOND))
         partition.lead(leadership(7))
         assert code_of(lambda: write(partition)) is ErrorCode.INVALID_TXN_STATE
 
-    def test_who_does_not_lead_says_that_first(self) -> None:
-        """A producer is to go to the leader, whatever is known of its transaction here."""
+    def test_not_leader_is_the_first_error(self) -> None:
+        """A producer must find the leader, whatever the state of its transaction is here."""
         partition = Leading().partition()
         partition.follow(leadership(6, leader=SECOND))
         assert code_of(lambda: write(partition)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -73,8 +73,7 @@ class TestLeading:
         ended = code_of(lambda: partition.append_marker(PRODUCER, 0, marker, 1, epoch_grows=False))
         assert ended is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def test_a_marker_that_is_refused_takes_nothing_back(self) -> None:
-        """Where it cannot be appended the transaction is still under way."""
+    def test_refused_marker_keeps_the_transaction_open(self) -> None:
         leading = Leading()
         partition = leading.partition(leadership(isr=(1,)), min_insync_replicas=2)
         verify(partition)
@@ -83,8 +82,8 @@ class TestLeading:
         assert ended is ErrorCode.NOT_ENOUGH_REPLICAS
         assert len(partition.log.producers.verifications) == 1
 
-    def test_a_first_batch_that_is_refused_for_a_while_is_not_overtaken(self) -> None:
-        """What was sent behind it is refused too, also where nothing is known of its producer (KIP-360)."""
+    def test_first_batch_refused_temporarily_is_not_overtaken(self) -> None:
+        """Batches sent behind it are refused too, also if the producer is unknown (KIP-360)."""
         partition = Leading().partition(leadership(isr=(1,)), min_insync_replicas=2)
         verify(partition)
         assert code_of(lambda: write(partition, 0)) is ErrorCode.NOT_ENOUGH_REPLICAS
@@ -92,8 +91,8 @@ class TestLeading:
         assert code_of(lambda: write(partition, 1)) is ErrorCode.NOT_ENOUGH_REPLICAS
         assert write(partition, 0) == 0
 
-    def test_what_is_decided_counts_once_its_marker_is_committed(self) -> None:
-        """Readers of committed records stop before a transaction until all in-sync replicas have its end."""
+    def test_transaction_ends_once_its_marker_is_committed(self) -> None:
+        """Readers of committed records stop before a transaction until all in-sync replicas have its marker."""
         leading = Leading()
         partition = leading.partition()
         verify(partition)
@@ -111,7 +110,7 @@ COORDINATOR_EPOCH = 4
 
 
 class Asked:
-    """A WriteTxnMarkers, and its answer."""
+    """A WriteTxnMarkers request and its response."""
 
     version = 2
     connection = SimpleNamespace(listener="PLAINTEXT")
@@ -144,7 +143,7 @@ class Asked:
 
 
 class Ending(Leading):
-    """A leader of one partition, what writes markers to it, and a coordinator of groups that is told of them."""
+    """A leader of one partition, a marker handler, and a group coordinator that records its notifications."""
 
     def __init__(self, topic: str = "t", **partition: Any) -> None:
         super().__init__()
@@ -153,12 +152,12 @@ class Ending(Leading):
         clock: Any = self.clock
         partitions: Any = SimpleNamespace(led=self._led)
         groups: Any = SimpleNamespace(marker_written=self._marker_written)
-        self.told: list[tuple[int, int, bool]] = []
+        self.notified: list[tuple[int, int, bool]] = []
         self._handler = WriteTxnMarkers(clock, partitions, self.metadata(clock), groups, lambda: 1000)
 
     @staticmethod
     def metadata(clock: Any) -> MetadataCache:
-        """Metadata in which a partition of the transactions' topic has been led in ``COORDINATOR_EPOCH``."""
+        """Return metadata in which a partition of the transactions' topic has been led in ``COORDINATOR_EPOCH``."""
         metadata = MetadataCache(clock)
         state = PartitionMetadata(0, 1, COORDINATOR_EPOCH, [1], [1], [])
         metadata.topics[TRANSACTION_STATE] = TopicMetadata(TRANSACTION_STATE, ZERO_UUID, {0: state})
@@ -169,7 +168,7 @@ class Ending(Leading):
         return self.led
 
     def _marker_written(self, partition: int, producer_id: int, *, committed: bool) -> None:
-        self.told.append((partition, producer_id, committed))
+        self.notified.append((partition, producer_id, committed))
 
     def end(self, **changes: Any) -> Asked:
         asked = Asked(self.topic, **changes)
@@ -185,8 +184,8 @@ class Ending(Leading):
 
 
 class TestMarkers:
-    def test_a_coordinator_epoch_that_no_coordinator_has_reached_is_refused(self) -> None:
-        """Written, it would fence the real coordinator: the answer is retriable, since the metadata may be late."""
+    def test_coordinator_epoch_from_the_future_is_refused(self) -> None:
+        """Such a marker would fence the real coordinator. The error is retriable, since the metadata may be late."""
         ending = Ending()
         end_offset = ending.led.log.log_end_offset
         assert ending.end(coordinator_epoch=COORDINATOR_EPOCH + 1).code is ErrorCode.REQUEST_TIMED_OUT
@@ -196,60 +195,59 @@ class TestMarkers:
         ending.all_fetch()
         assert real.code is ErrorCode.NONE
 
-    def test_all_in_sync_replicas_have_it(self) -> None:
-        """The coordinator is answered when the marker cannot be lost any more, and only then the group is told."""
+    def test_all_in_sync_replicas_have_the_marker(self) -> None:
+        """The coordinator gets its response, and the group is notified, only when the marker is committed."""
         ending = Ending("__consumer_offsets")
         verify(ending.led)
         write(ending.led)
         asked = ending.end(transaction_result=False)
-        assert (asked.code, ending.told) == (None, [])
+        assert (asked.code, ending.notified) == (None, [])
         ending.all_fetch()
-        assert (asked.code, ending.told) == (ErrorCode.NONE, [(0, PRODUCER, False)])
+        assert (asked.code, ending.notified) == (ErrorCode.NONE, [(0, PRODUCER, False)])
         assert not ending.led.log.producers.is_in_transaction(PRODUCER, 0)
         assert ending.clock.getDelayedCalls() == []
 
-    def test_topics_of_users_are_nobody_elses_business(self) -> None:
-        """The coordinator of groups hears of the topic alone that it keeps its offsets in."""
+    def test_group_coordinator_is_not_notified_of_other_topics(self) -> None:
+        """It is notified of the offsets topic only."""
         ending = Ending()
         asked = ending.end()
         ending.all_fetch()
-        assert (asked.code, ending.told) == (ErrorCode.NONE, [])
+        assert (asked.code, ending.notified) == (ErrorCode.NONE, [])
 
-    def test_the_role_is_lost(self) -> None:
-        """The marker may be lost with it: the coordinator asks the next leader, and the group is told nothing."""
+    def test_leadership_is_lost(self) -> None:
+        """The marker may be lost with it: the coordinator asks the next leader, and the group is not notified."""
         ending = Ending("__consumer_offsets")
         asked = ending.end()
         ending.led.follow(leadership(6, leader=SECOND))
         ending.end_turn()
-        assert (asked.code, ending.told) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
+        assert (asked.code, ending.notified) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
 
-    def test_the_followers_do_not_answer(self) -> None:
-        """After a while the coordinator is told so, and asks again; that marker is another, and does no harm."""
+    def test_followers_do_not_fetch(self) -> None:
+        """After a timeout the coordinator gets an error and retries; the second marker is harmless."""
         ending = Ending("__consumer_offsets")
         verify(ending.led)
         write(ending.led)
         asked = ending.end()
         ending.clock.advance(TIMEOUT_S)
-        assert (asked.code, ending.told) == (ErrorCode.REQUEST_TIMED_OUT, [])
+        assert (asked.code, ending.notified) == (ErrorCode.REQUEST_TIMED_OUT, [])
         again = ending.end()
         ending.all_fetch()
-        assert (again.code, ending.told) == (ErrorCode.NONE, [(0, PRODUCER, True)])
+        assert (again.code, ending.notified) == (ErrorCode.NONE, [(0, PRODUCER, True)])
         assert ending.led.log.log_end_offset == 3
 
-    def test_too_few_are_in_sync(self) -> None:
-        """Nothing is appended that might not last."""
+    def test_too_few_in_sync(self) -> None:
+        """The marker is not appended, because it might be lost."""
         ending = Ending(first=leadership(isr=(1,)), min_insync_replicas=2)
         assert ending.end().code is ErrorCode.NOT_ENOUGH_REPLICAS
         assert ending.led.log.log_end_offset == 0
 
-    def test_an_older_coordinator_is_refused(self) -> None:
-        """Its successor has decided already."""
+    def test_older_coordinator_is_refused(self) -> None:
         ending = Ending()
         ending.end(coordinator_epoch=4)
         assert ending.end(coordinator_epoch=3).code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
-    def test_a_late_marker_does_not_end_the_next_transaction(self) -> None:
-        """Where epochs grow, the end of one transaction that arrives in the next is refused."""
+    def test_late_marker_does_not_end_the_next_transaction(self) -> None:
+        """It is refused if epochs grow."""
         ending = Ending()
         ending.end(producer_epoch=1, transaction_version=2)
         verify(ending.led, 1)
@@ -258,13 +256,13 @@ class TestMarkers:
         assert late.code is ErrorCode.INVALID_PRODUCER_EPOCH
         assert ending.led.log.producers.is_in_transaction(PRODUCER, 1)
 
-    def test_its_coordinator_goes_away(self) -> None:
-        """Whoever asked is gone: nothing is left behind, and nothing happens when the marker is committed."""
+    def test_connection_of_the_coordinator_closes(self) -> None:
+        """No state is left, and the commit of the marker has no further effect."""
         ending = Ending("__consumer_offsets")
         asked = ending.end()
         for callback in asked.abandoned:
             callback()
         ending.all_fetch()
-        assert (asked.code, ending.told) == (None, [])
+        assert (asked.code, ending.notified) == (None, [])
         assert ending.clock.getDelayedCalls() == []
         assert ending.led.watchers == {}

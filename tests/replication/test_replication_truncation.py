@@ -90,7 +90,7 @@ def elect_and_write(rng: random.Random, replicas: list[History], epoch: int, num
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_what_is_left_is_the_longest_common_prefix(seed: int) -> None:
+def test_longest_common_prefix_remains(seed: int) -> None:
     """After any history, a follower keeps exactly its common prefix with the leader."""
     rng = random.Random(seed)
     replicas = [History() for _ in range(3)]
@@ -106,7 +106,7 @@ def test_what_is_left_is_the_longest_common_prefix(seed: int) -> None:
                     assert copy.records == leader.records[: common(follower, leader)], (seed, epoch)
 
 
-def test_fast_elections_take_several_answers() -> None:
+def test_frequent_elections_take_several_responses() -> None:
     """Epochs that alternate between two logs are removed one by one (KIP-279)."""
     leader = History([(1, 1), (1, 2), (3, 3), (5, 5)])
     follower = History([(1, 1), (1, 2), (2, 20), (4, 40), (4, 41)])
@@ -114,20 +114,19 @@ def test_fast_elections_take_several_answers() -> None:
     assert follower.records == leader.records[:2]
 
 
-def test_a_log_that_is_only_shorter_is_not_cut() -> None:
-    """A lagging follower is not truncated."""
+def test_shorter_log_is_not_truncated() -> None:
     leader = History([(1, 1), (1, 2), (3, 3)])
     assert follow(History([(1, 1)]), leader) == []
     assert follow(History([]), leader) == []
 
 
-def test_nothing_in_common_leaves_nothing() -> None:
-    """All epochs of the follower are newer than those of the leader."""
+def test_logs_without_a_common_prefix() -> None:
+    """All epochs of the follower are newer than those of the leader, so it becomes empty."""
     own = [EpochEntry(7, 3)]
     assert truncation.cut_at_divergence(2, 9, own, log_end_offset=12, high_watermark=5) == 3
 
 
-def test_a_leader_that_does_not_know_leaves_what_was_committed() -> None:
+def test_leader_without_the_epoch() -> None:
     """Without an answer about the epoch, the high watermark decides (KIP-101)."""
     own = [EpochEntry(7, 3)]
     assert truncation.cut_at_divergence(-1, -1, own, log_end_offset=12, high_watermark=5) == 5
@@ -136,7 +135,7 @@ def test_a_leader_that_does_not_know_leaves_what_was_committed() -> None:
 @pytest.mark.parametrize(
     ("epochs", "cut"), [([], 5), ([EpochEntry(NO_EPOCH, 0)], 5), ([EpochEntry(0, 0)], 12)]
 )
-def test_a_log_without_epochs_is_cut_to_what_was_committed(epochs: list[EpochEntry], cut: int) -> None:
+def test_log_without_epochs_is_truncated_to_the_high_watermark(epochs: list[EpochEntry], cut: int) -> None:
     """A log without epochs is truncated to its high watermark; one with epochs is left unchanged."""
     assert truncation.cut_of_unknown_history(epochs, log_end_offset=12, high_watermark=5) == cut
 
@@ -152,14 +151,13 @@ def test_a_log_without_epochs_is_cut_to_what_was_committed(epochs: list[EpochEnt
         ((0, 0), Restart(0, emptied=False)),
     ],
 )
-def test_an_offset_that_the_leader_does_not_have(leader: tuple[int, int], restart: Restart | None) -> None:
+def test_offset_out_of_the_leaders_range(leader: tuple[int, int], restart: Restart | None) -> None:
     """Above the leader's end the follower truncates; below its start it restarts there."""
     start, end = leader
     assert truncation.restart_out_of_range(20, leader_start_offset=start, leader_end_offset=end) == restart
 
 
-def test_only_a_cut_below_the_high_watermark_loses_what_was_committed() -> None:
-    """Truncation of committed records is logged as an error."""
+def test_truncation_below_the_high_watermark_is_logged() -> None:
     assert truncation.loses_committed_records(4, 5)
     assert not truncation.loses_committed_records(5, 5)
 
@@ -168,13 +166,12 @@ def test_only_a_cut_below_the_high_watermark_loses_what_was_committed() -> None:
     ("leader_epoch", "cut"),
     [(4, 0), (5, 30), (7, 40), (8, 40), (9, 100), (12, 100)],
 )
-def test_epochs_that_are_still_to_come_are_cut(leader_epoch: int, cut: int) -> None:
+def test_later_epochs_are_truncated(leader_epoch: int, cut: int) -> None:
     """A batch with an epoch later than the leader's is damaged."""
     epochs = [EpochEntry(5, 0), EpochEntry(7, 30), EpochEntry(9, 40)]
     found = truncation.cut_of_impossible_history(epochs, leader_epoch=leader_epoch, log_end_offset=100)
     assert found == cut
 
 
-def test_a_log_without_epochs_has_none_that_is_impossible() -> None:
-    """An empty log is not truncated."""
+def test_empty_log_has_no_impossible_epoch() -> None:
     assert truncation.cut_of_impossible_history([], leader_epoch=0, log_end_offset=0) == 0

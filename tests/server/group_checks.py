@@ -1,4 +1,4 @@
-"""Sensible requests of members of groups, and of tools that look at groups, in every version."""
+"""Valid requests of group members and of tools that inspect groups, in every version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MEMBER_ID_REQUIRED = 79
 
 
 async def ask(scene: Scene, api: Api, body: dict[str, Any], version: int) -> dict[str, Any]:
-    """Ask until the coordinator has loaded what it keeps."""
+    """Send a request, again while the coordinator is still loading its partition."""
     for _ in range(200):
         answer = await scene.ask(api, body, version)
         if answer.get("error_code", 0) not in SOON:
@@ -39,28 +39,28 @@ def _join_body(group_id: str, member_id: str = "") -> dict[str, Any]:
 
 
 async def member_of(scene: Scene, group_id: str, version: int) -> dict[str, Any]:
-    """Join a group as its only member; its answer."""
+    """Join a group as its only member and return the response."""
     await find(scene)
     answer = await ask(scene, messages.JOIN_GROUP, _join_body(group_id), version)
     if answer["error_code"] == MEMBER_ID_REQUIRED:
-        assert version >= 4, "older members do not understand that they are to join again"
+        assert version >= 4, "members of older versions do not know that they must join again"
         answer = await ask(scene, messages.JOIN_GROUP, _join_body(group_id, answer["member_id"]), version)
     assert answer["error_code"] == 0
     return answer
 
 
-def _who(group_id: str, joined: dict[str, Any]) -> dict[str, Any]:
+def _member_fields(group_id: str, joined: dict[str, Any]) -> dict[str, Any]:
     return {"group_id": group_id, "generation_id": joined["generation_id"], "member_id": joined["member_id"]}
 
 
 async def synced(scene: Scene, group_id: str, version: int = 3) -> dict[str, Any]:
-    """A stable group of one member: as who that asks."""
-    who = _who(group_id, await member_of(scene, group_id, 5))
-    mine = {"member_id": who["member_id"], "assignment": b"mine"}
+    """Return the group ID, generation and member ID of the only member of a stable group."""
+    member = _member_fields(group_id, await member_of(scene, group_id, 5))
+    mine = {"member_id": member["member_id"], "assignment": b"mine"}
     protocol = {"protocol_type": "consumer", "protocol_name": "range"}
-    answer = await ask(scene, messages.SYNC_GROUP, who | protocol | {"assignments": [mine]}, version)
+    answer = await ask(scene, messages.SYNC_GROUP, member | protocol | {"assignments": [mine]}, version)
     assert (answer["error_code"], bytes(answer["assignment"])) == (0, b"mine")
-    return who
+    return member
 
 
 async def _join_group(scene: Scene, version: int) -> None:
@@ -75,43 +75,43 @@ async def _sync_group(scene: Scene, version: int) -> None:
 
 
 async def _heartbeat(scene: Scene, version: int) -> None:
-    who = await synced(scene, f"beats-{version}")
-    assert (await scene.ask(messages.HEARTBEAT, who, version))["error_code"] == 0
-    assert (await scene.ask(messages.HEARTBEAT, who | {"generation_id": 99}, version))["error_code"] == 22
+    member = await synced(scene, f"beats-{version}")
+    assert (await scene.ask(messages.HEARTBEAT, member, version))["error_code"] == 0
+    assert (await scene.ask(messages.HEARTBEAT, member | {"generation_id": 99}, version))["error_code"] == 22
 
 
 async def _leave_group(scene: Scene, version: int) -> None:
-    who = await synced(scene, f"leaves-{version}")
-    leaving = {"member_id": who["member_id"], "members": [{"member_id": who["member_id"]}]}
-    answer = await scene.ask(messages.LEAVE_GROUP, {"group_id": who["group_id"]} | leaving, version)
+    member = await synced(scene, f"leaves-{version}")
+    leaving = {"member_id": member["member_id"], "members": [{"member_id": member["member_id"]}]}
+    answer = await scene.ask(messages.LEAVE_GROUP, {"group_id": member["group_id"]} | leaving, version)
     assert answer["error_code"] == 0
-    assert (await scene.ask(messages.HEARTBEAT, who, 0))["error_code"] == 25
+    assert (await scene.ask(messages.HEARTBEAT, member, 0))["error_code"] == 25
 
 
 async def _describe_groups(scene: Scene, version: int) -> None:
-    who = await synced(scene, f"described-{version}")
-    body = {"groups": [who["group_id"], "nobody"], "include_authorized_operations": False}
-    stable, nobody = (await scene.ask(messages.DESCRIBE_GROUPS, body, version))["groups"]
+    member = await synced(scene, f"described-{version}")
+    body = {"groups": [member["group_id"], "unknown"], "include_authorized_operations": False}
+    stable, unknown = (await scene.ask(messages.DESCRIBE_GROUPS, body, version))["groups"]
     assert (stable["error_code"], stable["group_state"], stable["protocol_data"]) == (0, "Stable", "range")
-    (member,) = stable["members"]
-    assert (member["member_id"], bytes(member["member_assignment"])) == (who["member_id"], b"mine")
-    assert nobody["group_state"] == "Dead"
+    (row,) = stable["members"]
+    assert (row["member_id"], bytes(row["member_assignment"])) == (member["member_id"], b"mine")
+    assert unknown["group_state"] == "Dead"
 
 
 async def _list_groups(scene: Scene, version: int) -> None:
-    who = await synced(scene, f"listed-{version}")
+    member = await synced(scene, f"listed-{version}")
     answer = await ask(scene, messages.LIST_GROUPS, {"states_filter": ["Stable"], "types_filter": []}, version)
     assert answer["error_code"] == 0
     rows = {row["group_id"]: row for row in answer["groups"]}
-    assert rows[who["group_id"]]["protocol_type"] == "consumer"
-    assert rows[who["group_id"]].get("group_state", "Stable") == "Stable"
+    assert rows[member["group_id"]]["protocol_type"] == "consumer"
+    assert rows[member["group_id"]].get("group_state", "Stable") == "Stable"
 
 
 async def _delete_groups(scene: Scene, version: int) -> None:
-    who = await synced(scene, f"deleted-{version}")
+    member = await synced(scene, f"deleted-{version}")
     await commit(scene, f"simple-{version}", 7)
     answer = await scene.ask(
-        messages.DELETE_GROUPS, {"groups_names": [who["group_id"], f"simple-{version}", "nobody"]}, version
+        messages.DELETE_GROUPS, {"groups_names": [member["group_id"], f"simple-{version}", "unknown"]}, version
     )
     assert [row["error_code"] for row in answer["results"]] == [68, 0, 69]
 
@@ -128,7 +128,7 @@ def _commit_body(group_id: str, version: int, offset: int) -> dict[str, Any]:
 
 
 async def commit(scene: Scene, group_id: str, offset: int, version: int = 7) -> int:
-    """Commit as who is no member; the error code."""
+    """Commit an offset without being a member, and return the error code."""
     await find(scene)
     for _ in range(200):
         answer = await scene.ask(messages.OFFSET_COMMIT, _commit_body(group_id, version, offset), version)
@@ -169,7 +169,7 @@ async def _consumer_group_heartbeat(scene: Scene, version: int) -> None:
 
 
 async def consumer_of(scene: Scene, group_id: str, version: int) -> dict[str, Any]:
-    """Join a group of KIP-848 as its only member, and be given the topic."""
+    """Join a group of KIP-848 as its only member, and wait until the topic is assigned."""
     await find(scene)
     body = {
         "group_id": group_id,

@@ -1,4 +1,5 @@
-"""What every version of the APIs of access control, credentials, quotas and features answers without any of these."""
+"""Responses of the APIs for ACLs, credentials, quotas and features, in every version, on a broker that has none of
+these."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ ACL_FILTER |= {"resource_name_filter": None, "principal_filter": None, "host_fil
 
 
 def _answers(api: Api, body: Row, code: int) -> Check:
-    """An API whose whole answer is one code."""
+    """Return a check for an API whose response is a single error code."""
 
     async def check(scene: Scene, version: int) -> None:
         assert (await scene.ask(api, body, version))["error_code"] == code
@@ -33,7 +34,7 @@ def _answers(api: Api, body: Row, code: int) -> Check:
 
 
 def _rows(api: Api, body: Row, answered: str, *codes: int) -> Check:
-    """An API that answers row by row."""
+    """Return a check for an API whose response has one row per resource."""
 
     async def check(scene: Scene, version: int) -> None:
         answer = await scene.ask(api, body, version)

@@ -1,4 +1,4 @@
-"""A server with handlers that a test steers, and clients of it, over each transport and on each reactor."""
+"""A server whose handlers the test controls, and its clients, for each transport and reactor."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ FETCH_VERSION = 11
 
 
 class Handlers:
-    """Produce tells how many bytes it got; with acks=all it waits for ``release``.  Fetch gives ``records``."""
+    """Handlers of Produce and Fetch.
+
+    Produce returns the number of received bytes; with acks=all it waits for ``release``. Fetch returns ``records``.
+    """
 
     def __init__(self) -> None:
         self.parked: deque[Request] = deque()
@@ -75,7 +78,7 @@ class Handlers:
         request.answer({"responses": [{"topic": "t", "partitions": [row]}]})
 
     def release(self) -> None:
-        """Answer the produce that has waited longest."""
+        """Complete the oldest pending Produce."""
         self.parked.popleft().answer(produced(0))
 
 
@@ -86,7 +89,7 @@ def produced(size: int) -> dict[str, Any]:
 def request_frame(
     api: Api, version: int, correlation_id: int, body: dict[str, Any], client_id: str | None = "test"
 ) -> bytes:
-    """A whole request as it goes over the wire."""
+    """Return a request as it is sent, with its length prefix."""
     header = build_request_header(api.request_header_version(version), api.key, version, correlation_id, client_id)
     frame = header + api.request.build(version, body)
     return struct.pack(">i", len(frame)) + frame
@@ -103,14 +106,14 @@ def fetch_frame(correlation_id: int) -> bytes:
 
 
 def parse_answer(frame: memoryview, key: int, version: int) -> tuple[int, dict[str, Any]]:
-    """The correlation id and the body of an answer."""
+    """Return the correlation ID and the body of a response."""
     api = APIS[key]
     correlation_id, offset = parse_response_header(api.response_header_version(version), frame)
     return correlation_id, api.response.parse(version, frame, offset)
 
 
 class Client(Protocol):
-    """One connection, whose answers a test awaits one by one."""
+    """One connection; a test awaits its responses one by one."""
 
     transport: Any
 
@@ -148,9 +151,9 @@ class Client(Protocol):
         self.transport.write(b"".join(frames))
 
     async def answer(self, key: int = PRODUCE.key, version: int = PRODUCE_VERSION) -> tuple[int, dict[str, Any]]:
-        """The next answer.
+        """Return the next response.
 
-        :raise ConnectionError: where the server has closed instead.
+        :raise ConnectionError: the server closed the connection.
         """
         await self._until(lambda: bool(self.frames) or self.is_closed)
         if not self.frames:
@@ -158,12 +161,12 @@ class Client(Protocol):
         return parse_answer(memoryview(self.frames.popleft()), key, version)
 
     async def fetched(self) -> tuple[int, bytes]:
-        """The next answer, which is a Fetch's, and its records."""
+        """Return the next response, which must be a Fetch's, and its records."""
         correlation_id, body = await self.answer(FETCH.key, FETCH_VERSION)
         return correlation_id, bytes(body["responses"][0]["partitions"][0]["records"])
 
     async def answered_ids(self, count: int) -> list[int]:
-        """The correlation ids of the next answers to Produce."""
+        """Return the correlation IDs of the next Produce responses."""
         return [(await self.answer())[0] for _ in range(count)]
 
     async def closed(self) -> None:
@@ -175,7 +178,7 @@ class Client(Protocol):
 
 
 class Scene:
-    """One server, its handlers, and the way to it."""
+    """One server, its handlers, and the transport through which clients reach it."""
 
     def __init__(self, runtime: Runtime, client_reactor: Any, host: str, *, stock: bool) -> None:
         self.runtime = runtime
@@ -205,11 +208,11 @@ class Scene:
         return client
 
     async def pause(self, seconds: float = 0.0) -> None:
-        """Let others go on."""
+        """Run the event loop for some time."""
         await deferLater(self.runtime.reactor, seconds)  # type: ignore[arg-type]
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Let others go on until that holds; the runner's time-out ends it otherwise."""
+        """Run the event loop until the condition holds; the runner's timeout ends it otherwise."""
         while not condition():
             await self.pause(0.001)
 
@@ -227,7 +230,7 @@ ENVIRONMENTS = ("fast", "stock", "fast simulated", "stock simulated")
 
 
 def play(environment: str, story: Story, timeout_s: float = 20.0) -> None:
-    """Run a story in one of the environments."""
+    """Run a test function in one of the environments."""
     stock = environment.startswith("stock")
     if environment.endswith("simulated"):
         simulation = Simulation(seed=7)

@@ -1,4 +1,4 @@
-"""Transport of a server connection that accepts everything and keeps the bytes that are not ranges of files."""
+"""Transport of a server connection that accepts all output and keeps it, except file ranges."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from kreplica.server.transport.outgoing_buffers import Piece, piece_size
 
 
 class Sink(MemoryTransport):
-    """Accepts all pieces at once."""
-
     def send(self, pieces: list[Piece]) -> int:
         self.sends += [bytes(piece) for piece in pieces if not isinstance(piece, FileRange)]
         return sum(map(piece_size, pieces))

@@ -1,4 +1,4 @@
-"""Requests that wait until the broker knows its cluster."""
+"""Requests that wait until the broker has received the cluster metadata."""
 
 import pytest
 from twisted.internet.task import Clock
@@ -28,7 +28,7 @@ class FakeRequest:
         self.aborted.append(reason)
 
     def answer(self, body):
-        raise AssertionError("nothing is to be answered")
+        raise AssertionError("the request must not be answered")
 
     def on_abandoned(self, callback):
         self.abandoned.append(callback)
@@ -41,8 +41,7 @@ def make():
     return clock, metadata, handled, once_known(metadata, handled.append)
 
 
-def test_held_until_a_controller_has_spoken():
-    """A client that comes early is answered when there is something to say, and the next at once."""
+def test_requests_wait_for_the_first_metadata():
     clock, metadata, handled, handler = make()
     early, late = FakeRequest(), FakeRequest()
     handler(early)
@@ -55,8 +54,7 @@ def test_held_until_a_controller_has_spoken():
     assert clock.getDelayedCalls() == []
 
 
-def test_not_for_ever():
-    """Without any controller it is answered with the little that is known."""
+def test_requests_are_answered_after_a_timeout_without_metadata():
     clock, _, handled, handler = make()
     request = FakeRequest()
     handler(request)
@@ -64,8 +62,7 @@ def test_not_for_ever():
     assert handled == [request]
 
 
-def test_a_client_that_went_away_is_forgotten():
-    """Nothing is handled for it, and nothing stays behind."""
+def test_request_of_a_closed_connection_is_not_handled():
     clock, metadata, handled, handler = make()
     request = FakeRequest()
     handler(request)
@@ -80,8 +77,8 @@ def test_a_client_that_went_away_is_forgotten():
 @pytest.mark.parametrize(
     ("error", "logged"), [(ConnectionLoss(), []), (SessionExpired(), []), (ZeroDivisionError(), [ZeroDivisionError])]
 )
-def test_only_what_nobody_foresaw_is_logged(error, logged):
-    """The connection is closed in any case; a traceback is written of a mistake, and not where ZooKeeper is away."""
+def test_only_unexpected_errors_are_logged(error, logged):
+    """Every error closes the connection; a lost ZooKeeper connection is not logged with a traceback."""
 
     async def failing():
         raise error

@@ -1,4 +1,4 @@
-"""Settings over the wire: described, changed as a whole or one by one, and in effect at once."""
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs; changes take effect at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def describe(
 
 
 async def values(scene: Scene, name: str = "t", kind: int = TOPIC) -> dict[str, Any]:
-    """The values that somebody has set."""
+    """Return the settings that differ from the defaults."""
     _, configs = await describe(scene, kind, name)
     return {key: row["value"] for key, row in configs.items() if row["config_source"] in (1, 2, 3)}
 
@@ -56,8 +56,8 @@ async def replace(scene: Scene, name: str, kind: int = TOPIC, **settings: str | 
     return code
 
 
-def test_a_topics_settings_are_described_with_where_they_come_from(tmp_path: Path) -> None:
-    """Every setting has its value, its source, the values behind it, and a sentence on what it means."""
+def test_topic_settings_are_described_with_their_source(tmp_path: Path) -> None:
+    """Every setting has its value, source, synonyms and documentation."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", retention_ms="1000")
@@ -83,8 +83,9 @@ def test_a_topics_settings_are_described_with_where_they_come_from(tmp_path: Pat
     on_broker(tmp_path, story, "log.segment.bytes=2000000")
 
 
-def test_a_brokers_settings_are_described(tmp_path: Path) -> None:
-    """A broker tells its own settings; what its file says shows as such; another broker's are refused."""
+def test_broker_settings_are_described(tmp_path: Path) -> None:
+    """A broker describes its own settings, with the source of those in its file, and refuses those of another broker.
+    """
 
     async def story(scene: Scene) -> None:
         code, configs = await describe(scene, BROKER, "1", full=True)
@@ -98,7 +99,8 @@ def test_a_brokers_settings_are_described(tmp_path: Path) -> None:
 
 
 def test_single_settings_are_set_deleted_appended_and_subtracted(tmp_path: Path) -> None:
-    """Lists grow and shrink item by item, the rest is set or goes back to its default (KIP-339)."""
+    """IncrementalAlterConfigs changes lists item by item and sets other settings or resets them to their default
+    (KIP-339)."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -127,8 +129,8 @@ def test_single_settings_are_set_deleted_appended_and_subtracted(tmp_path: Path)
     on_broker(tmp_path, story)
 
 
-def test_alter_configs_replaces_all_of_a_topics_settings(tmp_path: Path) -> None:
-    """What is not named goes back to its default; a mistake changes nothing."""
+def test_alter_configs_replaces_all_settings_of_a_topic(tmp_path: Path) -> None:
+    """Settings that are not named get their default value; an invalid request changes nothing."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", retention_ms="1", segment_ms="2")
@@ -147,8 +149,8 @@ def test_alter_configs_replaces_all_of_a_topics_settings(tmp_path: Path) -> None
     on_broker(tmp_path, story)
 
 
-def test_a_setting_too_large_for_zookeeper_is_refused(tmp_path: Path) -> None:
-    """The client is told, and the broker's session goes on."""
+def test_setting_too_large_for_zookeeper_is_refused(tmp_path: Path) -> None:
+    """The client gets an error, and the broker's ZooKeeper session survives."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -159,8 +161,8 @@ def test_a_setting_too_large_for_zookeeper_is_refused(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_a_changed_setting_holds_at_once(tmp_path: Path) -> None:
-    """The very next produce meets the new limit; retention works by the new time; a restart keeps both."""
+def test_changed_setting_takes_effect_at_once(tmp_path: Path) -> None:
+    """The next Produce is checked against the new limit, retention uses the new time, and both survive a restart."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", segment_bytes="1048576")
@@ -186,8 +188,8 @@ def test_a_changed_setting_holds_at_once(tmp_path: Path) -> None:
     on_broker(tmp_path, after)
 
 
-def test_a_brokers_default_for_topics_can_change(tmp_path: Path) -> None:
-    """A cluster-wide default holds at once for the topics that do not say otherwise."""
+def test_broker_default_for_topics_can_change(tmp_path: Path) -> None:
+    """A cluster-wide default applies at once to the topics that do not override it."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -205,8 +207,8 @@ def test_a_brokers_default_for_topics_can_change(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_a_brokers_custom_settings_are_kept(tmp_path: Path) -> None:
-    """Names that are no settings are kept and shown without their value, as Kafka does, and can be deleted again."""
+def test_custom_broker_settings_are_kept(tmp_path: Path) -> None:
+    """Unknown names are kept and described without their value, as in Kafka, and can be deleted again."""
 
     async def story(scene: Scene) -> None:
         assert await alter(scene, "1", ("my.plugin.key", SET, "secret"), kind=BROKER) == 0
@@ -225,7 +227,7 @@ def test_a_brokers_custom_settings_are_kept(tmp_path: Path) -> None:
 
 
 def test_resources_without_settings_are_refused_by_name(tmp_path: Path) -> None:
-    """Loggers, groups and client metrics have no settings here; the error names the type."""
+    """The error for broker loggers, groups and client metrics names the resource type."""
 
     async def story(scene: Scene) -> None:
         config = {"name": "x", "value": "1", "config_operation": SET}
@@ -240,8 +242,8 @@ def test_resources_without_settings_are_refused_by_name(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_a_setting_changed_by_another_tool_holds_too(tmp_path: Path) -> None:
-    """Kafka's tools write the settings and a notification; every broker follows, old notifications are removed."""
+def test_setting_changed_by_another_tool_takes_effect(tmp_path: Path) -> None:
+    """Kafka's tools write the settings and a notification; every broker applies them and removes old notifications."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -258,14 +260,14 @@ def test_a_setting_changed_by_another_tool_holds_too(tmp_path: Path) -> None:
         await zookeeper.create("/config/changes/config_change_", change, sequence=True)
         await scene.until(lambda: settings.log_config("t").max_message_bytes > 1000, "defaults hold")
         assert (await scene.produce("t", batch(b"x" * 5000)))["error_code"] == 0
-        assert await alter(scene, "t", ("retention.ms", SET, "1")) == 0, "what could not be read is replaced"
+        assert await alter(scene, "t", ("retention.ms", SET, "1")) == 0, "an unreadable value is replaced"
         assert await values(scene) == {"retention.ms": "1"}
 
     on_broker(tmp_path, story, errors_logged=True)
 
 
-def test_deleted_topics_settings_are_gone(tmp_path: Path) -> None:
-    """No znode and no memory of them is left."""
+def test_settings_of_a_deleted_topic_are_removed(tmp_path: Path) -> None:
+    """Neither a znode nor a cached copy remains."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", retention_ms="1")
@@ -277,7 +279,7 @@ def test_deleted_topics_settings_are_gone(tmp_path: Path) -> None:
 
 
 def test_log_directories_are_described(tmp_path: Path) -> None:
-    """Each directory with its partitions and their sizes, all of them or those that are asked for."""
+    """Each directory has its partitions and their sizes, either all or those requested."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", 2)
@@ -303,8 +305,8 @@ def test_log_directories_are_described(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_only_brokers_have_endpoints(tmp_path: Path) -> None:
-    """Whoever asks for controllers' endpoints learns that this cluster has none of their own."""
+def test_describe_cluster_returns_broker_endpoints_only(tmp_path: Path) -> None:
+    """A request for the controllers' endpoints is refused, because the cluster has no separate controllers."""
 
     async def story(scene: Scene) -> None:
         answer = await scene.ask(DESCRIBE_CLUSTER, {"include_cluster_authorized_operations": False, "endpoint_type": 2})

@@ -11,27 +11,27 @@ from kreplica.wire.messages import DELETE_RECORDS, DELETE_TOPICS, FETCH, LIST_OF
 from tests.support.broker_scene import NOW_MS, Row, Scene, batch, fetch_body, on_broker
 
 PROMPT_S = 0.5
-"""Far below the waits that these tests ask for, far above what a busy machine needs."""
+"""Far below the max_wait_ms of these tests, far above the time that a busy machine needs."""
 
 
 def offsets(row: Row) -> list[int]:
-    """The base offsets of the batches in an answer; one that is cut short is left out."""
+    """Return the base offsets of the complete batches in a response."""
     return [header.base_offset for _, header in iter_headers(memoryview(row["records"]), incomplete_last=True)]
 
 
-async def filled(scene: Scene, name: str = "t", batches: int = 3) -> None:
-    """A topic of so many batches of two records each."""
+async def filled_topic(scene: Scene, name: str = "t", batches: int = 3) -> None:
+    """Create a topic with the given number of batches of two records each."""
     await scene.make_topic(name)
     for i in range(batches):
         row = await scene.produce(name, batch(b"a" * 50, b"b" * 50, timestamp_ms=NOW_MS + 10 * i))
         assert row["base_offset"] == 2 * i
 
 
-def test_a_fetch_starts_with_the_batch_that_holds_its_offset(tmp_path: Path) -> None:
-    """Whole batches come; the client leaves out the records before its offset."""
+def test_fetch_starts_with_the_batch_that_contains_its_offset(tmp_path: Path) -> None:
+    """Whole batches are returned; the client skips the records before its offset."""
 
     async def story(scene: Scene) -> None:
-        await filled(scene)
+        await filled_topic(scene)
         assert [offsets(await scene.fetch("t", offset)) for offset in range(7)] == [
             [0, 2, 4],
             [0, 2, 4],
@@ -54,12 +54,12 @@ def test_a_fetch_starts_with_the_batch_that_holds_its_offset(tmp_path: Path) -> 
     on_broker(tmp_path, story)
 
 
-def test_limits_on_bytes_hold_except_for_the_first_batch(tmp_path: Path) -> None:
-    """However small the limits, the first batch comes whole, so that a consumer always gets on (KIP-74)."""
+def test_byte_limits_apply_except_to_the_first_batch(tmp_path: Path) -> None:
+    """The first batch is returned whole even above the limits, so that a consumer always makes progress (KIP-74)."""
 
     async def story(scene: Scene) -> None:
-        await filled(scene)
-        await filled(scene, "u")
+        await filled_topic(scene)
+        await filled_topic(scene, "u")
         size = len(batch(b"a" * 50, b"b" * 50))
         for limit in (0, 1, size - 1, size):
             assert len((await scene.fetch("t", 0, max_bytes=limit))["records"]) == size, limit
@@ -75,11 +75,9 @@ def test_limits_on_bytes_hold_except_for_the_first_batch(tmp_path: Path) -> None
     on_broker(tmp_path, story)
 
 
-def test_a_waiting_fetch_is_answered_as_soon_as_something_is_produced(tmp_path: Path) -> None:
-    """A long poll costs no latency: it ends with the produce, not with its time."""
-
+def test_long_poll_ends_as_soon_as_data_is_produced(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
-        await filled(scene)
+        await filled_topic(scene)
         other = await scene.connect()
         started = scene.reactor.seconds()
         waiting = other.request(FETCH, 12, fetch_body("t", 6, wait_ms=60_000))
@@ -94,8 +92,8 @@ def test_a_waiting_fetch_is_answered_as_soon_as_something_is_produced(tmp_path: 
     on_broker(tmp_path, story)
 
 
-def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(tmp_path: Path) -> None:
-    """min_bytes is waited for, over several produces, for max_wait_ms at most; errors are not waited with."""
+def test_fetch_waits_for_min_bytes(tmp_path: Path) -> None:
+    """It waits over several produces, at most max_wait_ms; a partition with an error ends the wait."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", 2)
@@ -104,7 +102,7 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(tmp_path: Path) -> None:
         waiting = other.request(FETCH, 12, fetch_body("t", 0, wait_ms=60_000, min_bytes=2 * size))
         partition = next(p for p in scene.broker.partitions if p.topic_partition == ("t", 0))
         await scene.until(lambda: bool(partition.watchers), "the fetch waits")
-        await scene.produce("t", batch(b"v"))  # what waits has been looked at before this is answered
+        await scene.produce("t", batch(b"v"))  # the pending fetch has been re-evaluated before this response
         assert partition.watchers, "one batch is not enough"
         await scene.produce("t", batch(b"v"))
         assert len((await waiting)["responses"][0]["partitions"][0]["records"]) == 2 * size
@@ -112,7 +110,7 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(tmp_path: Path) -> None:
         started = scene.reactor.seconds()
         row = await scene.fetch("t", 0, wait_ms=50, min_bytes=2**31 - 1, max_bytes=2**31 - 1)
         assert 0.05 <= scene.reactor.seconds() - started < PROMPT_S
-        assert len(row["records"]) == 2 * size, "what is there comes when the time is up"
+        assert len(row["records"]) == 2 * size, "the data available is returned after max_wait_ms"
 
         started = scene.reactor.seconds()
         await scene.fetch("t", 0, wait_ms=60_000, min_bytes=10_000, max_bytes=size)
@@ -124,13 +122,11 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_a_fetch_waiting_for_a_topic_that_is_deleted_is_answered(tmp_path: Path) -> None:
-    """Nobody waits for a topic that is gone."""
-
+def test_pending_fetch_ends_when_its_topic_is_deleted(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         from kreplica.wire.messages import DELETE_TOPICS
 
-        await filled(scene)
+        await filled_topic(scene)
         other = await scene.connect()
         waiting = other.request(FETCH, 12, fetch_body("t", 6, wait_ms=60_000))
         (partition,) = scene.broker.partitions
@@ -142,11 +138,11 @@ def test_a_fetch_waiting_for_a_topic_that_is_deleted_is_answered(tmp_path: Path)
     on_broker(tmp_path, story)
 
 
-def test_leader_epochs_fence(tmp_path: Path) -> None:
-    """Who knows an older epoch is fenced, who knows a newer one is told to wait (KIP-320)."""
+def test_leader_epochs_are_fenced(tmp_path: Path) -> None:
+    """An older epoch is fenced; a newer one gets UNKNOWN_LEADER_EPOCH, which is retriable (KIP-320)."""
 
     async def restart(scene: Scene) -> None:
-        await filled(scene)
+        await filled_topic(scene)
 
     async def story(scene: Scene) -> None:
         (partition,) = scene.broker.partitions
@@ -167,11 +163,11 @@ def test_leader_epochs_fence(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_the_end_of_each_leader_epoch_is_known(tmp_path: Path) -> None:
-    """Epoch 0 ended where epoch 1 began; the running one ends at the log's end; later ones are unknown."""
+def test_end_offset_of_each_leader_epoch_is_returned(tmp_path: Path) -> None:
+    """Epoch 0 ends at the start of epoch 1, the current epoch at the log end offset; later epochs are unknown."""
 
     async def before(scene: Scene) -> None:
-        await filled(scene)
+        await filled_topic(scene)
 
     async def story(scene: Scene) -> None:
         await scene.produce("t", batch(b"in epoch 1"))
@@ -189,8 +185,8 @@ def test_the_end_of_each_leader_epoch_is_known(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_a_leader_finds_its_partition_by_id_before_the_metadata_comes(tmp_path: Path) -> None:
-    """The controller names leaders first and publishes metadata afterwards; followers ask in between."""
+def test_leader_finds_a_partition_by_topic_id_before_its_metadata(tmp_path: Path) -> None:
+    """The controller sends LeaderAndIsr before UpdateMetadata; followers fetch in between."""
 
     async def story(scene: Scene) -> None:
         topic_id = (await scene.make_topic("t"))["topic_id"]
@@ -206,11 +202,11 @@ def test_a_leader_finds_its_partition_by_id_before_the_metadata_comes(tmp_path: 
     on_broker(tmp_path, story)
 
 
-def test_topic_ids_name_topics_from_version_13_on(tmp_path: Path) -> None:
-    """An id that nobody has is unknown (100); it is said at once, however long the client would wait."""
+def test_fetch_identifies_topics_by_id_from_version_13(tmp_path: Path) -> None:
+    """An unknown ID gets UNKNOWN_TOPIC_ID (100) at once, whatever max_wait_ms is."""
 
     async def story(scene: Scene) -> None:
-        await filled(scene)
+        await filled_topic(scene)
         topic_id = scene.broker.metadata.topic_id("t")
         for asked, code in ((topic_id, 0), (UUID(int=77), 100), (UUID(int=0), 100)):
             answer = await scene.ask(FETCH, fetch_body(None, 0, topic_id=asked, wait_ms=60_000), 13)
@@ -221,12 +217,12 @@ def test_topic_ids_name_topics_from_version_13_on(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_a_fetch_session_names_only_what_is_new(tmp_path: Path) -> None:
-    """Inside a session requests and answers hold changes alone; partitions can be forgotten; epochs must follow."""
+def test_fetch_session_requests_and_responses_contain_changes_only(tmp_path: Path) -> None:
+    """Partitions can be removed from a session; its epochs must be consecutive."""
 
     async def story(scene: Scene) -> None:
-        await filled(scene)
-        await filled(scene, "u")
+        await filled_topic(scene)
+        await filled_topic(scene, "u")
 
         async def ask(session_id: int, epoch: int, *topics: Row, forget: str | None = None) -> Row:
             body = fetch_body("t", 0, session_id=session_id, session_epoch=epoch)
@@ -258,11 +254,11 @@ def test_a_fetch_session_names_only_what_is_new(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_places_of_a_log_are_found_exactly(tmp_path: Path) -> None:
-    """Latest, earliest, the highest timestamp, the local and tiered ends, and any time: to the record."""
+def test_list_offsets_finds_exact_records(tmp_path: Path) -> None:
+    """The latest and earliest offset, the highest timestamp, the local and tiered ends, and any timestamp."""
 
     async def story(scene: Scene) -> None:
-        await filled(scene)
+        await filled_topic(scene)
         asked = {
             -1: (0, 6, -1),
             -2: (0, 0, -1),
@@ -297,8 +293,8 @@ def test_places_of_a_log_are_found_exactly(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_records_can_be_deleted_up_to_the_high_watermark(tmp_path: Path) -> None:
-    """The log's start moves forward, never back; what lies before it is out of range, also after a restart."""
+def test_delete_records_up_to_the_high_watermark(tmp_path: Path) -> None:
+    """The log start offset only grows; offsets below it are out of range, also after a restart."""
 
     async def delete(scene: Scene, offset: int, partition: int = 0) -> tuple[int, int]:
         rows = [{"partition_index": partition, "offset": offset}]
@@ -307,7 +303,7 @@ def test_records_can_be_deleted_up_to_the_high_watermark(tmp_path: Path) -> None
         return row["error_code"], row["low_watermark"]
 
     async def story(scene: Scene) -> None:
-        await filled(scene)
+        await filled_topic(scene)
         assert await delete(scene, 3) == (0, 3)
         assert await delete(scene, 1) == (0, 3)
         assert (await scene.fetch("t", 2))["error_code"] == 1
@@ -326,11 +322,11 @@ def test_records_can_be_deleted_up_to_the_high_watermark(tmp_path: Path) -> None
     on_broker(tmp_path, after)
 
 
-def test_read_committed_sees_all_that_is_not_transactional(tmp_path: Path) -> None:
-    """Without transactions both isolation levels see the same; only the list of aborted ones differs."""
+def test_isolation_levels_agree_without_transactions(tmp_path: Path) -> None:
+    """Both levels return the same records; only the list of aborted transactions differs."""
 
     async def story(scene: Scene) -> None:
-        await filled(scene)
+        await filled_topic(scene)
         for isolation, aborted in ((0, None), (1, [])):
             row = await scene.fetch("t", 0, isolation=isolation)
             assert (offsets(row), row["aborted_transactions"]) == ([0, 2, 4], aborted)
@@ -338,8 +334,8 @@ def test_read_committed_sees_all_that_is_not_transactional(tmp_path: Path) -> No
     on_broker(tmp_path, story)
 
 
-def test_clients_before_0_10_1_list_the_starts_of_segments(tmp_path: Path) -> None:
-    """Version 0 returns the latest of them first, with the end of the log, and no more than was asked for."""
+def test_list_offsets_version_0_returns_segment_starts(tmp_path: Path) -> None:
+    """Clients before 0.10.1 get the newest segments first, with the log end offset, limited by the requested number."""
 
     async def listed(scene: Scene, timestamp: int, count: int = 100, partition: int = 0) -> tuple[int, list[int]]:
         rows = [{"partition_index": partition, "timestamp": timestamp, "max_num_offsets": count}]

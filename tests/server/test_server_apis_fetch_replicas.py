@@ -1,4 +1,4 @@
-"""Fetch as brokers use it: what a leader answers to followers, and to those who only say that they are."""
+"""Fetch requests of followers, and of clients that claim to be followers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rows_of(answer: Row) -> dict[int, Row]:
 
 
 def many(offsets: dict[int, int], topic_id: Any, **changes: Any) -> Row:
-    """A fetch of several partitions of one topic."""
+    """Return a fetch of several partitions of one topic."""
     body = fetch_body("t", 0, topic_id=topic_id, **changes)
     body["topics"][0]["partitions"] = [
         {"partition": number, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
@@ -33,15 +33,15 @@ def many(offsets: dict[int, int], topic_id: Any, **changes: Any) -> Row:
 
 
 async def session(scene: Scene, connection: Connection | None = None, **changes: Any) -> int:
-    """One over all partitions, of which there is nothing to read."""
+    """Open a session over all partitions; none of them has data to read."""
     body = many(dict.fromkeys(range(PARTITIONS), 0), scene.broker.metadata.topic_id("t"), session_epoch=0, **changes)
     answer = await scene.ask(FETCH, body, 17, connection)
     assert len(rows_of(answer)) == PARTITIONS
     return int(answer["session_id"])
 
 
-def test_a_broker_without_a_replica_is_refused(tmp_path: Path) -> None:
-    """A registered broker that has no replica gets no records (error 75: the leader may learn of the replica later)."""
+def test_broker_without_a_replica_is_refused(tmp_path: Path) -> None:
+    """The error is UNKNOWN_LEADER_EPOCH (75), which is retriable: the leader may learn of the new replica later."""
 
     async def story(scene: Scene) -> None:
         body = create_body("t", -1, factor=-1)
@@ -60,8 +60,9 @@ def test_a_broker_without_a_replica_is_refused(tmp_path: Path) -> None:
     on_broker(tmp_path, story, brokers=2)
 
 
-def test_a_fetch_in_the_name_of_a_follower_moves_nothing(tmp_path: Path) -> None:
-    """Only the registered process of a broker fetches as that broker (error 77), so it alone moves high watermarks."""
+def test_fetch_that_claims_to_be_a_follower_is_refused(tmp_path: Path) -> None:
+    """Only the registered process of a broker may fetch as that broker (error 77) and thereby advance high watermarks.
+    """
 
     async def story(scene: Scene) -> None:
         body = create_body("t", -1, factor=-1)
@@ -81,13 +82,13 @@ def test_a_fetch_in_the_name_of_a_follower_moves_nothing(tmp_path: Path) -> None
         forged = fetch_body("t", 1000, topic_id=topic_id, replica_id=2)
         assert (await scene.ask(FETCH, forged, 12))["error_code"] == 77, "an older version, without the epoch"
         assert led.known_end_offset(2) == 1
-        assert (await scene.produce("t", batch(b"y")))["error_code"] == 0, "the real follower goes on"
+        assert (await scene.produce("t", batch(b"y")))["error_code"] == 0, "the real follower continues"
 
     on_broker(tmp_path, story, brokers=2)
 
 
-def test_a_session_reads_what_changed_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many partitions it has: an idle one is not touched, one that is written to is answered."""
+def test_session_reads_only_changed_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle partition costs nothing, whatever the size of the session."""
     reads: list[int] = []
     original = PartitionReads.read
 
@@ -119,8 +120,8 @@ def test_a_session_reads_what_changed_and_nothing_else(tmp_path: Path, monkeypat
     on_broker(tmp_path, story)
 
 
-def test_the_next_fetch_of_a_session_ends_the_one_that_waits(tmp_path: Path) -> None:
-    """A client with news is heard while its last fetch is held; answers keep their order."""
+def test_next_fetch_of_a_session_ends_the_pending_one(tmp_path: Path) -> None:
+    """The client need not wait for a pending fetch before it sends changes; responses keep their order."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", PARTITIONS)
@@ -142,8 +143,8 @@ def test_the_next_fetch_of_a_session_ends_the_one_that_waits(tmp_path: Path) -> 
     on_broker(tmp_path, story)
 
 
-def test_a_limit_on_bytes_starves_no_partition(tmp_path: Path) -> None:
-    """What one answer has no room for comes with the next ones, each partition in its turn."""
+def test_byte_limit_does_not_starve_partitions(tmp_path: Path) -> None:
+    """Partitions that did not fit into one response come first in the next ones."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", PARTITIONS)
@@ -169,8 +170,8 @@ def test_a_limit_on_bytes_starves_no_partition(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_a_client_that_goes_away_while_it_waits_leaves_nothing(tmp_path: Path) -> None:
-    """Its session stays for it to come back to, and does not answer into the void."""
+def test_client_that_closes_during_a_pending_fetch_leaves_nothing(tmp_path: Path) -> None:
+    """Its session stays available for a reconnect; the pending request is dropped."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", PARTITIONS)
@@ -192,10 +193,10 @@ def test_a_client_that_goes_away_while_it_waits_leaves_nothing(tmp_path: Path) -
     on_broker(tmp_path, story)
 
 
-def test_the_next_fetch_of_a_session_overtakes_one_that_is_still_read(
+def test_next_fetch_of_a_session_supersedes_one_that_is_still_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first is answered at once with what was read of it; then the next is."""
+    """The earlier fetch is answered at once with the data read so far, then the later one is answered."""
     monkeypatch.setattr("kreplica.server.fetch.handler.INLINE_SECONDS_MAX", -1.0)
     monkeypatch.setattr("kreplica.server.fetch.handler.READS_PER_LOOK", 1)
 

@@ -27,7 +27,8 @@ def rows(topic: str, *partitions: int) -> list[Row]:
 
 
 def test_elections_are_answered_by_partition(tmp_path: Path) -> None:
-    """Who asks for partitions hears of each; who asks for all hears only of those that needed one; in every version."""
+    """A request for some partitions gets a row for each; a request for all gets rows only for those that needed an
+    election."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", 2)
@@ -46,8 +47,8 @@ def test_elections_are_answered_by_partition(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_only_the_controller_holds_elections_and_ends_brokers(tmp_path: Path) -> None:
-    """Others say that they are not the controller, as a whole and in version 0 for each partition."""
+def test_only_the_controller_elects_leaders_and_shuts_down_brokers(tmp_path: Path) -> None:
+    """Other brokers return NOT_CONTROLLER: at the top level, or in version 0 for each partition."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", 1)
@@ -60,8 +61,9 @@ def test_only_the_controller_holds_elections_and_ends_brokers(tmp_path: Path) ->
     on_broker(tmp_path, story)
 
 
-def test_a_broker_that_is_to_stop_leads_no_more(tmp_path: Path) -> None:
-    """What it led alone does not hold it up; another process's epoch is refused; the other broker's clients go on."""
+def test_controlled_shutdown_moves_leadership(tmp_path: Path) -> None:
+    """Partitions with a single replica do not block it; another process's broker epoch is refused; other clients keep
+    working."""
 
     async def story(scene: Scene) -> None:
         body = create_body("t", -1, factor=-1)

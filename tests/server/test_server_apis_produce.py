@@ -1,4 +1,4 @@
-"""Produce over the wire: what is refused, with which error, and what an idempotent producer may count on."""
+"""Produce: validation errors, and the guarantees for idempotent producers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def with_byte(data: bytes, index: int, value: int) -> bytes:
     return data[:index] + bytes((value,)) + data[index + 1 :]
 
 
-def test_what_is_wrong_with_a_batch_is_told_by_its_own_error(tmp_path: Path) -> None:
-    """Each mistake has its code, nothing of the batch is kept, and the connection goes on."""
+def test_each_validation_failure_has_its_error_code(tmp_path: Path) -> None:
+    """Nothing of an invalid batch is stored, and the connection stays open."""
     good = batch(b"value")
     transactional = batch(b"v", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
     cases: list[tuple[str, bytes | None, int]] = [
@@ -46,18 +46,18 @@ def test_what_is_wrong_with_a_batch_is_told_by_its_own_error(tmp_path: Path) -> 
         await scene.make_topic("t", max_message_bytes="2000")
         for what, records, code in cases:
             row = await scene.produce("t", records)
-            # Whether bytes are a damaged batch (2) or none at all (87) is a matter of taste.
+            # Both INVALID_MESSAGE (2) and INVALID_RECORD (87) are acceptable for these bytes.
             allowed = {2, 87} if code in (2, 87) else {code}
             assert row["error_code"] in allowed, (what, row)
             assert row["base_offset"] == -1, what
         row = await scene.produce("t", good)
-        assert (row["error_code"], row["base_offset"]) == (0, 0), "what was refused left nothing behind"
+        assert (row["error_code"], row["base_offset"]) == (0, 0), "refused batches left no bytes in the log"
 
     on_broker(tmp_path, story)
 
 
-def test_the_message_format_is_looked_at_before_any_field(tmp_path: Path) -> None:
-    """Whatever byte is where format 2 has its attributes, a batch of an unknown format has the same error."""
+def test_message_format_is_checked_before_other_fields(tmp_path: Path) -> None:
+    """A batch of an unknown format gets the same error, whatever byte it has at the position of the attributes."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -71,9 +71,7 @@ def test_the_message_format_is_looked_at_before_any_field(tmp_path: Path) -> Non
     on_broker(tmp_path, story)
 
 
-def test_one_partitions_mistake_is_not_the_others(tmp_path: Path) -> None:
-    """Unknown topics and partitions fail alone."""
-
+def test_error_of_one_partition_does_not_affect_others(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", 2)
         good = batch(b"v")
@@ -92,8 +90,8 @@ def test_one_partitions_mistake_is_not_the_others(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_only_coordinators_write_to_their_topics(tmp_path: Path) -> None:
-    """A client's records there could keep a coordinator from loading its own: they are refused, of whatever kind."""
+def test_client_writes_to_internal_topics_are_refused(tmp_path: Path) -> None:
+    """A client's records could prevent a coordinator from loading its partition, so any kind of record is refused."""
 
     async def story(scene: Scene) -> None:
         await scene.ask(FIND_COORDINATOR, {"key": "g", "key_type": 0}, 1)
@@ -110,8 +108,8 @@ def test_only_coordinators_write_to_their_topics(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_acks_must_be_all_one_or_none(tmp_path: Path) -> None:
-    """acks -1, 0 and 1 are known; any other is refused before anything is written."""
+def test_invalid_acks_are_refused(tmp_path: Path) -> None:
+    """Any value except -1, 0 and 1 is refused before records are written."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -124,8 +122,8 @@ def test_acks_must_be_all_one_or_none(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_an_error_with_acks_0_closes_the_connection(tmp_path: Path) -> None:
-    """Who asked for no answer learns of an error by losing the connection; others keep theirs."""
+def test_error_with_acks_0_closes_the_connection(tmp_path: Path) -> None:
+    """The lost connection notifies the producer of the error; other connections stay open."""
 
     async def story(scene: Scene) -> None:
         other = await scene.connect()
@@ -136,8 +134,8 @@ def test_an_error_with_acks_0_closes_the_connection(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_zstd_needs_produce_7(tmp_path: Path) -> None:
-    """Older clients could not read it back (KIP-110)."""
+def test_zstd_requires_produce_7(tmp_path: Path) -> None:
+    """Older clients could not read the records (KIP-110)."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -148,9 +146,7 @@ def test_zstd_needs_produce_7(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_a_compacted_topic_wants_keys(tmp_path: Path) -> None:
-    """A record without a key could never be replaced, so it is refused."""
-
+def test_record_without_key_is_refused_by_a_compacted_topic(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", cleanup_policy="compact")
         assert (await scene.produce("t", batch(b"v")))["error_code"] == 87
@@ -161,7 +157,7 @@ def test_a_compacted_topic_wants_keys(tmp_path: Path) -> None:
 
 
 def test_timestamps_far_from_now_are_refused(tmp_path: Path) -> None:
-    """A topic's bounds on timestamps hold in both directions."""
+    """The topic's limits apply to past and future timestamps."""
 
     async def story(scene: Scene) -> None:
         bounds = {"message_timestamp_before_max_ms": "60000", "message_timestamp_after_max_ms": "60000"}
@@ -174,8 +170,8 @@ def test_timestamps_far_from_now_are_refused(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_log_append_time_is_the_brokers(tmp_path: Path) -> None:
-    """The broker's clock replaces the client's timestamps, and the answer says which time it was."""
+def test_log_append_time_replaces_timestamps(tmp_path: Path) -> None:
+    """The response contains the broker's timestamp."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", message_timestamp_type="LogAppendTime")
@@ -190,8 +186,8 @@ def test_log_append_time_is_the_brokers(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_an_idempotent_producers_retries_are_written_once(tmp_path: Path) -> None:
-    """Any of the last five batches may be sent again; a gap, an old epoch and a far older batch are refused."""
+def test_retries_of_an_idempotent_producer_are_written_once(tmp_path: Path) -> None:
+    """Any of the last five batches may be sent again; a gap, an older epoch and an older batch are refused."""
 
     def numbered(sequence: int, *, epoch: int = 0, count: int = 1) -> bytes:
         return batch(*[b"v"] * count, producer_id=9, producer_epoch=epoch, base_sequence=sequence)
@@ -207,7 +203,7 @@ def test_an_idempotent_producers_retries_are_written_once(tmp_path: Path) -> Non
         assert [await send(i) for i in range(1, 6)] == [(0, i) for i in range(1, 6)], "retries get the first answer"
         assert (await send(0))[0] in (45, 46), "too old to be known as a retry"
         assert await send(8) == (45, -1), "a gap"
-        assert await send(6) == (0, 6), "nothing that was refused changed what is expected"
+        assert await send(6) == (0, 6), "refused batches do not change the expected sequence"
         assert await send(5, epoch=1) == (45, -1), "a new epoch starts at 0"
         assert await send(0, epoch=1) == (0, 7)
         assert await send(7) == (47, -1), "the old epoch is over"
@@ -216,8 +212,8 @@ def test_an_idempotent_producers_retries_are_written_once(tmp_path: Path) -> Non
     on_broker(tmp_path, story)
 
 
-def test_sequences_wrap_around(tmp_path: Path) -> None:
-    """After 2,147,483,647 comes 0, also in the middle of a batch."""
+def test_sequence_numbers_wrap_around(tmp_path: Path) -> None:
+    """After 2,147,483,647 follows 0, also within a batch."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -235,13 +231,13 @@ def test_sequences_wrap_around(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_producers_are_remembered_over_a_restart(tmp_path: Path) -> None:
-    """A retry that comes after a restart is still a retry; producer ids are never handed out twice."""
+def test_producer_state_survives_a_restart(tmp_path: Path) -> None:
+    """A retry after a restart is still detected; producer IDs are never assigned twice."""
     ids: list[int] = []
     records: list[bytes] = []
 
     def now_ms(scene: Scene) -> int:
-        return scene.broker.runtime.wall_clock_ms()  # a producer whose records are old is forgotten early, as in Kafka
+        return scene.broker.runtime.wall_clock_ms()  # state of producers with old records expires, as in Kafka
 
     async def ask_ids(scene: Scene) -> None:
         body: dict[str, Any] = {"transactional_id": None, "transaction_timeout_ms": 60_000}
@@ -264,8 +260,8 @@ def test_producers_are_remembered_over_a_restart(tmp_path: Path) -> None:
     assert len(set(ids)) == 6
 
 
-def test_a_thousand_and_one_producer_ids_are_distinct(tmp_path: Path) -> None:
-    """A block from ZooKeeper holds a thousand; those who wait for the next one all get their own."""
+def test_producer_ids_are_unique_across_blocks(tmp_path: Path) -> None:
+    """A block from ZooKeeper has 1000 IDs; requests that wait for the next block all get an ID of their own."""
 
     async def story(scene: Scene) -> None:
         body: dict[str, Any] = {"transactional_id": None, "transaction_timeout_ms": 60_000}
@@ -277,8 +273,8 @@ def test_a_thousand_and_one_producer_ids_are_distinct(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_half_an_epoch_is_refused(tmp_path: Path) -> None:
-    """A producer names its id and its epoch together, or neither (KIP-360)."""
+def test_producer_id_without_epoch_is_refused(tmp_path: Path) -> None:
+    """A producer sends both its ID and its epoch, or neither (KIP-360)."""
 
     async def story(scene: Scene) -> None:
         body = {"transactional_id": None, "transaction_timeout_ms": 1, "producer_id": 5, "producer_epoch": -1}
@@ -287,8 +283,8 @@ def test_half_an_epoch_is_refused(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_no_more_replicas_are_required_than_there_are(tmp_path: Path) -> None:
-    """With one replica, min.insync.replicas=2 asks for one, as in Kafka."""
+def test_min_insync_replicas_is_capped_at_the_number_of_replicas(tmp_path: Path) -> None:
+    """With one replica, min.insync.replicas=2 requires one, as in Kafka."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", min_insync_replicas="2")
@@ -298,8 +294,8 @@ def test_no_more_replicas_are_required_than_there_are(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_with_flush_messages_1_an_acknowledged_record_is_on_the_disk(tmp_path: Path) -> None:
-    """Such a topic answers when the record is synced, and shows it to nobody before."""
+def test_flush_messages_1_syncs_before_the_response(tmp_path: Path) -> None:
+    """The response is sent, and the record becomes visible, only after the sync."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", flush_messages="1")
@@ -313,9 +309,7 @@ def test_with_flush_messages_1_an_acknowledged_record_is_on_the_disk(tmp_path: P
     on_broker(tmp_path, story)
 
 
-def test_a_client_that_hangs_up_while_it_waits_leaves_nothing_behind(tmp_path: Path) -> None:
-    """A fetch that waits for a minute is forgotten with its connection."""
-
+def test_client_that_disconnects_during_a_pending_fetch_leaves_nothing(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
         other = await scene.connect()

@@ -1,4 +1,4 @@
-"""Producing in transactions over the wire, as older clients and those of Kafka 4 do (KIP-98, KIP-890)."""
+"""Transactional Produce of older clients and of Kafka 4 (KIP-98, KIP-890)."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from kreplica.wire.records import iter_records
 from tests.support.broker_scene import Scene, batch, on_broker, produce_body
 
 OLD, ABORTABLE, ADDING = 10, 11, 12
-"""Versions of Produce: the newest that knows nothing of KIP-890, of its first part, and of its second."""
+"""Versions of Produce: the newest without KIP-890, with its first part, and with its second part."""
 
 Row = dict[str, Any]
 
 
 class Producer:
-    """A transactional producer, whose every step a test takes."""
+    """A transactional producer that sends each request explicitly."""
 
-    def __init__(self, scene: Scene, who: Row, version: int) -> None:
+    def __init__(self, scene: Scene, identity: Row, version: int) -> None:
         self._scene = scene
-        self.who = who
+        self.identity = identity
         self.version = version
         self.sequences: dict[int, int] = {}
 
@@ -35,7 +35,7 @@ class Producer:
         return cls(scene, await begin(scene, transactional_id), version)
 
     async def add(self, *partitions: int) -> None:
-        body = {f"v3_and_below_{name}": value for name, value in self.who.items()}
+        body = {f"v3_and_below_{name}": value for name, value in self.identity.items()}
         body["v3_and_below_topics"] = [{"name": "t", "partitions": list(partitions)}]
         await ask_until_served(self._scene, messages.ADD_PARTITIONS_TO_TXN, body, 3)
 
@@ -46,15 +46,15 @@ class Producer:
         records = batch(
             value,
             transactional=True,
-            producer_id=self.who["producer_id"],
-            producer_epoch=self.who["producer_epoch"],
+            producer_id=self.identity["producer_id"],
+            producer_epoch=self.identity["producer_epoch"],
             base_sequence=sequence,
         )
         body = produce_body("t", records, partition=partition)
-        return body | {"transactional_id": self.who["transactional_id"]} | changes
+        return body | {"transactional_id": self.identity["transactional_id"]} | changes
 
     async def send(self, value: bytes, partition: int = 0, sequence: int | None = None) -> Row:
-        """The row of the answer; sent again while that says so."""
+        """Return the row of the response; the request is retried while the error is retriable."""
         body = self.body(value, partition, sequence)
         for _ in range(200):
             answer = await self._scene.ask(messages.PRODUCE, body, self.version)
@@ -66,15 +66,17 @@ class Producer:
 
     async def end(self, *, committed: bool) -> None:
         version = 5 if self.version >= ADDING else 3
-        answer = await ask_until_served(self._scene, messages.END_TXN, self.who | {"committed": committed}, version)
+        body = self.identity | {"committed": committed}
+        answer = await ask_until_served(self._scene, messages.END_TXN, body, version)
         assert answer["error_code"] == 0
         if version == 5:
-            self.who |= {"producer_epoch": answer["producer_epoch"], "producer_id": answer["producer_id"]}
+            self.identity |= {"producer_epoch": answer["producer_epoch"], "producer_id": answer["producer_id"]}
             self.sequences = {}
 
 
 async def committed_values(scene: Scene, partition: int = 0) -> tuple[list[str], int]:
-    """What a reader of committed records sees, as clients filter it, and the last stable offset."""
+    """Return the values that a reader of committed records sees after client-side filtering, and the last stable
+    offset."""
     values: list[str] = []
     offset = 0
     while True:
@@ -97,7 +99,8 @@ async def committed_values(scene: Scene, partition: int = 0) -> tuple[list[str],
 
 
 async def settled(scene: Scene, end_offset: int, partition: int = 0) -> list[str]:
-    """The values once the last stable offset is there: markers follow the answer to the producer."""
+    """Return the values once the last stable offset is reached: markers are written after the response to the producer.
+    """
     for _ in range(300):
         values, stable = await committed_values(scene, partition)
         if stable == end_offset:
@@ -107,9 +110,7 @@ async def settled(scene: Scene, end_offset: int, partition: int = 0) -> list[str
 
 
 @pytest.mark.parametrize("version", [OLD, ABORTABLE, ADDING])
-def test_committed_is_seen_and_aborted_never(tmp_path: Path, version: int) -> None:
-    """Readers of committed records see a transaction once it is committed, and nothing of one that is aborted."""
-
+def test_read_committed_sees_committed_transactions_only(tmp_path: Path, version: int) -> None:
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
         producer = await Producer.made(scene, version=version)
@@ -136,8 +137,8 @@ def test_committed_is_seen_and_aborted_never(tmp_path: Path, version: int) -> No
 
 
 @pytest.mark.parametrize(("version", "code"), [(OLD, 48), (ABORTABLE, 120)])
-def test_who_has_to_add_partitions_and_did_not_is_refused(tmp_path: Path, version: int, code: int) -> None:
-    """No transaction is opened that nobody would end; a client that knows how is told to abort (KIP-890)."""
+def test_partition_that_was_not_added_is_refused(tmp_path: Path, version: int, code: int) -> None:
+    """A transaction that no coordinator would end is not opened; a client of KIP-890 gets an abortable error."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", 2)
@@ -153,8 +154,8 @@ def test_who_has_to_add_partitions_and_did_not_is_refused(tmp_path: Path, versio
     on_broker(tmp_path, story)
 
 
-def test_a_batch_that_comes_after_the_end_is_refused(tmp_path: Path) -> None:
-    """A late batch neither counts nor blocks readers, whether or not its producer's epoch has grown."""
+def test_batch_after_the_end_of_its_transaction_is_refused(tmp_path: Path) -> None:
+    """A late batch is not counted and does not block readers, whether or not its producer's epoch has grown."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -177,7 +178,7 @@ def test_a_batch_that_comes_after_the_end_is_refused(tmp_path: Path) -> None:
 
 
 def test_batches_in_flight_stay_in_order(tmp_path: Path) -> None:
-    """Five batches are sent at once to a partition that is not in the transaction yet: all are taken, in order."""
+    """All of five batches that are sent at once to a partition outside of the transaction are accepted in order."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -194,8 +195,8 @@ def test_batches_in_flight_stay_in_order(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_what_waits_for_coordinators_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the bound a producer is told to send its batch again; what it sends again is in order."""
+def test_batches_waiting_for_the_coordinator_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above the limit a producer gets a retriable error; the batches that it sends again are in order."""
     monkeypatch.setattr(transactional_produce, "KEPT_BYTES_MAX", 1)
 
     async def story(scene: Scene) -> None:
@@ -215,8 +216,8 @@ def test_what_waits_for_coordinators_is_bounded(tmp_path: Path, monkeypatch: pyt
     on_broker(tmp_path, story)
 
 
-def test_batches_behind_one_that_finds_no_room_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is room again when they arrive, and they are not out of order."""
+def test_batches_behind_one_refused_by_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When they arrive they fit below the limit, but are not accepted out of order."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -239,8 +240,8 @@ def test_batches_behind_one_that_finds_no_room_to_wait(tmp_path: Path, monkeypat
     on_broker(tmp_path, story)
 
 
-def test_what_contradicts_itself_is_refused(tmp_path: Path) -> None:
-    """A request and its batches agree on the transaction, and on who writes."""
+def test_inconsistent_requests_are_refused(tmp_path: Path) -> None:
+    """A request and its batches must agree on the transaction and the producer."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", 2)
@@ -255,26 +256,26 @@ def test_what_contradicts_itself_is_refused(tmp_path: Path) -> None:
         assert await codes(producer.body(b"v", sequence=0, transactional_id=None)) == [87]
         assert await codes(producer.body(b"v", sequence=0, acks=2)) == [21]
         two = producer.body(b"v", sequence=0)
-        other = Producer(scene, producer.who | {"producer_id": 77}, ADDING).body(b"v", 1)
+        other = Producer(scene, producer.identity | {"producer_id": 77}, ADDING).body(b"v", 1)
         two["topic_data"] += other["topic_data"]
         assert await codes(two) == [49, 49]
-        unknown = Producer(scene, producer.who | {"transactional_id": "nobody"}, ADDING)
+        unknown = Producer(scene, producer.identity | {"transactional_id": "nobody"}, ADDING)
         assert await codes(unknown.body(b"v")) == [49]
         damaged = producer.body(b"v", sequence=0)
         damaged["topic_data"][0]["partition_data"][0]["records"] = b"\x02" * 100
         assert (await codes(damaged))[0] in (2, 87)
         missing = producer.body(b"v", partition=9)
         assert await codes(missing) == [3]
-        old = Producer(scene, producer.who | {"producer_epoch": producer.who["producer_epoch"] - 1}, ADDING)
-        if producer.who["producer_epoch"]:
+        old = Producer(scene, producer.identity | {"producer_epoch": producer.identity["producer_epoch"] - 1}, ADDING)
+        if producer.identity["producer_epoch"]:
             assert await codes(old.body(b"v")) == [47]
         assert scene.broker.partitions.led(_key(0)).log.log_end_offset == 0
 
     on_broker(tmp_path, story)
 
 
-def test_a_transaction_without_acknowledgements(tmp_path: Path) -> None:
-    """With acks=0 nothing is answered, and what was sent is there; an error closes the connection."""
+def test_transaction_without_acknowledgements(tmp_path: Path) -> None:
+    """With acks=0 no response is sent and the records are stored; an error closes the connection."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -283,15 +284,16 @@ def test_a_transaction_without_acknowledgements(tmp_path: Path) -> None:
         await other.request(messages.PRODUCE, ADDING, producer.body(b"v", acks=0), answered=False)
         partition = scene.broker.partitions.led(_key(0))
         await scene.until(lambda: partition.log.log_end_offset == 1, "it is in the log")
-        stranger = Producer(scene, producer.who | {"transactional_id": "nobody", "producer_id": 77}, ADDING)
+        stranger = Producer(scene, producer.identity | {"transactional_id": "nobody", "producer_id": 77}, ADDING)
         await other.request(messages.PRODUCE, ADDING, stranger.body(b"v", acks=0), answered=False)
         await scene.until(lambda: other.closed, "the connection is closed")
 
     on_broker(tmp_path, story)
 
 
-def test_verification_may_be_turned_off(tmp_path: Path) -> None:
-    """By its setting, at any time: then what is sent is taken for verified, save where partitions are to be added."""
+def test_verification_can_be_disabled(tmp_path: Path) -> None:
+    """Without verification batches are accepted as verified, except from clients that rely on the broker to add
+    partitions."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", 2)
@@ -299,7 +301,7 @@ def test_verification_may_be_turned_off(tmp_path: Path) -> None:
         assert (await old.send(b"x"))["error_code"] == 0
         new = await Producer.made(scene, "new")
         assert (await new.send(b"x", 1))["error_code"] == 0
-        assert scene.broker.partitions.led(_key(1)).log.producers.is_in_transaction(new.who["producer_id"], 0)
+        assert scene.broker.partitions.led(_key(1)).log.producers.is_in_transaction(new.identity["producer_id"], 0)
         await new.end(committed=False)
         assert await settled(scene, 2, partition=1) == []
 

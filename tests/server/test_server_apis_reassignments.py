@@ -1,4 +1,4 @@
-"""Replicas moved over the wire, as Kafka's administration clients do it."""
+"""AlterPartitionReassignments and ListPartitionReassignments as Kafka's admin clients use them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def make(scene: Scene, name: str, replicas: list[int]) -> None:
 
 
 def test_a_replica_moves_to_another_broker(tmp_path: Path) -> None:
-    """Each partition is answered for itself; in the end clients find it elsewhere."""
+    """The response has a row per partition; after the move clients find the replica on its new broker."""
 
     async def story(scene: Scene) -> None:
         await make(scene, "t", [1])
@@ -64,11 +64,11 @@ def test_a_replica_moves_to_another_broker(tmp_path: Path) -> None:
     on_broker(tmp_path, story, brokers=2)
 
 
-def test_a_move_that_goes_on_is_listed_and_cancelled(tmp_path: Path) -> None:
-    """While it goes on the topic gets no partitions; cancelled, it is as if nothing had been."""
+def test_ongoing_move_is_listed_and_cancelled(tmp_path: Path) -> None:
+    """During the move no partitions can be added; a cancelled move leaves the original state."""
 
     async def story(scene: Scene) -> None:
-        # Broker 3 does not live, so what was to go there waits for it.
+        # Broker 3 is not running, so the move to it stays pending.
         moving = TopicAssignment("t", UUID(int=7), {0: (3, 1)}, adding={0: (3,)}, removing={0: (1,)})
         await scene.zookeeper.create(znodes.topic_path("t"), documents.encode_topic(moving))
         await make(scene, "u", [1])
@@ -87,8 +87,6 @@ def test_a_move_that_goes_on_is_listed_and_cancelled(tmp_path: Path) -> None:
 
 
 def test_only_the_controller_moves_replicas(tmp_path: Path) -> None:
-    """Another broker says so, and clients ask the right one."""
-
     async def story(scene: Scene) -> None:
         await make(scene, "t", [1])
         other = await scene.connect(scene.standalone.brokers[1])

@@ -1,4 +1,4 @@
-"""Topics over the wire: making, widening, deleting and listing them."""
+"""Creating, extending, deleting and listing topics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kreplica.client.errors import ConnectionLost
 from kreplica.wire.messages import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CLUSTER, FETCH, METADATA
 from tests.support.broker_scene import NO_ID, Row, Scene, batch, create_body, fetch_body, on_broker
 
-NOBODY = UUID(int=77)
+UNKNOWN_ID = UUID(int=77)
 
 
 def topic(name: str, partitions: int = 1, factor: int = 1, **more: Any) -> Row:
@@ -48,11 +48,11 @@ def by_id(topic_id: UUID) -> Row:
     return {"name": None, "topic_id": topic_id}
 
 
-# --- making -----------------------------------------------------------------------------------------------------------
+# --- creating ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_topic_is_ready_when_its_creation_is_answered(tmp_path: Path) -> None:
-    """The first produce and fetch after CreateTopics just work, and so does Metadata."""
+def test_topic_is_ready_when_its_creation_is_answered(tmp_path: Path) -> None:
+    """The first Produce, Fetch and Metadata after CreateTopics succeed."""
 
     async def story(scene: Scene) -> None:
         row = await scene.make_topic("t", 3, retention_ms="5000")
@@ -73,8 +73,8 @@ def test_a_topic_is_ready_when_its_creation_is_answered(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_minus_one_asks_for_the_brokers_defaults(tmp_path: Path) -> None:
-    """num.partitions and default.replication.factor are taken where a client leaves them open."""
+def test_minus_one_selects_the_broker_defaults(tmp_path: Path) -> None:
+    """num.partitions and default.replication.factor apply if a client sends -1."""
 
     async def story(scene: Scene) -> None:
         row = (await create(scene, topic("t", -1, -1)))["t"]
@@ -83,8 +83,8 @@ def test_minus_one_asks_for_the_brokers_defaults(tmp_path: Path) -> None:
     on_broker(tmp_path, story, "num.partitions=4")
 
 
-def test_what_is_wrong_with_a_new_topic_is_told(tmp_path: Path) -> None:
-    """Each mistake has its code and a sentence; one topic's mistake is not another's, and nothing is left of it."""
+def test_invalid_topics_are_refused(tmp_path: Path) -> None:
+    """Each failure has its error code and message; it does not affect other topics and leaves nothing behind."""
     cases = [
         (topic(""), 17),
         (topic("."), 17),
@@ -129,8 +129,8 @@ def test_what_is_wrong_with_a_new_topic_is_told(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_validate_only_makes_nothing(tmp_path: Path) -> None:
-    """The answer is as if, and the topic is not there."""
+def test_validate_only_creates_nothing(tmp_path: Path) -> None:
+    """The response is that of a real creation."""
 
     async def story(scene: Scene) -> None:
         answer = await create(scene, topic("t", 2), topic("u", 0), validate_only=True)
@@ -141,9 +141,7 @@ def test_validate_only_makes_nothing(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_a_topic_named_twice_in_one_request_is_refused(tmp_path: Path) -> None:
-    """Which of the two is meant nobody knows."""
-
+def test_topic_named_twice_in_one_request_is_refused(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         body = {"topics": [topic("t"), topic("t", 2), topic("u")], "timeout_ms": 5000, "validate_only": False}
         answer = await scene.ask(CREATE_TOPICS, body)
@@ -152,8 +150,8 @@ def test_a_topic_named_twice_in_one_request_is_refused(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_a_creation_without_time_is_made_and_says_so(tmp_path: Path) -> None:
-    """With a time-out of 0 the topic is made later; the client is told that its time was up."""
+def test_creation_with_timeout_0(tmp_path: Path) -> None:
+    """The client gets REQUEST_TIMED_OUT and the topic is created afterwards."""
 
     async def story(scene: Scene) -> None:
         assert (await create(scene, topic("t"), timeout_ms=0))["t"]["error_code"] == 7
@@ -162,8 +160,9 @@ def test_a_creation_without_time_is_made_and_says_so(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_a_topic_is_kept_on_as_many_brokers_as_was_asked_for(tmp_path: Path) -> None:
-    """By number or by hand; all of its new replicas are in sync, and its leaders spread over the brokers."""
+def test_replicas_are_placed_as_requested(tmp_path: Path) -> None:
+    """By replication factor or explicit assignment: all new replicas are in sync and leaders are spread over the
+    brokers."""
 
     async def story(scene: Scene) -> None:
         row = (await create(scene, topic("r", 3, 3)))["r"]
@@ -192,8 +191,8 @@ def test_a_topic_is_kept_on_as_many_brokers_as_was_asked_for(tmp_path: Path) -> 
     on_broker(tmp_path, story, brokers=3)
 
 
-def test_a_client_that_hangs_up_during_a_creation_is_no_failure(tmp_path: Path) -> None:
-    """Whenever it hangs up, nothing is logged as an error, and others are served."""
+def test_client_that_disconnects_during_a_creation_causes_no_error(tmp_path: Path) -> None:
+    """No error is logged at any point of the disconnect, and other clients are served."""
 
     async def story(scene: Scene) -> None:
         for i in range(6):
@@ -211,11 +210,11 @@ def test_a_client_that_hangs_up_during_a_creation_is_no_failure(tmp_path: Path) 
     on_broker(tmp_path, story)
 
 
-# --- widening ---------------------------------------------------------------------------------------------------------
+# --- extending --------------------------------------------------------------------------------------------------------
 
 
-def test_partitions_are_added_topic_by_topic(tmp_path: Path) -> None:
-    """Each topic is answered for itself; old partitions keep what they hold."""
+def test_partitions_are_added_per_topic(tmp_path: Path) -> None:
+    """Each topic has its own result; existing partitions keep their records."""
 
     async def story(scene: Scene) -> None:
         for name in "abcdefg":
@@ -254,8 +253,8 @@ def test_partitions_are_added_topic_by_topic(tmp_path: Path) -> None:
 # --- deleting ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_deleted_topics_name_is_free_at_once(tmp_path: Path) -> None:
-    """Made again, the topic is another: a new id, empty, with none of the old settings; the old id is unknown."""
+def test_name_of_a_deleted_topic_can_be_reused_at_once(tmp_path: Path) -> None:
+    """A new topic of the same name has a new ID, no records and none of the old settings; the old ID is unknown."""
 
     async def story(scene: Scene) -> None:
         old = (await scene.make_topic("t", max_message_bytes="100"))["topic_id"]
@@ -277,12 +276,12 @@ def test_a_deleted_topics_name_is_free_at_once(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_what_cannot_be_deleted_is_told(tmp_path: Path) -> None:
-    """Unknown names and ids, names together with ids, and topics named twice."""
+def test_invalid_deletions_are_refused(tmp_path: Path) -> None:
+    """Unknown names and IDs, names together with IDs, and topics named twice."""
 
     async def story(scene: Scene) -> None:
         topic_id = (await scene.make_topic("t"))["topic_id"]
-        rows = [named("nobody"), by_id(NOBODY), {"name": "t", "topic_id": topic_id}]
+        rows = [named("nobody"), by_id(UNKNOWN_ID), {"name": "t", "topic_id": topic_id}]
         assert await delete(scene, *rows) == [("nobody", 3), (None, 100), ("t", 42)]
         assert await delete(scene, named("t"), named("t")) == [("t", 42), ("t", 42)]
         assert "t" in await scene.metadata()
@@ -290,8 +289,8 @@ def test_what_cannot_be_deleted_is_told(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_deletion_can_be_switched_off(tmp_path: Path) -> None:
-    """With delete.topic.enable=false nothing is deleted."""
+def test_deletion_can_be_disabled(tmp_path: Path) -> None:
+    """With delete.topic.enable=false no topic is deleted."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -303,8 +302,8 @@ def test_deletion_can_be_switched_off(tmp_path: Path) -> None:
 # --- listing ----------------------------------------------------------------------------------------------------------
 
 
-def test_metadata_lists_all_none_or_some(tmp_path: Path) -> None:
-    """Null asks for all, an empty list for none (in version 0 for all); ids work from version 12."""
+def test_metadata_lists_all_none_or_some_topics(tmp_path: Path) -> None:
+    """Null requests all topics, an empty list none (all in version 0); IDs work from version 12."""
 
     async def story(scene: Scene) -> None:
         topic_id = (await scene.make_topic("t"))["topic_id"]
@@ -322,24 +321,24 @@ def test_metadata_lists_all_none_or_some(tmp_path: Path) -> None:
             assert await ask(None, version) == both
             assert await ask([], version) == []
         assert await ask([named("u"), named("t"), named("u")], 12) == [("u", 0), ("t", 0)]
-        assert await ask([by_id(topic_id), by_id(NOBODY)], 12) == [(None, 100), ("t", 0)]
+        assert await ask([by_id(topic_id), by_id(UNKNOWN_ID)], 12) == [(None, 100), ("t", 0)]
         assert await ask([{"name": None, "topic_id": topic_id}], 10) == [("", 42)], "ids came with version 12"
         assert await ask([named("a b"), named("nobody")], 12) == [("a b", 17), ("nobody", 3)]
 
     on_broker(tmp_path, story)
 
 
-def test_a_topic_id_counts_more_than_a_name(tmp_path: Path) -> None:
-    """Java clients that ask by id send an empty name with it; from version 12 the name is then ignored (KIP-516)."""
+def test_topic_id_takes_precedence_over_the_name(tmp_path: Path) -> None:
+    """Java clients send an empty name with an ID; from version 12 the name is then ignored (KIP-516)."""
 
     async def story(scene: Scene) -> None:
         topic_id = (await scene.make_topic("t"))["topic_id"]
         await scene.make_topic("u")
         for name in ("", "u", "missing"):
-            asked = [{"name": name, "topic_id": topic_id}, {"name": name, "topic_id": NOBODY}]
+            asked = [{"name": name, "topic_id": topic_id}, {"name": name, "topic_id": UNKNOWN_ID}]
             answer = await scene.ask(METADATA, {"topics": asked, "allow_auto_topic_creation": True}, 12)
             rows = {row["topic_id"]: (row["name"], row["error_code"]) for row in answer["topics"]}
-            assert rows == {topic_id: ("t", 0), NOBODY: (None, 100)}
+            assert rows == {topic_id: ("t", 0), UNKNOWN_ID: (None, 100)}
             assert [len(row["partitions"]) for row in answer["topics"] if row["name"] == "t"] == [1]
         assert "missing" not in await scene.metadata(), "an id makes no topic of the name beside it"
         answer = await scene.ask(METADATA, {"topics": [{"name": "u", "topic_id": topic_id}]}, 11)
@@ -349,7 +348,7 @@ def test_a_topic_id_counts_more_than_a_name(tmp_path: Path) -> None:
 
 
 def test_authorized_operations_without_an_authorizer(tmp_path: Path) -> None:
-    """A client that asks is shown all operations of the topic and of the cluster, as a bit field (KIP-430)."""
+    """If requested, all operations of the topic and the cluster are returned as a bit field (KIP-430)."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -375,8 +374,11 @@ def test_authorized_operations_without_an_authorizer(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_asking_for_a_missing_topic_makes_it_where_both_sides_allow(tmp_path: Path) -> None:
-    """The first answer says "no leader yet", a later one has the leader; Kafka's own topics are not made."""
+def test_metadata_creates_missing_topics_if_both_sides_allow(tmp_path: Path) -> None:
+    """The first response has LEADER_NOT_AVAILABLE, a later one has the leader;
+
+    Kafka's internal topics are not created.
+    """
 
     async def story(scene: Scene) -> None:
         assert (await scene.metadata("t"))["t"]["error_code"] == 3
@@ -393,8 +395,8 @@ def test_asking_for_a_missing_topic_makes_it_where_both_sides_allow(tmp_path: Pa
     on_broker(tmp_path, story)
 
 
-def test_few_topics_are_made_at_once_because_clients_ask_for_them(tmp_path: Path) -> None:
-    """Those beyond the bound are answered "no leader yet", and made when their client asks again."""
+def test_automatic_topic_creations_are_bounded(tmp_path: Path) -> None:
+    """Topics above the limit get LEADER_NOT_AVAILABLE and are created when the client retries."""
 
     async def story(scene: Scene) -> None:
         names = [f"t{number:02d}" for number in range(12)]
@@ -408,7 +410,7 @@ def test_few_topics_are_made_at_once_because_clients_ask_for_them(tmp_path: Path
     on_broker(tmp_path, story, "kreplica.auto.create.topics.in.progress.max=5")
 
 
-def test_a_broker_can_refuse_to_make_topics_by_itself(tmp_path: Path) -> None:
+def test_automatic_topic_creation_can_be_disabled(tmp_path: Path) -> None:
     """With auto.create.topics.enable=false a missing topic stays missing."""
 
     async def story(scene: Scene) -> None:

@@ -1,4 +1,4 @@
-"""What transactional producers and tools are told over the wire, version by version."""
+"""Error codes of the transaction APIs, version by version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PRODUCER_FENCED, TRANSACTION_ABORTABLE = 90, 120
 
 
 def partition_codes(answer: dict[str, Any]) -> dict[tuple[str, int], int]:
-    """By topic and partition, of an answer about one transaction."""
+    """Return the error codes of one transaction by topic and partition."""
     topics = answer.get("results_by_topic_v3_and_below") or answer["results_by_transaction"][0]["topic_results"]
     return {
         (topic["name"], row["partition_index"]): row["partition_error_code"]
@@ -24,8 +24,8 @@ def partition_codes(answer: dict[str, Any]) -> dict[tuple[str, int], int]:
     }
 
 
-def test_fenced_producers_are_told_so_in_words_that_their_version_knows(tmp_path: Path) -> None:
-    """Old clients know an invalid epoch only; newer ones know that somebody has taken their place (KIP-588)."""
+def test_fenced_producer_gets_an_error_known_to_its_version(tmp_path: Path) -> None:
+    """Old clients know INVALID_PRODUCER_EPOCH only; newer ones get PRODUCER_FENCED (KIP-588)."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -51,15 +51,15 @@ def test_fenced_producers_are_told_so_in_words_that_their_version_knows(tmp_path
     on_broker(tmp_path, story)
 
 
-def test_partitions_are_added_together_or_not_at_all(tmp_path: Path) -> None:
-    """Of a request with one that is not there, nothing comes into the transaction."""
+def test_partitions_are_added_all_or_none(tmp_path: Path) -> None:
+    """If one partition does not exist, no partition is added to the transaction."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
-        who = await begin(scene, "tx")
+        identity = await begin(scene, "tx")
         topics = [{"name": "t", "partitions": [0, 7]}, {"name": "nowhere", "partitions": [0]}]
         for version in (3, 5):
-            body = add_body(who, version)
+            body = add_body(identity, version)
             if version == 3:
                 body["v3_and_below_topics"] = topics
             else:
@@ -73,8 +73,8 @@ def test_partitions_are_added_together_or_not_at_all(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_leaders_ask_for_several_transactions_at_once(tmp_path: Path) -> None:
-    """Each is answered for itself, in the order in which they were asked for."""
+def test_leaders_verify_several_transactions_in_one_request(tmp_path: Path) -> None:
+    """Each transaction has its own result, in the order of the request."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -101,8 +101,8 @@ def test_leaders_ask_for_several_transactions_at_once(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_an_identity_is_named_whole_or_not_at_all(tmp_path: Path) -> None:
-    """A producer id without an epoch, or an epoch without an id, is a mistake of the client (KIP-360)."""
+def test_producer_id_without_epoch_is_refused(tmp_path: Path) -> None:
+    """A producer ID without an epoch, or an epoch without an ID, is an invalid request (KIP-360)."""
 
     async def story(scene: Scene) -> None:
         for producer_id, epoch in ((5, -1), (-1, 5)):
@@ -118,13 +118,13 @@ def test_an_identity_is_named_whole_or_not_at_all(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_the_topic_of_offsets_is_made_for_the_first_that_needs_it(tmp_path: Path) -> None:
-    """A transaction that carries offsets may be the first to speak of any group."""
+def test_offsets_topic_is_created_on_first_use(tmp_path: Path) -> None:
+    """A transaction with offsets may be the first request that needs the topic."""
 
     async def story(scene: Scene) -> None:
-        who = await begin(scene, "tx")
+        identity = await begin(scene, "tx")
         assert scene.broker.metadata.topic("__consumer_offsets") is None
-        asked = who | {"group_id": "g"}
+        asked = identity | {"group_id": "g"}
         assert (await scene.ask(messages.ADD_OFFSETS_TO_TXN, asked))["error_code"] == 15
         assert (await ask_until_served(scene, messages.ADD_OFFSETS_TO_TXN, asked, 4))["error_code"] == 0
         described = await scene.ask(messages.DESCRIBE_TRANSACTIONS, {"transactional_ids": ["tx"]})
@@ -136,8 +136,8 @@ def test_the_topic_of_offsets_is_made_for_the_first_that_needs_it(tmp_path: Path
     on_broker(tmp_path, story)
 
 
-def test_tools_ask_for_some_of_all_transactions(tmp_path: Path) -> None:
-    """By state, by producer id, and by how long they have been under way."""
+def test_list_transactions_filters(tmp_path: Path) -> None:
+    """By state, by producer ID, and by duration."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")

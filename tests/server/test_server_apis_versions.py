@@ -1,4 +1,4 @@
-"""Every API that the broker advertises, in every version of it: a sensible request gets a sensible answer."""
+"""Every advertised version of every API answers a valid request."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def _find_coordinator(scene: Scene, version: int) -> None:
         rows = answer["coordinators"] if version >= 4 else [answer]
         if not any(row["error_code"] for row in rows):
             break
-        await scene.sleep(0.05)  # the topic is being made
+        await scene.sleep(0.05)  # the topic is being created
     assert [(row["node_id"], row["port"]) for row in rows] == [(1, scene.broker.port)] * (2 if version >= 4 else 1)
     assert [row["key"] for row in rows] == ["g", "h"] if version >= 4 else True
 
@@ -280,16 +280,14 @@ CHECKS: dict[Api, Check] = {
 }
 
 
-def test_every_advertised_version_of_every_api_answers_sensibly(tmp_path: Path) -> None:
-    """Whatever version a client picks from what ApiVersions offers, it is served."""
-
+def test_every_advertised_version_of_every_api_is_served(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         for name in ("t", "gone", "altered", "grows"):
             await scene.make_topic(name)
         await scene.produce("t", batch(b"first"))
         await scene.produce("gone", batch(b"one", b"two"))
         checks = {api.key: (api, check) for api, check in CHECKS.items()}
-        assert set(checks) >= set(scene.connection.versions), "an API is advertised that nobody checks here"
+        assert set(checks) >= set(scene.connection.versions), "an advertised API has no check in this module"
         for key in sorted(scene.connection.versions):
             api, check = checks[key]
             for version in scene.versions(api):
@@ -302,10 +300,10 @@ def test_every_advertised_version_of_every_api_answers_sensibly(tmp_path: Path) 
 
 
 KAFKA_CLIENT_APIS = frozenset({*range(52), 57, 60, 61, 65, 66, 67, 68, 69})
-"""The keys that Apache Kafka 3.9 with ZooKeeper advertises, without those of its own brokers (56, 58)."""
+"""The API keys that Apache Kafka 3.9 with ZooKeeper advertises, without those that only its brokers use (56, 58)."""
 
 def test_every_api_of_a_kafka_broker_is_advertised(tmp_path: Path) -> None:
-    """Clients that guess a broker's version by its APIs take it for Kafka 3.9, not for one of 2015."""
+    """Clients that infer the version of a broker from its APIs detect Kafka 3.9, not an old release."""
 
     async def story(scene: Scene) -> None:
         assert set(scene.connection.versions) == KAFKA_CLIENT_APIS
@@ -313,9 +311,7 @@ def test_every_api_of_a_kafka_broker_is_advertised(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_a_broker_that_stopped_leaves_no_file_open(tmp_path: Path) -> None:
-    """Whatever a broker opened, sockets and logs, is closed when it has stopped."""
-
+def test_stopped_broker_leaves_no_file_open(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         for i in range(3):
             await scene.make_topic(f"t{i}", 5)
@@ -325,14 +321,14 @@ def test_a_broker_that_stopped_leaves_no_file_open(tmp_path: Path) -> None:
     def open_files() -> int:
         return len(os.listdir("/proc/self/fd"))
 
-    on_broker(tmp_path / "first", story)  # what the process itself opens once is open now
+    on_broker(tmp_path / "first", story)  # files that the process opens once are open by now
     before = open_files()
     on_broker(tmp_path / "second", story)
     assert open_files() <= before
 
 
-def test_a_replica_is_not_moved_between_directories(tmp_path: Path) -> None:
-    """A move that the broker cannot make is refused; asking for the directory where a replica is succeeds."""
+def test_replica_is_not_moved_between_directories(tmp_path: Path) -> None:
+    """An impossible move is refused; a move to the current directory of the replica succeeds."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -346,8 +342,8 @@ def test_a_replica_is_not_moved_between_directories(tmp_path: Path) -> None:
     on_broker(tmp_path, story, f"log.dirs={tmp_path / 'a'},{tmp_path / 'b'}")
 
 
-def test_an_unknown_version_of_api_versions_is_answered_in_version_0(tmp_path: Path) -> None:
-    """A client from the future learns which versions it may ask in, and goes on over the same connection."""
+def test_unknown_version_of_api_versions_is_answered_in_version_0(tmp_path: Path) -> None:
+    """A newer client learns the supported versions and continues on the same connection."""
 
     async def story(scene: Scene) -> None:
         header = (18).to_bytes(2, "big") + (99).to_bytes(2, "big") + (7).to_bytes(4, "big") + b"\xff\xff"
@@ -363,8 +359,8 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(tmp_path: P
     on_broker(tmp_path, story)
 
 
-def test_a_client_software_name_with_strange_characters_is_refused(tmp_path: Path) -> None:
-    """What a client calls itself ends up in metrics and logs, so it may not hold just anything (KIP-511)."""
+def test_client_software_name_with_invalid_characters_is_refused(tmp_path: Path) -> None:
+    """The name appears in metrics and logs, so its characters are restricted (KIP-511)."""
 
     async def story(scene: Scene) -> None:
         body = {"client_software_name": "a b\n", "client_software_version": "1.0"}

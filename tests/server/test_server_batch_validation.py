@@ -1,4 +1,4 @@
-"""Compressed batches are opened before they are stored; large ones away from the reactor, in order."""
+"""Compressed batches are decompressed before they are stored; large ones outside of the event loop, in order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def records(count: int, size: int = 100, key: bytes | None = b"key") -> list[Rec
 
 
 def sealed(codec: int, section: bytes, count: int, **changes: Any) -> bytes:
-    """A batch whose checksum is right, of any compressed section."""
+    """Return a batch with a valid checksum around any compressed section."""
     header = parse_header(build_batch([Record(NEXT_OFFSET, NOW_MS, None, b"v", ())]))
     header = header._replace(attributes=codec, record_count=count, last_offset_delta=count - 1)
     return seal(header._replace(**changes), section)
@@ -50,7 +50,7 @@ def section_of(*deltas: int, timestamps: tuple[int, ...] = ()) -> bytes:
 
 
 def bad_batches() -> Iterator[tuple[str, bytes]]:
-    """What a producer must not get into a log, by name."""
+    """Return invalid batches by name."""
     three = section_of(0, 1, 2)
     yield "18 bytes that are not gzip", sealed(Codec.GZIP, b"\x02" * 18, 1)
     yield "snappy that declares 2 GiB", sealed(Codec.SNAPPY, b"\xff\xff\xff\xff\x07" + b"\x00a", 1)
@@ -71,15 +71,15 @@ def bad_batches() -> Iterator[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize("name", [name for name, _ in bad_batches()])
-def test_a_bad_batch_is_refused_and_leaves_no_trace(name: str) -> None:
-    """Compressed garbage of which each checksum is right is INVALID_RECORD, as with Kafka's brokers."""
+def test_bad_batch_is_refused_and_changes_nothing(name: str) -> None:
+    """Compressed garbage with valid checksums gets INVALID_RECORD, as from Kafka's brokers."""
     validated = validate(dict(bad_batches())[name], LogConfig(), NOW_MS, 64 * 2**20)
     assert validated.refusal is not None
     assert validated.refusal.code == INVALID_RECORD
 
 
-def test_garbage_never_reaches_a_default_topic(tmp_path: Path) -> None:
-    """A broker refuses every such batch, and the good ones around it keep their offsets."""
+def test_bad_batches_never_reach_a_log(tmp_path: Path) -> None:
+    """A broker refuses every invalid batch, and the valid ones around it get consecutive offsets."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -94,8 +94,8 @@ def test_garbage_never_reaches_a_default_topic(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_a_bomb_is_refused(tmp_path: Path) -> None:
-    """A batch of one record that takes more than the setting allows is refused, whatever its codec says."""
+def test_decompression_bomb_is_refused(tmp_path: Path) -> None:
+    """A record that is larger than the limit when decompressed is refused, for every codec."""
     section = encode_record(0, 0, None, b"\x00" * (3 * 2**20))
 
     async def story(scene: Scene) -> None:
@@ -108,8 +108,8 @@ def test_a_bomb_is_refused(tmp_path: Path) -> None:
     on_broker(tmp_path, story, "kreplica.decompressed.batch.max.bytes=2097152")
 
 
-def test_the_highest_timestamp_is_that_of_the_records() -> None:
-    """A producer cannot keep its records for ever by a header that is in the future."""
+def test_max_timestamp_is_computed_from_the_records() -> None:
+    """Otherwise a producer could prevent retention of its records by a future timestamp in the batch header."""
     section = section_of(0, 1, 2, timestamps=(0, 70, 30))
     data = sealed(Codec.GZIP, compress(Codec.GZIP, section), 3, max_timestamp=NOW_MS + 10**12)
     validated = validate(data, LogConfig(), NOW_MS, 2**20)
@@ -118,8 +118,8 @@ def test_the_highest_timestamp_is_that_of_the_records() -> None:
 
 
 @pytest.mark.parametrize("codec", COMPRESSING)
-def test_large_batches_are_validated_away_from_the_reactor_in_order(tmp_path: Path, codec: Codec) -> None:
-    """Large and small batches of one idempotent producer, pipelined, are all in the log in their order."""
+def test_large_batches_are_validated_outside_of_the_event_loop_in_order(tmp_path: Path, codec: Codec) -> None:
+    """Pipelined large and small batches of one idempotent producer are stored in order."""
     runs: list[int] = []
 
     async def story(scene: Scene) -> None:
@@ -142,8 +142,8 @@ def test_large_batches_are_validated_away_from_the_reactor_in_order(tmp_path: Pa
     on_broker(tmp_path, story)
 
 
-def test_a_topic_with_another_codec_stores_that(tmp_path: Path) -> None:
-    """Large batches are recompressed away from the reactor, and every record is as it was."""
+def test_batches_are_recompressed_with_the_codec_of_the_topic(tmp_path: Path) -> None:
+    """Large batches are recompressed outside of the event loop, with all records unchanged."""
     sent = records(2000)
 
     async def story(scene: Scene) -> None:
@@ -157,9 +157,7 @@ def test_a_topic_with_another_codec_stores_that(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_a_closed_connection_leaves_nothing_behind(tmp_path: Path) -> None:
-    """A client that goes away while its batches are read takes its place in the queue with it."""
-
+def test_closed_connection_leaves_nothing_in_the_validation_queue(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
         data = build_batch(records(5000), codec=Codec.GZIP)
@@ -177,8 +175,8 @@ def large() -> bytes:
     return build_batch(records(1500), codec=Codec.GZIP)
 
 
-def test_few_are_validated_at_once_and_nothing_is_left() -> None:
-    """Of ten connections two are served by threads, the others wait; those that close give their bytes back."""
+def test_concurrent_validations_are_bounded() -> None:
+    """Two of ten connections use threads, the others wait; those that close release their bytes."""
     broker = Broker()
     validation = broker.resources.dispatch.table[PRODUCE.key].handle._validation
     connections = [broker.connect() for _ in range(10)]
@@ -194,8 +192,8 @@ def test_few_are_validated_at_once_and_nothing_is_left() -> None:
     assert [len(broker.answers(connection)) for connection in connections] == [1] * 5 + [0] * 5
 
 
-def test_more_than_may_wait_is_refused_for_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request beyond the bound on waiting bytes gets a retriable error at once, and its connection goes on."""
+def test_validations_above_the_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request above the limit on waiting bytes gets a retriable error at once, and its connection stays open."""
     monkeypatch.setattr("kreplica.server.produce.batch_validation.WAITING_BYTES_MAX", 2 * len(large()))
     broker = Broker()
     connections = [broker.connect() for _ in range(3)]
@@ -211,8 +209,8 @@ def test_more_than_may_wait_is_refused_for_the_moment(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_records_without_keys_are_named_one_by_one(tmp_path: Path, codec: Codec) -> None:
-    """A compacted topic refuses the batch, and says which records are at fault (KIP-467)."""
+def test_records_without_keys_are_reported_one_by_one(tmp_path: Path, codec: Codec) -> None:
+    """A compacted topic refuses the batch and returns the indexes of the invalid records (KIP-467)."""
     keys = [b"a", None, b"b", None]
     data = build_batch([Record(NEXT_OFFSET, NOW_MS, key, b"v", ()) for key in keys], codec=codec)
 
@@ -227,8 +225,8 @@ def test_records_without_keys_are_named_one_by_one(tmp_path: Path, codec: Codec)
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
-def test_timestamps_out_of_range_are_named_one_by_one(tmp_path: Path, codec: Codec) -> None:
-    """The records too far in the past or the future are named; one without a timestamp is none of them."""
+def test_timestamps_out_of_range_are_reported_one_by_one(tmp_path: Path, codec: Codec) -> None:
+    """Records too far in the past or the future are reported; a record without a timestamp is valid."""
 
     async def story(scene: Scene) -> None:
         limits = {"message_timestamp_before_max_ms": "1000000", "message_timestamp_after_max_ms": "1000000"}
@@ -245,7 +243,7 @@ def test_timestamps_out_of_range_are_named_one_by_one(tmp_path: Path, codec: Cod
 
 
 def produce_mixed(port: int) -> tuple[list[tuple[bytes | None, str | None]], list[str]]:
-    """Produce batches in which two records have no key; what librdkafka and kafka-python report of each record."""
+    """Produce batches with two records without a key; return the errors that librdkafka and kafka-python report."""
     from confluent_kafka import Producer
     from kafka import KafkaProducer
     from kafka.errors import KafkaError
@@ -274,8 +272,8 @@ def produce_mixed(port: int) -> tuple[list[tuple[bytes | None, str | None]], lis
     return outcomes, errors
 
 
-def test_clients_report_the_record_at_fault(tmp_path: Path) -> None:
-    """Only the records without a key are reported as invalid; the others fail for being in their batch."""
+def test_clients_report_the_invalid_records(tmp_path: Path) -> None:
+    """Only the records without a key are reported as invalid; the others fail because of their batch."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", cleanup_policy="compact")
@@ -287,8 +285,7 @@ def test_clients_report_the_record_at_fault(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_what_other_libraries_compress_is_taken(tmp_path: Path) -> None:
-    """Batches compressed by the libraries of other clients are stored."""
+def test_batches_compressed_by_other_libraries_are_accepted(tmp_path: Path) -> None:
     import snappy
     import zstandard
 
@@ -314,8 +311,8 @@ def test_what_other_libraries_compress_is_taken(tmp_path: Path) -> None:
     on_broker(tmp_path, story)
 
 
-def test_header_fields_are_those_of_a_batch() -> None:
-    """The helper of these tests makes batches whose only fault is the intended one."""
+def test_valid_header_fields_are_accepted() -> None:
+    """The helper of these tests builds batches with no fault except the intended one."""
     good = sealed(Codec.GZIP, compress(Codec.GZIP, section_of(0, 1, 2)), 3)
     assert validate(good, LogConfig(), NOW_MS, 2**20).refusal is None
     assert len(good) > HEADER_SIZE

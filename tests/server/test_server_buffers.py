@@ -10,13 +10,12 @@ KIB = 1024
 
 
 @pytest.mark.parametrize(("size", "got"), [(1, 16 * KIB), (16 * KIB, 16 * KIB), (16 * KIB + 1, 32 * KIB)])
-def test_a_buffer_is_the_next_power_of_two(size: int, got: int) -> None:
-    """Buffers of a few sizes fit all frames."""
+def test_buffer_size_is_the_next_power_of_two(size: int, got: int) -> None:
+    """A few buffer sizes serve all frames."""
     assert len(BufferPool().take(size)) == got
 
 
-def test_a_buffer_is_used_again() -> None:
-    """What is given back is taken next, for any size that fits it."""
+def test_buffers_are_reused() -> None:
     pool = BufferPool()
     buffer = pool.take(100 * KIB)
     pool.give_back(buffer)
@@ -25,8 +24,8 @@ def test_a_buffer_is_used_again() -> None:
     assert pool.kept_bytes == 0
 
 
-def test_what_is_kept_is_bounded() -> None:
-    """After a burst of large frames the memory goes back to the operating system, all but a little."""
+def test_pooled_memory_is_bounded() -> None:
+    """After a burst of large frames most of the memory is released."""
     pool = BufferPool()
     for buffer in [pool.take(4 * KIB * KIB) for _ in range(20)]:
         pool.give_back(buffer)

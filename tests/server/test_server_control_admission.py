@@ -1,4 +1,4 @@
-"""Commands with an unknown controller epoch wait until ZooKeeper has named the controller."""
+"""Controller requests with an unknown controller epoch wait until the controller is read from ZooKeeper."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BROKER_EPOCH = 10
 
 
 class Command:
-    """A command that notes what is decided about it."""
+    """A request that records its admission decision."""
 
     api = SimpleNamespace(name="UpdateMetadata")
 
@@ -58,8 +58,7 @@ def scene() -> Scene:
     return Scene()
 
 
-def test_a_known_controller_costs_no_read(scene: Scene) -> None:
-    """Once its epoch is known, a controller's commands are decided as they come."""
+def test_known_controller_epoch_needs_no_read(scene: Scene) -> None:
     first = scene.send(5)
     assert scene.decided == []
     scene.reads[0].callback(ElectedController(1, 5))
@@ -68,8 +67,8 @@ def test_a_known_controller_costs_no_read(scene: Scene) -> None:
     assert len(scene.reads) == 1
 
 
-def test_commands_keep_their_order_while_the_controller_is_read(scene: Scene) -> None:
-    """Those that came after the read began are decided with it too, if they name the controller that it found."""
+def test_requests_keep_their_order_during_the_read(scene: Scene) -> None:
+    """Requests that arrive during the read are decided with its result if they name the controller that it found."""
     commands = [scene.send(5) for _ in range(3)]
     scene.reads[0].callback(ElectedController(1, 5))
     assert [command for command, _ in scene.decided] == commands
@@ -77,8 +76,8 @@ def test_commands_keep_their_order_while_the_controller_is_read(scene: Scene) ->
     assert len(scene.reads) == 1
 
 
-def test_a_command_that_comes_during_the_read_is_decided_by_a_later_one(scene: Scene) -> None:
-    """The election that it follows from may be later than the read."""
+def test_request_of_a_later_election_needs_another_read(scene: Scene) -> None:
+    """The election may have happened after the current read started."""
     scene.send(5)
     next_controller = scene.send(6, 2)
     scene.reads[0].callback(ElectedController(1, 5))
@@ -87,8 +86,8 @@ def test_a_command_that_comes_during_the_read_is_decided_by_a_later_one(scene: S
     assert scene.decided[-1] == (next_controller, ErrorCode.NONE)
 
 
-def test_forged_commands_do_not_hold_up_the_controller(scene: Scene) -> None:
-    """Its commands are decided while a read for others is under way, and none of those is obeyed."""
+def test_forged_requests_do_not_delay_the_controller(scene: Scene) -> None:
+    """The controller's requests are decided during a read that forged ones caused; the forged ones are refused."""
     scene.fence.learn(ElectedController(1, 5))
     forged = scene.send(2**31 - 1)
     real = scene.send(5)
@@ -98,8 +97,8 @@ def test_forged_commands_do_not_hold_up_the_controller(scene: Scene) -> None:
     assert scene.fence.controller_epoch == 5
 
 
-def test_an_error_of_zookeeper_is_retried(scene: Scene) -> None:
-    """A legitimate controller is not refused because ZooKeeper was away for a moment."""
+def test_zookeeper_errors_are_retried(scene: Scene) -> None:
+    """A legitimate controller is not refused because of a short ZooKeeper outage."""
     command = scene.send(5)
     scene.reads[0].errback(ConnectionLoss("/controller", "gone"))
     assert scene.decided == []
@@ -108,8 +107,8 @@ def test_an_error_of_zookeeper_is_retried(scene: Scene) -> None:
     assert scene.decided == [(command, ErrorCode.NONE)]
 
 
-def test_commands_for_a_registration_that_has_ended_do_not_wait(scene: Scene) -> None:
-    """When the session ends, nothing more is read for them."""
+def test_requests_for_an_ended_registration_do_not_wait(scene: Scene) -> None:
+    """After the end of the session no further read is started for them."""
     command = scene.send(5)
     scene.fence.session_ended()
     scene.reads[0].errback(ConnectionLoss("/controller", "gone"))
@@ -117,16 +116,15 @@ def test_commands_for_a_registration_that_has_ended_do_not_wait(scene: Scene) ->
     assert scene.clock.getDelayedCalls() == []
 
 
-def test_clients_that_went_away_are_skipped(scene: Scene) -> None:
-    """Their commands are not obeyed any more."""
+def test_requests_of_closed_connections_are_skipped(scene: Scene) -> None:
     command = scene.send(5)
     command.is_waiting = False
     scene.reads[0].callback(ElectedController(1, 5))
     assert scene.decided == []
 
 
-def test_the_queue_is_bounded(scene: Scene) -> None:
-    """A command beyond the bound closes its connection: a real controller sends it again."""
+def test_queue_is_bounded(scene: Scene) -> None:
+    """A request above the limit closes its connection; a real controller retries it."""
     commands = [scene.send(7) for _ in range(UNCONFIRMED_MAX + 1)]
     assert [command.aborted is not None for command in commands] == [False] * UNCONFIRMED_MAX + [True]
     scene.reads[0].callback(ElectedController(1, 5))
@@ -135,8 +133,8 @@ def test_the_queue_is_bounded(scene: Scene) -> None:
     assert {code for _, code in scene.decided} == {ErrorCode.STALE_CONTROLLER_EPOCH}
 
 
-def test_a_stop_leaves_nothing_behind(scene: Scene) -> None:
-    """The read is cancelled, and later commands are turned away."""
+def test_stop_cancels_the_read(scene: Scene) -> None:
+    """Later requests are refused."""
     scene.send(5)
     scene.admission.stop()
     assert scene.reads[0].called

@@ -1,4 +1,4 @@
-"""Requests without sockets: ApiVersions, the order of answers, what is said of bad requests."""
+"""Dispatch of requests without sockets: ApiVersions, response order, handling of invalid requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kreplica.wire.messages import API_VERSIONS, FETCH, PRODUCE
 
 
 class MemoryTransport:
-    """Takes whatever is sent, or nothing while it is ``full``."""
+    """Accepts all output, or none while it is ``full``."""
 
     def __init__(self) -> None:
         self.sends: list[bytes] = []
@@ -59,7 +59,7 @@ class MemoryTransport:
 
 
 class Bench:
-    """One connection before a dispatch, with a transport and a clock of the test."""
+    """One connection to a dispatch, with a transport and a clock that the test controls."""
 
     def __init__(self, bounds: Bounds | None = None) -> None:
         self.now_s = 100.0
@@ -97,8 +97,8 @@ SOFTWARE = {"client_software_name": "librdkafka", "client_software_version": "2.
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_api_versions_tells_what_the_table_has(version: int) -> None:
-    """ApiVersions advertises the dispatched versions of each API, in every one of its own versions."""
+def test_api_versions_lists_the_dispatch_table(version: int) -> None:
+    """ApiVersions advertises the dispatched versions of each API, in every version of its own."""
     bench = Bench()
     bench.receive(request_frame(API_VERSIONS, version, 5, SOFTWARE))
     correlation_id, body = parse_answer(bench.transport.frames()[0], API_VERSIONS.key, version)
@@ -111,8 +111,8 @@ def test_api_versions_tells_what_the_table_has(version: int) -> None:
     ]
 
 
-def test_api_versions_of_the_future_is_answered_in_the_oldest_layout() -> None:
-    """A client that is newer than the broker learns in version 0's layout which version to ask with (KIP-511)."""
+def test_future_version_of_api_versions_is_answered_in_version_0() -> None:
+    """A client newer than the broker learns the supported versions (KIP-511)."""
     bench = Bench()
     bench.receive(b"\0\0\0\x0e" + b"\0\x12\0\x09" + b"\0\0\0\x07" + b"\xff\xfe\xfd\xfc\xfb\xfa")
     correlation_id, body = parse_answer(bench.transport.frames()[0], API_VERSIONS.key, 0)
@@ -124,8 +124,9 @@ def test_api_versions_of_the_future_is_answered_in_the_oldest_layout() -> None:
 @pytest.mark.parametrize(
     ("name", "version"), [("", "1"), ("a b", "1"), ("-a", "1"), ("a", ""), ("a", "1-"), ("a\n", "1"), ("ä", "1")]
 )
-def test_api_versions_refuses_names_that_would_spoil_metrics(name: str, version: str) -> None:
-    """A client's software name and version are letters, digits, dashes and dots (KIP-511)."""
+def test_api_versions_refuses_software_names_with_other_characters(name: str, version: str) -> None:
+    """Software names and versions consist of letters, digits, dashes and dots, because they appear in metrics
+    (KIP-511)."""
     bench = Bench()
     bench.receive(request_frame(API_VERSIONS, 3, 1, {"client_software_name": name, "client_software_version": version}))
     _, body = parse_answer(bench.transport.frames()[0], API_VERSIONS.key, 3)
@@ -133,8 +134,8 @@ def test_api_versions_refuses_names_that_would_spoil_metrics(name: str, version:
     assert body["api_keys"] == []
 
 
-def test_answers_of_one_turn_leave_in_one_send() -> None:
-    """Answers that are ready when a turn ends cost one send, and those that come outside of a turn leave at once."""
+def test_responses_of_one_flush_scope_leave_in_one_send() -> None:
+    """Responses outside of a flush scope are sent at once."""
     bench = Bench()
     bench.receive(*(produce_frame(number, b"x") for number in range(5)), produce_frame(9, b"x", acks=-1))
     assert len(bench.transport.sends) == 1
@@ -144,8 +145,7 @@ def test_answers_of_one_turn_leave_in_one_send() -> None:
     assert bench.ids() == [0, 1, 2, 3, 4, 9]
 
 
-def test_answers_for_many_connections_leave_at_the_end_of_the_outermost_turn() -> None:
-    """Whoever completes many requests in one turn costs each connection one send, nested turns included."""
+def test_each_connection_is_flushed_once_at_the_end_of_the_outermost_scope() -> None:
     bench = Bench()
     bench.receive(*(produce_frame(number, b"x", acks=-1) for number in range(3)))
     with bench.turn:
@@ -158,8 +158,8 @@ def test_answers_for_many_connections_leave_at_the_end_of_the_outermost_turn() -
     assert bench.ids() == [0, 1, 2]
 
 
-def test_what_a_turn_wakes_is_answered_with_it() -> None:
-    """Requests that waited for others of their turn are looked at once, at its end, and answered in the same send."""
+def test_requests_woken_within_a_flush_scope_are_answered_with_it() -> None:
+    """Waiting requests are re-evaluated once, at the end of the scope, and answered in the same send."""
     bench = Bench()
     looks: list[int] = []
 
@@ -177,8 +177,8 @@ def test_what_a_turn_wakes_is_answered_with_it() -> None:
     assert not bench.clock.getDelayedCalls()
 
 
-def test_what_is_woken_outside_of_a_turn_gets_one() -> None:
-    """A wake-up from anywhere else comes soon, but not within whatever its caller is doing."""
+def test_wake_up_outside_of_a_flush_scope_is_deferred() -> None:
+    """It runs soon, but not within its caller."""
     bench = Bench()
     bench.receive(*(produce_frame(number, b"x", acks=-1) for number in range(3)))
     sends: list[int] = []
@@ -196,8 +196,8 @@ def test_what_is_woken_outside_of_a_turn_gets_one() -> None:
     assert sends == [1], "the second has a turn of its own, after the answers of the first have left"
 
 
-def test_a_request_is_answered_once() -> None:
-    """A handler that answers twice is told so, and the client gets one answer."""
+def test_second_response_to_a_request_is_an_error() -> None:
+    """The handler gets an exception, and the client gets one response."""
     bench = Bench()
     bench.receive(produce_frame(1, b"x", acks=-1))
     request = bench.handlers.parked[0]
@@ -208,8 +208,8 @@ def test_a_request_is_answered_once() -> None:
     assert bench.ids() == [1]
 
 
-def test_an_answer_that_cannot_be_built_closes_its_connection(lines: list[dict[str, Any]]) -> None:
-    """A handler's wrong answer is logged with the field, and its client does not wait for an answer for ever."""
+def test_response_that_cannot_be_built_closes_the_connection(lines: list[dict[str, Any]]) -> None:
+    """The invalid field is logged."""
     bench = Bench()
     bench.receive(produce_frame(1, b"x", acks=-1), produce_frame(2, b"waits", acks=-1))
     bench.handlers.parked[0].answer(produced(2**64))
@@ -218,8 +218,8 @@ def test_an_answer_that_cannot_be_built_closes_its_connection(lines: list[dict[s
     assert ["base_offset" in str(line["log_failure"].value) for line in lines if "log_failure" in line] == [True]
 
 
-def test_a_failing_handler_closes_its_connection_after_earlier_answers(lines: list[dict[str, Any]]) -> None:
-    """What was answered before a handler failed is sent; requests behind it are not even looked at."""
+def test_failing_handler_closes_the_connection_after_earlier_responses(lines: list[dict[str, Any]]) -> None:
+    """Requests behind the failed one are not parsed."""
     bench = Bench()
     bench.receive(produce_frame(1, b"x"), produce_frame(2, b"waits", acks=-1), produce_frame(3, b"boom"))
     assert bench.ids() == [1]
@@ -229,8 +229,7 @@ def test_a_failing_handler_closes_its_connection_after_earlier_answers(lines: li
     assert [line["log_failure"].type for line in lines if "log_failure" in line] == [LookupError]
 
 
-def test_what_is_registered_after_the_end_is_called_at_once() -> None:
-    """A handler that parks a request whose connection has just closed is told immediately."""
+def test_close_callback_registered_after_the_close_runs_at_once() -> None:
     bench = Bench()
     bench.receive(produce_frame(1, b"waits", acks=-1))
     request = bench.handlers.parked[0]
@@ -241,8 +240,7 @@ def test_what_is_registered_after_the_end_is_called_at_once() -> None:
     assert not request.is_waiting
 
 
-def test_a_callback_that_fails_does_not_keep_others_from_being_told(lines: list[dict[str, Any]]) -> None:
-    """When a connection ends, every request that waits is told, whatever the others do."""
+def test_failing_close_callback_does_not_prevent_the_others(lines: list[dict[str, Any]]) -> None:
     bench = Bench()
     bench.receive(produce_frame(1, b"waits", acks=-1), produce_frame(2, b"waits", acks=-1))
     calls: list[int] = []
@@ -253,8 +251,8 @@ def test_a_callback_that_fails_does_not_keep_others_from_being_told(lines: list[
     assert [line["log_failure"].type for line in lines if "log_failure" in line] == [ZeroDivisionError]
 
 
-def test_answers_that_wait_for_an_earlier_one_count_as_unsent() -> None:
-    """A client cannot pile up answers behind a request that waits: its connection is read no further."""
+def test_responses_behind_a_pending_one_count_as_unsent() -> None:
+    """The connection is no longer read, so that a client cannot accumulate responses behind a pending request."""
     bench = Bench(Bounds(answer_bytes_outstanding_max=1000))
     bench.receive(produce_frame(1, b"waits", acks=-1))
     for number in range(2, 40):
@@ -268,8 +266,8 @@ def test_answers_that_wait_for_an_earlier_one_count_as_unsent() -> None:
     assert bench.transport.is_reading
 
 
-def test_reading_goes_on_when_half_of_the_bound_has_left() -> None:
-    """A slow reader's connection is read again when it has taken enough, not with every byte it takes."""
+def test_reading_resumes_below_half_of_the_limit() -> None:
+    """A slow reader's connection does not switch between paused and reading with every byte that it takes."""
     bench = Bench(Bounds(answer_bytes_outstanding_max=400))
     bench.transport.full = True
     while bench.transport.is_reading:
@@ -282,7 +280,7 @@ def test_reading_goes_on_when_half_of_the_bound_has_left() -> None:
 
 
 def test_counters_and_times() -> None:
-    """Requests, bytes and the time until the answer are counted by API."""
+    """Requests, bytes and latency are counted by API."""
     bench = Bench()
     frame = produce_frame(1, b"x", acks=-1)
     bench.receive(frame)
@@ -294,8 +292,8 @@ def test_counters_and_times() -> None:
     assert counted.answered_time_s == pytest.approx(2.5)
 
 
-def test_an_abort_by_a_handler_says_why(lines: list[dict[str, Any]]) -> None:
-    """A produce without answer that fails closes the connection, which is how its client learns of it."""
+def test_abort_by_a_handler_logs_the_reason(lines: list[dict[str, Any]]) -> None:
+    """A failed Produce with acks=0 closes the connection, which notifies its client."""
     bench = Bench()
     bench.receive(produce_frame(1, b"waits", acks=-1))
     request: Request = bench.handlers.parked[0]
@@ -306,8 +304,8 @@ def test_an_abort_by_a_handler_says_why(lines: list[dict[str, Any]]) -> None:
     assert bench.transport.sends == []
 
 
-def test_what_is_refused_is_named_with_its_client(lines: list[dict[str, Any]]) -> None:
-    """An operator reads in one line which client asked for what, whether or not the API is known at all."""
+def test_refused_requests_are_logged_with_their_client(lines: list[dict[str, Any]]) -> None:
+    """One line names the client and the request, whether or not the API is known."""
     bench = Bench()
     bench.receive(b"\0\0\0\x0e\x03\xe7\0\x02\0\0\0\x07\0\4kcat")
     reasons = [line["reason"] for line in lines if "reason" in line]

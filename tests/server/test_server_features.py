@@ -1,4 +1,4 @@
-"""What ApiVersions tells of features: clients begin transactions of level 2 by it."""
+"""Features in the response to ApiVersions; clients use transactions of level 2 if they are present."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from kreplica.wire import messages
 WHOLE = {messages.PRODUCE: 12, messages.END_TXN: 5, messages.TXN_OFFSET_COMMIT: 5}
 
 
-def _nobody(request: Request) -> None:
+def _unexpected(request: Request) -> None:
     raise AssertionError(request)
 
 
 def _asked(versions_max: dict[messages.Api, int], version: int) -> dict[str, Any]:
-    """What a broker answers that serves these APIs up to these versions."""
-    table = {api.key: HandlerEntry(api, 0, highest, _nobody) for api, highest in versions_max.items()}
+    """Return the response of a broker that serves these APIs up to these versions."""
+    table = {api.key: HandlerEntry(api, 0, highest, _unexpected) for api, highest in versions_max.items()}
     metrics = ServerMetrics()
     clock = Clock()
     turn = Turn(clock)
@@ -41,8 +41,8 @@ def _asked(versions_max: dict[messages.Api, int], version: int) -> dict[str, Any
     return parse_answer(transport.frames()[0], messages.API_VERSIONS.key, version)[1]
 
 
-def test_level_2_of_transactions_is_in_force_once_all_of_it_is_served() -> None:
-    """A client of Kafka 4 learns that the brokers add partitions to its transactions themselves (KIP-890)."""
+def test_transaction_version_2_is_finalized_if_all_of_its_apis_are_served() -> None:
+    """A client of Kafka 4 then relies on brokers to add partitions to its transactions (KIP-890)."""
     answer = _asked(WHOLE, 4)
     assert answer["supported_features"] == [{"name": "transaction.version", "min_version": 0, "max_version": 2}]
     assert answer["finalized_features"] == [
@@ -51,16 +51,15 @@ def test_level_2_of_transactions_is_in_force_once_all_of_it_is_served() -> None:
     assert answer["finalized_features_epoch"] >= 0, "a client passes over levels that have no epoch"
 
 
-def test_an_older_client_is_not_told_of_a_level_0() -> None:
-    """Clients that ask in version 3 fail on a lowest level of 0: they hear of the level in force alone."""
+def test_version_3_of_api_versions_contains_finalized_features_only() -> None:
+    """Clients that send version 3 fail on a minimum level of 0."""
     answer = _asked(WHOLE, 3)
     assert answer["supported_features"] == []
     assert [row["name"] for row in answer["finalized_features"]] == ["transaction.version"]
 
 
 @pytest.mark.parametrize("lacking", WHOLE, ids=lambda api: api.name)
-def test_nothing_is_told_while_a_part_of_it_is_missing(lacking: messages.Api) -> None:
-    """A broker that serves an older version of one of the APIs has clients do everything themselves."""
+def test_feature_is_not_advertised_while_an_api_is_too_old(lacking: messages.Api) -> None:
     for table in (
         {**WHOLE, lacking: WHOLE[lacking] - 1},
         {api: highest for api, highest in WHOLE.items() if api is not lacking},

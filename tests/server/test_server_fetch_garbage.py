@@ -22,7 +22,7 @@ ROUNDS = 50
 
 
 def unreachable() -> list[Any]:
-    """Objects that only the cycle collector could free."""
+    """Return the number of objects that only the cycle collector could free."""
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         gc.collect()
@@ -33,8 +33,8 @@ def unreachable() -> list[Any]:
 
 
 @pytest.mark.parametrize("in_session", [False, True])
-def test_a_fetch_that_waited_leaves_no_cycles(in_session: bool) -> None:
-    """Otherwise collecting the garbage of thousands of fetches would stop the broker for a tenth of a second."""
+def test_pending_fetch_leaves_no_reference_cycles(in_session: bool) -> None:
+    """Otherwise a collection after thousands of fetches would block the broker for 100 ms."""
     cluster = SimulatedCluster(seed=1)
     cluster.start()
     cluster.run_until(cluster.client().create_topic("t", 1))

@@ -1,4 +1,4 @@
-"""Fetch sessions, as KIP-227 has them."""
+"""Fetch sessions (KIP-227)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 class Partition:
-    """What a session watches of one."""
+    """The part of a partition that a session watches."""
 
     def __init__(self, number: int) -> None:
         self.topic_partition = TopicPartition("t", number)
@@ -56,20 +56,20 @@ def begin(
 
 
 def finish(context: FetchContext, *rows: Row) -> tuple[int, list[FetchPartition]]:
-    """Answer with a row for each partition that is to be read; the session, and what the answer names."""
+    """Answer with a row for each partition to read; return the session ID and the partitions in the response."""
     session_id, kept = context.finish(dict(zip(context.to_read, rows, strict=True)))
     return session_id, [wanted for wanted, _ in kept]
 
 
 def settled(session: FetchSession | None, *partitions: Partition) -> None:
-    """Nothing more is there of all that is pending."""
+    """Read all pending partitions."""
     assert session is not None
     for wanted, partition in zip(list(session.pending), partitions, strict=True):
         session.settle(wanted, partition)  # type: ignore[arg-type]
 
 
-def test_without_a_session_every_partition_is_answered() -> None:
-    """Session epoch -1 keeps nothing."""
+def test_every_partition_is_answered_without_a_session() -> None:
+    """Session epoch -1 opens no session."""
     sessions = FetchSessions(random.Random(1), 10)
     session_id, kept = finish(begin(sessions, 0, -1, topics(a=[(0, 3)])), row())
     assert session_id == 0
@@ -77,8 +77,8 @@ def test_without_a_session_every_partition_is_answered() -> None:
     assert len(sessions) == 0
 
 
-def test_session_answers_only_news() -> None:
-    """A partition is named again when it has data, an error, another high watermark, or a nearer replica."""
+def test_session_returns_changed_partitions_only() -> None:
+    """A partition is included again if it has data, an error, another high watermark, or a closer replica."""
     sessions = FetchSessions(random.Random(1), 10)
     session_id, kept = finish(begin(sessions, 0, 0, topics(a=[(0, 3), (1, 3)])), row(), row())
     assert session_id > 0
@@ -97,7 +97,7 @@ def test_session_answers_only_news() -> None:
 
 
 def test_session_changes_its_partitions() -> None:
-    """A request adds partitions, moves positions, and forgets partitions."""
+    """A request adds partitions, changes fetch offsets, and removes partitions."""
     sessions = FetchSessions(random.Random(1), 10)
     session_id, _ = finish(begin(sessions, 0, 0, topics(a=[(0, 3)])), row())
     context = begin(sessions, session_id, 1, topics(a=[(0, 9)], b=[(2, 1)]))
@@ -107,14 +107,14 @@ def test_session_changes_its_partitions() -> None:
 
 
 def test_partition_with_data_goes_last() -> None:
-    """Answers are limited: who got data waits behind those that got none."""
+    """Responses are limited: partitions that returned data move behind the others."""
     sessions = FetchSessions(random.Random(1), 10)
     session_id, _ = finish(begin(sessions, 0, 0, topics(a=[(0, 0), (1, 0)])), row(records=b"x"), row())
     assert [w.partition for w in begin(sessions, session_id, 1).to_read] == [1, 0]
 
 
-def test_what_had_nothing_is_read_again_when_it_changes_or_its_client_moves() -> None:
-    """A fetch costs what happened since the last one, whatever the number of partitions."""
+def test_partition_without_data_is_read_again_when_it_or_its_offset_changes() -> None:
+    """The cost of a fetch depends on the changes since the last one, not on the number of partitions."""
     sessions = FetchSessions(random.Random(1), 10)
     partitions = [Partition(number) for number in range(3)]
     first = begin(sessions, 0, 0, topics(a=[(0, 0), (1, 0), (2, 0)]))
@@ -123,14 +123,14 @@ def test_what_had_nothing_is_read_again_when_it_changes_or_its_client_moves() ->
     assert begin(sessions, session_id, 1).to_read == []
     partitions[1].change()
     partitions[1].change()
-    assert not partitions[1].watchers, "what is to be read is not told again"
+    assert not partitions[1].watchers, "a partition that will be read causes no further notification"
     assert [w.partition for w in begin(sessions, session_id, 2, topics(a=[(2, 7)])).to_read] == [1, 2]
     settled(first.session, partitions[1], partitions[2])
     assert begin(sessions, session_id, 3).to_read == []
 
 
-def test_while_a_fetch_waits_it_is_told_of_what_it_waits_for() -> None:
-    """Other changes leave everything as it is; when nobody waits, every change is told to the next fetch."""
+def test_pending_fetch_is_notified_of_awaited_partitions_only() -> None:
+    """Other partitions keep their watchers; without a pending fetch every change is kept for the next one."""
     sessions = FetchSessions(random.Random(1), 10)
     partitions = [Partition(number) for number in range(2)]
     first = begin(sessions, 0, 0, topics(a=[(0, 0), (1, 0)]))
@@ -138,21 +138,21 @@ def test_while_a_fetch_waits_it_is_told_of_what_it_waits_for() -> None:
     settled(first.session, *partitions)
     session = first.session
     assert session is not None
-    told: list[int] = []
-    session.on_change = lambda wanted: told.extend(one.partition for one in wanted)
+    notified: list[int] = []
+    session.on_change = lambda wanted: notified.extend(one.partition for one in wanted)
     session.watch.is_awaited = lambda wanted: wanted.partition == 1
     for partition in partitions:
         partition.change()
-    assert told == [1]
+    assert notified == [1]
     assert [bool(partition.watchers) for partition in partitions] == [True, False]
     session.on_change = session.watch.is_awaited = None
     partitions[0].change()
-    assert told == [1]
+    assert notified == [1]
     assert [w.partition for w in begin(sessions, session_id, 1).to_read] == [1, 0]
 
 
-def test_a_session_that_ends_watches_nothing() -> None:
-    """Also a partition that is forgotten is not watched any more."""
+def test_ended_session_watches_nothing() -> None:
+    """A removed partition is no longer watched either."""
     sessions = FetchSessions(random.Random(1), 10)
     partitions = [Partition(number) for number in range(2)]
     first = begin(sessions, 0, 0, topics(a=[(0, 0), (1, 0)]))
@@ -166,8 +166,7 @@ def test_a_session_that_ends_watches_nothing() -> None:
     assert len(sessions) == 0
 
 
-def test_the_next_fetch_ends_the_one_that_waits() -> None:
-    """A client that has news sends them without waiting for its answer."""
+def test_next_fetch_ends_the_pending_one() -> None:
     sessions = FetchSessions(random.Random(1), 10)
     first = begin(sessions, 0, 0, topics(a=[(0, 0)]))
     session_id, _ = finish(first, row())
@@ -186,8 +185,8 @@ def test_the_next_fetch_ends_the_one_that_waits() -> None:
         (None, 1, True, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
     ],
 )
-def test_wrong_session(session_id: int | None, epoch: int, by_id: bool, code: ErrorCode) -> None:
-    """A session that is gone, an epoch out of step, and a change between names and ids are told apart."""
+def test_errors_of_invalid_sessions(session_id: int | None, epoch: int, by_id: bool, code: ErrorCode) -> None:
+    """An unknown session, a wrong epoch, and a change between names and IDs have different errors."""
     sessions = FetchSessions(random.Random(1), 10)
     made, _ = finish(begin(sessions, 0, 0, topics(a=[(0, 3)])), row())
     with pytest.raises(KafkaError) as caught:
@@ -195,8 +194,8 @@ def test_wrong_session(session_id: int | None, epoch: int, by_id: bool, code: Er
     assert caught.value.code is code
 
 
-def test_full_cache_answers_without_a_session_until_one_is_old() -> None:
-    """A client that finds no room is served all the same; an idle session gives its place away."""
+def test_full_cache_answers_without_a_session_until_one_is_idle() -> None:
+    """A client that gets no session is served without one; an idle session is evicted."""
     sessions = FetchSessions(random.Random(1), 1)
     first, _ = finish(begin(sessions, 0, 0, topics(a=[(0, 3)])), row())
     assert finish(begin(sessions, 0, 0, topics(b=[(0, 3)])), row())[0] == 0
@@ -206,8 +205,9 @@ def test_full_cache_answers_without_a_session_until_one_is_old() -> None:
         begin(sessions, first, 1)
 
 
-def test_a_follower_finds_room_as_long_as_any_client_has_some() -> None:
-    """A broker names thousands of partitions in each request without one; brokers do not drive each other out."""
+def test_followers_have_reserved_sessions() -> None:
+    """Without a session a follower would send thousands of partitions in each request; followers do not evict each
+    other."""
     sessions = FetchSessions(random.Random(1), 2)
     client, _ = finish(begin(sessions, 0, 0, topics(a=[(0, 3)])), row())
     followers = [
@@ -220,15 +220,14 @@ def test_a_follower_finds_room_as_long_as_any_client_has_some() -> None:
 
 
 def test_epoch_minus_one_ends_the_session() -> None:
-    """A client that goes away says so."""
     sessions = FetchSessions(random.Random(1), 10)
     session_id, _ = finish(begin(sessions, 0, 0, topics(a=[(0, 3)])), row())
     begin(sessions, session_id, -1, topics(a=[(0, 3)]))
     assert len(sessions) == 0
 
 
-def test_epochs_wrap() -> None:
-    """After the largest epoch comes 1: 0 would start a new session."""
+def test_epochs_wrap_around_to_1() -> None:
+    """Epoch 0 would start a new session."""
     sessions = FetchSessions(random.Random(1), 10)
     context = begin(sessions, 0, 0, topics(a=[(0, 3)]))
     session_id, _ = finish(context, row())
@@ -238,8 +237,9 @@ def test_epochs_wrap() -> None:
     begin(sessions, session_id, 1)
 
 
-def test_a_follower_is_told_again_what_it_may_have_left_out() -> None:
-    """It leaves out of an answer what it has asked for anew meanwhile; what that said must not be lost to it."""
+def test_follower_gets_changes_again_after_a_superseded_fetch() -> None:
+    """It ignores response rows of partitions that it has changed in the session since; their changes must not be lost.
+    """
     sessions = FetchSessions(random.Random(1), 10)
     session_id, _ = finish(begin(sessions, 0, 0, topics(a=[(0, 3)]), follower=True), row())
     assert finish(begin(sessions, session_id, 1, follower=True), row(high_watermark=6))[1]
@@ -249,7 +249,8 @@ def test_a_follower_is_told_again_what_it_may_have_left_out() -> None:
 
 
 def test_partitions_of_all_sessions_are_bounded() -> None:
-    """A client that opens large sessions is answered without one; a follower still gets its own; all is given back."""
+    """A client with too many partitions is answered without a session; a follower still gets one; ended sessions free
+    theirs."""
     sessions = FetchSessions(random.Random(1), 1000, partitions_max=1000)
     large = topics(t=[(number, 0) for number in range(100)])
     ids = [finish(begin(sessions, 0, 0, large), *[row()] * 100)[0] for _ in range(9)]
@@ -258,11 +259,11 @@ def test_partitions_of_all_sessions_are_bounded() -> None:
     follower = topics(t=[(number, 0) for number in range(900)])
     assert finish(begin(sessions, 0, 0, follower, follower=True), *[row()] * 900)[0]
     assert sessions.partition_count <= 1000
-    assert finish(begin(sessions, 0, 0, large), *[row()] * 100)[0] == 0, "what is left is the follower's reserve"
+    assert finish(begin(sessions, 0, 0, large), *[row()] * 100)[0] == 0, "only the reserve of followers remains"
 
 
-def test_a_session_that_grows_beyond_the_bound_ends() -> None:
-    """A client cannot reach by and by what it may not have at once; sessions that nobody uses make room."""
+def test_session_that_grows_beyond_the_limit_ends() -> None:
+    """A client cannot exceed the limit in steps; idle sessions are evicted."""
     sessions = FetchSessions(random.Random(1), 1000, partitions_max=1000)
     first = topics(t=[(number, 0) for number in range(400)])
     session_id, _ = finish(begin(sessions, 0, 0, first), *[row()] * 400)
@@ -276,8 +277,7 @@ def test_a_session_that_grows_beyond_the_bound_ends() -> None:
     assert finish(begin(sessions, 0, 0, first, now_s=EVICTION_SECONDS), *[row()] * 400)[0]
 
 
-def test_forgotten_partitions_are_given_back() -> None:
-    """The count follows what a session adds and forgets, and its end."""
+def test_partition_count_follows_additions_removals_and_the_end() -> None:
     sessions = FetchSessions(random.Random(1), 10)
     session_id, _ = finish(begin(sessions, 0, 0, topics(t=[(0, 0), (1, 0), (2, 0)])), row(), row(), row())
     begin(sessions, session_id, 1, topics(t=[(3, 0)]), [{"topic": "t", "partitions": [0, 1]}])

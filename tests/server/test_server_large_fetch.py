@@ -1,4 +1,4 @@
-"""Fetch requests of thousands of partitions are taken in, read and answered in slices."""
+"""Fetch requests of thousands of partitions are parsed, read and answered in slices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 class Reading(Sink):
-    """Takes everything, and reads what is in files."""
+    """Transport that accepts all output and reads the file ranges."""
 
     def send(self, pieces: list[Piece]) -> int:
         self.sends += [piece.read() if isinstance(piece, FileRange) else bytes(piece) for piece in pieces]
@@ -32,7 +32,7 @@ class Reading(Sink):
 
 
 class Consumed(Many):
-    """Answers to fetches are read with their records."""
+    """Client that reads the records of fetch responses."""
 
     def connect(self) -> Connection:
         connection: Connection = self.resources.connection("PLAINTEXT", "1.2.3.4:5")
@@ -48,7 +48,7 @@ def shared() -> Many:
 
 @pytest.fixture
 def broker(shared: Many) -> Many:
-    """The broker, with a connection of the test's own and no session."""
+    """The broker, with a connection of its own for this test and no session."""
     shared.connection = shared.connect()
     sessions = shared.program.fetch_sessions
     for session_id in list(sessions._sessions):
@@ -58,7 +58,7 @@ def broker(shared: Many) -> Many:
 
 @pytest.fixture
 def always_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests of any size are handled as large ones."""
+    """Handle requests of any size as large ones."""
     monkeypatch.setattr(handler, "LARGE_BYTES", 1)
 
 
@@ -88,7 +88,7 @@ def frame_of(
 
 
 def answer_of(broker: Many, number: int = 0, connection: Connection | None = None) -> tuple[int, dict[int, Any]]:
-    """Return the session id of an answer, and its rows by partition."""
+    """Return the session ID of a response, and its rows by partition."""
     broker.cluster.run_until(lambda: len(broker.answers(connection)) > number)
     body = parse_answer(memoryview(broker.answers(connection)[number]), FETCH.key, VERSION)[1]
     assert body["error_code"] == 0
@@ -97,7 +97,7 @@ def answer_of(broker: Many, number: int = 0, connection: Connection | None = Non
 
 
 def test_a_large_fetch_takes_many_iterations(broker: Many) -> None:
-    """Another connection is served in each of them, and the answer names every partition in its place."""
+    """Another connection is served in each of them; the response has a row for every partition in order."""
     broker.give(frame_of(dict.fromkeys(range(ROWS), 0)))
     served = 0
     other = broker.connect()
@@ -117,7 +117,8 @@ def test_a_large_fetch_takes_many_iterations(broker: Many) -> None:
 
 
 def test_a_large_fetch_opens_a_session(broker: Many, always_large: None) -> None:
-    """The first answer names all, the next only what is new, and large changes of the session are taken in."""
+    """The first response contains all partitions, the next ones only changes; large changes of the session are applied.
+    """
     ends = dict(enumerate(broker.ends()))
     broker.give(frame_of(ends, (0, 0)))
     session_id, rows = answer_of(broker)
@@ -135,8 +136,8 @@ def test_a_large_fetch_opens_a_session(broker: Many, always_large: None) -> None
 
 
 @pytest.mark.parametrize("epoch", [-1, 0], ids=["without", "session"])
-def test_a_partition_that_changes_after_it_was_read(broker: Many, always_large: None, epoch: int) -> None:
-    """It is read again before the request waits: the answer does not take until the timeout."""
+def test_partition_that_changes_after_it_was_read(broker: Many, always_large: None, epoch: int) -> None:
+    """It is read again before the request waits, so the response is not delayed until the timeout."""
     broker.give(frame_of(dict(enumerate(broker.ends())), (0, epoch), wait_ms=30_000))
     assert broker.connection.paused
     broker.read(produce(1, batch(), topic="many", index=0), connection=broker.connect())
@@ -147,7 +148,7 @@ def test_a_partition_that_changes_after_it_was_read(broker: Many, always_large: 
 
 
 def test_a_large_fetch_waits(broker: Many, always_large: None) -> None:
-    """A record that comes later ends it; nothing watches the partitions afterwards."""
+    """A later record ends the wait; afterwards no partition is watched."""
     broker.give(frame_of(dict(enumerate(broker.ends())), wait_ms=30_000))
     broker.cluster.run(1)
     assert broker.answers() == []
@@ -157,8 +158,8 @@ def test_a_large_fetch_waits(broker: Many, always_large: None) -> None:
     assert not any(partition.watchers for partition in broker.program.partitions)
 
 
-def test_a_client_that_leaves_while_its_session_changes(broker: Many, always_large: None) -> None:
-    """The session ends, and the memory of its partitions is counted no longer."""
+def test_client_that_disconnects_while_its_session_changes(broker: Many, always_large: None) -> None:
+    """The session ends, and its partitions are no longer counted."""
     broker.give(frame_of(dict(enumerate(broker.ends())), (0, 0)))
     session_id, _ = answer_of(broker)
     sessions = broker.program.fetch_sessions
@@ -171,7 +172,7 @@ def test_a_client_that_leaves_while_its_session_changes(broker: Many, always_lar
 
 
 def test_the_next_fetch_of_a_session_on_another_connection(broker: Many, always_large: None) -> None:
-    """The one that is still read is answered with what was read; the session goes on."""
+    """The earlier fetch is answered with the data read so far; the session continues."""
     ends = dict(enumerate(broker.ends()))
     broker.give(frame_of(ends, (0, 0)))
     session_id, _ = answer_of(broker)

@@ -1,4 +1,4 @@
-"""Large requests about groups and partitions are handled in slices, and a commit is still decided as one."""
+"""Large requests about groups and partitions are handled in slices; a commit is still applied atomically."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ Answer = Callable[[ErrorCode], None]
 
 
 class Coordinator:
-    """Coordinates ``g``, a group without members, and counts what it is asked.
+    """Coordinator of the group ``g``, which has no members; counts the calls.
 
-    :ivar calls: so far.
+    :ivar calls: number of calls so far.
     :ivar subscribed: topics that the group is subscribed to.
-    :ivar waiting: deletions that are not over.
+    :ivar waiting: pending deletions.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Coordinator:
     async def list_groups(self, states: object, types: object) -> tuple[ErrorCode, list[Listed]]:
         return ErrorCode.NONE, [Listed(f"g{number}", "consumer", "Empty", "classic") for number in range(ROWS)]
 
-    # --- its one shard and group -------------------------------------------------------------------------------------
+    # --- the only shard and group ------------------------------------------------------------------------------------
 
     def shard_of(self, group_id: str) -> Coordinator:
         return self
@@ -71,16 +71,16 @@ class Coordinator:
         return self
 
     def check_commit(self, *arguments: object, **more: object) -> None:
-        """Admit everybody."""
+        """Allow every commit."""
 
     def check_offset_delete(self) -> None:
-        """Admit everybody."""
+        """Allow every deletion."""
 
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.subscribed
 
     def remove_if_unused(self, group_id: str) -> None:
-        """Keep it."""
+        """Keep the group."""
 
     def partition_count(self, topic: str) -> int:
         return ROWS
@@ -126,7 +126,7 @@ NAMES = [f"g{number}" for number in range(ROWS)]
     ids=["DescribeGroups", "ConsumerGroupDescribe", "DeleteGroups"],
 )
 def test_many_groups_are_handled_in_slices(api: Api, handler: Any, body: str, rows: str) -> None:
-    """An iteration handles a bounded number of groups, and the answer names each in its place."""
+    """An iteration handles a bounded number of groups; the response has them in order."""
     coordinator = Coordinator()
     if api is messages.CONSUMER_GROUP_DESCRIBE:
 
@@ -148,8 +148,8 @@ def test_many_groups_are_handled_in_slices(api: Api, handler: Any, body: str, ro
     assert [row["group_id"] for row in answered] == NAMES
 
 
-def test_deletions_of_groups_that_end_later_are_answered_together() -> None:
-    """The last one that is over answers, also if some ended while others were started."""
+def test_pending_group_deletions_are_answered_together() -> None:
+    """The last deletion to finish sends the response, even if others finish before all are started."""
     coordinator = Coordinator()
     coordinator.waiting = []
     broker, client = serving(messages.DELETE_GROUPS, DeleteGroups(coordinator))  # type: ignore[arg-type]
@@ -170,7 +170,7 @@ def test_deletions_of_groups_that_end_later_are_answered_together() -> None:
 
 
 def test_many_groups_are_listed_in_slices() -> None:
-    """The answer is complete after many iterations."""
+    """The response after many iterations is complete."""
     broker, client = serving(messages.LIST_GROUPS, ListGroups(Coordinator()))  # type: ignore[arg-type]
     client.send(request_frame(messages.LIST_GROUPS, 4, 1, {"states_filter": []}))
     assert client.answers() == 0
@@ -188,8 +188,8 @@ def commit_frame(correlation_id: int, count: int) -> bytes:
     )
 
 
-def test_a_large_commit_is_read_in_slices_and_decided_as_one() -> None:
-    """Its connection is not read meanwhile, and another connection's commit goes in between."""
+def test_large_commit_is_parsed_in_slices_and_applied_atomically() -> None:
+    """Its connection is not read meanwhile; the commit of another connection is applied in between."""
     coordinator = Coordinator()
     handler = OffsetCommit(coordinator, coordinator, lambda: 0, 4096)  # type: ignore[arg-type]
     broker, client = serving(messages.OFFSET_COMMIT, handler)
@@ -206,8 +206,8 @@ def test_a_large_commit_is_read_in_slices_and_decided_as_one() -> None:
     assert [row["partition_index"] for row in topic["partitions"]] == list(range(ROWS))
 
 
-def test_a_commit_whose_client_has_gone_is_not_begun() -> None:
-    """The connection closes while the rows are read: none of them is committed."""
+def test_commit_of_a_closed_connection_is_not_started() -> None:
+    """The connection closes while the rows are parsed, and none of them is committed."""
     coordinator = Coordinator()
     handler = OffsetCommit(coordinator, coordinator, lambda: 0, 4096)  # type: ignore[arg-type]
     broker, client = serving(messages.OFFSET_COMMIT, handler)
@@ -218,8 +218,8 @@ def test_a_commit_whose_client_has_gone_is_not_begun() -> None:
     assert coordinator.commits == []
 
 
-def test_offsets_of_a_topic_that_is_subscribed_to_meanwhile_are_kept() -> None:
-    """OffsetDelete of many partitions looks again when it has read them all."""
+def test_offsets_of_a_topic_subscribed_during_the_request_are_kept() -> None:
+    """OffsetDelete of many partitions checks the subscription again after parsing."""
     coordinator = Coordinator()
     handler = OffsetDelete(coordinator, coordinator)  # type: ignore[arg-type]
     broker, client = serving(messages.OFFSET_DELETE, handler)
@@ -237,11 +237,11 @@ def test_offsets_of_a_topic_that_is_subscribed_to_meanwhile_are_kept() -> None:
     assert codes == {"t": {int(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)}, "u": {0}}
 
 
-def test_partitions_come_into_a_transaction_as_one() -> None:
-    """AddPartitionsToTxn reads and answers many partitions in slices, and adds them in one step."""
+def test_partitions_are_added_to_a_transaction_atomically() -> None:
+    """AddPartitionsToTxn parses and answers many partitions in slices, and adds them in one step."""
 
     class Transactions:
-        """Takes what is added."""
+        """Accepts all partitions."""
 
         def __init__(self) -> None:
             self.added: list[list[TopicPartition]] = []
@@ -264,8 +264,8 @@ def test_partitions_come_into_a_transaction_as_one() -> None:
     assert [row["partition_index"] for row in topic["results_by_partition"]] == list(range(ROWS))
 
 
-def test_many_reassignments_are_asked_for_as_one() -> None:
-    """AlterPartitionReassignments reads and answers in slices, and the controller is asked once."""
+def test_many_reassignments_are_requested_at_once() -> None:
+    """AlterPartitionReassignments parses and answers in slices, and calls the controller once."""
     asked: list[Mapping[TopicPartition, tuple[int, ...] | None]] = []
 
     def ask(targets: Mapping[TopicPartition, tuple[int, ...] | None]) -> Any:

@@ -1,4 +1,5 @@
-"""Produce requests of hundreds of partitions are appended in slices, in order, whatever becomes of their frame."""
+"""Produce requests of hundreds of partitions are appended in slices and in order, although their frame's buffer is
+reused."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class Many(Broker):
         self.cluster.wait_in_sync("many", range(MANY))
 
     def give(self, frame: bytes) -> None:
-        """Give a frame to the dispatch; its memory is used again unless it is kept."""
+        """Pass a frame to the dispatch; its buffer is reused unless the dispatch keeps it."""
         buffer = bytearray(frame[4:])
         with self.resources.turn:
             self.resources.dispatch.frame_received(self.connection, memoryview(buffer))
@@ -48,7 +49,7 @@ class Many(Broker):
     def finish(self) -> int:
         """Run until the connection is read again.
 
-        :return: the most batches that were appended in one iteration of the event loop.
+        :return: the largest number of batches appended in one iteration of the event loop.
         """
         most, before = 0, sum(self.ends())
 
@@ -62,7 +63,7 @@ class Many(Broker):
         return most
 
     def rows(self, number: int = 0) -> dict[str, list[dict[str, Any]]]:
-        """Return the rows of an answer by topic."""
+        """Return the rows of a response by topic."""
         body = parse_answer(memoryview(self.answers()[number]), PRODUCE.key, VERSION)[1]
         rows = {topic["name"]: topic["partition_responses"] for topic in body["responses"]}
         assert len(rows) == len(body["responses"])
@@ -76,7 +77,7 @@ def shared() -> Many:
 
 @pytest.fixture
 def broker(shared: Many) -> Many:
-    """The broker, with a connection of the test's own."""
+    """The broker, with a connection of its own for this test."""
     shared.connection = shared.connect()
     return shared
 
@@ -92,7 +93,7 @@ def frame_of(topics: dict[str, list[bytes]], correlation_id: int = 1, acks: int 
 
 @pytest.mark.parametrize("size", [10, 2000], ids=["copied", "kept"])
 def test_an_iteration_appends_a_bounded_number_of_batches(broker: Many, size: int) -> None:
-    """All are appended, the answer has a row for each in its place, and a small produce goes in between."""
+    """All batches are appended, the response has a row for each in order, and a small produce is handled in between."""
     frame = frame_of({"many": [batch(b"v" * size)] * MANY, "nowhere": [batch()] * MANY})
     assert (len(frame) > COPIED_BYTES_MAX) == (size == 2000)
     before = broker.ends()
@@ -115,8 +116,7 @@ def test_an_iteration_appends_a_bounded_number_of_batches(broker: Many, size: in
     assert not broker.connection.keeps_frame
 
 
-def test_what_was_read_is_stored(broker: Many) -> None:
-    """The memory of the frame is used again after the handler has returned; the log has the batches as sent."""
+def test_stored_batches_survive_reuse_of_the_frame_buffer(broker: Many) -> None:
     contents = [batch(b"content %d" % index) for index in range(MANY)]
     before = broker.ends()
     broker.give(frame_of({"many": contents}))
@@ -128,8 +128,8 @@ def test_what_was_read_is_stored(broker: Many) -> None:
         assert stored[61:] == expected[61:]
 
 
-def test_the_next_request_of_the_connection_comes_after_it(broker: Many) -> None:
-    """It is not read before all batches are appended."""
+def test_next_request_of_the_connection_waits(broker: Many) -> None:
+    """It is read after all batches are appended."""
     last = MANY - 1
     end = broker.ends()[last]
     broker.give(frame_of({"many": [batch()] * MANY}, correlation_id=1))
@@ -141,7 +141,7 @@ def test_the_next_request_of_the_connection_comes_after_it(broker: Many) -> None
 
 
 def test_compressed_batches_are_validated_before_any_is_appended(broker: Many) -> None:
-    """A bomb among hundreds of small batches is opened away from the event loop, and all are appended."""
+    """A decompression bomb among hundreds of small batches is decompressed outside of the event loop."""
     before = broker.ends()
     contents = [batch()] * MANY
     contents[5] = large_batch(5, Codec.GZIP)
@@ -155,8 +155,7 @@ def test_compressed_batches_are_validated_before_any_is_appended(broker: Many) -
     assert sum(broker.ends()) == sum(before) + MANY - 1
 
 
-def test_wrong_acks_refuse_all(broker: Many) -> None:
-    """Nothing is appended, and every row has the error."""
+def test_invalid_acks_refuse_all_batches(broker: Many) -> None:
     before = broker.ends()
     broker.give(frame_of({"many": [batch()] * MANY}, acks=5))
     broker.finish()
@@ -165,8 +164,8 @@ def test_wrong_acks_refuse_all(broker: Many) -> None:
     assert broker.ends() == before
 
 
-def test_without_acks_there_is_no_answer(broker: Many) -> None:
-    """All batches are appended all the same."""
+def test_acks_0_sends_no_response(broker: Many) -> None:
+    """All batches are appended."""
     before = broker.ends()
     broker.give(frame_of({"many": [batch()] * MANY}, acks=0))
     broker.finish()
@@ -175,8 +174,8 @@ def test_without_acks_there_is_no_answer(broker: Many) -> None:
     assert broker.connection.is_settled
 
 
-def test_a_connection_that_closes_ends_the_work(broker: Many) -> None:
-    """What was not appended by then never is, and the frame's memory is free."""
+def test_closed_connection_ends_the_work(broker: Many) -> None:
+    """The remaining batches are not appended, and the frame's buffer is released."""
     before = sum(broker.ends())
     broker.give(frame_of({"many": [batch(b"v" * 2000)] * MANY}))
     assert broker.connection.keeps_frame
@@ -188,7 +187,7 @@ def test_a_connection_that_closes_ends_the_work(broker: Many) -> None:
 
 
 def ask(broker: Many, api: messages.Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer to a request, sent again for as long as the coordinator is being found."""
+    """Return the response to a request, retried while the coordinator is not available."""
     for _ in range(100):
         connection = broker.connect()
         broker.read(request_frame(api, version, 1, body), connection=connection)
@@ -212,7 +211,7 @@ class Writer:
         self.producer = {key: answer[key] for key in ("producer_id", "producer_epoch")}
 
     def frame(self, version: int, sequence: int = 0, size: int = 10, **of_first: int) -> bytes:
-        """Return a Produce; ``of_first`` is what the first batch says of its producer."""
+        """Return a Produce request; ``of_first`` are the producer fields of the first batch."""
         options = self.producer | {"transactional": True, "base_sequence": sequence}
         batches = [batch(b"v" * size, **options | of_first), *[batch(b"v" * size, **options)] * (MANY - 1)]
         data = [{"index": index, "records": each} for index, each in enumerate(batches)]
@@ -222,7 +221,7 @@ class Writer:
 
 
 def codes_of(broker: Many, version: int) -> list[int]:
-    """Return the error codes of the answer to the last request."""
+    """Return the error codes of the last response."""
     body = parse_answer(memoryview(broker.answers()[-1]), PRODUCE.key, version)[1]
     ((topic),) = body["responses"]
     assert [row["index"] for row in topic["partition_responses"]] == list(range(MANY))
@@ -231,7 +230,7 @@ def codes_of(broker: Many, version: int) -> list[int]:
 
 @pytest.mark.parametrize("size", [10, 2000], ids=["copied", "kept"])
 def test_batches_of_a_transaction_are_appended_in_slices(broker: Many, size: int) -> None:
-    """The first request adds its partitions to the transaction; the second finds them in it."""
+    """The first request adds its partitions to the transaction; the second finds them there."""
     writer = Writer(broker, f"tx{size}")
     transactional = broker.resources.dispatch.table[PRODUCE.key].handle.transactional
     for sequence in range(2):
@@ -247,8 +246,8 @@ def test_batches_of_a_transaction_are_appended_in_slices(broker: Many, size: int
         assert not broker.connection.keeps_frame
 
 
-def test_a_large_request_of_no_transaction_is_refused(broker: Many) -> None:
-    """An older producer did not add the partitions; nothing is appended and every row has the error."""
+def test_large_request_outside_of_a_transaction_is_refused(broker: Many) -> None:
+    """An older producer did not add the partitions; no batch is appended and every row has the error."""
     writer, before = Writer(broker, "not-added"), broker.ends()
     broker.give(writer.frame(10))
     broker.cluster.run_until(lambda: broker.answers())
@@ -256,8 +255,8 @@ def test_a_large_request_of_no_transaction_is_refused(broker: Many) -> None:
     assert broker.ends() == before
 
 
-def test_a_large_request_of_two_producers_is_refused(broker: Many) -> None:
-    """One transaction has one producer."""
+def test_large_request_of_two_producers_is_refused(broker: Many) -> None:
+    """A transaction has a single producer."""
     writer, before = Writer(broker, "two"), broker.ends()
     broker.give(writer.frame(12, producer_id=4242))
     broker.cluster.run_until(lambda: broker.answers())
@@ -265,8 +264,8 @@ def test_a_large_request_of_two_producers_is_refused(broker: Many) -> None:
     assert broker.ends() == before
 
 
-def test_a_producer_that_leaves_while_its_partitions_are_added(broker: Many) -> None:
-    """The answer of the coordinator comes after the connection has closed: nothing is appended, nothing is held."""
+def test_producer_that_disconnects_while_its_partitions_are_added(broker: Many) -> None:
+    """The coordinator responds after the connection has closed: nothing is appended and no memory is held."""
     writer, before = Writer(broker, "leaves"), broker.ends()
     transactional = broker.resources.dispatch.table[PRODUCE.key].handle.transactional
     broker.give(writer.frame(12))
@@ -279,7 +278,7 @@ def test_a_producer_that_leaves_while_its_partitions_are_added(broker: Many) -> 
 
 
 def rows_frame(version: int, topics: int, partitions: int, last: int = 0) -> bytes:
-    """Return a Produce of topics that do not exist.
+    """Return a Produce request for topics that do not exist.
 
     :param last: index of the last partition.
     """
@@ -291,8 +290,8 @@ def rows_frame(version: int, topics: int, partitions: int, last: int = 0) -> byt
 
 @pytest.mark.parametrize("version", [2, VERSION])
 @pytest.mark.parametrize(("topics", "partitions"), [(1, 15_000), (5_000, 0)])
-def test_a_request_of_many_rows_is_parsed_in_slices(broker: Many, version: int, topics: int, partitions: int) -> None:
-    """None of it is handled in the iteration in which it comes, and the answer has every row in its place."""
+def test_request_of_many_rows_is_parsed_in_slices(broker: Many, version: int, topics: int, partitions: int) -> None:
+    """No row is handled in the iteration in which the request arrives; the response has all rows in order."""
     frame = rows_frame(version, topics, partitions, last=7)
     with pytest.raises(LargeMessage):
         PRODUCE.request.parse(version, frame, parse_request_header(memoryview(frame)[4:]).body_offset + 4)
@@ -307,8 +306,8 @@ def test_a_request_of_many_rows_is_parsed_in_slices(broker: Many, version: int, 
     assert not broker.connection.paused
 
 
-def test_a_large_request_with_a_malformed_end_closes_its_connection(broker: Many) -> None:
-    """It is found when the last row is parsed; nothing was appended, and the frame's memory is free."""
+def test_large_request_with_a_malformed_end_closes_its_connection(broker: Many) -> None:
+    """The error is found when the last row is parsed; nothing was appended, and the frame's buffer is released."""
     frame = bytearray(rows_frame(VERSION, 1, 15_000))
     frame[-8:] = b"\xff" * 8
     broker.give(bytes(frame))
@@ -318,7 +317,7 @@ def test_a_large_request_with_a_malformed_end_closes_its_connection(broker: Many
     assert len(broker.resources.turn.slices) == 0
 
 
-def test_a_request_of_too_many_rows_is_refused(broker: Many) -> None:
-    """The bound is the same as before it is parsed in slices."""
+def test_request_of_too_many_rows_is_refused(broker: Many) -> None:
+    """The limit is that of requests that are not parsed in slices."""
     broker.give(rows_frame(VERSION, 1, 20_000))
     broker.cluster.run_until(lambda: broker.connection.closed)

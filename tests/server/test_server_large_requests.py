@@ -33,7 +33,7 @@ SOFTWARE = {"client_software_name": "librdkafka", "client_software_version": "2.
 
 
 class Broker:
-    """A dispatch that serves Metadata and ApiVersions, on a clock that stands still while work is done."""
+    """A dispatch that serves Metadata and ApiVersions, on a clock that does not advance by itself."""
 
     def __init__(self, bounds: Bounds | None = None) -> None:
         self.clock = IteratedClock()
@@ -49,7 +49,7 @@ class Broker:
         return Client(self)
 
     def iterations(self, most: int = 10_000) -> int:
-        """Let the event loop run until it has nothing to do; return the number of its iterations."""
+        """Run the event loop until it is idle; return the number of iterations."""
         count = 0
         while self.clock.getDelayedCalls():
             self.clock.iterate()
@@ -59,7 +59,7 @@ class Broker:
 
 
 class Client:
-    """One connection, and what was sent on it."""
+    """One connection and the responses sent on it."""
 
     def __init__(self, broker: Broker) -> None:
         self.transport = MemoryTransport()
@@ -70,7 +70,7 @@ class Client:
         self.connection.attach(self.transport)
 
     def send(self, frame: bytes) -> bytearray:
-        """Give a frame to the dispatch; return the buffer that it lies in."""
+        """Pass a frame to the dispatch; return its buffer."""
         buffer = bytearray(frame)
         with self._broker.turn:
             self._broker.dispatch.frame_received(self.connection, memoryview(buffer)[4:])
@@ -94,8 +94,8 @@ def api_versions_frame() -> bytes:
     return request_frame(API_VERSIONS, 3, 9, SOFTWARE)
 
 
-def test_a_large_metadata_request_is_handled_over_many_iterations() -> None:
-    """Every iteration has a bounded part of the work, and the answer is complete."""
+def test_large_metadata_request_takes_many_iterations() -> None:
+    """Every iteration does a bounded part of the work, and the response is complete."""
     broker = Broker()
     client = broker.connect()
     client.send(names_frame(NAMES))
@@ -103,12 +103,12 @@ def test_a_large_metadata_request_is_handled_over_many_iterations() -> None:
     assert broker.iterations() > 10
     rows = client.rows(4)
     assert [row["name"] for row in rows] == [f"n{number:07d}" for number in range(NAMES)]
-    # No controller has named a topic yet, so none can be said to be unknown.
+    # No controller has sent topics yet, so no topic can be reported as unknown.
     assert {row["error_code"] for row in rows} == {int(ErrorCode.LEADER_NOT_AVAILABLE)}
 
 
 def test_another_connection_is_served_in_between() -> None:
-    """A small request is answered in the iteration in which it comes."""
+    """A small request is answered in the iteration in which it arrives."""
     broker = Broker()
     large, other = broker.connect(), broker.connect()
     large.send(names_frame(NAMES))
@@ -119,8 +119,8 @@ def test_another_connection_is_served_in_between() -> None:
     assert large.answers() == 0
 
 
-def test_its_connection_is_not_read_meanwhile() -> None:
-    """Requests behind it are neither parsed nor reordered, and reading resumes when it is answered."""
+def test_connection_of_a_large_request_is_not_read_meanwhile() -> None:
+    """Requests behind it are neither parsed nor reordered; reading resumes after the response."""
     broker = Broker()
     client = broker.connect()
     client.send(names_frame(NAMES))
@@ -133,8 +133,8 @@ def test_its_connection_is_not_read_meanwhile() -> None:
     assert [int.from_bytes(frame[:4], "big") for frame in client.transport.frames()] == [1, 2]
 
 
-def test_answers_keep_their_order() -> None:
-    """A large answer goes before that of a request behind it that was read in the same iteration."""
+def test_responses_keep_their_order() -> None:
+    """A large response precedes that of a later request that was read in the same iteration."""
     broker = Broker()
     client = broker.connect()
     client.send(names_frame(3_000, correlation_id=1))
@@ -145,8 +145,8 @@ def test_answers_keep_their_order() -> None:
 
 
 @pytest.mark.parametrize("iterations", [0, 1, 5, 15])
-def test_a_closed_connection_ends_the_work(iterations: int) -> None:
-    """Whether it is being parsed, handled or built, nothing of it is left on the event loop."""
+def test_closed_connection_ends_the_work(iterations: int) -> None:
+    """In each phase (parsing, handling, building) nothing is left on the event loop."""
     broker = Broker()
     client = broker.connect()
     client.send(names_frame(NAMES))
@@ -158,8 +158,8 @@ def test_a_closed_connection_ends_the_work(iterations: int) -> None:
     assert client.answers() == 0
 
 
-def test_a_frame_in_the_shared_buffer_is_copied() -> None:
-    """What the next read puts into that buffer does not change the request."""
+def test_frame_in_the_shared_buffer_is_copied() -> None:
+    """The next read into that buffer does not change the request."""
     broker = Broker()
     client = broker.connect()
     frame = names_frame(5_000)
@@ -170,8 +170,8 @@ def test_a_frame_in_the_shared_buffer_is_copied() -> None:
     assert client.rows(4)[0]["name"] == "n0000000"
 
 
-def test_a_longer_frame_is_kept_until_it_is_parsed() -> None:
-    """The transport may reuse its memory then, or when the connection ends."""
+def test_longer_frame_is_kept_until_it_is_parsed() -> None:
+    """The transport may reuse its buffer after parsing, or when the connection ends."""
     broker = Broker()
     parsed, lost = broker.connect(), broker.connect()
     for client in (parsed, lost):
@@ -184,8 +184,7 @@ def test_a_longer_frame_is_kept_until_it_is_parsed() -> None:
     assert not parsed.connection.keeps_frame
 
 
-def test_a_malformed_large_request_closes_its_connection() -> None:
-    """As a small one does."""
+def test_malformed_large_request_closes_its_connection() -> None:
     broker = Broker()
     client = broker.connect()
     frame = bytearray(names_frame(NAMES))
@@ -197,8 +196,8 @@ def test_a_malformed_large_request_closes_its_connection() -> None:
     assert broker.metrics.api(METADATA.key).errors == 1
 
 
-def test_a_request_of_absurd_size_is_refused() -> None:
-    """Its memory, once parsed, would be beyond the bound: the connection closes before anything is parsed."""
+def test_request_of_excessive_size_is_refused() -> None:
+    """Its parsed form would exceed the memory limit, so the connection closes before anything is parsed."""
     broker = Broker(Bounds(parsed_bytes_max=1_000_000))
     client = broker.connect()
     client.send(names_frame(NAMES))
@@ -206,8 +205,8 @@ def test_a_request_of_absurd_size_is_refused() -> None:
     assert client.connection.closed
 
 
-def test_a_frame_too_long_for_its_api_is_refused() -> None:
-    """``kreplica.request.without.records.max.bytes`` bounds what carries no records."""
+def test_frame_too_long_for_its_api_is_refused() -> None:
+    """``kreplica.request.without.records.max.bytes`` limits requests without records."""
     broker = Broker(Bounds(request_bytes_max_without_records=100_000))
     client = broker.connect()
     client.send(names_frame(NAMES))
@@ -216,7 +215,7 @@ def test_a_frame_too_long_for_its_api_is_refused() -> None:
 
 
 def test_many_large_requests_share_the_iterations() -> None:
-    """Eight of them take no more work per iteration than one, and a small request is served in each."""
+    """Eight requests do the same amount of work per iteration as one; a small request is served in each iteration."""
     broker = Broker()
     clients = [broker.connect() for _ in range(8)]
     other = broker.connect()
@@ -234,8 +233,8 @@ def test_many_large_requests_share_the_iterations() -> None:
     assert [client.answers() for client in clients] == [1] * 8
 
 
-def test_a_request_is_described_for_the_log_of_stalls() -> None:
-    """The line names the API, the size, the client and its address."""
+def test_large_request_is_described_in_the_stall_log() -> None:
+    """The line has the API, the size, the client and its address."""
     broker = Broker()
     client = broker.connect()
     frame = names_frame(3)
@@ -245,7 +244,7 @@ def test_a_request_is_described_for_the_log_of_stalls() -> None:
 
 
 def test_offsets_of_many_partitions_are_fetched_in_slices() -> None:
-    """OffsetFetch of 50,000 partitions takes many iterations, and the answer names them all."""
+    """OffsetFetch of 50,000 partitions takes many iterations and returns them all."""
 
     class NoGroups:
         """Shards of a broker that coordinates no group."""
@@ -266,13 +265,13 @@ def test_offsets_of_many_partitions_are_fetched_in_slices() -> None:
     assert {row["error_code"] for row in topic["partitions"]} == {int(ErrorCode.NOT_COORDINATOR)}
 
 
-def test_the_roles_of_many_partitions_are_read_and_answered_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LeaderAndIsr lets others have a turn while its rows are read, and while its answer is made."""
-    monkeypatch.setattr(turns, "TURN_SECONDS_MAX", -1.0)  # every partition takes a turn
+def test_leader_and_isr_of_many_partitions_yields(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other work runs between slices of parsing and of building the response."""
+    monkeypatch.setattr(turns, "TURN_SECONDS_MAX", -1.0)  # a slice per partition
     count = 50
 
     class Obedient:
-        """The fence, admission, replicas and settings of a broker that does as it is told."""
+        """Fence, admission, replicas and settings of a broker that follows all controller requests."""
 
         def admit(self, request: Request, decided: Callable[[ErrorCode], None]) -> None:
             decided(ErrorCode.NONE)
@@ -290,7 +289,7 @@ def test_the_roles_of_many_partitions_are_read_and_answered_in_turns(monkeypatch
             assert topics == []
 
         def recheck(self) -> None:
-            """A start that waits for roles would look."""
+            """Check whether a start that waits for partition roles can continue."""
 
         async def lead_and_follow(self, leaderships: dict[TopicPartition, Any]) -> dict[TopicPartition, ErrorCode]:
             return dict.fromkeys(leaderships, ErrorCode.NONE)
@@ -317,7 +316,7 @@ def test_the_roles_of_many_partitions_are_read_and_answered_in_turns(monkeypatch
 
 
 class NoFence:
-    """Admission and fence of a broker whose controller is never replaced, and settings that forget nothing."""
+    """Admission and fence of a broker whose controller is never replaced, and settings that keep everything."""
 
     refused = ErrorCode.NONE
 
@@ -359,8 +358,8 @@ def metadata_of(broker: Broker, fence: NoFence) -> MetadataCache:
 
 
 @pytest.mark.parametrize(("topics", "partitions"), [(100, 300), (5_000, 1)])
-def test_metadata_of_many_partitions_is_taken_in_in_slices(topics: int, partitions: int) -> None:
-    """Observers are called once, when all of it is known; a reader sees whole topics."""
+def test_metadata_of_many_partitions_is_applied_in_slices(topics: int, partitions: int) -> None:
+    """Observers are called once, after the last slice; a reader sees whole topics."""
     broker = Broker()
     cache = metadata_of(broker, NoFence())
     client = broker.connect()
@@ -380,7 +379,7 @@ def test_metadata_of_many_partitions_is_taken_in_in_slices(topics: int, partitio
 
 @pytest.mark.parametrize("iterations", [1, 5, 10])
 def test_metadata_of_a_controller_that_is_replaced_meanwhile(iterations: int) -> None:
-    """What is left of it is dropped, and it is answered as stale."""
+    """The remaining slices are dropped, and the response is a stale controller epoch."""
     broker, fence = Broker(), NoFence()
     cache = metadata_of(broker, fence)
     client = broker.connect()
@@ -395,7 +394,7 @@ def test_metadata_of_a_controller_that_is_replaced_meanwhile(iterations: int) ->
 
 
 def test_metadata_that_is_sent_again_replaces_the_first() -> None:
-    """An older request does not overwrite what a newer one has brought."""
+    """An older request does not overwrite the state of a newer one."""
     broker = Broker()
     cache = metadata_of(broker, NoFence())
     first, second = broker.connect(), broker.connect()

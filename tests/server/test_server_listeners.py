@@ -1,4 +1,4 @@
-"""What a whole server does on real sockets: ports, the disk, memory, who goes first."""
+"""A whole server on real sockets: listeners, disk reads, memory limits, priority of control connections."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEBI = 1024 * 1024
 
 
 def resident_bytes() -> int:
-    """The memory of this process."""
+    """Return the resident memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -32,8 +32,8 @@ def resident_bytes() -> int:
     ("host", "advice"),
     [("127.0.0.1", "another program has that port"), ("192.0.2.1", "no interface of this machine has that address")],
 )
-def test_a_port_that_cannot_be_had(host: str, advice: str) -> None:
-    """The error names the listener, the address, and what to do."""
+def test_unavailable_port(host: str, advice: str) -> None:
+    """The error names the listener, the address, and the remedy."""
 
     async def story(scene: Scene) -> None:
         scene.start()
@@ -43,9 +43,7 @@ def test_a_port_that_cannot_be_had(host: str, advice: str) -> None:
     play("fast", story)
 
 
-def test_several_listeners_know_their_names() -> None:
-    """A handler sees by which listener a client came in."""
-
+def test_handlers_see_the_listener_name() -> None:
     async def story(scene: Scene) -> None:
         scene.start()
         first, scene.port = scene.port, scene.server.listen(Endpoint("INTERNAL", "127.0.0.1", 0))
@@ -60,8 +58,6 @@ def test_several_listeners_know_their_names() -> None:
 
 
 def test_ipv6() -> None:
-    """A listener may have an IPv6 address."""
-
     async def story(scene: Scene) -> None:
         scene.start()
         scene.host = "::1"
@@ -73,8 +69,8 @@ def test_ipv6() -> None:
     play("fast", story)
 
 
-def test_buffer_sizes_of_sockets_are_set_where_asked_for() -> None:
-    """socket.send.buffer.bytes and socket.receive.buffer.bytes reach the sockets."""
+def test_socket_buffer_sizes_are_set_if_configured() -> None:
+    """socket.send.buffer.bytes and socket.receive.buffer.bytes are passed to the sockets."""
 
     async def story(scene: Scene) -> None:
         scene.start(Bounds(send_buffer_bytes=50_000, receive_buffer_bytes=60_000))
@@ -89,12 +85,12 @@ def test_buffer_sizes_of_sockets_are_set_where_asked_for() -> None:
 
 
 def congestion_control(one: socket.socket) -> bytes:
-    """Its name."""
+    """Return the name of its congestion control algorithm."""
     return one.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
 
 
-def test_what_stays_within_the_machine_is_not_paced() -> None:
-    """A client that comes from the address it comes to is sent to without BBR's timers; others as the system wants."""
+def test_local_connections_are_not_paced() -> None:
+    """A connection between two addresses of this machine does not use BBR; others use the system's default."""
     with socket.socket() as one:
         default = congestion_control(one)
 
@@ -116,7 +112,7 @@ def test_what_stays_within_the_machine_is_not_paced() -> None:
 
 
 class ColdFile(OsFile):
-    """A file of which only what was read lately is in memory."""
+    """A file with only its last read range in the page cache."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, os.open(path, os.O_RDWR))
@@ -137,8 +133,8 @@ class ColdFile(OsFile):
 
 
 @pytest.mark.parametrize("environment", ["fast", "stock"])
-def test_what_is_not_in_memory_is_read_away_from_the_reactor(environment: str, tmp_path: Path) -> None:
-    """A client that reads old data waits for the disk; others are answered meanwhile, and all get what they asked."""
+def test_data_outside_of_the_page_cache_is_read_in_a_thread(environment: str, tmp_path: Path) -> None:
+    """A client that reads old data waits for the disk while others are answered; all get correct data."""
     data = os.urandom(3 * MEBI)
     (tmp_path / "segment").write_bytes(data)
     file = ColdFile(str(tmp_path / "segment"))
@@ -172,8 +168,8 @@ def test_what_is_not_in_memory_is_read_away_from_the_reactor(environment: str, t
 
 
 @pytest.mark.parametrize("environment", ["fast", "stock"])
-def test_each_range_is_looked_at(environment: str, tmp_path: Path) -> None:
-    """That one file was in memory says nothing of the next, even at the same position."""
+def test_each_range_is_checked_against_the_page_cache(environment: str, tmp_path: Path) -> None:
+    """The state of one file is not assumed for the next, even at the same position."""
     files = []
     for name in ("first", "second"):
         (tmp_path / name).write_bytes(bytes(10_000))
@@ -191,8 +187,8 @@ def test_each_range_is_looked_at(environment: str, tmp_path: Path) -> None:
     play(environment, story)
 
 
-def test_closing_while_the_disk_is_read_costs_nothing(tmp_path: Path) -> None:
-    """A connection that is to close as soon as it has sent what is being read does not keep the reactor busy."""
+def test_close_during_a_disk_read_does_not_spin(tmp_path: Path) -> None:
+    """A connection that will close after the pending read does not keep the event loop busy."""
     (tmp_path / "segment").write_bytes(bytes(10_000))
     file = ColdFile(str(tmp_path / "segment"))
 
@@ -216,8 +212,8 @@ def test_closing_while_the_disk_is_read_costs_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("environment", ["fast", "stock"])
-def test_a_disk_that_fails_closes_the_connection(environment: str, tmp_path: Path) -> None:
-    """When the data of an answer cannot be read its connection ends, and no other."""
+def test_disk_error_closes_the_connection(environment: str, tmp_path: Path) -> None:
+    """Other connections stay open."""
     (tmp_path / "segment").write_bytes(bytes(10_000))
     file = ColdFile(str(tmp_path / "segment"))
     file.broken = True
@@ -235,8 +231,8 @@ def test_a_disk_that_fails_closes_the_connection(environment: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("environment", ["fast", "stock"])
-def test_a_file_stays_open_while_it_is_sent(environment: str, tmp_path: Path) -> None:
-    """A segment that is removed while a slow client reads it is sent to the end, and closed then."""
+def test_file_stays_open_while_it_is_sent(environment: str, tmp_path: Path) -> None:
+    """A segment that is removed while a slow client reads it is sent completely, then closed."""
     path = str(tmp_path / "segment")
     data = os.urandom(12 * MEBI)
     (tmp_path / "segment").write_bytes(data)
@@ -263,8 +259,8 @@ def test_a_file_stays_open_while_it_is_sent(environment: str, tmp_path: Path) ->
     play(environment, story)
 
 
-def test_control_goes_before_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits on a connection that carries the control plane is handled before data that came earlier."""
+def test_control_connections_have_priority_over_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pending requests of a control connection are handled before data that arrived earlier."""
     monkeypatch.setattr(control_priority, "LOOK_S", 0.0)
 
     async def story(scene: Scene) -> None:
@@ -277,7 +273,7 @@ def test_control_goes_before_data(monkeypatch: pytest.MonkeyPatch) -> None:
         (data_transport,) = [
             connection._transport for connection in scene.handlers.connections if not connection.is_control
         ]
-        # Both have come before the reactor looks at either, and it happens to take the data connection first.
+        # Both have arrived before the reactor handles either, and it picks the data connection first.
         data.transport.socket.send(produce_frame(4, b"x"))
         control.transport.socket.send(produce_frame(3, b"x"))
         data_transport.doRead()
@@ -289,8 +285,8 @@ def test_control_goes_before_data(monkeypatch: pytest.MonkeyPatch) -> None:
     play("fast", story)
 
 
-def test_memory_follows_what_was_received_not_what_was_announced() -> None:
-    """200 clients that announce 100 MB each and send a part of it cost little more than that part."""
+def test_memory_follows_received_bytes_not_announced_lengths() -> None:
+    """200 clients that announce 100 MB each and send a part of it cost little more memory than that part."""
     announced = struct.pack(">i", 100_000_000)
     head = announced + produce_frame(1, b"")[4:20]
     part = head + bytes(200_000)
@@ -320,8 +316,8 @@ def test_memory_follows_what_was_received_not_what_was_announced() -> None:
     play("fast", story)
 
 
-def test_the_largest_frame_takes_time_in_proportion() -> None:
-    """A request of 100 MB takes about ten times as long as one of 10 MB, and its memory is given back."""
+def test_handling_time_is_linear_in_the_frame_size() -> None:
+    """A request of 100 MB takes about ten times as long as one of 10 MB, and its memory is released."""
 
     async def story(scene: Scene) -> None:
         scene.start()

@@ -1,4 +1,4 @@
-"""Produce of message formats 0 and 1: converted to format 2, as Kafka's brokers do, or refused with the right error."""
+"""Produce of message formats 0 and 1: converted to format 2, as in Kafka's brokers, or refused with Kafka's error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERSION_OF_FORMAT = {0: 0, 1: 2}
 
 
 def message_set(magic: int, codec: int = 0, records: list[tuple[int, bytes | None, bytes | None]] = RECORDS) -> bytes:
-    """A message set as kafka-python makes it."""
+    """Return a message set as kafka-python builds it."""
     builder = LegacyRecordBatchBuilder(magic, codec, 1 << 20)
     for number, (timestamp, key, value) in enumerate(records):
         builder.append(number, timestamp, key, value)
@@ -32,7 +32,7 @@ def message_set(magic: int, codec: int = 0, records: list[tuple[int, bytes | Non
 
 
 def message(magic: int, attributes: int = 0, value: bytes = b"v") -> bytes:
-    """One message, byte by byte."""
+    """Return one message with full control over its fields."""
     body = struct.pack(">BB", magic, attributes) + (struct.pack(">q", NOW_MS) if magic else b"")
     body += struct.pack(">ii", -1, len(value)) + value
     return struct.pack(">qiI", 0, len(body) + 4, crc32(body)) + body
@@ -41,8 +41,8 @@ def message(magic: int, attributes: int = 0, value: bytes = b"v") -> bytes:
 @pytest.mark.parametrize(
     ("magic", "codec"), [(0, 0), (0, GZIP), (0, SNAPPY), (1, 0), (1, GZIP), (1, SNAPPY), (1, LZ4)]
 )
-def test_messages_of_old_formats_are_stored_in_format_2(tmp_path: Path, magic: int, codec: int) -> None:
-    """Keys, values, codec and, in format 1, timestamps are those that were sent."""
+def test_old_message_formats_are_stored_as_format_2(tmp_path: Path, magic: int, codec: int) -> None:
+    """Keys, values, codec and, in format 1, timestamps are unchanged."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -58,8 +58,8 @@ def test_messages_of_old_formats_are_stored_in_format_2(tmp_path: Path, magic: i
     on_broker(tmp_path, story)
 
 
-def test_what_is_wrong_with_an_old_message(tmp_path: Path) -> None:
-    """Each mistake has its own error, in every version that has these formats; newer versions refuse them."""
+def test_errors_of_invalid_old_messages(tmp_path: Path) -> None:
+    """Each fault has its own error in every version that supports these formats; newer versions refuse the formats."""
     good = message(1)
     damaged = good[:-1] + b"X"
     cases = [
@@ -91,8 +91,8 @@ def test_what_is_wrong_with_an_old_message(tmp_path: Path) -> None:
 
 @given(data=st.binary(max_size=80), magic=st.sampled_from([0, 1]), codec=st.integers(0, 7), position=st.integers(0, 99))
 @settings(max_examples=300, deadline=None)
-def test_any_bytes_are_converted_or_refused(data: bytes, magic: int, codec: int, position: int) -> None:
-    """Damaged sets raise nothing but the errors that a client is answered with."""
+def test_damaged_message_sets_are_converted_or_refused(data: bytes, magic: int, codec: int, position: int) -> None:
+    """Conversion raises only the errors that map to an error code."""
     damaged = bytearray(message(magic, codec, data) + message(magic))
     damaged[position % len(damaged)] ^= 0x41
     for records in (message(magic, codec, data), bytes(damaged), bytes(damaged[:position])):

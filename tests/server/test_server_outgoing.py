@@ -1,4 +1,4 @@
-"""Short ranges of files leave together with what is around them; others go from the page cache."""
+"""Short file ranges are copied and sent together with the bytes around them; longer ones use sendfile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DATA = os.urandom(3 * SMALL_BYTES_MAX)
 
 
 class Counting(socket.socket):
-    """How often something was sent in it."""
+    """Flush scope that counts the sends."""
 
     sends = 0
 
@@ -26,7 +26,7 @@ class Counting(socket.socket):
 
 
 class Warm:
-    """All is in memory."""
+    """All file data is in the page cache."""
 
     is_loading = False
     asked = 0
@@ -57,8 +57,8 @@ def ends() -> Any:
         yield sender, other
 
 
-def test_short_ones_leave_with_their_heads(file: File, ends: Any) -> None:
-    """In one system call, though there are several."""
+def test_short_ranges_leave_with_their_headers(file: File, ends: Any) -> None:
+    """Several of them take one system call."""
     look_ahead: Any = Warm()
     outgoing = Outgoing(ends[0], look_ahead, "the test")
     outgoing.extend([b"first", FileRange(file, 7, 100), b"second", FileRange(file, 1, SMALL_BYTES_MAX), b"end"])
@@ -69,8 +69,8 @@ def test_short_ones_leave_with_their_heads(file: File, ends: Any) -> None:
     assert (ends[0].sends, look_ahead.asked) == (1, 0)
 
 
-def test_longer_ones_go_from_the_page_cache(file: File, ends: Any) -> None:
-    """In the order in which they were given."""
+def test_longer_ranges_use_sendfile(file: File, ends: Any) -> None:
+    """The order is unchanged."""
     look_ahead: Any = Warm()
     outgoing = Outgoing(ends[0], look_ahead, "the test")
     outgoing.extend([b"head", FileRange(file, 0, SMALL_BYTES_MAX + 1), b"next", FileRange(file, 5, 10)])
@@ -80,8 +80,8 @@ def test_longer_ones_go_from_the_page_cache(file: File, ends: Any) -> None:
     assert look_ahead.asked == 1
 
 
-def test_a_socket_that_takes_few_bytes_at_a_time(file: File, ends: Any) -> None:
-    """Nothing is lost or sent twice."""
+def test_socket_that_accepts_few_bytes_at_a_time(file: File, ends: Any) -> None:
+    """No byte is lost or sent twice."""
     look_ahead: Any = Warm()
     ends[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     outgoing = Outgoing(ends[0], look_ahead, "the test")
@@ -99,8 +99,8 @@ def test_a_socket_that_takes_few_bytes_at_a_time(file: File, ends: Any) -> None:
     assert received == expected
 
 
-def test_one_that_was_cut_short(file: File, ends: Any) -> None:
-    """The client was told of more bytes than there are: its connection is of no use any more."""
+def test_truncated_file_closes_the_connection(file: File, ends: Any) -> None:
+    """The response header announced more bytes than the file has, so the connection cannot be used further."""
     outgoing = Outgoing(ends[0], Warm(), "the test")  # type: ignore[arg-type]
     outgoing.extend([b"head", FileRange(file, len(DATA) - 10, 100)])
     outgoing.send()

@@ -1,4 +1,4 @@
-"""Memory of incomplete frames: who waits, who goes on, and whose connection is closed."""
+"""Memory of incomplete frames: which connections wait, which continue, and which are closed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RATE_MIN = 1000.0
 
 
 class Scene:
-    """Pools of 100 bytes for large frames and 33 for small ones, and connections that write down what happens."""
+    """Pools of 100 bytes for large frames and 33 for small ones; the connections record their events."""
 
     def __init__(self, bytes_max: int = 133) -> None:
         self.clock = Clock()
@@ -36,7 +36,7 @@ class Scene:
 
 
 class Stub:
-    """A connection inside a frame."""
+    """A connection within a frame."""
 
     def __init__(self, scene: Scene, name: str, host: str) -> None:
         self.name = name
@@ -53,7 +53,7 @@ class Stub:
         self._scene.journal.append(f"{self.name} waits")
 
     def go_on(self) -> None:
-        self._scene.journal.append(f"{self.name} goes on")
+        self._scene.journal.append(f"{self.name} continues")
 
     def _drop(self, reason: str) -> None:
         self.connection.closed = True
@@ -65,8 +65,8 @@ def scene() -> Scene:
     return Scene()
 
 
-def test_one_goes_on_while_others_wait(scene: Scene) -> None:
-    """Beyond the bound, the first that grows goes on; each that follows takes its turn when the one before is done."""
+def test_one_frame_continues_while_others_wait(scene: Scene) -> None:
+    """Above the limit, the first frame that grows continues; the others follow one after the other."""
     a, b, c = map(scene.holder, "abc")
     a.holds(80)
     b.holds(70)
@@ -78,29 +78,28 @@ def test_one_goes_on_while_others_wait(scene: Scene) -> None:
     assert pool.is_scarce
     b.holds(150)
     b.ends()
-    assert scene.journal[2:] == ["a goes on"]
+    assert scene.journal[2:] == ["a continues"]
     assert pool.going is a
     assert pool.held_bytes == 120
     a.ends()
-    assert scene.journal[3:] == ["c goes on"]
+    assert scene.journal[3:] == ["c continues"]
     assert not pool.is_scarce
     c.ends()
     assert pool.going is None
     assert scene.partial.held_bytes == 0
 
 
-def test_all_go_on_when_there_is_room_again(scene: Scene) -> None:
-    """As soon as the frames hold less than the bound no connection waits."""
+def test_all_continue_below_the_limit(scene: Scene) -> None:
     a, b, c = map(scene.holder, "abc")
     a.holds(101)
     b.holds(10)
     c.holds(10)
     a.ends()
-    assert scene.journal == ["b waits", "c waits", "b goes on", "c goes on"]
+    assert scene.journal == ["b waits", "c waits", "b continues", "c continues"]
 
 
-def test_a_connection_that_closes_while_it_waits_is_forgotten(scene: Scene) -> None:
-    """A connection that closes while it waits does not go on, and its bytes no longer count."""
+def test_waiting_connection_that_closes_is_forgotten(scene: Scene) -> None:
+    """It does not continue, and its bytes are no longer counted."""
     a, b = map(scene.holder, "ab")
     a.holds(101)
     b.holds(10)
@@ -111,15 +110,14 @@ def test_a_connection_that_closes_while_it_waits_is_forgotten(scene: Scene) -> N
 
 
 def test_small_frames_never_wait_for_large_ones(scene: Scene) -> None:
-    """A pool that is full of large frames leaves the pool of small ones alone."""
     scene.holder("large").holds(101)
     scene.holder("another").holds(50)
     scene.holder("small").holds(30, SMALL_FRAME_BYTES)
     assert scene.journal == ["another waits"]
 
 
-def test_slow_frames_are_evicted_the_largest_first(scene: Scene) -> None:
-    """Frames that hold the memory and hardly move are closed as soon as others need it, no more than needed."""
+def test_slow_frames_are_evicted_largest_first(scene: Scene) -> None:
+    """Slow frames are closed as soon as others need their memory, only as many as needed."""
     slow = [scene.holder(name) for name in ("s1", "s2", "s3")]
     for each, size in zip(slow, (20, 40, 30), strict=True):
         each.holds(size)
@@ -131,8 +129,8 @@ def test_slow_frames_are_evicted_the_largest_first(scene: Scene) -> None:
     assert scene.partial.held_bytes == 80
 
 
-def test_a_byte_every_two_seconds_does_not_keep_the_memory(scene: Scene) -> None:
-    """Frames that dribble are closed after a window, also the one that goes on while others wait (S2)."""
+def test_one_byte_every_two_seconds_does_not_keep_the_memory(scene: Scene) -> None:
+    """Slow frames are closed after a window, also the one that continues while others wait (S2)."""
     attackers = [scene.holder(f"attacker {number}") for number in range(6)]
     for each in attackers:
         each.holds(19)
@@ -151,8 +149,8 @@ def test_a_byte_every_two_seconds_does_not_keep_the_memory(scene: Scene) -> None
     assert [line for line in scene.journal if line.startswith("honest")] == []
 
 
-def test_a_frame_at_the_minimum_rate_is_never_evicted(scene: Scene) -> None:
-    """A slow, honest client goes on while the memory is full, and so do frames that are too young to judge."""
+def test_frame_at_the_minimum_rate_is_never_evicted(scene: Scene) -> None:
+    """A slow client above the minimum rate continues while the memory is full; new frames are not judged yet."""
     scene = Scene(bytes_max=100_000)
     honest, attacker = scene.holder("honest"), scene.holder("attacker")
     attacker.holds(70_000)
@@ -162,8 +160,8 @@ def test_a_frame_at_the_minimum_rate_is_never_evicted(scene: Scene) -> None:
     assert scene.journal == ["attacker is closed"]
 
 
-def test_time_that_a_frame_waits_does_not_count_as_slow(scene: Scene) -> None:
-    """A frame that is not read because memory is scarce is not evicted for it."""
+def test_waiting_time_does_not_count_as_slow(scene: Scene) -> None:
+    """A frame that is not read because memory is scarce is not evicted."""
     going, waiting = scene.holder("going"), scene.holder("waiting")
     going.holds(101)
     waiting.holds(1)
@@ -172,24 +170,24 @@ def test_time_that_a_frame_waits_does_not_count_as_slow(scene: Scene) -> None:
         scene.advance(1)
     going.ends()
     scene.advance(4)
-    assert scene.journal == ["waiting waits", "waiting goes on"]
+    assert scene.journal == ["waiting waits", "waiting continues"]
 
 
-def test_an_address_below_its_share_does_not_wait(scene: Scene) -> None:
-    """One address that fills the pool makes its own connections wait, and no others."""
+def test_address_below_its_share_does_not_wait(scene: Scene) -> None:
+    """An address that fills the pool delays only its own connections."""
     for number in range(4):
         scene.holder(f"a{number}", "10.0.0.1").holds(30)
     scene.journal.clear()
-    neighbour = scene.holder("neighbour", "10.0.0.2")
-    neighbour.holds(30)
-    neighbour.holds(50)
+    other = scene.holder("other", "10.0.0.2")
+    other.holds(30)
+    other.holds(50)
     assert scene.journal == []
-    neighbour.holds(51)
-    assert scene.journal == ["neighbour waits"]
+    other.holds(51)
+    assert scene.journal == ["other waits"]
 
 
-def test_a_length_that_comes_late_moves_the_frame_to_its_pool(scene: Scene) -> None:
-    """Bytes that were counted before the frame's length was known are counted once."""
+def test_length_that_arrives_late_moves_the_frame_to_its_pool(scene: Scene) -> None:
+    """Bytes that were counted before the length was known are counted once."""
     holder = scene.holder("a")
     holder.holds(2, 4)
     holder.holds(90, LARGE)

@@ -1,4 +1,4 @@
-"""``ProduceTemplates`` finds the fields that the parser finds, and nothing in a request that matches no template."""
+"""``ProduceTemplates`` reads the same fields as the parser, and nothing from a request that matches no template."""
 
 import random
 
@@ -40,7 +40,7 @@ def learn(templates, received):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_fields_equal_those_of_the_parser(version):
-    """Random requests give the parser's fields, mostly from templates."""
+    """Random requests yield the parser's fields, mostly from templates."""
     chance = random.Random(version)
     templates = ProduceTemplates()
     found_count = 0
@@ -72,8 +72,7 @@ def test_fields_equal_those_of_the_parser(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_records_are_views(version):
-    """A change of the buffer is visible in the records."""
+def test_records_are_views_of_the_frame(version):
     templates = ProduceTemplates()
     received = bytearray(frame(version, body(batch())))
     learn(templates, memoryview(received))
@@ -85,7 +84,6 @@ def test_records_are_views(version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_truncated_and_extended_frames_match_no_template(version):
-    """A frame matches only with its exact length."""
     whole = frame(version, body(batch()))
     templates = ProduceTemplates()
     learn(templates, whole)
@@ -108,8 +106,7 @@ def test_forbidden_attributes_match_no_template(version):
         assert templates.find(frame(version, body(batch(codec=codec)))) is not None
 
 
-def test_another_version_or_api():
-    """A template matches only its own API and version."""
+def test_templates_match_only_their_api_and_version():
     templates = ProduceTemplates()
     received = frame(7, body(batch()))
     learn(templates, received)
@@ -119,8 +116,8 @@ def test_another_version_or_api():
         assert templates.find(memoryview(other)) is None
 
 
-def test_bounded():
-    """The numbers of templates and of their sizes are limited."""
+def test_templates_are_bounded():
+    """The number of templates and their sizes are limited."""
     templates = ProduceTemplates()
     for number in range(ENTRIES_MAX + 50):
         learn(templates, frame(7, body(batch(), topic="t" * (number % 240 + 1), partition=number)))

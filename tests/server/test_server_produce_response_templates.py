@@ -1,4 +1,4 @@
-"""``ResponseTemplate`` fills in the bytes that the schema builds."""
+"""``ResponseTemplate`` produces the same bytes as the schema."""
 
 import random
 
@@ -15,8 +15,7 @@ from kreplica.wire.messages import PRODUCE
 
 @pytest.mark.parametrize("version", range(PRODUCE.versions[0], PRODUCE.versions[1] + 1))
 @pytest.mark.parametrize("topic", ["t", "a.long-name_with.everything" * 9])
-def test_the_same_as_one_that_is_built(version, topic):
-    """Filled frames equal built frames for random numbers."""
+def test_filled_template_equals_a_built_response(version, topic):
     chance = random.Random(1)
     template = ResponseTemplate(version, TopicPartition(topic, 7))
     for count in [1] * 20 + [2, 3, 64]:

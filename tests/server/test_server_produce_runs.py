@@ -1,4 +1,4 @@
-"""Produce requests that one read has brought are handled together, and nobody can tell by the answers or by the log."""
+"""Produce requests of one read are handled as a batch; responses and logs are the same as if handled one by one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def batch(value: bytes = b"v", **options: Any) -> bytes:
 
 
 def large_batch(number: int, codec: Codec) -> bytes:
-    """A batch that is small on its way, and large when decompressed."""
+    """Return a batch that is small compressed and large decompressed."""
     return batch(b"%d" % number * 100_000, codec=codec)
 
 
@@ -64,7 +64,7 @@ class Broker:
         return connection
 
     def read(self, *frames: bytes, connection: Connection | None = None) -> None:
-        """They came with one read, into a buffer that is used again afterwards; a pause is waited out."""
+        """Deliver the requests as one read, in a buffer that is reused afterwards; wait while reading is paused."""
         connection = connection or self.connection
         buffers = [bytearray(frame[4:]) for frame in frames]
         waiting = deque(buffers)
@@ -92,7 +92,7 @@ class Broker:
 
 
 class Sequences:
-    """Frames of a few producers, most of them right."""
+    """Frames of a few producers, most of them valid."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -132,8 +132,8 @@ class Sequences:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_as_one_after_the_other(version: int) -> None:
-    """Every answer and every byte of the log."""
+def test_batched_handling_equals_sequential_handling(version: int) -> None:
+    """Every response and every byte of the log are the same."""
     chance = random.Random(version)
     together, apart = Broker(), Broker()
     apart.resources.dispatch._runs = None
@@ -155,8 +155,8 @@ def test_as_one_after_the_other(version: int) -> None:
 
 
 @pytest.mark.parametrize("of_another_kind", [False, True])
-def test_nothing_overtakes_a_batch_that_is_validated_elsewhere(of_another_kind: bool) -> None:
-    """Whatever follows a large compressed batch on its connection waits, also requests of another kind."""
+def test_requests_do_not_overtake_a_batch_in_validation(of_another_kind: bool) -> None:
+    """Requests of any API behind a large compressed batch on the same connection wait."""
     broker = Broker()
     other = broker.connect()
     frames = [produce(number, batch(b"%d" % number)) for number in range(9)]
@@ -181,8 +181,8 @@ def test_nothing_overtakes_a_batch_that_is_validated_elsewhere(of_another_kind: 
     assert broker.partition().log.log_end_offset == 10
 
 
-def test_a_leader_that_resigned_meanwhile() -> None:
-    """Whether this broker leads is asked again when a batch was validated."""
+def test_leader_that_resigned_during_validation() -> None:
+    """Leadership is checked again after the validation."""
     broker = Broker(brokers=3)
     broker.read(produce(0, batch()))
     frame = produce(1, large_batch(1, Codec.GZIP))
@@ -196,8 +196,8 @@ def test_a_leader_that_resigned_meanwhile() -> None:
     assert body["responses"][0]["partition_responses"][0]["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_connection_that_closes_meanwhile() -> None:
-    """Its batch is forgotten, and the next connection's is validated."""
+def test_connection_that_closes_during_validation() -> None:
+    """Its batch is dropped, and the next connection's is validated."""
     broker = Broker()
     frame = produce(1, large_batch(1, Codec.GZIP))
     with broker.resources.turn:
@@ -211,8 +211,8 @@ def test_a_connection_that_closes_meanwhile() -> None:
     assert broker.partition().log.log_end_offset == 1
 
 
-def test_answered_with_one_piece() -> None:
-    """Once the first of its kind was parsed."""
+def test_responses_are_sent_as_one_buffer() -> None:
+    """From the second request of a template on."""
     broker = Broker()
     broker.read(produce(0, batch()))
     sink = broker.sinks[broker.connection]
@@ -222,8 +222,8 @@ def test_answered_with_one_piece() -> None:
     assert len(broker.answers()) == RUN_MAX
 
 
-def test_connections_apart() -> None:
-    """Requests of one connection are not answered on another, though they are alike."""
+def test_connections_are_separate() -> None:
+    """Similar requests of two connections are answered on their own connection."""
     broker = Broker()
     broker.read(produce(0, batch()))
     other = broker.connect()
@@ -235,8 +235,8 @@ def test_connections_apart() -> None:
     assert numbers == [[0, 1, 2, 4], [3]]
 
 
-def test_behind_one_that_waits() -> None:
-    """Answers come in the order of their requests, when the in-sync followers have what is asked of them."""
+def test_batch_behind_a_pending_one() -> None:
+    """Responses keep the order of their requests after the in-sync followers have replicated them."""
     broker = Broker(brokers=3)
     broker.read(produce(0, batch()), produce(1, batch(), acks=-1))
     broker.read(*(produce(number, batch(), acks=-1 if number % 3 else 1) for number in range(2, 20)))
@@ -249,8 +249,8 @@ def test_behind_one_that_waits() -> None:
     assert [(row["error_code"], row["base_offset"]) for row in rows] == [(0, number) for number in range(20)]
 
 
-def test_a_connection_that_ends_while_they_wait() -> None:
-    """Nobody is answered, and nothing is left over."""
+def test_connection_that_closes_while_requests_wait() -> None:
+    """No response is sent, and no state remains."""
     broker = Broker(brokers=3)
     broker.read(produce(0, batch(), acks=-1))
     broker.cluster.run_until(lambda: len(broker.answers()) == 1)
@@ -260,8 +260,8 @@ def test_a_connection_that_ends_while_they_wait() -> None:
     assert len(broker.answers()) == 1
 
 
-def test_a_partition_that_is_led_elsewhere() -> None:
-    """All of them are told where to go."""
+def test_partition_led_elsewhere() -> None:
+    """All requests get NOT_LEADER_OR_FOLLOWER."""
     broker = Broker(brokers=3)
     broker.read(produce(0, batch()))
     broker.sinks[broker.connection].sends.clear()
@@ -273,8 +273,8 @@ def test_a_partition_that_is_led_elsewhere() -> None:
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 5
 
 
-def test_before_a_connection_is_closed() -> None:
-    """What came before a frame that nobody understands is in the log, and answered."""
+def test_requests_before_an_invalid_frame() -> None:
+    """They are appended and answered before the connection closes."""
     broker = Broker()
     broker.read(produce(0, batch()))
     broker.read(produce(1, batch()), produce(2, batch()), b"\0\0\0\4" + b"\x7f\xff\0\0")
@@ -282,8 +282,8 @@ def test_before_a_connection_is_closed() -> None:
     assert broker.connection.closed
 
 
-def test_a_handler_that_fails() -> None:
-    """Its connection is closed, and the next read starts anew."""
+def test_failing_handler() -> None:
+    """Its connection is closed; the next read is handled."""
     broker = Broker()
     broker.read(produce(0, batch()))
     assert isinstance(broker.runs, ProduceRuns)

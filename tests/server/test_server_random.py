@@ -1,4 +1,4 @@
-"""Random traffic in the simulation: whatever the sizes, bounds and moments, every client gets its answers in order."""
+"""Random traffic in the simulation: for all sizes, limits and timings every client gets its responses in order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILE_BYTES = 600_000
 
 
 class Traffic:
-    """One seed's story."""
+    """The traffic of one seed."""
 
     def __init__(self, seed: int, path: str = "/data/segment") -> None:
         self.path = path
@@ -32,7 +32,7 @@ class Traffic:
         self.file: File
 
     def bounds(self) -> Bounds:
-        """Small ones, so that all of them are reached."""
+        """Return small limits, so that all of them are reached."""
         random = self.random
         return Bounds(
             requests_outstanding_max=random.choice([1, 2, 5, 512]),
@@ -108,12 +108,11 @@ class Traffic:
 @pytest.mark.parametrize("environment", ["fast", "stock"])
 @pytest.mark.parametrize("seed", range(3))
 def test_random_traffic_on_real_sockets(environment: str, seed: int, tmp_path: Path) -> None:
-    """The same on the operating system's sockets and files."""
     play(environment, Traffic(seed, str(tmp_path / "segment")).play, timeout_s=30.0)
 
 
 @pytest.mark.parametrize("environment", ["fast simulated", "stock simulated"])
 @pytest.mark.parametrize("seed", range(12))
 def test_random_traffic(environment: str, seed: int) -> None:
-    """Clients that produce, fetch, wait and pause at random get what they asked for, in order, under tiny bounds."""
+    """Clients that produce, fetch, wait and pause at random get correct responses in order, under tiny limits."""
     play(environment, Traffic(seed).play, timeout_s=600.0)

@@ -20,7 +20,7 @@ REQUEST_S = 0.001
 
 
 class Reader:
-    """A connection whose turns take a given time of a clock, and that waits again until it has had all of them."""
+    """A connection whose turns take a given time and that requests turns until it has had all of them."""
 
     def __init__(self, turns: ReadTurns, clock: IteratedClock, address: str, *, is_bulk: bool = True) -> None:
         self.share: AddressShare = turns.opened(address)
@@ -47,7 +47,7 @@ def _append_kind(log: list[str], kind: str, address: str) -> None:
     log.append(kind)
 
 
-def test_addresses_take_turns_whatever_the_number_of_their_connections() -> None:
+def test_addresses_share_turns_equally() -> None:
     """An address with one connection has as many turns as an address with ten."""
     clock = IteratedClock()
     turns = ReadTurns(clock)
@@ -68,7 +68,7 @@ def test_addresses_take_turns_whatever_the_number_of_their_connections() -> None
 
 
 def test_few_requests_overtake_many_of_the_same_address() -> None:
-    """A connection with few requests does not wait for all the others of its address that have many."""
+    """A connection with few requests does not wait for the busy connections of its address."""
     clock = IteratedClock()
     turns = ReadTurns(clock)
     log: list[str] = []
@@ -80,7 +80,7 @@ def test_few_requests_overtake_many_of_the_same_address() -> None:
     assert log[:2] == ["small", "bulk"]
 
 
-def test_a_connection_that_fails_stops_no_other() -> None:
+def test_failing_connection_does_not_stop_others() -> None:
     """It is aborted, and the others have their turns."""
     clock = IteratedClock()
     turns = ReadTurns(clock)
@@ -94,8 +94,8 @@ def test_a_connection_that_fails_stops_no_other() -> None:
     assert other.left == 0
 
 
-def test_time_is_forgotten_in_the_next_iteration() -> None:
-    """An address that has used its share can be read at once in the next iteration; closed addresses leave nothing."""
+def test_used_time_is_reset_in_the_next_iteration() -> None:
+    """An address that used its share can be read at once in the next iteration; closed addresses leave no state."""
     clock = IteratedClock()
     turns = ReadTurns(clock)
     share = turns.opened("a")
@@ -114,7 +114,7 @@ def test_time_is_forgotten_in_the_next_iteration() -> None:
 def test_many_connections_with_many_requests_do_not_delay_another(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A request that arrives while 40 connections wait with 10 each is handled after a few of theirs, not after all."""
+    """A request that arrives behind 40 connections with 10 requests each is handled after a few of theirs."""
     handled: list[int] = []
     sockets: list[socket.socket] = []
 

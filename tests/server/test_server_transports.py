@@ -1,4 +1,4 @@
-"""One behaviour over every transport: ours and Twisted's own, on real sockets and in the simulation."""
+"""Same behaviour of kreplica's and Twisted's transports, on real sockets and in the simulation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kreplica.server.transport import epoll_transport
 
 
 class Slice(NamedTuple):
-    """Records that lie in several files, as a log gives them."""
+    """Records spread over several files, as a log returns them."""
 
     ranges: list[FileRange]
     size: int
@@ -40,7 +40,7 @@ def logged() -> object:
     globalLogPublisher.removeObserver(events.append)  # type: ignore[arg-type]
 
 
-def test_requests_are_answered_in_order_however_they_are_cut(play_story: Play) -> None:
+def test_requests_are_answered_in_order_for_any_segmentation(play_story: Play) -> None:
     """Twenty pipelined requests of all sizes, one of them sent byte by byte, are answered in order."""
 
     async def story(scene: Scene) -> None:
@@ -61,14 +61,14 @@ def test_requests_are_answered_in_order_however_they_are_cut(play_story: Play) -
     play_story(story)
 
 
-def test_a_request_that_waits_holds_back_answers_but_not_requests(play_story: Play) -> None:
-    """While a produce waits for its replicas, later requests are handled; their answers come after its own."""
+def test_pending_request_holds_back_responses_but_not_requests(play_story: Play) -> None:
+    """While a produce waits for its replicas, later requests are handled; their responses follow its own."""
 
     async def story(scene: Scene) -> None:
         scene.start()
         client = await scene.connect()
         client.send(produce_frame(1, b"waits", acks=-1), produce_frame(2, b"x"), produce_frame(3, b"waits", acks=-1))
-        client.send(produce_frame(4, b"x"), produce_frame(5, b"nobody hears of it", acks=0), produce_frame(6, b"x"))
+        client.send(produce_frame(4, b"x"), produce_frame(5, b"no response is sent", acks=0), produce_frame(6, b"x"))
         await scene.until(lambda: len(scene.handlers.received) == 6)
         assert not client.frames
         scene.handlers.release()
@@ -81,15 +81,15 @@ def test_a_request_that_waits_holds_back_answers_but_not_requests(play_story: Pl
     play_story(story)
 
 
-def test_a_long_pipeline_lets_others_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that sends many expensive requests at once is answered in order, but others' requests go in between."""
-    # Every request is expensive: each uses up what one read may take.
+def test_long_pipeline_is_interleaved_with_other_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that sends many expensive requests at once is answered in order, with others' requests in between."""
+    # Every request uses up the budget of one read.
     monkeypatch.setattr(epoll_transport, "READ_BUDGET_S", 0.0)
 
     async def story(scene: Scene) -> None:
         scene.start()
         greedy, modest = await scene.connect(), await scene.connect()
-        # The small ones come with one read, and the last is still incomplete then.
+        # The small ones arrive with one read, and the last is still incomplete then.
         greedy.send(*(produce_frame(number, b"x") for number in range(100)), produce_frame(100, b"x" * 900_000))
         modest.send(produce_frame(1000, b"x"))
         assert await greedy.answered_ids(101) == [*range(101)]
@@ -100,8 +100,8 @@ def test_a_long_pipeline_lets_others_in_between(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("size", [10, 900_000])
-def test_a_request_that_takes_long_is_reported(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """Whether it comes with one read or many, the report names API, version, size, client and address."""
+def test_slow_request_is_reported(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """For one read or many, the report has the API, version, size, client and address."""
     monkeypatch.setattr(epoll_transport, "READ_BUDGET_S", 0.0)
     monkeypatch.setattr(epoll_transport, "LONG_S", 0.0)
     reports: list[tuple[str, float]] = []
@@ -120,8 +120,8 @@ def test_a_request_that_takes_long_is_reported(monkeypatch: pytest.MonkeyPatch, 
     play("fast", story)
 
 
-def test_too_many_waiting_requests_stop_only_their_own_connection(play_story: Play) -> None:
-    """A connection with as many unanswered requests as it may have is read no further, and others are not disturbed."""
+def test_too_many_pending_requests_pause_only_their_own_connection(play_story: Play) -> None:
+    """A connection at its limit of pending requests is no longer read; others are not affected."""
 
     async def story(scene: Scene) -> None:
         scene.start(dataclasses.replace(Bounds(), requests_outstanding_max=4))
@@ -140,8 +140,8 @@ def test_too_many_waiting_requests_stop_only_their_own_connection(play_story: Pl
     play_story(story)
 
 
-def test_bytes_of_waiting_requests_are_bounded(play_story: Play) -> None:
-    """Large requests that wait stop their connection before small ones would; none of them is lost."""
+def test_bytes_of_pending_requests_are_bounded(play_story: Play) -> None:
+    """Large pending requests pause their connection before small ones would; none of them is lost."""
 
     async def story(scene: Scene) -> None:
         scene.start(dataclasses.replace(Bounds(), request_bytes_outstanding_max=1_000_000))
@@ -162,8 +162,9 @@ def test_bytes_of_waiting_requests_are_bounded(play_story: Play) -> None:
     play_story(story)
 
 
-def test_a_slow_reader_is_read_no_further(play_story: Play) -> None:
-    """A client that asks and does not read what it gets costs a bounded amount, and gets all of it when it reads."""
+def test_slow_reader_is_paused(play_story: Play) -> None:
+    """A client that does not read its responses costs a bounded amount of memory, and gets all of them when it reads.
+    """
 
     async def story(scene: Scene) -> None:
         scene.start(dataclasses.replace(Bounds(), answer_bytes_outstanding_max=3_000_000))
@@ -173,7 +174,7 @@ def test_a_slow_reader_is_read_no_further(play_story: Play) -> None:
         client.send(*(fetch_frame(number) for number in range(50)))
         await scene.until(lambda: bool(scene.server.metrics.pauses))
         await scene.pause(0.1)
-        # What the two sockets hold comes on top of the bound.
+        # The buffers of the two sockets come on top of the limit.
         handled = len(scene.handlers.received)
         assert handled < 30
         other.send(produce_frame(77, b"x"))
@@ -185,8 +186,8 @@ def test_a_slow_reader_is_read_no_further(play_story: Play) -> None:
     play_story(story)
 
 
-def test_answers_come_from_files(play_story: Play, tmp_path: Path) -> None:
-    """Ranges of files, among them ones of many megabytes and of no bytes, arrive between the right headers."""
+def test_responses_contain_file_ranges(play_story: Play, tmp_path: Path) -> None:
+    """Ranges, some of many megabytes and some empty, arrive between the correct headers."""
 
     async def story(scene: Scene) -> None:
         scene.start()
@@ -209,8 +210,8 @@ def test_answers_come_from_files(play_story: Play, tmp_path: Path) -> None:
     play_story(story)
 
 
-def test_a_file_that_was_cut_short_closes_the_connection(play_story: Play, tmp_path: Path) -> None:
-    """When a file ends before the length that the client was told, its connection ends, and no other."""
+def test_truncated_file_closes_the_connection(play_story: Play, tmp_path: Path) -> None:
+    """If a file is shorter than the length announced to the client, only its connection ends."""
 
     async def story(scene: Scene) -> None:
         scene.start()
@@ -228,8 +229,8 @@ def test_a_file_that_was_cut_short_closes_the_connection(play_story: Play, tmp_p
     play_story(story)
 
 
-def test_requests_of_a_client_that_left_are_abandoned(play_story: Play) -> None:
-    """When a client goes away, what waits for it is told, once; answering it afterwards does nothing."""
+def test_requests_of_a_closed_connection_are_abandoned(play_story: Play) -> None:
+    """Each pending request is notified once of the close; answering it afterwards does nothing."""
 
     async def story(scene: Scene) -> None:
         scene.start()
@@ -264,11 +265,10 @@ def test_requests_of_a_client_that_left_are_abandoned(play_story: Play) -> None:
     ],
     ids=["negative", "oversized", "short", "unknown key", "unknown version", "client id", "body", "handler"],
 )
-def test_bad_input_costs_only_its_own_connection(
+def test_invalid_input_closes_only_its_own_connection(
     play_story: Play, logged: list[dict[str, object]], frame: bytes, reason: str
 ) -> None:
-    """Whatever is wrong with a request, what came before it is answered, one line says what is wrong, and its
-    connection closes; nobody else notices."""
+    """Earlier requests are answered, one line is logged with the reason, and other connections are not affected."""
 
     async def story(scene: Scene) -> None:
         scene.start()
@@ -284,8 +284,8 @@ def test_bad_input_costs_only_its_own_connection(
     play_story(story)
 
 
-def test_a_large_frame_in_many_pieces(play_story: Play) -> None:
-    """A request of several megabytes, with others before and behind it, arrives whole."""
+def test_large_frame_in_many_parts(play_story: Play) -> None:
+    """A request of several megabytes, with others before and behind it, is complete."""
 
     async def story(scene: Scene) -> None:
         scene.start()
@@ -300,8 +300,8 @@ def test_a_large_frame_in_many_pieces(play_story: Play) -> None:
     play_story(story)
 
 
-def test_scarce_memory_lets_one_frame_after_the_other_through(play_story: Play) -> None:
-    """When incomplete frames hold more than they may together, they are completed one by one, and none is lost."""
+def test_scarce_memory_completes_one_frame_after_the_other(play_story: Play) -> None:
+    """When incomplete frames exceed the shared limit, they are completed one by one, and none is lost."""
 
     async def story(scene: Scene) -> None:
         scene.start(dataclasses.replace(Bounds(), partial_bytes_max=500_000))
@@ -317,9 +317,7 @@ def test_scarce_memory_lets_one_frame_after_the_other_through(play_story: Play) 
     play_story(story)
 
 
-def test_who_stalls_while_others_wait_for_memory_is_given_up(play_story: Play) -> None:
-    """A client that stops within a large request does not keep the memory that others wait for."""
-
+def test_stalled_frame_is_evicted_while_others_wait_for_memory(play_story: Play) -> None:
     async def story(scene: Scene) -> None:
         scene.start(dataclasses.replace(Bounds(), partial_bytes_max=100_000, partial_stall_s=0.1))
         stalling, other = await scene.connect(), await scene.connect()
@@ -333,8 +331,8 @@ def test_who_stalls_while_others_wait_for_memory_is_given_up(play_story: Play) -
 
 
 @pytest.mark.parametrize("honest_bytes", [200_000, 2_000_000], ids=["a small request", "a large request"])
-def test_clients_that_dribble_do_not_keep_the_memory(play_story: Play, honest_bytes: int) -> None:
-    """Six large requests, of which a byte comes now and then, hold all memory: another client's request is answered."""
+def test_slow_clients_do_not_keep_the_memory(play_story: Play, honest_bytes: int) -> None:
+    """Six large requests of a byte now and then hold all memory; another client's request is still answered."""
 
     async def story(scene: Scene) -> None:
         scene.start(dataclasses.replace(Bounds(), partial_bytes_max=4_000_000, partial_stall_s=0.1))
@@ -363,7 +361,7 @@ def test_clients_that_dribble_do_not_keep_the_memory(play_story: Play, honest_by
 
 
 def test_idle_connections_are_closed(play_story: Play) -> None:
-    """A connection on which nothing happens for too long is closed; one that is used stays."""
+    """A connection in use stays open."""
 
     async def story(scene: Scene) -> None:
         scene.start(dataclasses.replace(Bounds(), idle_s=0.2))
@@ -379,7 +377,7 @@ def test_idle_connections_are_closed(play_story: Play) -> None:
 
 
 def test_connections_are_bounded(play_story: Play) -> None:
-    """One connection more than allowed is closed at once; when another has gone there is room again."""
+    """A connection above the limit is closed at once; after another has closed, a new one is accepted."""
 
     async def story(scene: Scene) -> None:
         scene.start(dataclasses.replace(Bounds(), connections_per_host_max=2))
@@ -397,8 +395,8 @@ def test_connections_are_bounded(play_story: Play) -> None:
     play_story(story)
 
 
-def test_stopping_answers_what_was_asked(play_story: Play) -> None:
-    """A server that stops takes no more requests, answers those it has, and then closes."""
+def test_stop_answers_pending_requests(play_story: Play) -> None:
+    """A stopping server accepts no requests, answers the pending ones, and then closes."""
 
     async def story(scene: Scene) -> None:
         scene.start()
@@ -414,8 +412,8 @@ def test_stopping_answers_what_was_asked(play_story: Play) -> None:
     play_story(story)
 
 
-def test_stopping_sends_all_of_a_large_answer(play_story: Play) -> None:
-    """What a slow client has still to take when the server stops is sent to the end."""
+def test_stop_sends_all_of_a_large_response(play_story: Play) -> None:
+    """Unsent data of a slow client is sent before the server stops."""
 
     async def story(scene: Scene) -> None:
         scene.start()
@@ -432,8 +430,8 @@ def test_stopping_sends_all_of_a_large_answer(play_story: Play) -> None:
     play_story(story)
 
 
-def test_stopping_does_not_wait_for_ever(play_story: Play) -> None:
-    """A request that is not answered in time does not keep a server from stopping; its handler is told."""
+def test_stop_does_not_wait_forever(play_story: Play) -> None:
+    """After a timeout a pending request is abandoned and its handler is notified."""
 
     async def story(scene: Scene) -> None:
         scene.start()

@@ -1,4 +1,4 @@
-"""Sensible requests of transactional producers, and of tools that look at transactions, in every version."""
+"""Valid requests of transactional producers, and of tools that inspect transactions, in every version."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from kreplica.wire.messages import Api
 from tests.support.broker_scene import Scene, batch
 
 SOON = {14, 15, 16, 51}
-"""The coordinator loads, is being found, has just moved, or writes markers: whoever asks again is served."""
+"""Errors while the coordinator loads, is being found, has just moved, or writes markers; all are retriable."""
 
 
 async def ask_until_served(scene: Scene, api: Api, body: dict[str, Any], version: int) -> dict[str, Any]:
-    """Ask as clients do: again, while the answer is that it is too early."""
+    """Send a request, again while the coordinator is not ready, as clients do."""
     answers: list[dict[str, Any]] = []
     while not answers or _code_of(answers[-1]) in SOON:
         if answers:
@@ -35,7 +35,7 @@ def _code_of(answer: dict[str, Any]) -> int:
 
 
 async def begin(scene: Scene, transactional_id: str, version: int = 5) -> dict[str, Any]:
-    """The identity of a new incarnation of a transactional producer."""
+    """Return the producer ID and epoch of a new incarnation of a transactional producer."""
     await scene.ask(messages.FIND_COORDINATOR, {"key": transactional_id, "key_type": 1}, 1)
     body = {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000}
     answer = await ask_until_served(scene, messages.INIT_PRODUCER_ID, body, version)
@@ -47,47 +47,48 @@ async def begin(scene: Scene, transactional_id: str, version: int = 5) -> dict[s
     }
 
 
-def add_body(who: dict[str, Any], version: int, **more: Any) -> dict[str, Any]:
-    """An AddPartitionsToTxn for the topic ``t``."""
+def add_body(identity: dict[str, Any], version: int, **more: Any) -> dict[str, Any]:
+    """Return an AddPartitionsToTxn for the topic ``t``."""
     topics = [{"name": "t", "partitions": [0]}]
     if version >= 4:
-        return {"transactions": [who | {"topics": topics, "verify_only": False} | more]}
-    return {f"v3_and_below_{name}": value for name, value in who.items()} | {"v3_and_below_topics": topics}
+        return {"transactions": [identity | {"topics": topics, "verify_only": False} | more]}
+    return {f"v3_and_below_{name}": value for name, value in identity.items()} | {"v3_and_below_topics": topics}
 
 
 async def _add_partitions(scene: Scene, version: int) -> None:
-    who = await begin(scene, f"adds-{version}")
-    answer = await ask_until_served(scene, messages.ADD_PARTITIONS_TO_TXN, add_body(who, version), version)
+    identity = await begin(scene, f"adds-{version}")
+    answer = await ask_until_served(scene, messages.ADD_PARTITIONS_TO_TXN, add_body(identity, version), version)
     assert _code_of(answer) == 0
     if version >= 4:
-        answer = await scene.ask(messages.ADD_PARTITIONS_TO_TXN, add_body(who, version, verify_only=True), version)
+        answer = await scene.ask(messages.ADD_PARTITIONS_TO_TXN, add_body(identity, version, verify_only=True), version)
         (row,) = answer["results_by_transaction"]
-        assert row["transactional_id"] == who["transactional_id"]
+        assert row["transactional_id"] == identity["transactional_id"]
         assert row["topic_results"][0]["results_by_partition"] == [{"partition_index": 0, "partition_error_code": 0}]
 
 
 async def _add_offsets(scene: Scene, version: int) -> None:
-    who = await begin(scene, f"offsets-{version}")
-    answer = await ask_until_served(scene, messages.ADD_OFFSETS_TO_TXN, who | {"group_id": "g"}, version)
+    identity = await begin(scene, f"offsets-{version}")
+    answer = await ask_until_served(scene, messages.ADD_OFFSETS_TO_TXN, identity | {"group_id": "g"}, version)
     assert answer["error_code"] == 0
 
 
 async def _end(scene: Scene, version: int) -> None:
-    who = await begin(scene, f"ends-{version}")
-    await ask_until_served(scene, messages.ADD_PARTITIONS_TO_TXN, add_body(who, 3), 3)
-    answer = await ask_until_served(scene, messages.END_TXN, who | {"committed": True}, version)
+    identity = await begin(scene, f"ends-{version}")
+    await ask_until_served(scene, messages.ADD_PARTITIONS_TO_TXN, add_body(identity, 3), 3)
+    answer = await ask_until_served(scene, messages.END_TXN, identity | {"committed": True}, version)
     assert answer["error_code"] == 0
     if version >= 5:
-        assert (answer["producer_id"], answer["producer_epoch"]) == (who["producer_id"], who["producer_epoch"] + 1)
+        assert answer["producer_id"] == identity["producer_id"]
+        assert answer["producer_epoch"] == identity["producer_epoch"] + 1
 
 
 async def _describe(scene: Scene, version: int) -> None:
-    who = await begin(scene, "described")
+    identity = await begin(scene, "described")
     body = {"transactional_ids": ["described", "unheard of"]}
     answer = await scene.ask(messages.DESCRIBE_TRANSACTIONS, body, version)
     known, unknown = answer["transaction_states"]
     assert (known["error_code"], known["transaction_state"]) == (0, "Empty")
-    assert (known["producer_id"], known["producer_epoch"]) == (who["producer_id"], who["producer_epoch"])
+    assert (known["producer_id"], known["producer_epoch"]) == (identity["producer_id"], identity["producer_epoch"])
     assert (unknown["error_code"], unknown["transactional_id"]) == (105, "unheard of")
 
 
@@ -125,12 +126,12 @@ async def _describe_producers(scene: Scene, version: int) -> None:
 
 
 async def _txn_offset_commit(scene: Scene, version: int) -> None:
-    who = await begin(scene, f"commits-{version}")
+    identity = await begin(scene, f"commits-{version}")
     if version < 5:
-        await ask_until_served(scene, messages.ADD_OFFSETS_TO_TXN, who | {"group_id": "g"}, 3)
+        await ask_until_served(scene, messages.ADD_OFFSETS_TO_TXN, identity | {"group_id": "g"}, 3)
     partition = {"partition_index": 0, "committed_offset": 4, "committed_metadata": None}
     topics = [{"name": "t", "partitions": [partition]}]
-    body = who | {"group_id": "g", "member_id": "", "topics": topics}
+    body = identity | {"group_id": "g", "member_id": "", "topics": topics}
     while True:
         answer = await scene.ask(messages.TXN_OFFSET_COMMIT, body, version)
         (row,) = answer["topics"][0]["partitions"]

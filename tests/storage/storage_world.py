@@ -1,4 +1,4 @@
-"""What the storage tests share: batches, logs, and reading everything back."""
+"""Helpers of the storage tests: batches, logs, and reading everything back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=150)
 
 
 def batch(*values: str | tuple[str | None, str | None], timestamp_ms: int = 1000, **options: Any) -> bytearray:
-    """A producer's batch; a value alone has no key; timestamps go up by one."""
+    """Return a producer's batch.
+
+    A value alone has no key; timestamps increase by one.
+    """
     pairs = [value if isinstance(value, tuple) else (None, value) for value in values]
     records = [
         Record(NEXT_OFFSET, timestamp_ms + index, key and key.encode(), None if value is None else value.encode())
@@ -29,29 +32,29 @@ def batch(*values: str | tuple[str | None, str | None], timestamp_ms: int = 1000
 
 
 def idempotent(sequence: int, count: int = 1, *, producer_id: int = 7, epoch: int = 0, **options: Any) -> bytearray:
-    """A batch of an idempotent producer."""
+    """Return a batch of an idempotent producer."""
     values = [f"{producer_id}/{epoch}/{sequence + index}" for index in range(count)]
     return batch(*values, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **options)
 
 
 def marker(producer_id: int, *, committed: bool, epoch: int = 0, coordinator_epoch: int = 0) -> bytearray:
-    """The end of a transaction."""
+    """Return the marker that ends a transaction."""
     return bytearray(build_end_marker(EndMarker(committed, coordinator_epoch), producer_id, epoch, 1000))
 
 
 def open_log(directory: object, config: LogConfig = SMALL, disk: Disk | None = None, **state: Any) -> Log:
-    """The log in that directory, at wall clock 5000."""
+    """Open the log in that directory, at wall clock 5000."""
     return Log.open(str(directory), KEY, config, disk or OsDisk(), lambda: 5000, **state)
 
 
 def fill(log: Log, count: int, *, epoch: int = 0, size: int = 100, first: int = 0) -> None:
-    """Append that many batches of one record each."""
+    """Append the given number of batches of one record each."""
     for index in range(first, first + count):
         log.append_as_leader(batch(f"value {index}".ljust(size), timestamp_ms=1000 + index), epoch, now_ms=2000)
 
 
 def read_bytes(log: Log, offset: int | None = None, offset_max: int | None = None, size_max: int = 2**20) -> bytes:
-    """All bytes of whole batches from an offset on, slice after slice as a consumer asks for them."""
+    """Return all bytes of whole batches from an offset on, read in slices as a consumer does."""
     offset = log.log_start_offset if offset is None else offset
     end = log.log_end_offset if offset_max is None else offset_max
     pieces = []
@@ -69,31 +72,31 @@ def read_bytes(log: Log, offset: int | None = None, offset_max: int | None = Non
 
 
 def records_of(data: bytes) -> list[Record]:
-    """The records of batches that lie one after the other."""
+    """Return the records of consecutive batches."""
     return [record for at, header in iter_headers(data) for record in iter_records(data[at : at + header.size])]
 
 
 def values_of(log: Log, **bounds: Any) -> list[tuple[int, str]]:
-    """(offset, value) of everything in it."""
+    """Return (offset, value) of every record in the log."""
     found = records_of(read_bytes(log, **bounds))
     return [(record.offset, (record.value or b"").decode().rstrip()) for record in found]
 
 
 def offsets_of(log: Log) -> list[int]:
-    """The offsets of all its records."""
+    """Return the offsets of all records in the log."""
     return [record.offset for record in records_of(read_bytes(log))]
 
 
 def bases_of(log: Log) -> list[int]:
-    """The base offsets of its segments."""
+    """Return the base offsets of the log's segments."""
     return [segment.base_offset for segment in log.segments]
 
 
 def refused(code: ErrorCode, error: KafkaError) -> None:
-    """It was refused with this code."""
+    """Assert that an operation was refused with this error code."""
     assert error.code is code, error
 
 
 def names(directory: Iterable[Any]) -> list[str]:
-    """The names of paths."""
+    """Return the names of paths."""
     return sorted(path.name for path in directory)

@@ -1,4 +1,4 @@
-"""Batches that are appended together fare as they would one after the other, with fewer writes."""
+"""Batches appended together have the same results as batches appended one by one, with fewer writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BIG = LogConfig()
 
 
 class CountingDisk(MemoryDisk):
-    """How often batches were written."""
+    """Disk that counts the writes of batches."""
 
     writes = 0
 
@@ -28,7 +28,7 @@ class CountingDisk(MemoryDisk):
 
 
 def some_batches(chance: random.Random) -> list[bytearray]:
-    """Of producers with and without ids: retries, gaps, old epochs, damage, and what is too large."""
+    """Return batches with and without producer IDs: retries, gaps, old epochs, damaged and too large ones."""
     sequences = {7: 0, 8: 0}
     batches: list[bytearray] = []
     for number in range(chance.randint(1, 40)):
@@ -55,20 +55,20 @@ def some_batches(chance: random.Random) -> list[bytearray]:
     return batches
 
 
-def told(outcomes: list[object]) -> list[object]:
+def codes_or_offsets(outcomes: list[object]) -> list[object]:
     return [outcome.code if isinstance(outcome, KafkaError) else tuple(outcome) for outcome in outcomes]  # type: ignore[call-overload]
 
 
-def known(log: Log) -> list[ProducerEntry]:
+def producer_entries(log: Log) -> list[ProducerEntry]:
     return sorted(log.producers.entries, key=lambda entry: entry.producer_id)
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_as_one_after_the_other(seed: int) -> None:
-    """The same answers, the same records, and the same known of producers."""
+def test_append_run_equals_single_appends(seed: int) -> None:
+    """The results, the records and the producer state are the same."""
     chance = random.Random(seed)
-    whose_time = chance.choice(["CreateTime", "CreateTime", "LogAppendTime"])
-    config = replace(SMALL, message_timestamp_type=whose_time, segment_bytes=chance.choice([1000, 100_000]))
+    timestamp_type = chance.choice(["CreateTime", "CreateTime", "LogAppendTime"])
+    config = replace(SMALL, message_timestamp_type=timestamp_type, segment_bytes=chance.choice([1000, 100_000]))
     together, apart = (open_log(PATH, config, MemoryDisk(directories=["/data"])) for _ in range(2))
     for _ in range(5):
         batches = some_batches(chance)
@@ -79,18 +79,18 @@ def test_as_one_after_the_other(seed: int) -> None:
             except KafkaError as error:
                 expected.append(error)
         outcomes = together.append_all_as_leader([bytearray(data) for data in batches], 3, now_ms=77)
-        assert told(outcomes) == told(expected)
+        assert codes_or_offsets(outcomes) == codes_or_offsets(expected)
         assert together.log_end_offset == apart.log_end_offset
     assert read_bytes(together) == read_bytes(apart)
-    assert known(together) == known(apart)
+    assert producer_entries(together) == producer_entries(apart)
     together.close()
     again = open_log(PATH, config, together._disk, clean_shutdown=True)
     assert read_bytes(again) == read_bytes(apart)
-    assert known(again) == known(apart)
+    assert producer_entries(again) == producer_entries(apart)
 
 
-def test_one_write() -> None:
-    """Whether or not their producer is idempotent."""
+def test_run_is_written_at_once() -> None:
+    """For idempotent and other producers."""
     disk = CountingDisk(directories=["/data"])
     log = open_log(PATH, BIG, disk)
     log.append_all_as_leader([batch("a"), batch("b"), batch("c")], 0, now_ms=1)
@@ -102,8 +102,7 @@ def test_one_write() -> None:
     assert log.log_end_offset == 56
 
 
-def test_within_one_segment() -> None:
-    """What is written together does not reach beyond its segment's size."""
+def test_run_does_not_exceed_a_segment() -> None:
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, SMALL, disk)
     outcomes = log.append_all_as_leader([batch("x" * 150) for _ in range(40)], 0, now_ms=1)
@@ -113,8 +112,8 @@ def test_within_one_segment() -> None:
     assert [record.offset for record in records_of(read_bytes(log))] == list(range(40))
 
 
-def test_a_full_disk_takes_none_of_those_that_are_written_together() -> None:
-    """All are refused, and leave no trace; their producer sends them again, and they are there once."""
+def test_full_disk_refuses_the_whole_run() -> None:
+    """All batches are refused without a trace; retries are appended once."""
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, BIG, disk)
     log.append_as_leader(idempotent(0), 0, now_ms=1)
@@ -123,7 +122,7 @@ def test_a_full_disk_takes_none_of_those_that_are_written_together() -> None:
     for spare in range(0, 8 * 73, 13):
         disk.capacity_bytes = total - free + spare
         outcomes = log.append_all_as_leader([idempotent(number) for number in range(1, 9)], 0, now_ms=1)
-        assert told(outcomes) == [ErrorCode.KAFKA_STORAGE_ERROR] * 8
+        assert codes_or_offsets(outcomes) == [ErrorCode.KAFKA_STORAGE_ERROR] * 8
         assert (log.log_end_offset, log.failure, read_bytes(log)) == (1, None, before)
         assert disk.open(f"{PATH}/00000000000000000000.log").size() == log.size_bytes
     disk.capacity_bytes = 1 << 40
@@ -131,11 +130,11 @@ def test_a_full_disk_takes_none_of_those_that_are_written_together() -> None:
     assert [outcome.base_offset for outcome in outcomes if not isinstance(outcome, KafkaError)] == list(range(1, 9))
 
 
-def test_what_comes_behind_a_failed_write() -> None:
-    """A log whose device failed takes nothing more, of the same request or of others."""
+def test_appends_after_a_failed_write_are_refused() -> None:
+    """Batches of the same request and of later ones get an error."""
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, SMALL, disk)
     disk.fail("write", "*.log", times=2)
     outcomes = log.append_all_as_leader([batch("x" * 400) for _ in range(6)], 0, now_ms=1)
-    assert told(outcomes) == [ErrorCode.KAFKA_STORAGE_ERROR] * 6
+    assert codes_or_offsets(outcomes) == [ErrorCode.KAFKA_STORAGE_ERROR] * 6
     assert log.failure is not None

@@ -1,4 +1,4 @@
-"""Compaction keeps the last record of each key, and what readers and producers still need."""
+"""Compaction keeps the last record of each key, and everything that readers and producers still need."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def log(tmp_path):
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_the_last_record_of_each_key_stays(log, codec):
-    """Whoever reads from the start gets the latest value of every key, at its offset, with its timestamp."""
+def test_last_record_of_each_key_stays(log, codec):
+    """A reader from the start gets the latest value of every key, at its offset, with its timestamp."""
     for number in range(60):
         append(log, (f"key {number % 7}", f"value {number}".ljust(50)), (f"once {number}", "x"), codec=codec)
     log.roll(1)
@@ -59,8 +59,7 @@ def test_the_last_record_of_each_key_stays(log, codec):
     assert log.size_bytes < size
 
 
-def test_the_active_segment_is_left_alone(log):
-    """New records are compacted only once their segment is closed."""
+def test_active_segment_is_not_compacted(log):
     append(log, ("k", "1"))
     log.roll(1)
     append(log, ("k", "2"))
@@ -73,8 +72,8 @@ def test_the_active_segment_is_left_alone(log):
     assert log.read(0, size_max=1000, offset_max=3).first_offset == 2
 
 
-def test_tombstones_stay_for_a_while(log):
-    """A deleted key is seen as deleted until ``delete.retention.ms`` after the first compaction, then it is gone."""
+def test_tombstones_stay_for_delete_retention_ms(log):
+    """The time counts from the first compaction."""
     append(log, ("gone", "1"), ("kept", "1"))
     append(log, ("gone", None))
     log.roll(1)
@@ -90,8 +89,8 @@ def test_tombstones_stay_for_a_while(log):
     assert contents(log) == [(1, b"kept", b"1")]
 
 
-def test_small_segments_are_joined(log):
-    """What little stays of many segments goes into few, and everything is found by offset and by time."""
+def test_small_segments_are_merged(log):
+    """Offsets and timestamps are still found."""
     for number in range(80):
         append(log, (f"key {number % 20}", f"value {number}".ljust(60)), timestamp_ms=1000 + number)
     log.roll(1)
@@ -108,7 +107,7 @@ def test_small_segments_are_joined(log):
 
 
 def test_little_memory_needs_several_passes(log):
-    """More keys than the memory holds are compacted part by part; no pass loses anything."""
+    """More keys than fit into memory are compacted part by part; no pass loses a record."""
     log.config = replace(COMPACTED, min_cleanable_dirty_ratio=0)
     for number in range(60):
         append(log, (f"key {number % 15}", f"value {number}".ljust(40)))
@@ -123,7 +122,7 @@ def test_little_memory_needs_several_passes(log):
 
 
 def test_producers_keep_their_last_sequence(log, tmp_path):
-    """The last batch of a producer stays, empty: its next retry is still told from its next batch."""
+    """The last batch of a producer stays, without records, so that a retry is still detected."""
     for sequence in range(3):
         append(log, ("k", str(sequence)), producer_id=5, producer_epoch=1, base_sequence=sequence)
     append(log, ("k", "last"))
@@ -142,8 +141,8 @@ def test_producers_keep_their_last_sequence(log, tmp_path):
     assert again.append_as_leader(retry, 0, now_ms=1).duplicate
 
 
-def test_aborted_records_go_and_markers_follow(log):
-    """Records of an aborted transaction are dropped; its marker goes after the delete horizon, and not before them."""
+def test_aborted_records_are_removed_before_their_marker(log):
+    """The marker is removed only after the delete horizon."""
 
     def transaction(name, sequence, committed):
         append(log, (name, name), producer_id=5, producer_epoch=0, base_sequence=sequence, transactional=True)
@@ -154,22 +153,22 @@ def test_aborted_records_go_and_markers_follow(log):
     append(log, ("other", "x"), producer_id=5, producer_epoch=0, base_sequence=2)
     log.roll(1)
 
-    def shape():
+    def batches():
         return [(header.base_offset, header.is_control) for _, header in iter_headers(read_bytes(log))]
 
     compact(log)
-    assert shape() == [(1, True), (2, False), (3, True), (4, False)]
+    assert batches() == [(1, True), (2, False), (3, True), (4, False)]
     assert len(log.aborted_transactions(0, 5)) == 1
     compact(log)
     compact(log, now_ms=NOW_MS + 5000)
-    assert shape() == [(2, False), (3, True), (4, False)]
+    assert batches() == [(2, False), (3, True), (4, False)]
     assert log.aborted_transactions(0, 5) == []
 
 
-def test_a_record_whose_abort_lies_further_on_hides_nothing(log):
-    """What was committed of a key stays, also where an aborted transaction wrote to it and its marker is not compacted.
+def test_record_aborted_in_a_later_segment_hides_nothing(log):
+    """The last committed record of a key stays if a later aborted transaction wrote to the key.
 
-    The transaction is aborted in a segment that the pass does not reach: the active one.
+    The marker of that transaction is in the active segment, which the pass does not compact.
     """
     append(log, ("k", "committed"))
     append(log, ("k", "aborted"), producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
@@ -181,16 +180,16 @@ def test_a_record_whose_abort_lies_further_on_hides_nothing(log):
     assert [offset for offset, _, _ in contents(log)] == [0, 2]
 
 
-def read_anew(tmp_path):
-    """The log as one who knows nothing but its batches finds it."""
+def reopen_without_snapshots(tmp_path):
+    """Open the log from its batches alone."""
     return open_log(tmp_path / "t-0", COMPACTED, recovery_point=0)
 
 
-def test_a_marker_stays_while_records_of_its_transaction_do(tmp_path, log):
-    """Also where they lie in segments that are written apart from each other.
+def test_marker_stays_while_records_of_its_transaction_do(tmp_path, log):
+    """The records may be in segments that are compacted separately.
 
-    Without it the records would count to the producer's next transaction for whoever reads the log anew, and be lost
-    where that is aborted.
+    Without the marker a reader would assign them to the producer's next transaction, and drop them if that one is
+    aborted.
     """
 
     def write(sequence, key):
@@ -210,13 +209,13 @@ def test_a_marker_stays_while_records_of_its_transaction_do(tmp_path, log):
         compact(log, now_ms=NOW_MS + 5000 * number)
     log.flush()
     log.release()
-    log = read_anew(tmp_path)
+    log = reopen_without_snapshots(tmp_path)
     assert contents(log)[0][:2] == (0, b"committed")
     assert log.last_stable_offset(log.log_end_offset) == log.log_end_offset
 
 
-def test_an_empty_batch_opens_no_transaction(tmp_path, log):
-    """A producer's last batch stays without its records, and the marker that ends it with it."""
+def test_empty_batch_opens_no_transaction(tmp_path, log):
+    """The last batch of a producer stays without its records, and so does the marker that ends it."""
     append(log, ("k", "aborted"), producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
     log.append_as_leader(marker(5, committed=False), 0, now_ms=1, origin=Origin.COORDINATOR)
     log.roll(1)
@@ -225,13 +224,13 @@ def test_an_empty_batch_opens_no_transaction(tmp_path, log):
     assert [header.record_count for _, header in iter_headers(read_bytes(log))] == [0, 1]
     log.flush()
     log.release()
-    log = read_anew(tmp_path)
+    log = reopen_without_snapshots(tmp_path)
     assert log.producers.get(5).last_sequence == 0
     assert log.last_stable_offset(2) == 2
 
 
-def test_an_epoch_that_grew_with_a_marker_is_not_forgotten(tmp_path, log):
-    """The last marker of a producer stays where nothing else says which of its epochs was the last (KIP-890)."""
+def test_last_epoch_of_a_producer_is_kept_with_its_marker(tmp_path, log):
+    """The last marker of a producer stays if no other batch has its last epoch (KIP-890)."""
     append(log, ("k", "v"), producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
     log.append_as_leader(marker(5, committed=False, epoch=1), 0, now_ms=1, origin=Origin.COORDINATOR)
     append(log, ("other", "v"))
@@ -241,11 +240,11 @@ def test_an_epoch_that_grew_with_a_marker_is_not_forgotten(tmp_path, log):
     assert [header.base_offset for _, header in iter_headers(read_bytes(log))] == [1, 2]
     log.flush()
     log.release()
-    assert read_anew(tmp_path).producers.get(5).epoch == 1
+    assert reopen_without_snapshots(tmp_path).producers.get(5).epoch == 1
 
 
-def test_an_open_transaction_holds_compaction_back(log):
-    """Nothing at or after the last stable offset is touched."""
+def test_open_transaction_limits_compaction(log):
+    """Nothing at or after the last stable offset is compacted."""
     append(log, ("k", "1"))
     append(log, ("k", "2"), producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
     log.roll(1)
@@ -255,7 +254,7 @@ def test_an_open_transaction_holds_compaction_back(log):
 
 
 class TestPlan:
-    def test_only_when_dirty_enough(self, log):
+    def test_log_is_compacted_only_if_dirty_enough(self, log):
         """``min.cleanable.dirty.ratio`` and ``max.compaction.lag.ms`` decide."""
         for number in range(4):
             append(log, ("k", str(number)), timestamp_ms=1000)
@@ -270,8 +269,8 @@ class TestPlan:
         log.config = replace(COMPACTED, min_cleanable_dirty_ratio=0.1)
         assert plan_compaction(log, 4, 5, NOW_MS).dirty_offset == 4
 
-    def test_not_too_young(self, log):
-        """``min.compaction.lag.ms`` protects what is younger."""
+    def test_young_records_are_not_compacted(self, log):
+        """``min.compaction.lag.ms`` protects younger records."""
         append(log, ("k", "1"), timestamp_ms=1000)
         log.roll(1)
         append(log, ("k", "2"), timestamp_ms=4000)
@@ -280,8 +279,8 @@ class TestPlan:
         assert plan_compaction(log, 0, 2, NOW_MS).end_offset == 1
 
 
-def test_a_damaged_batch_is_not_made_good(log, tmp_path):
-    """Compaction refuses a batch with a wrong CRC rather than give it a right one."""
+def test_damaged_batch_stops_compaction(log, tmp_path):
+    """A batch with a wrong CRC must not be rewritten with a correct one."""
     append(log, ("k", "1"))
     append(log, ("k", "2"))
     log.roll(1)
@@ -295,8 +294,7 @@ def test_a_damaged_batch_is_not_made_good(log, tmp_path):
     assert not list((tmp_path / "t-0").glob("*.cleaned"))
 
 
-def test_a_truncation_in_between_discards_the_result(log):
-    """A compaction that runs while the log is truncated or deleted changes nothing."""
+def test_truncation_during_compaction_discards_the_result(log):
     for number in range(10):
         append(log, ("k", str(number)))
     log.roll(1)
@@ -313,8 +311,8 @@ def test_a_truncation_in_between_discards_the_result(log):
     assert contents(open_log(log.path, COMPACTED)) == before
 
 
-def test_idempotent_data_survives(log):
-    """Batches in which all records stay are copied as they are."""
+def test_batches_without_removed_records_are_copied(log):
+    """Idempotent producers' batches in which all records stay are unchanged."""
     sent = idempotent(0, 1)
     log.config = replace(log.config, cleanup_policy=frozenset({"delete"}))
     append(log, ("a", "1"), ("b", "2"), codec=Codec.SNAPPY)

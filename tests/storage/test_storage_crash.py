@@ -1,4 +1,4 @@
-"""Power lost at every single write: what was synced is there, nothing else than what was written is read."""
+"""Power loss at every single write: synced records survive, and only written records are read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMPACTED = replace(SMALL, cleanup_policy=frozenset({"compact"}), segment_bytes=
 
 
 class PowerCut(BaseException):
-    """The machine is off."""
+    """The simulated machine lost power."""
 
 
 class DyingDisk(MemoryDisk):
@@ -54,7 +54,7 @@ class DyingDisk(MemoryDisk):
 
 
 def everything(log, done):
-    """Appends of two producers, syncs, rolls and a truncation; notes what is durable."""
+    """Append as two producers, sync, roll and truncate; record which offsets are durable."""
     for number in range(14):
         log.append_as_leader(idempotent(number), number // 5, now_ms=1)
         done["written"] = number + 1
@@ -74,7 +74,7 @@ def everything(log, done):
 
 
 def test_appends_survive_power_loss_at_every_write():
-    """Whatever write the power fails in, the log opens, holds all that was synced, and carries on."""
+    """Whichever write is interrupted, the log opens, has all synced records, and accepts appends."""
     reference = DyingDisk()
     everything(open_log(PATH, TINY, reference), {"synced": 0, "written": 0})
     assert reference.changes > 50
@@ -115,7 +115,7 @@ def compact(log, disk):
 
 
 def test_compaction_survives_power_loss_at_every_write():
-    """Whatever step of a compaction the power fails in, every key still has its last value, at its one offset."""
+    """Whichever step of a compaction is interrupted, every key has its last value at its offset."""
 
     def written(disk):
         log = open_log(PATH, COMPACTED, disk)
@@ -149,8 +149,8 @@ def test_compaction_survives_power_loss_at_every_write():
         assert not [name for name in disk.list_directory(PATH) if name.endswith((".cleaned", ".swap", ".deleted"))]
 
 
-def test_a_full_disk_refuses_and_recovers():
-    """An append that does not fit is taken back whole; once there is room, the log goes on where it was."""
+def test_full_disk_refuses_appends_and_recovers():
+    """An append that does not fit is undone completely; once space is free, the log continues at its end."""
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, SMALL, disk)
     log.append_as_leader(batch("first"), 0, now_ms=1)
@@ -168,8 +168,8 @@ def test_a_full_disk_refuses_and_recovers():
     assert [record.value for record in records_of(read_bytes(open_log(PATH, SMALL, disk)))] == [b"first", b"second"]
 
 
-def test_retention_makes_room_on_a_full_disk():
-    """A log whose disk is full still drops what retention allows, and takes records again."""
+def test_retention_frees_space_on_a_full_disk():
+    """A log on a full disk still removes old segments, and then accepts records again."""
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, replace(SMALL, retention_ms=100), disk)
     for number in range(20):
@@ -178,11 +178,11 @@ def test_retention_makes_room_on_a_full_disk():
     disk.capacity_bytes = total - free
     assert log.delete_expired(10_000, 20) > 0
     assert log.failure is None
-    assert log.append_as_leader(batch("there is room"), 0, now_ms=1).base_offset == 20
+    assert log.append_as_leader(batch("space is free"), 0, now_ms=1).base_offset == 20
 
 
-def test_a_failing_device_ends_the_use_of_the_log():
-    """After an I/O error nothing more is accepted: nobody knows what was written."""
+def test_failing_device_takes_the_log_offline():
+    """After an I/O error the state of the file is unknown, so no append is accepted."""
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, SMALL, disk)
     disk.fail("write", "*.log", times=2)

@@ -1,4 +1,4 @@
-"""Stored batches that are not what was written: how they are found, and what becomes of them."""
+"""Damage in stored batches: detection, reading around it, and replacing the log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EVERYTHING = 1 << 20
 
 
 class World:
-    """One broker's log directory, and whoever is told of damage."""
+    """One broker's log directory, and the damage that it reported."""
 
     def __init__(self, storage: StorageConfig | None = None, config: LogConfig = SMALL) -> None:
         self.simulation = Simulation(1)
@@ -76,16 +76,16 @@ def world() -> World:
 class TestScrubbing:
     @pytest.mark.parametrize("position", [0, 7, 8, 11, 15, 16, 17, 22, 60, 100])
     @pytest.mark.parametrize("segment", [0, 2, -1])
-    def test_finds_every_bit(self, world: World, segment: int, position: int) -> None:
-        """Of offsets, lengths, epochs and checksums as of records, in old segments and in the one that is written."""
+    def test_every_flipped_bit_is_found(self, world: World, segment: int, position: int) -> None:
+        """In offsets, lengths, epochs, checksums and records, in closed segments and the active one."""
         log = world.log()
         path = world.flip(log, segment, position)
         world.run(5)
         assert {damage.path for damage in world.found} == {path}
         assert {damage.base_offset for damage in world.found} == {log.segments[segment].base_offset}
 
-    def test_finds_nothing_in_what_is_whole(self, world: World) -> None:
-        """Also where logs grow, are truncated and rolled, and their leaders change meanwhile."""
+    def test_intact_logs_have_no_findings(self, world: World) -> None:
+        """Although logs grow, are truncated and rolled, and their leaders change meanwhile."""
         log = world.log()
         for turn in range(40):
             log.begin_leader_epoch(turn)
@@ -96,8 +96,8 @@ class TestScrubbing:
         world.run(2 * PASS_STEPS_MIN)
         assert world.found == []
 
-    def test_is_as_slow_as_it_is_told(self) -> None:
-        """So many bytes in a second; what is found again is told again, until somebody does something."""
+    def test_scrub_rate_is_limited(self) -> None:
+        """The rate is in bytes per second; damage that remains is reported again in the next pass."""
         world = World(SLOW)
         log = world.log(count=60)
         world.flip(log, 7, 100)
@@ -110,15 +110,14 @@ class TestScrubbing:
         world.run(4 * seconds)
         assert len(world.found) > 1
 
-    def test_reads_twice(self, world: World) -> None:
-        """A read that fails once and then does not is no damage."""
+    def test_single_failed_read_is_not_damage(self, world: World) -> None:
+        """The batch is read again before it is reported."""
         log = world.log()
         world.disk.fail("read", log.segments[1].path(), errno.EIO, times=1)
         world.run(5)
         assert world.found == []
 
-    def test_is_off_where_nothing_may_be_read(self) -> None:
-        """With 0 bytes per second."""
+    def test_rate_0_disables_scrubbing(self) -> None:
         world = World(StorageConfig(scrub_bytes_per_second=0))
         world.flip(world.log(), 1, 100)
         world.run(100)
@@ -131,8 +130,8 @@ class TestReading:
             read()
         return refused.value.code
 
-    def test_all_but_what_is_damaged(self, world: World) -> None:
-        """Where there is no other copy: up to the damaged batch, then an error that says where it is, and then on."""
+    def test_batches_around_the_damage_are_readable(self, world: World) -> None:
+        """Reading ends before the damaged batch, returns an error with its offset there, and continues behind it."""
         log = world.log()
         segment = log.segments[1]
         headers = [header for _, header in segment.headers()]
@@ -149,16 +148,17 @@ class TestReading:
         assert log.read(following, size_max=EVERYTHING, offset_max=30).first_offset == following
         fill(log, 1)
 
-    def test_where_no_batch_stands(self, world: World) -> None:
-        """A length that is none does not make a reader go on behind it as if nothing were missing."""
+    def test_invalid_length_is_damage(self, world: World) -> None:
+        """A reader does not skip the missing records silently."""
         log = world.log()
         path = world.flip(log, 1, 8, 7)
         with pytest.raises(Damage, match=path):
             log.read(log.segments[1].base_offset, size_max=EVERYTHING, offset_max=30)
 
     @pytest.mark.parametrize("timestamp_ms", [1018, MAX_TIMESTAMP])
-    def test_a_search_names_the_segment_that_cannot_be_read(self, world: World, timestamp_ms: int) -> None:
-        """And not the one in which it began: that would be set aside with all that follows."""
+    def test_search_error_names_the_damaged_segment(self, world: World, timestamp_ms: int) -> None:
+        """The error must not name the segment in which the search started, or the intact ones in between would be set
+        aside."""
         log = world.log()
         segment = log.segments[3 if timestamp_ms > 0 else -1]
         world.disk.fail("read", segment.path(), errno.EIO)
@@ -166,8 +166,8 @@ class TestReading:
             log.offset_for_timestamp(timestamp_ms, log.log_end_offset)
         assert (found.value.base_offset, found.value.position) == (segment.base_offset, WHOLE_SEGMENT)
 
-    def test_looking_twice_reads_little(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A leader does so for each partition of an answer: no more than the batch and the next, whatever follows."""
+    def test_second_look_reads_little(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A leader does this for each partition of a response: it reads only the batch and the next one."""
         log = World(config=LogConfig()).log(count=200)
         sizes: list[int] = []
         read_at = MemoryFile.read_at
@@ -180,8 +180,8 @@ class TestReading:
         log.check_batch(0)
         assert max(sizes) <= HEADERS_READ_SIZE < log.size_bytes
 
-    def test_a_segment_that_is_whole_again(self, world: World) -> None:
-        """A device that gives back what it did not: nothing is refused any more."""
+    def test_segment_that_becomes_readable_again(self, world: World) -> None:
+        """If the device returns correct data again, no read is refused."""
         log = world.log()
         path = log.segments[1].path()
         world.disk.fail("read", path, errno.EIO)
@@ -193,8 +193,8 @@ class TestReading:
         world.run(2 * PASS_STEPS_MIN)
         assert isinstance(log.read(offset, size_max=EVERYTHING, offset_max=30).ranges[0], FileRange)
 
-    def test_what_is_cut_off_is_not_damaged_any_more(self, world: World) -> None:
-        """What is written in its place is served, also where no batch begins at the position of the damage."""
+    def test_truncated_damage_is_forgotten(self, world: World) -> None:
+        """Records written in its place are served, also if no batch starts at the position of the damage."""
         log = world.log()
         active = log.segments.active
         position, header = list(active.headers())[-1]
@@ -207,8 +207,8 @@ class TestReading:
         assert values_of(log)[-1][0] == log.log_end_offset - 1
 
     @pytest.mark.parametrize("position", [WHOLE_SEGMENT, 100])
-    def test_what_is_not_cut_off_is_damaged_still(self, world: World, position: int) -> None:
-        """And what is removed with its segment is not."""
+    def test_damage_below_a_truncation_remains(self, world: World, position: int) -> None:
+        """Damage that is removed with its segment does not."""
         log = world.log()
         segment = log.segments[1]
         log.keep_damage(Damage(segment.path(), segment.base_offset, position, "test"))
@@ -221,8 +221,8 @@ class TestReading:
 
 
 class TestTakingOut:
-    def test_and_beginning_anew(self, world: World) -> None:
-        """What is before the damaged segment stays; the segment and what follows it are kept under other names."""
+    def test_log_is_restarted_before_the_damage(self, world: World) -> None:
+        """Batches before the damaged segment stay; the segment and all later ones are kept under other names."""
         log, other = world.log(), world.log(OTHER)
         world.flip(log, 2, 100)
         world.run(3)
@@ -245,8 +245,8 @@ class TestTakingOut:
         world.run(5)
         assert world.directories.failed_logs() == []
 
-    def test_and_putting_back(self, world: World) -> None:
-        """As it was, with all that can be read of it."""
+    def test_log_is_restored(self, world: World) -> None:
+        """With all of its readable records."""
         log = world.log()
         world.flip(log, 2, 100)
         world.run(3)
@@ -256,8 +256,8 @@ class TestTakingOut:
         assert list(log.damages) == world.found[:1]
         fill(log, 1)
 
-    def test_is_remembered_by_checkpoints(self, world: World) -> None:
-        """A start that comes before it is begun anew scans no more than another, and brings no deleted record back."""
+    def test_restart_is_recorded_in_checkpoints(self, world: World) -> None:
+        """A broker start before the log has new records scans no more than another, and restores no deleted record."""
         log = world.log()
         log.flush()
         log.advance_log_start_offset(3)
@@ -270,8 +270,8 @@ class TestTakingOut:
         assert (again.recovery_point, again.log_start_offset) == (30, 3)
 
     @pytest.mark.parametrize("way", ["put_back", "begin_anew"])
-    def test_on_a_device_that_has_failed_since(self, world: World, way: str) -> None:
-        """It stays out, and its files as they are, until the device works again."""
+    def test_device_failed_before_the_restore(self, world: World, way: str) -> None:
+        """The log stays set aside, and its files stay unchanged, until the device works again."""
         world.log()
         world.log(OTHER)
         world.directories.take_out(KEY, Damage("/data/logs/orders-0/x.log", 0, WHOLE_SEGMENT, "test"))
@@ -284,8 +284,8 @@ class TestTakingOut:
         assert not world.directories.logs
         assert world.disk.list_directory("/data/logs/orders-0") == names
 
-    def test_on_a_device_that_fails_meanwhile(self, world: World) -> None:
-        """Opened again, it is not used: its directory is offline."""
+    def test_device_fails_during_the_restore(self, world: World) -> None:
+        """After the next start its directory is offline."""
         world.log()
         world.directories.take_out(KEY, Damage("/data/logs/orders-0/x.log", 0, WHOLE_SEGMENT, "test"))
         world.disk.fail("write", "/data/logs/*checkpoint*", errno.EIO)
@@ -293,8 +293,8 @@ class TestTakingOut:
         assert world.directories.directories[0].offline is not None
         assert not world.directories.logs
 
-    def test_and_deleting_it(self, world: World) -> None:
-        """A topic that is deleted goes with what is damaged of it."""
+    def test_deleting_a_log_set_aside(self, world: World) -> None:
+        """The damaged segments are deleted with the topic."""
         world.log()
         world.directories.take_out(KEY, Damage("/data/logs/orders-0/x.log", 0, WHOLE_SEGMENT, "test"))
         world.wait(world.directories.delete(KEY))
@@ -305,8 +305,8 @@ class TestTakingOut:
         )
 
     @pytest.mark.parametrize("renames", range(1, 20))
-    def test_interrupted_while_it_is_set_aside(self, world: World, renames: int) -> None:
-        """It is a log that ends earlier, and has no hole, whenever the process is killed."""
+    def test_kill_while_segments_are_set_aside(self, world: World, renames: int) -> None:
+        """The log ends earlier and has no gap, whenever the process is killed."""
         log = world.log()
         before = values_of(log)
         done = _interrupted(world.disk, renames, lambda: set_aside(world.disk, log.path, 8, 1))
@@ -318,7 +318,7 @@ class TestTakingOut:
 
 
 def _interrupted(disk: MemoryDisk, operations: int, work: Callable[[], None]) -> bool:
-    """Whether the work was done before so many renames and removals had happened."""
+    """Kill the process after the given number of renames and removals; return true if the work was complete by then."""
     left = [operations]
 
     def counted(original: Callable[..., None]) -> Callable[..., None]:
@@ -342,8 +342,8 @@ def _interrupted(disk: MemoryDisk, operations: int, work: Callable[[], None]) ->
 
 
 class TestAtAStart:
-    def test_a_log_that_cannot_be_read(self, world: World) -> None:
-        """The others are opened; it is, as soon as it can be read, or without what cannot."""
+    def test_unreadable_log_at_the_start(self, world: World) -> None:
+        """Other logs are opened; this one is opened as soon as it can be read, or without its unreadable segments."""
         log = world.log()
         world.log(OTHER)
         path = log.segments.active.path()
@@ -357,8 +357,8 @@ class TestAtAStart:
         assert world.directories.logs[KEY].log_end_offset == 30
 
     @pytest.mark.parametrize(("position", "is_durable"), [(70, True), (17, True), (8, False), (26, False)])
-    def test_a_damaged_log_without_a_better_copy(self, world: World, position: int, is_durable: bool) -> None:
-        """Below the recovery point: it is used but for the damaged batch, where that batch's place is certain."""
+    def test_damaged_log_without_a_better_copy(self, world: World, position: int, is_durable: bool) -> None:
+        """It is used without the batches damaged below the recovery point, if their boundaries are certain."""
         log = world.log()
         log.flush()
         world.directories.directories[0].checkpoint()
@@ -381,8 +381,8 @@ class TestAtAStart:
             assert last.first_offset == base_offset + 2
             assert values_of(again, offset_max=base_offset + 1) == before[: base_offset + 1]
 
-    def test_a_cut_is_told(self, world: World) -> None:
-        """Whoever registers this broker has to know that it may have lost something."""
+    def test_loss_is_reported(self, world: World) -> None:
+        """The registration of this broker must say that it may have lost records."""
         log = world.log()
         (directory,) = world.directories.directories
         assert directory.cut == []

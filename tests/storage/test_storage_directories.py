@@ -1,4 +1,4 @@
-"""The log directories of a broker: whose they are, what they hold, and how they start, stop and fail."""
+"""The log directories of a broker: ownership, contents, start, stop and failure."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def broker():
     return Broker().start()
 
 
-def test_logs_come_back_after_an_orderly_stop(broker):
-    """Offsets, ids, high watermarks and start offsets survive; the marker says which broker epoch it was."""
+def test_logs_survive_an_orderly_stop(broker):
+    """Offsets, IDs, high watermarks and start offsets survive; the marker contains the broker epoch."""
     for log in broker.create(*KEYS):
         fill(log, 20)
     broker.logs[KEYS[0]].advance_log_start_offset(3)
@@ -82,8 +82,8 @@ def test_logs_come_back_after_an_orderly_stop(broker):
     assert not [path for path in broker.disk.open_paths if not path.endswith(".log")]
 
 
-def test_logs_come_back_after_a_kill(broker):
-    """Without the marker the logs are recovered, and nothing that was written is lost."""
+def test_logs_survive_a_kill(broker):
+    """Without the clean-shutdown marker the logs are recovered, and no written record is lost."""
     for log in broker.create(*KEYS):
         fill(log, 20)
     broker.after(120)
@@ -95,7 +95,7 @@ def test_logs_come_back_after_a_kill(broker):
 
 
 def test_synced_records_survive_power_loss(broker):
-    """With ``flush.messages=1`` what was reported as synced is there after the power comes back."""
+    """With ``flush.messages=1`` every record reported as synced survives."""
     broker.config = replace(SMALL, flush_messages=1)
     broker.create(*KEYS)
     promised = {}
@@ -112,8 +112,8 @@ def test_synced_records_survive_power_loss(broker):
         assert values_of(broker.logs[key])[:offset] == [(number, str(number)) for number in range(offset)]
 
 
-def test_directories_of_others_are_refused(broker):
-    """Another cluster's or another broker's directory is not touched; the error names both."""
+def test_directories_of_other_brokers_are_refused(broker):
+    """A directory of another cluster or broker is not changed; the error names both."""
     broker.stop()
     with pytest.raises(StorageError, match=r"cluster-one.*cluster-two"):
         broker.start(cluster="cluster-two")
@@ -122,14 +122,13 @@ def test_directories_of_others_are_refused(broker):
     broker.start()
 
 
-def test_a_directory_has_one_user(broker):
-    """A second broker on the same directory is told that it is in use."""
+def test_directory_is_locked(broker):
+    """A second broker on the same directory gets an error."""
     with pytest.raises(StorageError, match="in use"):
         broker.start()
 
 
-def test_a_checkpoint_is_written_when_there_is_something_new_in_it(broker):
-    """A broker that has nothing to do leaves its disk alone."""
+def test_checkpoint_is_written_only_if_changed(broker):
     (log,) = broker.create(KEYS[0])
     names = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
 
@@ -149,8 +148,8 @@ def test_a_checkpoint_is_written_when_there_is_something_new_in_it(broker):
     assert broker.directories.high_watermark(KEYS[0]) == 20
 
 
-def test_new_logs_go_where_there_are_fewest(broker):
-    """Logs spread over the directories; a log that is there is not made twice."""
+def test_new_logs_go_to_the_directory_with_the_fewest(broker):
+    """A log that exists is not created a second time."""
     broker.create(*KEYS)
     assert [len(directory.logs) for directory in broker.directories.directories] == [2, 2]
     with pytest.raises(StorageError, match="already"):
@@ -158,7 +157,8 @@ def test_new_logs_go_where_there_are_fewest(broker):
 
 
 def test_deleted_logs_are_renamed_and_then_removed(broker):
-    """The name is free at once, also for a topic of another id; the files go after ``file.delete.delay.ms``."""
+    """The name is free at once, also for a topic with another ID; the files are removed after ``file.delete.delay.ms``.
+    """
     (log,) = broker.create(KEYS[0])
     fill(log, 3)
     part = log.read(0, size_max=10_000, offset_max=3).ranges[0]
@@ -177,8 +177,8 @@ def test_deleted_logs_are_renamed_and_then_removed(broker):
     assert broker.directories.topic_id(KEYS[0]) == UUID(int=78)
 
 
-def test_deletions_that_were_interrupted_are_finished(broker):
-    """What was renamed before a kill is removed after the next start, and is no log."""
+def test_interrupted_deletions_are_finished(broker):
+    """A log renamed before a kill is removed after the next start, and is not opened."""
     broker.create(*KEYS)
     broker.run(broker.directories.delete(KEYS[0]))
     broker.host.kill()
@@ -188,8 +188,8 @@ def test_deletions_that_were_interrupted_are_finished(broker):
     assert not [name for path in broker.paths for name in broker.disk.list_directory(path) if "-delete" in name]
 
 
-def test_one_damaged_log_leaves_the_others_alone(broker):
-    """A log that was damaged below its recovery point is offline, by name; all others are served."""
+def test_damaged_log_does_not_affect_others(broker):
+    """A log damaged below its recovery point is offline; all others are served."""
     for log in broker.create(*KEYS):
         fill(log, 20)
     broker.after(120)
@@ -208,8 +208,8 @@ def test_one_damaged_log_leaves_the_others_alone(broker):
         broker.create(KEYS[1])
 
 
-def test_a_failed_device_takes_its_directory_offline(broker):
-    """A sync that fails is not tried again: all logs of that directory are offline, those of the other go on."""
+def test_failed_sync_takes_its_directory_offline(broker):
+    """The sync is not retried: all logs of that directory are offline; those of the other directory are served."""
     broker.create(*KEYS)
     first, second = broker.directories.directories
     broker.disk.fail("sync", "/data/one/*", number=errno.EIO, times=1)
@@ -226,7 +226,7 @@ def test_a_failed_device_takes_its_directory_offline(broker):
     with pytest.raises(StorageError, match="offline"):
         broker.create(broker.offline[0])
     for key in KEYS:
-        broker.directories.flush(key)  # nobody has to know which of them is offline
+        broker.directories.flush(key)  # the caller need not know which one is offline
     broker.stop()
     assert broker.disk.exists("/data/two/.kafka_cleanshutdown")
     assert not broker.disk.exists("/data/one/.kafka_cleanshutdown")
@@ -234,8 +234,8 @@ def test_a_failed_device_takes_its_directory_offline(broker):
 
 @pytest.mark.parametrize("operation", ["open", "read"])
 @pytest.mark.parametrize("locked", [True, False])
-def test_a_device_that_is_dead_at_the_start(broker, operation, locked):
-    """The other directory is used; the logs of the dead one are back when it is."""
+def test_device_that_is_dead_at_the_start(broker, operation, locked):
+    """The other directory is used; the logs of the dead device are back after a start with a working device."""
     for log in broker.create(*KEYS):
         fill(log, 3)
     first, second = (list(directory.logs) for directory in broker.directories.directories)
@@ -261,7 +261,7 @@ def test_a_device_that_is_dead_at_the_start(broker, operation, locked):
 
 @pytest.mark.parametrize("operation", ["open", "read"])
 def test_all_devices_are_dead_at_the_start(broker, operation):
-    """One line says so of each of them."""
+    """One line is logged per device."""
     broker.stop()
     broker.disk.fail(operation, "/data/*", errno.EIO)
     with pytest.raises(StorageError, match=r"no log directory can be used: /data/one: .* /data/two: "):
@@ -270,8 +270,8 @@ def test_all_devices_are_dead_at_the_start(broker, operation):
     broker.start()
 
 
-def test_no_descriptors_at_the_start(broker):
-    """That is not held against a device: the broker does not start, and loses nothing."""
+def test_no_file_descriptors_at_the_start(broker):
+    """The device is not considered failed: the broker does not start, and loses nothing."""
     broker.create(*KEYS)
     broker.stop()
     broker.disk.fail("open", "/data/two/*", errno.EMFILE)
@@ -282,8 +282,7 @@ def test_no_descriptors_at_the_start(broker):
     assert sorted(broker.logs) == KEYS
 
 
-def test_retention_and_compaction_go_on_by_themselves():
-    """Old segments go and compacted topics shrink while the broker runs, without anybody asking."""
+def test_retention_and_compaction_run_periodically():
     broker = Broker(paths=["/data"], config=replace(SMALL, retention_ms=1000)).start()
     (log,) = broker.create(KEYS[0])
     fill(log, 30)
@@ -302,8 +301,9 @@ def test_retention_and_compaction_go_on_by_themselves():
 
 
 @pytest.mark.parametrize(("synced", "offset"), [(1, 2), (3, 50)])
-def test_what_is_left_of_a_log_that_was_cut_is_synced(synced, offset):
-    """With ``flush.messages=1``, also where it was cut while it was synced, or begins anew behind all it ever had."""
+def test_log_is_synced_after_a_truncation(synced, offset):
+    """With ``flush.messages=1``, also if it is truncated during a sync, or restarts at an offset above its former end.
+    """
     broker = Broker(paths=["/data"], config=replace(SMALL, flush_messages=1)).start()
     (log,) = broker.create(KEYS[0])
     fill(log, 3)
@@ -314,7 +314,7 @@ def test_what_is_left_of_a_log_that_was_cut_is_synced(synced, offset):
     assert log.recovery_point == offset
 
 
-def test_flush_ms_is_kept():
+def test_flush_ms():
     """A log with ``flush.ms`` is synced at least that often."""
     broker = Broker(paths=["/data"], config=replace(SMALL, flush_ms=5000)).start(
         storage=StorageConfig(log_flush_scheduler_interval_ms=1000)
@@ -329,8 +329,7 @@ def test_flush_ms_is_kept():
     assert log.recovery_point == 2
 
 
-def test_strays_are_reported_and_left_alone(broker):
-    """Directories that are no logs stay as they are, and are named."""
+def test_unknown_directories_are_reported_and_left_alone(broker):
     broker.disk.make_directories("/data/one/lost+found")
     broker.disk.make_directories("/data/one/topic-1.0123-future")
     broker.stop()
@@ -338,16 +337,15 @@ def test_strays_are_reported_and_left_alone(broker):
     assert broker.directories.directories[0].strays == ["lost+found", "topic-1.0123-future"]
 
 
-def test_nothing_is_left_running_after_a_stop(broker):
-    """A closed broker leaves no timer behind."""
+def test_close_leaves_no_timer(broker):
     broker.create(*KEYS)
     broker.run(broker.directories.delete(KEYS[0]))
     broker.stop()
     assert [call for call in broker.host.reactor.getDelayedCalls() if call.active()] == []
 
 
-def test_a_log_in_two_directories_is_refused(broker):
-    """Nobody can say which of two copies is the right one."""
+def test_log_in_two_directories_is_refused(broker):
+    """It is unknown which of the two copies is correct."""
     broker.create(KEYS[0])
     broker.stop()
     broker.disk.make_directories("/data/two/a.b-c-0")

@@ -1,4 +1,4 @@
-"""Leader epochs are kept in memory between rolls: whatever crash comes, each record is still known by its epoch."""
+"""Leader epochs are kept in memory between rolls: after any crash each record still has its epoch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATH = "/data/orders-0"
 
 
 def many_epochs(log, done):
-    """Elections, also of leaders that write nothing, rolls, syncs, and a truncation to another history."""
+    """Run elections (some leaders write nothing), rolls, syncs, and a truncation to another history."""
     for number in range(24):
         if number % 2 == 0:
             log.begin_leader_epoch(number)
@@ -26,7 +26,7 @@ def many_epochs(log, done):
             log.flush()
             done["synced"] = log.recovery_point
         if number == 15:
-            # What was led last was never committed: a newer leader goes on with an older epoch's records.
+            # Records of the last leader were never committed: a newer leader continues after those of an older epoch.
             cut = log.log_end_offset - 2
             done["synced"] = min(done["synced"], cut)
             log.truncate_to(cut)
@@ -38,7 +38,7 @@ def many_epochs(log, done):
 
 
 def in_batches(log):
-    """The epochs as the batches have them, each with its first offset."""
+    """Return the epochs found in the batches, each with its first offset."""
     found = []
     for _, header in iter_headers(read_bytes(log)):
         if not found or header.partition_leader_epoch != found[-1][0]:
@@ -47,14 +47,14 @@ def in_batches(log):
 
 
 def check(log):
-    """The epoch file's view agrees with the batches; beyond them there may be one that has no record yet."""
+    """Assert that the epoch file agrees with the batches; it may have one more epoch without records."""
     with_records = [entry for entry in log.leader_epochs.entries if entry.start_offset < log.log_end_offset]
     assert with_records == in_batches(log)
     assert all(log.leader_epochs.epoch_of(offset) != NO_EPOCH for offset in range(log.log_end_offset))
 
 
 def crash_at(cut, *, seed):
-    """Stop at that change: a kill keeps all that was written, a power loss only what was synced."""
+    """Stop at that change: a kill keeps all written data, a power loss only synced data."""
     disk = DyingDisk()
     done = {"synced": 0}
     disk.changes_left = cut
@@ -73,8 +73,8 @@ def changes():
     return range(reference.changes)
 
 
-def test_a_kill_at_any_write_keeps_every_records_epoch():
-    """However a broker is killed, the next start knows who wrote what, so followers truncate to the right offset."""
+def test_kill_at_any_write_keeps_the_epoch_of_every_record():
+    """After the next start followers still truncate to the correct offset."""
     for cut in changes():
         log, disk = crash_at(cut, seed=None)
         check(log)
@@ -83,8 +83,8 @@ def test_a_kill_at_any_write_keeps_every_records_epoch():
         check(open_log(PATH, TINY, disk, clean_shutdown=True))
 
 
-def test_a_power_loss_at_any_write_keeps_the_epochs_of_what_is_left():
-    """Whatever part of the files the power took, epochs and records that are left agree, also after another kill."""
+def test_power_loss_at_any_write_keeps_epochs_consistent():
+    """Whichever files are lost, the remaining epochs and records agree, also after another kill."""
     for cut in changes():
         for seed in range(4):
             log, disk = crash_at(cut, seed=seed)
@@ -93,8 +93,8 @@ def test_a_power_loss_at_any_write_keeps_the_epochs_of_what_is_left():
             check(open_log(PATH, TINY, disk, recovery_point=log.recovery_point))
 
 
-def test_a_change_of_leader_writes_nothing():
-    """Ten thousand partitions change their leader without a single write to the disk."""
+def test_leader_change_writes_nothing():
+    """The leaders of ten thousand partitions change without a single disk write."""
     disk = DyingDisk()
     log = open_log(PATH, SMALL, disk)
     log.append_as_leader(batch("a"), 0, now_ms=1)
@@ -105,8 +105,9 @@ def test_a_change_of_leader_writes_nothing():
     assert log.leader_epochs.entries == ((0, 0), (49, 1))
 
 
-def test_an_epoch_that_was_lost_cuts_no_committed_record():
-    """A leader that wrote nothing is forgotten by a kill; a follower of its time is cut where it would have been."""
+def test_lost_epoch_truncates_no_committed_record():
+    """A leader epoch without records is lost in a kill; a follower of that epoch truncates to the same offset as
+    before."""
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, SMALL, disk)
     log.append_as_leader(batch("a", "b"), 4, now_ms=1)

@@ -1,4 +1,4 @@
-"""Descriptors and memory run out for a moment: that one operation fails, and the log directory goes on."""
+"""Transient lack of file descriptors or memory fails a single operation; the log directory stays online."""
 
 from __future__ import annotations
 
@@ -51,37 +51,37 @@ class World:
 
 @pytest.fixture
 def warnings() -> Iterator[list[str]]:
-    told: list[str] = []
+    logged: list[str] = []
 
     def observe(event: LogEvent) -> None:
         if event["log_level"] >= LogLevel.warn:
-            told.append(formatEvent(event))
+            logged.append(formatEvent(event))
 
     globalLogPublisher.addObserver(observe)
-    yield told
+    yield logged
     globalLogPublisher.removeObserver(observe)
 
 
 @pytest.mark.parametrize("number", PASSING)
-def test_a_checkpoint_is_written_later(number: int, warnings: list[str]) -> None:
-    """It is told once, however often it is tried, and the logs of the directory are used all the time."""
+def test_failed_checkpoint_is_retried(number: int, warnings: list[str]) -> None:
+    """The failure is logged once, and the logs of the directory stay usable."""
     world = World(SMALL)
     fill(world.log, 5)
     world.log.flush()
-    mend = world.disk.fail("open", "/data/recovery-point*", number)
+    repair = world.disk.fail("open", "/data/recovery-point*", number)
     for _ in range(3):
         world.directories.directories[0].checkpoint()
         world.simulation.run(61)
     assert not world.is_offline
     assert [RECOVERY_POINTS in text for text in warnings] == [True]
-    mend()
+    repair()
     world.simulation.run(61)
     assert read_offsets(world.disk, f"/data/{RECOVERY_POINTS}") == {KEY: 5}
 
 
 @pytest.mark.parametrize("number", PASSING)
-def test_a_segment_that_cannot_be_started(number: int) -> None:
-    """The append that needs it is refused as one that may be tried again; nothing else suffers."""
+def test_segment_that_cannot_be_created(number: int) -> None:
+    """The append that needs it gets a retriable error; nothing else is affected."""
     for failing in range(1, 7):
         world = World(SMALL)
         log = world.log
@@ -89,14 +89,14 @@ def test_a_segment_that_cannot_be_started(number: int) -> None:
         while log.size_bytes + 180 < SMALL.segment_bytes:
             fill(log, 1, first=count)
             count += 1
-        mend = world.disk.fail("open", "/data/orders-0/*", number, times=failing)
+        repair = world.disk.fail("open", "/data/orders-0/*", number, times=failing)
         refused: list[ErrorCode] = []
         for _ in range(8):
             try:
                 log.append_as_leader(batch("x" * 300), 0, now_ms=1)
             except KafkaError as error:
                 refused.append(error.code)
-        mend()
+        repair()
         assert 1 <= len(refused) <= failing
         assert set(refused) == {ErrorCode.KAFKA_STORAGE_ERROR}
         assert not world.is_offline
@@ -109,16 +109,17 @@ def test_a_segment_that_cannot_be_started(number: int) -> None:
 
 
 @pytest.mark.parametrize("number", [*PASSING, errno.ENOSPC])
-def test_an_aborted_transaction_that_cannot_be_noted(number: int) -> None:
-    """The marker is in the log, and readers of committed records hear of it; it is noted with the segment's indexes."""
+def test_aborted_transaction_that_cannot_be_indexed(number: int) -> None:
+    """The marker is in the log and applies to readers of committed records; it is indexed with the segment's other
+    indexes."""
     world = World(SMALL)
     log = world.log
     log.append_as_leader(idempotent(0, transactional=True), 0, now_ms=1)
-    mend = world.disk.fail("open", "/data/orders-0/*.txnindex", number)
+    repair = world.disk.fail("open", "/data/orders-0/*.txnindex", number)
     log.append_as_leader(marker(7, committed=False), 0, now_ms=1, origin=Origin.COORDINATOR)
     assert log.log_end_offset == 2
     assert [each.producer_id for each in log.aborted_transactions(0, 2)] == [7]
-    mend()
+    repair()
     fill(log, 20)
     assert not world.is_offline
     log.flush()
@@ -129,8 +130,8 @@ def test_an_aborted_transaction_that_cannot_be_noted(number: int) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
-def test_what_cannot_be_opened_to_be_synced(number: int) -> None:
-    """No sync has failed: it is tried again by itself, and then all is durable."""
+def test_file_that_cannot_be_opened_for_a_sync(number: int) -> None:
+    """The sync itself did not fail, so it is retried, and then all is durable."""
     for failing in range(1, 10):
         world = World(SYNCED)
         fill(world.log, 3)
@@ -152,8 +153,8 @@ def test_what_cannot_be_opened_to_be_synced(number: int) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOMEM, errno.ENOSPC, errno.EIO])
-def test_a_sync_that_fails_is_never_tried_again(number: int) -> None:
-    """Whatever it failed with, nothing is known of what was written: the directory is offline."""
+def test_failed_sync_is_never_retried(number: int) -> None:
+    """For any error the state of the written data is unknown: the directory is offline."""
     world = World(SYNCED)
     world.disk.fail("sync", "/data/orders-0/*", number, times=1)
     fill(world.log, 1)
@@ -162,8 +163,8 @@ def test_a_sync_that_fails_is_never_tried_again(number: int) -> None:
     assert is_marked(world.disk, "/data")
 
 
-def test_a_directory_that_is_closed_meanwhile() -> None:
-    """It is not marked as closed in order, nothing goes on after that, and the next start has all of it."""
+def test_directory_closed_during_a_failure() -> None:
+    """It gets no clean-shutdown marker, nothing runs afterwards, and the next start has all records."""
     world = World(SYNCED)
     fill(world.log, 20)
     world.simulation.run(61)
@@ -180,8 +181,9 @@ def test_a_directory_that_is_closed_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 1, 7, 15, 29])
-def test_a_log_that_is_cut_meanwhile(offset: int) -> None:
-    """It ends where it was cut, at the latest when it is cut again, and takes only what follows there."""
+def test_log_truncated_during_a_failure(offset: int) -> None:
+    """It ends at the truncation offset, at the latest after another truncation, and accepts only appends at that
+    offset."""
     for failing in range(1, 9):
         world = World(SMALL)
         fill(world.log, 20)
@@ -214,16 +216,16 @@ def test_a_log_that_is_cut_meanwhile(offset: int) -> None:
 
 @pytest.mark.parametrize("number", [*PASSING, errno.ENOSPC])
 @pytest.mark.parametrize("beforehand", [False, True])
-def test_a_log_that_cannot_be_made_leaves_nothing(number: int, beforehand: bool) -> None:
-    """Else a partition that is deleted before there is room again would leave a directory that nobody deletes."""
+def test_failed_creation_of_a_log_leaves_nothing(number: int, beforehand: bool) -> None:
+    """Otherwise a partition deleted before space is available would leave a directory that is never removed."""
     world = World(SMALL)
-    mend = world.disk.fail("open", "/data/orders-0/partition.metadata.tmp", number)
+    repair = world.disk.fail("open", "/data/orders-0/partition.metadata.tmp", number)
     if beforehand:
         making = world.directories.make([(KEY, UUID(int=7))])
         world.simulation.run_until(Deferred.fromCoroutine(making))
     with pytest.raises(OSError, match=r"partition\.metadata"):
         world.directories.create(KEY, UUID(int=7), SMALL)
     assert not world.disk.exists("/data/orders-0")
-    mend()
+    repair()
     fill(world.log, 3)
     assert world.log.log_end_offset == 3

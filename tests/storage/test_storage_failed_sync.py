@@ -1,4 +1,4 @@
-"""What a failed sync leaves behind: pages that are in memory only, and clean to the kernel."""
+"""After a failed sync, pages are in memory only although the kernel considers them clean."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class World:
         return self.directories.directories[0].offline is not None
 
     def write(self, count: int) -> None:
-        """Records of growing leader epochs, a few at a time, until the directory is offline."""
+        """Write records of increasing leader epochs, a few at a time, until the directory is offline."""
         for _ in range(count):
             for log in self.directories.logs.values():
                 self._count += 1
@@ -61,7 +61,7 @@ class World:
                 return
 
     def promised(self) -> dict[TopicPartition, tuple[bytes, object, UUID | None]]:
-        """All that was said to be durable."""
+        """Return all records reported as durable."""
         found = {}
         for key, log in self.logs.items():
             end_offset = log.recovery_point
@@ -78,8 +78,8 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_what_is_synced_after_a_restart_survives_a_power_loss(seed: int) -> None:
-    """A broker that is started again on the device goes on, and what it says is durable then is."""
+def test_records_synced_after_a_restart_survive_a_power_loss(seed: int) -> None:
+    """A broker restarted on the device continues, and records that it reports as durable are."""
     world = World(seed)
     world.start()
     for key in KEYS:
@@ -106,8 +106,9 @@ def test_what_is_synced_after_a_restart_survives_a_power_loss(seed: int) -> None
     world.check(promised)
 
 
-def test_what_was_written_behind_a_cut_is_written_anew() -> None:
-    """A log that was cut below its recovery point is durable up to the cut, whatever the last checkpoint says."""
+def test_records_after_a_truncation_are_rewritten() -> None:
+    """A log truncated below its recovery point is durable up to the truncation, whatever the last checkpoint contains.
+    """
     lost = 0
     for seed in range(40):
         world = World(seed)
@@ -136,8 +137,8 @@ def test_what_was_written_behind_a_cut_is_written_anew() -> None:
     assert lost == 0
 
 
-def test_a_device_that_failed_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may hang: nothing is written to it while everybody else waits; what the next start needs is there already."""
+def test_failed_device_is_not_accessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It might block: nothing is written to it while other work waits; the next start already has all that it needs."""
     world = World(1)
     world.start()
     log = world.directories.create(KEYS[0], TOPIC_ID, replace(SYNCED, flush_messages=1000))
@@ -161,8 +162,8 @@ def test_a_device_that_failed_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> 
     assert world.directories.logs[KEYS[0]].recovery_point == 3
 
 
-def test_it_is_written_anew_once() -> None:
-    """The mark goes with the start that has dealt with it; an orderly stop counts as usual after that."""
+def test_files_are_rewritten_once() -> None:
+    """The start that rewrote them removes the mark; afterwards an orderly stop counts as usual."""
     world = World(1)
     world.start()
     world.directories.create(KEYS[0], TOPIC_ID, SYNCED)
@@ -179,8 +180,8 @@ def test_it_is_written_anew_once() -> None:
     assert world.directories.clean_broker_epoch == 5
 
 
-def test_killed_while_it_is_written_anew() -> None:
-    """The start after that begins again: the mark stays until all is done."""
+def test_kill_while_files_are_rewritten() -> None:
+    """The next start does it again: the mark stays until all is done."""
     world = World(1)
     world.start()
     world.directories.create(KEYS[0], TOPIC_ID, SYNCED)
@@ -194,12 +195,12 @@ def test_killed_while_it_is_written_anew() -> None:
     assert is_marked(world.disk, "/data/logs")
 
 
-def test_a_device_that_takes_no_mark() -> None:
-    """Whoever reads the log is told what to do instead."""
-    told: list[str] = []
+def test_device_on_which_no_mark_can_be_written() -> None:
+    """The log names the remedy for the operator."""
+    logged: list[str] = []
 
     def observe(event: LogEvent) -> None:
-        told.append(formatEvent(event))
+        logged.append(formatEvent(event))
 
     disk = MemoryDisk(directories=["/data"])
     disk.fail("open", "/data/*", errno.EROFS)
@@ -208,4 +209,4 @@ def test_a_device_that_takes_no_mark() -> None:
         leave_mark(disk, "/data", OSError(errno.EIO, "bad"))
     finally:
         globalLogPublisher.removeObserver(observe)
-    assert ["unmount and mount the device again" in text for text in told] == [True]
+    assert ["unmount and mount the device again" in text for text in logged] == [True]

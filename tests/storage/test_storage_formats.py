@@ -1,4 +1,4 @@
-"""What we write, read by somebody else: kafka-python's record reader, and readers made from the formats' own rules."""
+"""Written files, read by other readers: kafka-python's record reader, and parsers of the specified formats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kreplica.wire.compression import Codec
 
 
 def read_with_kafka_python(path):
-    """(offset, timestamp, key, value) of every record of a .log file."""
+    """Return (offset, timestamp, key, value) of every record of a .log file."""
     reader = MemoryRecords(path.read_bytes())
     while (one := reader.next_batch()) is not None:
         assert one.validate_crc()
@@ -24,7 +24,7 @@ def read_with_kafka_python(path):
 
 
 def read_batches(data):
-    """(position, base offset, last offset, max timestamp) from the 61-byte headers, by struct alone."""
+    """Return (position, base offset, last offset, max timestamp) from the 61-byte headers, with struct alone."""
     position = 0
     while position < len(data):
         base, length, _, magic, crc, _, last_delta, _, max_timestamp = struct.unpack_from(">qiibIhiqq", data, position)
@@ -48,8 +48,8 @@ def written(tmp_path):
     return log, tmp_path / "t-0"
 
 
-def test_kafka_python_reads_our_segments(tmp_path):
-    """Every record of every codec, read from our files by another project's reader."""
+def test_kafka_python_reads_segments(tmp_path):
+    """Records of every codec."""
     _, path = written(tmp_path)
     theirs = [record for file in sorted(path.glob("*.log")) for record in read_with_kafka_python(file)]
     again = open_log(path, clean_shutdown=True)
@@ -59,7 +59,7 @@ def test_kafka_python_reads_our_segments(tmp_path):
 
 
 def test_offset_indexes_follow_their_format(tmp_path):
-    """Each entry is 8 bytes: the last offset of a batch (relative) and where that batch starts; both grow."""
+    """Each 8-byte entry has the relative last offset of a batch and the batch's position; both increase."""
     _, path = written(tmp_path)
     total = 0
     for file in sorted(path.glob("*.log")):
@@ -74,7 +74,8 @@ def test_offset_indexes_follow_their_format(tmp_path):
 
 
 def test_time_indexes_follow_their_format(tmp_path):
-    """Each entry is 12 bytes: a timestamp, and the offset up to which no record is later; the last is the highest."""
+    """Each 12-byte entry has a timestamp and the offset up to which no record is later; the last timestamp is the
+    highest."""
     _, path = written(tmp_path)
     for file in sorted(path.glob("*.log")):
         base = int(file.stem)
@@ -89,7 +90,7 @@ def test_time_indexes_follow_their_format(tmp_path):
 
 
 def test_producer_snapshots_follow_their_format(tmp_path):
-    """Version 1, a CRC of what follows, and 48 bytes a batch; the last row of a producer is what Kafka has."""
+    """Version 1, a CRC of the rest, and 48 bytes per batch; the last row of a producer is the one that Kafka has."""
     log, path = written(tmp_path)
     data = (path / f"{log.log_end_offset:020d}.snapshot").read_bytes()
     version, crc, count = struct.unpack_from(">hIi", data)
@@ -101,7 +102,7 @@ def test_producer_snapshots_follow_their_format(tmp_path):
 
 
 def test_aborted_transactions_follow_their_format(tmp_path):
-    """34 bytes a transaction: version 0, producer, first and last offset, last stable offset."""
+    """34 bytes per transaction: version 0, producer, first and last offset, last stable offset."""
     _, path = written(tmp_path)
     data = b"".join(file.read_bytes() for file in sorted(path.glob("*.txnindex")))
     assert list(struct.iter_unpack(">hqqqq", data)) == [(0, 9, 33, 35, 36)]
@@ -113,8 +114,8 @@ def test_leader_epochs_follow_their_format(tmp_path):
     assert (path / "leader-epoch-checkpoint").read_text() == "0\n2\n2 0\n4 33\n"
 
 
-def test_the_clean_shutdown_marker_is_kafkas(tmp_path):
-    """The JSON that Kafka 3.7 and later reads its broker epoch from."""
+def test_clean_shutdown_marker_follows_its_format(tmp_path):
+    """JSON from which Kafka 3.7 and later reads the broker epoch."""
     from kreplica.runtime.disk import OsDisk
     from kreplica.storage.formats.checkpoints import write_clean_shutdown
 

@@ -1,4 +1,4 @@
-"""What is wrong with a log's files is found where it is, and nothing else; nothing is changed."""
+"""Inspection of a log's files reports exactly the defects, with their position, and changes nothing."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ FIRST = "00000000000000000000"
 def problems(
     directory: Path, pause: Callable[[], None] = lambda: None, disk: ReadOnlyDisk | None = None, **options: bool
 ) -> list[tuple[str, int | None, str]]:
-    """(file, position, text) of everything that is found."""
+    """Return (file, position, text) of every problem."""
     found = Verification(disk or ReadOnlyDisk(), CheckOptions(**options), pause).run(str(directory))
     return [(os.path.relpath(each.path, directory), each.position, each.text) for each in found]
 
 
 @pytest.fixture
 def closed(tmp_path: Path) -> Path:
-    """The directory of a log of several segments and epochs, with transactions, after an orderly stop."""
+    """Return the directory of a log of several segments and epochs, with transactions, after an orderly stop."""
     path = tmp_path / "orders-0"
     log = open_log(path, LogConfig(segment_bytes=2000, index_interval_bytes=150))
     fill(log, 12, epoch=0)
@@ -70,16 +70,15 @@ def digest(directory: Path) -> dict[str, str]:
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in directory.rglob("*") if path.is_file()}
 
 
-class TestWholeLogs:
-    def test_a_log_of_ours(self, closed: Path) -> None:
-        """Nothing is wrong with what was written and stopped in order, however closely one looks."""
+class TestIntactLogs:
+    def test_own_log(self, closed: Path) -> None:
         before = digest(closed)
         assert problems(closed, records=True, gaps=True) == []
         assert digest(closed) == before
 
     @pytest.mark.parametrize("archive", ["clean", "killed"])
-    def test_a_directory_of_kafka(self, archive: str, tmp_path: Path) -> None:
-        """Nor with what Apache Kafka wrote, with indexes that it lengthened with zeros, also where it was killed."""
+    def test_directory_of_kafka(self, archive: str, tmp_path: Path) -> None:
+        """Also if Kafka was killed and left indexes padded with zeros."""
         with tarfile.open(KAFKA / f"kafka-3.9-{archive}.tar.xz") as packed:
             unpack(packed, tmp_path)
         before = digest(tmp_path)
@@ -88,16 +87,15 @@ class TestWholeLogs:
         assert (look.tally.partitions, look.tally.segments) == (4, 13)
         assert digest(tmp_path) == before
 
-    def test_a_log_that_is_open(self, tmp_path: Path) -> None:
-        """A broker that runs has not written its last index entries and epochs yet."""
+    def test_open_log(self, tmp_path: Path) -> None:
+        """A running broker has not written its last index entries and epochs yet."""
         log = open_log(tmp_path / "orders-0")
         fill(log, 30, epoch=0)
         log.leader_epochs.assign(5, log.log_end_offset)
         fill(log, 2, epoch=5)
         assert problems(tmp_path, records=True, gaps=True) == []
 
-    def test_files_may_not_be_written(self, closed: Path) -> None:
-        """They are opened for reading only."""
+    def test_files_are_opened_for_reading_only(self, closed: Path) -> None:
         with pytest.raises(OSError, match="reading only"):
             ReadOnlyDisk().open(str(closed / "new"), create=True)
         file = ReadOnlyDisk().open(str(closed / f"{FIRST}.log"))
@@ -105,20 +103,18 @@ class TestWholeLogs:
             file.write_at(0, [b"x"])
         file.close()
 
-    def test_a_log_that_is_empty(self, tmp_path: Path) -> None:
-        """A partition that nothing was written to has no file of batches yet."""
+    def test_empty_log(self, tmp_path: Path) -> None:
+        """A partition without records has no batch file yet."""
         (tmp_path / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n")
         assert problems(tmp_path) == []
 
-    def test_no_log_at_all(self, tmp_path: Path) -> None:
-        """An empty directory is not a whole one."""
+    def test_empty_directory_is_a_problem(self, tmp_path: Path) -> None:
         with pytest.raises(NoLogs, match="holds no logs"):
             problems(tmp_path)
 
 
 class TestBatches:
-    def test_every_byte_counts(self, tmp_path: Path) -> None:
-        """Whatever byte of a batch changes, that is found."""
+    def test_every_changed_byte_of_a_batch_is_found(self, tmp_path: Path) -> None:
         path = tmp_path / "orders-0"
         log = open_log(path)
         fill(log, 3, size=10)
@@ -131,8 +127,8 @@ class TestBatches:
             change(file, position, whole[position : position + 1])
         assert problems(tmp_path) == []
 
-    def test_a_wrong_checksum_is_told_once(self, closed: Path) -> None:
-        """By its position; what follows is in order."""
+    def test_wrong_checksum_is_reported_once(self, closed: Path) -> None:
+        """By its position; later batches are checked."""
         with (closed / f"{FIRST}.log").open("rb") as file:
             data = file.read()
         second = next(at for at, _, _ in batches_of(closed / f"{FIRST}.log") if at)
@@ -140,8 +136,8 @@ class TestBatches:
         assert data[second + HEADER_SIZE + 9] != 0xFF
         assert problems(closed) == [(f"{FIRST}.log", second, "wrong CRC in the batch of offset 1")]
 
-    def test_a_torn_end(self, closed: Path) -> None:
-        """Bytes that are no whole batch are counted."""
+    def test_torn_end(self, closed: Path) -> None:
+        """The remaining bytes are counted."""
         last = segments(closed)[-1]
         file = closed / f"{last}.log"
         size = file.stat().st_size
@@ -149,14 +145,14 @@ class TestBatches:
             appended.write(b"\x00" * 70)
         assert problems(closed) == [(f"{last}.log", size, "no whole batch stands there, 70 bytes are left")]
 
-    def test_a_length_that_no_batch_has(self, closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Is not read into memory."""
+    def test_invalid_length(self, closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The batch is not read into memory."""
         monkeypatch.setattr(files, "BATCH_SIZE_MAX", 100)
         (found,) = [text for name, at, text in problems(closed) if name == f"{FIRST}.log"]
         assert found.startswith("no whole batch stands there")
 
-    def test_the_same_batch_twice(self, closed: Path) -> None:
-        """Offsets go on, they do not come again."""
+    def test_repeated_batch(self, closed: Path) -> None:
+        """Offsets must increase."""
         last = segments(closed)[-1]
         file = closed / f"{last}.log"
         data, position = file.read_bytes(), file.stat().st_size
@@ -166,8 +162,8 @@ class TestBatches:
         end = max(header.next_offset for _, header, _ in batches_of(file))
         assert (f"{last}.log", position, f"offset {first.base_offset}, though {end} is the next") in problems(closed)
 
-    def test_a_segment_that_is_missing(self, closed: Path) -> None:
-        """Is a gap: no problem of a log that may be compacted, but of one that was not."""
+    def test_missing_segment(self, closed: Path) -> None:
+        """A gap is a problem only in a log that is not compacted."""
         gone = segments(closed)[1]
         for suffix in (".log", ".index", ".timeindex", ".txnindex"):
             (closed / f"{gone}{suffix}").unlink(missing_ok=True)
@@ -176,8 +172,8 @@ class TestBatches:
         text = f"offset {int(following)}, though {int(gone)} is the next: those between are missing"
         assert problems(closed, gaps=True) == [(f"{following}.log", 0, text)]
 
-    def test_records_that_make_no_sense(self, tmp_path: Path) -> None:
-        """A batch whose checksum is right may still hold nonsense: only who opens it sees that."""
+    def test_invalid_records(self, tmp_path: Path) -> None:
+        """A batch with a correct checksum may contain invalid records, which only decoding finds."""
         path = tmp_path / "orders-0"
         log = open_log(path)
         fill(log, 1)
@@ -200,8 +196,8 @@ def batches_of(file: Path) -> list[tuple[int, object, memoryview]]:
 
 
 class TestIndexes:
-    def test_a_position_inside_a_batch(self, closed: Path) -> None:
-        """An entry of the offset index must name a batch's beginning."""
+    def test_position_inside_a_batch(self, closed: Path) -> None:
+        """An entry of the offset index must have the position of a batch."""
         index = closed / f"{FIRST}.index"
         offset, position = (int.from_bytes(index.read_bytes()[at : at + 4], "big") for at in (0, 4))
         change(index, 4, pack(">i", position + 1))
@@ -209,8 +205,8 @@ class TestIndexes:
             (f"{FIRST}.index", 0, f"offset {offset} at position {position + 1}, where no batch begins")
         ]
 
-    def test_an_offset_before_the_batch(self, closed: Path) -> None:
-        """A reader would be sent too far."""
+    def test_offset_below_the_batch(self, closed: Path) -> None:
+        """A reader would start too late in the segment."""
         index = closed / f"{FIRST}.index"
         position = int.from_bytes(index.read_bytes()[12:16], "big")
         change(index, 8, pack(">i", 1))
@@ -218,8 +214,8 @@ class TestIndexes:
         assert (f"{FIRST}.index", 8) in [each[:2] for each in found]
         assert any(f"offset 1 at position {position}, where the batch of" in text for _, _, text in found)
 
-    def test_beyond_the_end(self, closed: Path) -> None:
-        """Of both indexes."""
+    def test_entries_beyond_the_end(self, closed: Path) -> None:
+        """In both indexes."""
         last = segments(closed)[-1]
         with (closed / f"{last}.index").open("ab") as file:
             file.write(pack(">ii", 900, 99_999))
@@ -229,8 +225,8 @@ class TestIndexes:
         assert [name for name, _, _ in found] == [f"{last}.index", f"{last}.timeindex"]
         assert all("beyond" in text for _, _, text in found)
 
-    def test_times_that_are_not_so(self, closed: Path) -> None:
-        """A reader who asks by time would miss records, or find none where there are."""
+    def test_wrong_timestamps(self, closed: Path) -> None:
+        """A lookup by timestamp would skip records, or find none."""
         index = closed / f"{FIRST}.timeindex"
         at = index.stat().st_size - 12
         timestamp_ms = int.from_bytes(index.read_bytes()[at : at + 8], "big")
@@ -241,30 +237,30 @@ class TestIndexes:
         early = f"time 5 at offset {int.from_bytes(index.read_bytes()[8:12], 'big')}, after a record of"
         assert problems(closed)[0][2].startswith(early)
 
-    def test_an_index_that_is_missing(self, closed: Path) -> None:
-        """Of a segment that is complete; the last one's is written when it is closed."""
+    def test_missing_index(self, closed: Path) -> None:
+        """A closed segment must have one; the active segment's is written when it is closed."""
         (closed / f"{FIRST}.index").unlink()
         (closed / f"{segments(closed)[-1]}.index").unlink()
         assert problems(closed) == [(f"{FIRST}.index", None, "is missing")]
 
-    def test_half_an_entry(self, closed: Path) -> None:
-        """An index is made of whole entries."""
+    def test_partial_entry(self, closed: Path) -> None:
+        """An index consists of whole entries."""
         index = closed / f"{FIRST}.index"
         size = index.stat().st_size
         with index.open("ab") as file:
             file.write(b"abc")
         assert problems(closed) == [(f"{FIRST}.index", size, "3 bytes after the last whole entry, which takes 8")]
 
-    def test_zeros_are_no_entries(self, closed: Path) -> None:
-        """Kafka lengthens the indexes of the segment that it writes to."""
+    def test_zeros_are_not_entries(self, closed: Path) -> None:
+        """Kafka pads the indexes of the active segment."""
         for suffix in (".index", ".timeindex"):
             path = closed / f"{segments(closed)[-1]}{suffix}"
             with path.open("ab") as file:
                 file.truncate(path.stat().st_size // 24 * 24 + 240_000)
         assert problems(closed) == []
 
-    def test_entries_are_read_in_pieces(self, tmp_path: Path) -> None:
-        """However many there are."""
+    def test_entries_are_read_in_slices(self, tmp_path: Path) -> None:
+        """For any number of entries."""
         path = tmp_path / f"{5:020}.index"
         path.write_bytes(b"".join(pack(">ii", number, 100 * number) for number in range(1, 10_001)))
         file = offset_index(ReadOnlyDisk(), str(path))
@@ -280,15 +276,14 @@ class TestTransactions:
         (path,) = [path for path in closed.glob("*.txnindex") if path.stat().st_size]
         return path
 
-    def test_the_index_is_read(self, index: Path) -> None:
-        """Who aborted what."""
+    def test_index_is_read(self, index: Path) -> None:
         file = transaction_index(ReadOnlyDisk(), str(index))
         ((at, version, aborted),) = aborted_entries(file)
         file.close()
         assert (at, version, aborted[:3]) == (0, 0, (7, 24, 26))
 
-    def test_a_marker_of_another(self, closed: Path, index: Path) -> None:
-        """An entry must name its producer's marker; and an aborted transaction must have its entry."""
+    def test_entry_without_a_marker(self, closed: Path, index: Path) -> None:
+        """An entry must match a marker of its producer, and an aborted transaction must have an entry."""
         change(index, 2, pack(">q", 9))
         texts = [text for _, _, text in problems(closed)]
         assert texts == [
@@ -297,22 +292,22 @@ class TestTransactions:
             "and not in the segment's index of aborted transactions",
         ]
 
-    def test_an_index_that_is_lost(self, closed: Path, index: Path) -> None:
-        """Consumers would be shown what was aborted."""
+    def test_missing_index(self, closed: Path, index: Path) -> None:
+        """Consumers would read aborted records."""
         index.unlink()
         ((_, _, text),) = problems(closed)
         assert text.startswith("the transaction of producer 7 from offset 24 is aborted at 26")
 
 
 class TestEpochs:
-    def test_epochs_that_the_checkpoint_does_not_know(self, closed: Path) -> None:
-        """A batch says who wrote it; so does the checkpoint."""
+    def test_epoch_missing_in_the_checkpoint(self, closed: Path) -> None:
+        """The epochs of batches and of the checkpoint must agree."""
         (closed / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n4 12\n")
         found = problems(closed)
         assert {text for _, _, text in found} == {"leader epoch 3, where 4 wrote by the checkpoint"}
 
-    def test_epochs_never_go_back(self, tmp_path: Path) -> None:
-        """A leader of an older epoch has nothing to write."""
+    def test_epochs_never_decrease(self, tmp_path: Path) -> None:
+        """A leader of an older epoch cannot append."""
         path = tmp_path / "orders-0"
         log = open_log(path)
         fill(log, 2, epoch=3)
@@ -332,24 +327,24 @@ class TestSmallFiles:
             ("00000000000000000003.snapshot", "nonsense", "not a version 1 snapshot of producers"),
         ],
     )
-    def test_of_a_partition(self, closed: Path, name: str, content: str, text: str) -> None:
-        """Each is read as its broker would."""
+    def test_files_of_a_partition(self, closed: Path, name: str, content: str, text: str) -> None:
+        """Each is read as the broker reads it."""
         (closed / name).write_text(content)
-        ((found, _, told),) = problems(closed)
+        ((found, _, message),) = problems(closed)
         assert found == name
-        assert text in told
+        assert text in message
 
-    def test_of_a_log_directory(self, closed: Path) -> None:
+    def test_files_of_a_log_directory(self, closed: Path) -> None:
         """Checkpoints of all logs together."""
         (closed.parent / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 x\n")
-        ((found, _, told),) = problems(closed.parent)
+        ((found, _, message),) = problems(closed.parent)
         assert found == "recovery-point-offset-checkpoint"
-        assert told == "line 3 is malformed: 'orders 0 x'"
+        assert message == "line 3 is malformed: 'orders 0 x'"
 
 
 class TestWhileABrokerWrites:
-    def test_what_is_torn_only_for_a_moment(self, closed: Path) -> None:
-        """A batch that is being written is no problem once it is written."""
+    def test_transient_torn_write(self, closed: Path) -> None:
+        """A batch that is being written is not a problem once it is complete."""
         last = closed / f"{segments(closed)[-1]}.log"
         rest = bytes(batch("late", base_sequence=-1))
         with last.open("ab") as file:
@@ -361,8 +356,7 @@ class TestWhileABrokerWrites:
         pauses = iter([finish])
         assert problems(closed, lambda: next(pauses, lambda: None)()) == []
 
-    def test_a_segment_that_goes(self, closed: Path) -> None:
-        """Retention is not damage."""
+    def test_segment_removed_by_retention(self, closed: Path) -> None:
         change(closed / f"{FIRST}.log", 100, b"\xff\xff")
 
         def remove() -> None:
@@ -370,13 +364,12 @@ class TestWhileABrokerWrites:
 
         assert problems(closed, remove) == []
 
-    def test_a_topic_that_goes(self, closed: Path) -> None:
-        """Nor is its deletion."""
+    def test_deleted_topic(self, closed: Path) -> None:
         (closed / "leader-epoch-checkpoint").write_text("x")
         assert problems(closed.parent, lambda: shutil.rmtree(closed, ignore_errors=True)) == []
 
-    def test_problems_that_are_others_each_time(self, closed: Path) -> None:
-        """What the second look does not find again is not told, and looking ends."""
+    def test_problems_that_differ_each_time(self, closed: Path) -> None:
+        """Problems that the second check does not confirm are not reported, and the check ends."""
         count = 0
 
         def spoil() -> None:

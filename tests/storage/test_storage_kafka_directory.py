@@ -56,7 +56,7 @@ def opened(request, tmp_path):
 
 
 def test_all_logs_open_with_their_offsets_epochs_and_ids(opened):
-    """A directory of Kafka keeps its cluster, topics' ids, offsets and leader epochs, also after kill -9."""
+    """The cluster ID, topic IDs, offsets and leader epochs of Kafka's directory are kept, also after kill -9."""
     logs = opened.directories.logs
     assert {str(key): log.log_end_offset for key, log in logs.items()} == {
         "codecs-0": 100 if opened.killed else 50,
@@ -73,8 +73,8 @@ def test_all_logs_open_with_their_offsets_epochs_and_ids(opened):
     assert not opened.directories.directories[0].failed_logs
 
 
-def test_records_of_every_codec_come_back(opened):
-    """Keys, headers, timestamps and values in all five codecs read as librdkafka wrote them."""
+def test_records_of_every_codec_are_read(opened):
+    """Keys, headers, timestamps and values in all five codecs are as librdkafka wrote them."""
     found = [record for record in records_of(read_bytes(opened.directories.logs[CODECS])) if record.offset < 50]
     assert [record.offset for record in found] == list(range(50))
     for record in found:
@@ -86,8 +86,8 @@ def test_records_of_every_codec_come_back(opened):
         assert record.timestamp_ms == 1_700_000_000_000 + record.offset // 10 * 100 + index
 
 
-def test_every_offset_of_kafkas_segments_is_found_through_kafkas_indexes(opened):
-    """A fetch from any offset starts with the batch that holds it, in whichever segment that is."""
+def test_every_offset_is_found_with_kafkas_indexes(opened):
+    """A fetch from any offset starts with the batch that contains it, in every segment."""
     log = opened.directories.logs[ROLLED]
     assert len(bases_of(log)) > 5
     for offset in range(200):
@@ -98,8 +98,8 @@ def test_every_offset_of_kafkas_segments_is_found_through_kafkas_indexes(opened)
         assert (found.offset, found.timestamp_ms) == (offset, 1_700_000_000_000 + offset)
 
 
-def test_a_log_that_kafka_compacted_reads_across_its_gaps(opened):
-    """The last value of every key is there, the deleted ones are tombstones, and offsets stay as they were."""
+def test_log_compacted_by_kafka_is_read_across_its_gaps(opened):
+    """The last value of every key is there, deleted keys have tombstones, and offsets are unchanged."""
     found = {record.key: record for record in records_of(read_bytes(opened.directories.logs[COMPACTED]))}
     assert sorted(found) == sorted([*(f"key {index}".encode() for index in range(20)), b"another key"])
     assert found[b"key 3"].value is found[b"key 7"].value is None
@@ -107,8 +107,8 @@ def test_a_log_that_kafka_compacted_reads_across_its_gaps(opened):
     assert found[b"key 19"].offset == 599
 
 
-def test_transactions_and_idempotent_producers_are_known(opened):
-    """Open and aborted transactions, and the sequences that producers have reached, survive the move."""
+def test_transactions_and_idempotent_producers_are_restored(opened):
+    """Open and aborted transactions, and the last sequences of producers."""
     log = opened.directories.logs[TRANSACTIONS]
     (aborted,) = log.aborted_transactions(0, 17)
     assert (aborted.first_offset, aborted.last_offset) == (6, 11)
@@ -117,8 +117,8 @@ def test_transactions_and_idempotent_producers_are_known(opened):
     assert producer.last_sequence == 199
 
 
-def test_what_kafka_wrote_is_carried_on(opened):
-    """Records are appended after Kafka's, and after a stop in order the directory opens again without a scan."""
+def test_appending_to_kafkas_log(opened):
+    """Records are appended after Kafka's, and after an orderly stop the directory opens again without a scan."""
     log = opened.directories.logs[ROLLED]
     (producer,) = log.producers.entries
     retry = batch("again", producer_id=producer.producer_id, producer_epoch=producer.epoch, base_sequence=200)
@@ -132,7 +132,7 @@ def test_what_kafka_wrote_is_carried_on(opened):
     assert again.clean_epoch == 9
 
 
-def test_batches_are_those_that_kafkas_dump_tool_shows(opened):
+def test_batches_equal_the_output_of_kafkas_dump_tool(opened):
     """Offset, position, size and CRC of every batch agree with Kafka's DumpLogSegments."""
     if not opened.killed:
         return

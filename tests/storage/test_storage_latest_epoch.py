@@ -1,4 +1,4 @@
-"""The latest leader epoch of a log is that of its last entry, whatever was done to the entries."""
+"""The latest leader epoch of a log is that of its last epoch entry, after any change of the entries."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def latest_entry(epochs: LeaderEpochs) -> int:
     return epochs.entries[-1].epoch if epochs.entries else NO_EPOCH
 
 
-def test_the_latest_epoch_is_that_of_the_last_entry(tmp_path) -> None:
-    """Assigned, cut at either end, forgotten, written, and read again."""
+def test_latest_epoch_is_that_of_the_last_entry(tmp_path) -> None:
+    """After assignment, truncation at either end, clearing, writing and reading."""
     chance = random.Random(1)
     path = str(tmp_path / "leader-epoch-checkpoint")
     epochs = LeaderEpochs.empty(path, OsDisk())

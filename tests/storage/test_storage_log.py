@@ -37,16 +37,16 @@ def code_of(call, *arguments, **options):
 
 
 class TestLeader:
-    def test_offsets_follow_one_another(self, tmp_path):
-        """Each record gets the next offset, and comes back under it."""
+    def test_offsets_are_consecutive(self, tmp_path):
+        """Each record gets the next offset, and is read at it."""
         log = open_log(tmp_path / "t-0")
         assert append(log, batch("a", "b")) == AppendResult(0, 1, -1, False, 61 + 2 * 8)
         assert append(log, batch("c")).base_offset == 2
         assert values_of(log) == [(0, "a"), (1, "b"), (2, "c")]
         assert log.log_end_offset == 3
 
-    def test_a_batch_is_stored_as_it_came(self, tmp_path):
-        """Only offset and leader epoch are set; the CRC stays the producer's."""
+    def test_batch_is_stored_unchanged(self, tmp_path):
+        """Only the offset and the leader epoch are set; the producer's CRC stays."""
         log = open_log(tmp_path / "t-0")
         append(log, batch("first"))
         sent = batch("a", "b", codec=Codec.GZIP)
@@ -58,7 +58,7 @@ class TestLeader:
         assert verify_crc(stored, header)
 
     def test_read_only_memory_is_copied(self, tmp_path):
-        """Bytes that the caller may not see changed are not changed."""
+        """The caller's bytes are not changed."""
         log = open_log(tmp_path / "t-0")
         fill(log, 3)
         sent = bytes(batch("a"))
@@ -68,14 +68,14 @@ class TestLeader:
         assert offsets_of(log) == [0, 1, 2, 3, 4]
 
     def test_log_append_time(self, tmp_path):
-        """The broker's clock replaces the producer's, in the answer and in every record."""
+        """The broker's clock replaces the producer's timestamps in the response and in every record."""
         log = open_log(tmp_path / "t-0", replace(SMALL, message_timestamp_type="LogAppendTime"))
         assert append(log, batch("a", "b", timestamp_ms=77)).log_append_time_ms == 2000
         assert [record.timestamp_ms for record in records_of(read_bytes(log))] == [2000, 2000]
         assert verify_crc(read_bytes(log), parse_header(read_bytes(log)))
 
-    def test_a_missing_highest_timestamp_is_found(self, tmp_path):
-        """A batch whose header lacks the highest timestamp can still be searched by time."""
+    def test_missing_max_timestamp_is_computed(self, tmp_path):
+        """A batch whose header lacks it can still be found by timestamp."""
         sent = batch("a", "b", timestamp_ms=500)
         unset = bytearray(sent)
         unset[35:43] = (-1).to_bytes(8, "big", signed=True)
@@ -88,8 +88,8 @@ class TestLeader:
 
     @pytest.mark.parametrize("sent", Codec)
     @pytest.mark.parametrize("name", ["uncompressed", "gzip", "snappy", "lz4", "zstd", "producer"])
-    def test_the_topics_compression_type(self, tmp_path, sent, name):
-        """Records are stored with the codec that the topic names, and are the same records."""
+    def test_compression_type_of_the_topic(self, tmp_path, sent, name):
+        """Records are stored unchanged with the topic's codec."""
         log = open_log(tmp_path / "t-0", replace(SMALL, compression_type=name, message_timestamp_type="LogAppendTime"))
         append(log, batch("a" * 50, "b" * 50, codec=sent))
         header = parse_header(read_bytes(log))
@@ -116,8 +116,8 @@ class TestLeader:
             (batch("a", timestamp_ms=3001), {"message_timestamp_after_max_ms": 1000}, ErrorCode.INVALID_TIMESTAMP),
         ],
     )
-    def test_what_is_refused_leaves_no_trace(self, tmp_path, records, config, code):
-        """A refused batch gets its own error code, and the log is as it was, also after it opens again."""
+    def test_refused_batch_leaves_no_trace(self, tmp_path, records, config, code):
+        """It gets its own error code, and the log is unchanged, also after a restart."""
         log = open_log(tmp_path / "t-0", replace(SMALL, **config))
         assert code_of(append, log, records) is code
         assert (log.log_end_offset, log.size_bytes, log.leader_epochs.entries) == (0, 0, ())
@@ -125,38 +125,37 @@ class TestLeader:
         again = open_log(tmp_path / "t-0")
         assert (again.log_end_offset, again.size_bytes, again.leader_epochs.entries) == (0, 0, ())
 
-    def test_compacted_topics_take_records_with_keys(self, tmp_path):
-        """A key is all that a compacted topic asks for; compressed ones are looked into."""
+    def test_compacted_topics_accept_records_with_keys(self, tmp_path):
+        """Compressed batches are decompressed for the check."""
         log = open_log(tmp_path / "t-0", replace(SMALL, cleanup_policy=frozenset({"compact"})))
         append(log, batch(("k", "v"), ("k", None), codec=Codec.ZSTD))
         assert code_of(append, log, batch(("k", "v"), (None, "v"), codec=Codec.ZSTD)) is ErrorCode.INVALID_RECORD
 
 
 class TestRolling:
-    def test_by_size(self, tmp_path):
-        """A batch that does not fit starts a new segment, and every offset stays readable."""
+    def test_roll_by_size(self, tmp_path):
+        """A batch that does not fit starts a new segment; every offset stays readable."""
         log = open_log(tmp_path / "t-0")
         fill(log, 30)
         assert len(bases_of(log)) > 4
         assert all(segment.size <= SMALL.segment_bytes for segment in log.segments)
         assert offsets_of(log) == list(range(30))
 
-    def test_by_time_of_the_records(self, tmp_path):
-        """A segment spans at most ``segment.ms`` of the records' own time."""
+    def test_roll_by_time_of_the_records(self, tmp_path):
+        """A segment spans at most ``segment.ms`` of record timestamps."""
         log = open_log(tmp_path / "t-0", LogConfig(segment_ms=100))
         for timestamp_ms in (1000, 1100, 1101, 1150):
             append(log, batch("a", timestamp_ms=timestamp_ms))
         assert bases_of(log) == [0, 2]
 
-    def test_by_full_index(self, tmp_path):
-        """An index that could take no more entries ends its segment."""
+    def test_roll_by_full_index(self, tmp_path):
         log = open_log(tmp_path / "t-0", LogConfig(segment_index_bytes=60, index_interval_bytes=1))
         fill(log, 20)
         assert len(bases_of(log)) > 3
         assert all(path.stat().st_size <= 60 for path in (tmp_path / "t-0").glob("*.timeindex"))
         assert offsets_of(log) == list(range(20))
 
-    def test_on_request(self, tmp_path):
+    def test_roll_on_request(self, tmp_path):
         """An empty active segment is not rolled again."""
         log = open_log(tmp_path / "t-0")
         fill(log, 2)
@@ -166,16 +165,15 @@ class TestRolling:
         assert values_of(log, offset_max=2)[-1] == (1, "value 1")
 
 
-def test_index_entries_do_not_wait_for_ever(tmp_path):
-    """What of an index is only in memory is bounded."""
+def test_index_entries_in_memory_are_bounded(tmp_path):
     log = open_log(tmp_path / "t-0", LogConfig(index_interval_bytes=1))
     fill(log, 1200)
     assert (tmp_path / "t-0" / "00000000000000000000.index").stat().st_size >= 1024 * 8
 
 
 class TestFollower:
-    def test_is_byte_for_byte_the_leader(self, tmp_path):
-        """A follower that is given what the leader's log reads has the same bytes, offsets and epochs."""
+    def test_follower_log_equals_the_leader_log(self, tmp_path):
+        """Bytes, offsets and epochs are the same."""
         leader, follower = open_log(tmp_path / "a-0"), open_log(tmp_path / "b-0", replace(SMALL, segment_bytes=500))
         fill(leader, 5, epoch=1)
         fill(leader, 5, epoch=4)
@@ -186,8 +184,8 @@ class TestFollower:
         assert follower.leader_epochs.entries == leader.leader_epochs.entries == ((1, 0), (4, 5))
         assert len(bases_of(follower)) > len(bases_of(leader))
 
-    def test_a_cut_last_batch_is_left_for_the_next_fetch(self, tmp_path):
-        """Fetch answers may end in the middle of a batch."""
+    def test_partial_last_batch_is_ignored(self, tmp_path):
+        """Fetch responses may end within a batch."""
         leader, follower = open_log(tmp_path / "a-0"), open_log(tmp_path / "b-0")
         fill(leader, 3)
         copied = read_bytes(leader)
@@ -195,8 +193,8 @@ class TestFollower:
         assert follower.append_as_follower(copied[:10], now_ms=1).size == 0
         assert follower.append_as_follower(read_bytes(leader, 2), now_ms=1).last_offset == 2
 
-    def test_damage_and_disorder_are_refused(self, tmp_path):
-        """A damaged batch is not written, nor what follows it, nor offsets that are there already."""
+    def test_damaged_and_unordered_batches_are_refused(self, tmp_path):
+        """A damaged batch, everything behind it, and existing offsets are not appended."""
         leader, follower = open_log(tmp_path / "a-0"), open_log(tmp_path / "b-0")
         fill(leader, 3)
         copied = bytearray(read_bytes(leader))
@@ -210,7 +208,7 @@ class TestFollower:
         assert read_bytes(follower) == copied
 
     def test_gaps_of_a_compacted_leader_are_kept(self, tmp_path):
-        """Offsets need not be without gaps, and a fetch in a gap gets the next batch."""
+        """A fetch within a gap returns the next batch."""
         follower = open_log(tmp_path / "b-0")
         for offset in (3, 10):
             follower.append_as_follower(batch("a", base_offset=offset, leader_epoch=0), now_ms=1)
@@ -226,37 +224,37 @@ class TestReading:
             append(log, batch(*[f"{index}.{part}".ljust(60) for part in range(3)], timestamp_ms=1000 + 10 * index))
         return log
 
-    def test_from_any_offset_the_whole_batch(self, log):
-        """A fetch inside a batch returns all of it, wherever the segments and index entries lie."""
+    def test_read_returns_whole_batches_from_any_offset(self, log):
+        """Across all boundaries of segments and index entries."""
         for offset in range(36):
             part = log.read(offset, size_max=10_000, offset_max=36)
             assert part.first_offset == offset - offset % 3
             assert parse_header(part.ranges[0].read()).base_offset == part.first_offset
             assert part.size == sum(piece.size for piece in part.ranges)
 
-    def test_nothing_from_the_bound_on(self, log):
-        """A consumer sees nothing of a batch that reaches beyond the high watermark."""
+    def test_read_ends_at_the_given_offset(self, log):
+        """A consumer gets no batch that extends beyond the high watermark."""
         for offset_max in range(37):
             seen = [offset for offset, _ in values_of(log, offset_max=offset_max)]
             assert seen == list(range(offset_max - offset_max % 3))
 
-    def test_size(self, log):
-        """At least the first batch whole where asked for, otherwise at most the size."""
+    def test_read_size(self, log):
+        """The first batch is whole if requested; otherwise the result has at most the given size."""
         first = parse_header(read_bytes(log)).size
         assert log.read(4, size_max=1, offset_max=36).size == first
         assert log.read(4, size_max=1, offset_max=36, at_least_one=False).size == 0
         assert log.read(4, size_max=first + 1, offset_max=36).size == first + 1
         assert log.read(35, size_max=1, offset_max=36).size == first
 
-    def test_outside(self, log):
-        """Below the start and beyond the end is an error; at the end there is nothing yet."""
+    def test_read_out_of_range(self, log):
+        """Offsets below the start or beyond the end are errors; at the end the result is empty."""
         log.advance_log_start_offset(4)
         assert code_of(log.read, 3, size_max=1, offset_max=36) is ErrorCode.OFFSET_OUT_OF_RANGE
         assert code_of(log.read, 37, size_max=1, offset_max=36) is ErrorCode.OFFSET_OUT_OF_RANGE
         assert log.read(36, size_max=1, offset_max=36).ranges == []
         assert log.read(4, size_max=1, offset_max=36).first_offset == 3
 
-    def test_by_timestamp_exactly(self, log):
+    def test_offset_by_timestamp_is_exact(self, log):
         """The first record that is not earlier, also within a compressed batch, and never beyond the bound."""
         append(log, batch("x", "y", "z", timestamp_ms=2000, codec=Codec.LZ4))
         stamps = {record.offset: record.timestamp_ms for record in records_of(read_bytes(log))}
@@ -277,8 +275,8 @@ class TestReading:
         assert log.offset_for_timestamp(-4, 30)[1:] == (5, 0)
         assert log.offset_for_timestamp(-3, 38) == (9999, 36, 3)
 
-    def test_what_was_read_stays_readable(self, log, tmp_path):
-        """An answer that is still being sent is not hurt by retention, eviction or deletion of the log."""
+    def test_read_data_stays_valid(self, log, tmp_path):
+        """A response being sent is not affected by retention, eviction or deletion of the log."""
         part = log.read(0, size_max=10_000, offset_max=36).ranges[0]
         before = part.read()
         log.advance_log_start_offset(36)
@@ -295,8 +293,8 @@ class TestTruncation:
         fill(log, 10, epoch=2, first=10)
         return log
 
-    def test_offsets_epochs_and_bytes_go(self, log):
-        """What follows is as if the removed records had never been there."""
+    def test_truncation_removes_offsets_epochs_and_bytes(self, log):
+        """Later appends continue as if the removed records had never existed."""
         assert log.truncate_to(9) == 9
         assert values_of(log)[-1] == (8, "value 8")
         assert log.leader_epochs.entries == ((1, 0),)
@@ -304,36 +302,34 @@ class TestTruncation:
         assert values_of(log)[-2:] == [(8, "value 8"), (9, "other")]
         assert log.leader_epochs.entries == ((1, 0), (5, 9))
 
-    def test_a_batch_goes_as_a_whole(self, log):
-        """Truncation into a batch removes it."""
+    def test_truncation_removes_whole_batches(self, log):
         append(log, batch("a", "b", "c"))
         assert log.truncate_to(21) == 20
         assert log.log_end_offset == 20
 
-    def test_beyond_the_end_changes_nothing(self, log):
-        """A follower that is behind has nothing to remove."""
+    def test_truncation_beyond_the_end_changes_nothing(self, log):
         before = read_bytes(log)
         assert log.truncate_to(20) == 20
         assert read_bytes(log) == before
 
-    def test_everything(self, log):
-        """A replica that starts anew does so at the leader's log start."""
+    def test_truncate_fully(self, log):
+        """The replica restarts at the leader's log start offset."""
         log.truncate_fully_and_start_at(1000)
         assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (1000, 1000, 0)
         assert log.leader_epochs.entries == ()
         assert append(log, batch("a"), epoch=3).base_offset == 1000
         assert values_of(log) == [(1000, "a")]
 
-    def test_a_sync_that_was_under_way_promises_nothing(self, log):
-        """What was synced before a truncation says nothing about what was written after it."""
+    def test_truncation_during_a_sync(self, log):
+        """The sync does not cover records written after the truncation."""
         under_way = log.unsynced()
         log.truncate_to(5)
         fill(log, 15, epoch=3)
         log.mark_synced(under_way)
         assert log.recovery_point <= 5
 
-    def test_producers_are_as_they_were(self, tmp_path):
-        """After a truncation a producer's sequences continue from what is left."""
+    def test_truncation_restores_producer_state(self, tmp_path):
+        """The sequences continue from the remaining batches."""
         log = open_log(tmp_path / "p-0")
         for sequence in range(12):
             append(log, idempotent(sequence))
@@ -344,8 +340,8 @@ class TestTruncation:
 
 
 class TestTransactions:
-    def test_open_committed_and_aborted(self, tmp_path):
-        """Readers of committed records stop at the first open transaction, and are told which were aborted."""
+    def test_open_committed_and_aborted_transactions(self, tmp_path):
+        """Readers of committed records stop at the first open transaction, and get the list of aborted ones."""
         log = open_log(tmp_path / "t-0")
         append(log, idempotent(0, 2, producer_id=1, transactional=True))
         append(log, idempotent(0, 2, producer_id=2, transactional=True))
@@ -357,8 +353,8 @@ class TestTransactions:
         assert log.aborted_transactions(0, 6) == [(2, 2, 4, 0)]
         assert log.aborted_transactions(5, 6) == []
 
-    def test_they_survive_a_kill(self, tmp_path):
-        """Open transactions and the index of aborted ones are found again in the batches."""
+    def test_transactions_survive_a_kill(self, tmp_path):
+        """Open transactions and the index of aborted ones are restored from the batches."""
         log = open_log(tmp_path / "t-0")
         for round_ in range(4):
             append(log, idempotent(2 * round_, 2, producer_id=2, transactional=True))
@@ -372,7 +368,7 @@ class TestTransactions:
         assert again.last_stable_offset(end) == log.last_stable_offset(end) == end - 1
 
     def test_old_coordinators_and_producers_are_fenced(self, tmp_path):
-        """A marker of an older coordinator or producer epoch is refused."""
+        """A marker of an older coordinator epoch or producer epoch is refused."""
         log = open_log(tmp_path / "t-0")
         append(log, marker(1, committed=True, epoch=3, coordinator_epoch=5), origin=Origin.COORDINATOR)
         old = marker(1, committed=True, epoch=3, coordinator_epoch=4)

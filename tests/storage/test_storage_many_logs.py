@@ -1,4 +1,4 @@
-"""Many logs at once: a topic with a thousand partitions is made and removed without a stall."""
+"""Creation and removal of a topic with a thousand partitions do not block the event loop."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def make(broker, keys=KEYS):
     broker.run(broker.directories.make([(key, TOPIC_ID) for key in keys]))
 
 
-def test_logs_made_together_are_spread_and_kept():
-    """They go to the directories with the fewest logs, know their topic, and are there after the next start."""
+def test_logs_created_together_are_spread_and_kept():
+    """They are in the directories with the fewest logs, have their topic ID, and survive a restart."""
     broker = Broker().start()
     make(broker)
     for key in KEYS:
@@ -35,8 +35,8 @@ def test_logs_made_together_are_spread_and_kept():
     broker.stop()
 
 
-def test_an_error_of_one_leaves_the_others_alone():
-    """The disk refuses one directory: its log alone cannot be created."""
+def test_error_of_one_log_does_not_affect_others():
+    """The disk refuses one directory: only its log cannot be created."""
     broker = Broker().start()
     broker.disk.fail("write", "*wide-3/partition.metadata*")
     make(broker)
@@ -50,8 +50,8 @@ def test_an_error_of_one_leaves_the_others_alone():
     broker.stop()
 
 
-def test_a_directory_that_was_left_behind_is_read():
-    """A log's directory that is there already is opened as it is, not taken for an empty one."""
+def test_existing_log_directory_is_opened():
+    """It is not taken for an empty one."""
     broker = Broker(paths=["/data"])
     broker.start()
     log = broker.directories.create(KEYS[0], TOPIC_ID, LogConfig())

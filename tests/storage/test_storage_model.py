@@ -1,4 +1,4 @@
-"""A log against a model: whatever is done to it, in whatever order, it reads back what a plain list would hold."""
+"""A log compared with a model: after any operations in any order it returns the contents of a plain list."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LogMachine(RuleBasedStateMachine):
         super().__init__()
         self.path = tempfile.mkdtemp()
         self.batches: list[tuple[int, list[str], int]] = []
-        """(base offset, values, first timestamp) of each batch."""
+        """Base offset, values and first timestamp of each batch."""
         self.start = self.end = self.epoch = 0
         self.epochs: dict[int, int] = {}
         self.log = self.open()
@@ -76,7 +76,7 @@ class LogMachine(RuleBasedStateMachine):
         self.log.delete_expired(1, self.end)
 
     @rule(gap=st.integers(0, 30))
-    def start_anew(self, gap):
+    def restart_at(self, gap):
         self.start = self.end = self.end + gap
         self.log.truncate_fully_and_start_at(self.end)
         self.batches, self.epochs = [], {}

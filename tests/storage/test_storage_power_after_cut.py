@@ -1,4 +1,4 @@
-"""A log is cut below the recovery point that is on disk, written on, and the power goes."""
+"""Power loss after a log was truncated below the recovery point on disk and appended to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHECKPOINT = f"/data/{RECOVERY_POINTS}"
 
 
 class World:
-    """A log of 20 durable records, which the checkpoint says."""
+    """A log of 20 durable records, which the checkpoint covers."""
 
     def __init__(self, seed: int) -> None:
         self.simulation = Simulation(seed)
@@ -52,7 +52,7 @@ class World:
         return read_offsets(self.disk, CHECKPOINT)[KEY]
 
     def append(self, value: str) -> bool:
-        """Whether it was taken."""
+        """Append a record; return true if it was accepted."""
         try:
             self.log.append_as_leader(batch(value.ljust(90)), 1, now_ms=1)
         except KafkaError as error:
@@ -63,10 +63,10 @@ class World:
 
 
 @pytest.mark.parametrize("cut", [0, 3, 11])
-def test_what_comes_after_a_cut_is_never_taken_for_durable(cut: int) -> None:
-    """After the power loss nothing of the log is damaged, and no record of one history stands behind one of the other.
+def test_records_after_a_truncation_are_not_assumed_durable(cut: int) -> None:
+    """After the power loss the log is not damaged, and records of the two histories are not mixed.
 
-    Where nothing was appended yet, the power loss may undo a part of the cut: what follows is the old history still.
+    If nothing was appended yet, the power loss may undo a part of the truncation: the rest is the old history.
     """
     taken = 0
     for seed in range(40):
@@ -88,8 +88,8 @@ def test_what_comes_after_a_cut_is_never_taken_for_durable(cut: int) -> None:
     assert taken > 0
 
 
-def test_a_lower_recovery_point_that_cannot_be_written() -> None:
-    """Nothing is appended for as long as that lasts; then the log goes on by itself."""
+def test_lower_recovery_point_that_cannot_be_written() -> None:
+    """Appends are refused meanwhile, and accepted again afterwards."""
     world = World(1)
     world.disk.fail("open", f"{CHECKPOINT}*", errno.ENOSPC)
     world.log.truncate_to(3)
@@ -102,8 +102,8 @@ def test_a_lower_recovery_point_that_cannot_be_written() -> None:
     assert world.append("now")
 
 
-def test_killed_between_the_cut_and_the_checkpoint() -> None:
-    """The next start finds the checkpoint too high, and puts it right before anything is appended."""
+def test_kill_between_the_truncation_and_the_checkpoint() -> None:
+    """The next start lowers the checkpoint before it accepts appends."""
     world = World(1)
     world.log.truncate_to(3)
     world.host.kill()
@@ -115,8 +115,8 @@ def test_killed_between_the_cut_and_the_checkpoint() -> None:
     assert world.append("now")
 
 
-def test_a_cut_above_the_recovery_point_on_disk() -> None:
-    """Nothing has to be written for it: the log goes on at once."""
+def test_truncation_above_the_recovery_point_on_disk() -> None:
+    """No checkpoint is needed: appends are accepted at once."""
     world = World(1)
     fill(world.log, 10, first=20)
     world.log.flush()
@@ -124,8 +124,8 @@ def test_a_cut_above_the_recovery_point_on_disk() -> None:
     assert world.append("at once")
 
 
-def test_a_cut_while_a_higher_recovery_point_is_being_written() -> None:
-    """What is on its way to the disk counts as what is there."""
+def test_truncation_while_a_higher_recovery_point_is_being_written() -> None:
+    """The checkpoint being written counts as written."""
     world = World(1)
     fill(world.log, 10, first=20)
     world.log.flush()

@@ -1,4 +1,4 @@
-"""Retries of idempotent producers are recognised, gaps and old epochs refused (KIP-98, KIP-360)."""
+"""Retries of idempotent producers are detected, gaps and old epochs refused (KIP-98, KIP-360)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def code_of(log, *arguments, **options):
     return caught.value.code
 
 
-def test_a_retry_gets_the_old_offsets(log):
-    """Any of the last five batches may be sent again: the answer is the first one's, nothing is written."""
+def test_retry_gets_the_original_offsets(log):
+    """Any of the last five batches may be sent again; nothing is appended."""
     for number in range(6):
         append(log, number * 2, 2)
     for number in range(1, 6):
@@ -40,22 +40,22 @@ def test_a_retry_gets_the_old_offsets(log):
     assert code_of(log, 0, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_part_of_a_batch_is_no_retry(log):
-    """Sequences that overlap with known ones but are not the same batch are out of order."""
+def test_partial_overlap_is_not_a_retry(log):
+    """Sequences that overlap with known batches but differ from them are out of order."""
     append(log, 0, 3)
     for sequence, count in ((0, 2), (1, 2), (2, 2), (0, 4)):
         assert code_of(log, sequence, count) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_gap_is_refused(log):
-    """A lost batch must not be skipped over."""
+def test_gap_is_refused(log):
+    """A lost batch must not be skipped."""
     append(log, 0)
     assert code_of(log, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     append(log, 1)
 
 
-def test_sequences_wrap(log):
-    """After 2**31 - 1 comes 0, also within a batch, and retries across the wrap are known."""
+def test_sequences_wrap_around(log):
+    """After 2**31 - 1 follows 0, also within a batch, and retries across the wrap are detected."""
     top = 2**31 - 1
     append(log, top - 1, 1)
     append(log, top, 3)
@@ -63,14 +63,14 @@ def test_sequences_wrap(log):
     assert append(log, 2).base_offset == 4
 
 
-def test_an_unknown_producer_starts_anywhere(log):
+def test_unknown_producer_starts_at_any_sequence(log):
     """Its state may have expired (KIP-360)."""
     assert append(log, 77).base_offset == 0
     assert append(log, 78).base_offset == 1
 
 
-def test_a_new_epoch_starts_at_zero(log):
-    """A producer that was fenced and started again counts from 0; its old epoch is refused."""
+def test_new_epoch_starts_at_zero(log):
+    """A producer that was fenced and restarted counts from 0; its old epoch is refused."""
     append(log, 0, 2, epoch=1)
     assert code_of(log, 2, epoch=2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert append(log, 0, epoch=2).base_offset == 2
@@ -78,8 +78,8 @@ def test_a_new_epoch_starts_at_zero(log):
     assert append(log, 1, epoch=2).base_offset == 3
 
 
-def test_producers_do_not_disturb_each_other(log):
-    """Sequences are those of one producer on one partition."""
+def test_producers_are_independent(log):
+    """Sequences belong to one producer and one partition."""
     append(log, 0, producer_id=1)
     append(log, 0, producer_id=2)
     append(log, 1, producer_id=1)
@@ -88,24 +88,23 @@ def test_producers_do_not_disturb_each_other(log):
     assert len(log.producers) == 2
 
 
-def test_no_write_outside_an_open_transaction(log):
-    """A producer with an open transaction cannot write beside it."""
+def test_non_transactional_write_during_a_transaction_is_refused(log):
     append(log, 0, transactional=True)
     assert code_of(log, 1) is ErrorCode.INVALID_TXN_STATE
     log.append_as_leader(marker(7, committed=True), 0, now_ms=1, origin=Origin.COORDINATOR)
     assert append(log, 1).base_offset == 2
 
 
-def test_a_marker_fences_the_epoch_before_it(log):
-    """Once a marker of a newer epoch is there, batches of the old epoch are refused (KIP-890's reason)."""
+def test_marker_fences_earlier_epochs(log):
+    """After a marker of a newer epoch, batches of the old epoch are refused (the purpose of KIP-890)."""
     append(log, 0, transactional=True)
     log.append_as_leader(marker(7, committed=False, epoch=1), 0, now_ms=1, origin=Origin.COORDINATOR)
     assert code_of(log, 1, transactional=True) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert append(log, 0, epoch=1, transactional=True).base_offset == 2
 
 
-def test_followers_take_what_the_leader_took(tmp_path, log):
-    """A follower does not judge; it knows the same sequences afterwards."""
+def test_followers_accept_all_batches_of_the_leader(tmp_path, log):
+    """A follower does not validate; afterwards it has the same sequences."""
     follower = open_log(tmp_path / "f-0")
     for sequence in (5, 6, 9):
         records = idempotent(sequence, base_offset=follower.log_end_offset, leader_epoch=0)
@@ -120,13 +119,13 @@ class TestSnapshots:
         ProducerEntry(9, 0, -1, -1, 6, []),
     )
 
-    def test_come_back(self):
-        """The last batch, epochs and the open transaction of each producer survive."""
+    def test_snapshot_restores_producers(self):
+        """The last batch, the epochs and the open transaction of each producer survive."""
         assert decode_snapshot("s", encode_snapshot(self.ENTRIES)) == list(self.ENTRIES)
         assert decode_snapshot("s", encode_snapshot([])) == []
 
-    def test_every_batch_that_is_remembered_comes_back(self):
-        """Kafka takes rows of one producer one after the other, so the last one has to be the newest."""
+    def test_snapshot_rows_are_ordered(self):
+        """Kafka reads the rows of one producer in order, so the last one must be the newest."""
         batches = [RecentBatch(sequence, sequence, 0, 10 + sequence) for sequence in range(5)]
         entries = [ProducerEntry(3, 1, 2, 4, 14, batches), ProducerEntry(4, 0, -1, -1, 6, batches[3:4])]
         rows = list(struct.iter_unpack(">qhiqiqiq", encode_snapshot(entries)[10:]))
@@ -135,8 +134,8 @@ class TestSnapshots:
         entries[1].timestamp_ms = 13
         assert decode_snapshot("s", encode_snapshot(entries)) == entries
 
-    def test_retries_of_the_last_five_are_known_after_a_restart(self, tmp_path):
-        """A producer with five batches in flight sends all of them again to a broker that came back."""
+    def test_retries_of_the_last_five_batches_are_detected_after_a_restart(self, tmp_path):
+        """A producer with five batches in flight sends all of them again after a broker restart."""
         log = open_log(tmp_path / "r-0")
         for sequence in range(6):
             append(log, sequence)
@@ -147,8 +146,8 @@ class TestSnapshots:
             append(log, 0)
         assert append(log, 6).base_offset == 6
 
-    def test_damage_is_told(self):
-        """No cut and no flipped bit goes unnoticed."""
+    def test_damaged_snapshot_is_an_error(self):
+        """Every truncation and every flipped bit is detected."""
         data = encode_snapshot(self.ENTRIES)
         for size in range(len(data)):
             with pytest.raises(StorageError, match=r"^s: "):

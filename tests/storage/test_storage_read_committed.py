@@ -1,7 +1,7 @@
-"""Readers of committed records, as clients filter what they are sent, see what was committed: all of it, nothing else.
+"""Readers of committed records, with client-side filtering, see exactly the committed records.
 
-Producers write in transactions and beside them, some end and some are aborted, in small segments; in between the log is
-stopped, killed, cut and compacted.  Every reading begins anywhere and asks for any number of bytes.
+Producers write with and without transactions, some aborted, in small segments; meanwhile the log is stopped,
+killed, truncated and compacted. Every read starts at a random offset and requests a random number of bytes.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Written:
     is_transactional: bool
     committed: bool | None
     ends: bool | None = None
-    """Of a marker: whether it commits."""
+    """For a marker: true if it commits."""
 
 
 class Story:
-    """A log, and what should be in it."""
+    """A log, and its expected contents."""
 
     def __init__(self, directory: Path, seed: int, config: LogConfig) -> None:
         self.random = random.Random(seed)
@@ -95,7 +95,7 @@ class Story:
         self._decide()
 
     def _decide(self) -> None:
-        """What markers say of the batches before them."""
+        """Apply the markers to the batches before them."""
         ends: dict[int, bool | None] = {}
         for one in reversed(self.written):
             if one.ends is not None:
@@ -129,7 +129,7 @@ class Story:
         return min(undecided, default=self.log.log_end_offset)
 
     def expected(self, start: int) -> list[tuple[int, bytes | None]]:
-        """What is visible from an offset on."""
+        """Return the records visible from an offset on."""
         return [
             (one.offset, one.value)
             for one in self.written
@@ -144,7 +144,7 @@ class Story:
 
 
 def fetches(log: Log, offset: int, size_max: int) -> Iterator[tuple[bytes, list[tuple[int, int]]]]:
-    """Answer after answer: the batches, and (first offset, producer id) of the aborted transactions."""
+    """Yield the batches and the (first offset, producer ID) of aborted transactions of each fetch response."""
     stable_offset = log.last_stable_offset(log.log_end_offset)
     while offset < stable_offset:
         part = log.read(offset, size_max=size_max, offset_max=stable_offset)
@@ -158,7 +158,7 @@ def fetches(log: Log, offset: int, size_max: int) -> Iterator[tuple[bytes, list[
 
 
 def visible(data: bytes, aborted: list[tuple[int, int]], start: int) -> list[tuple[int, bytes | None]]:
-    """What a client keeps of one answer; it remembers nothing of the one before."""
+    """Return the records of one response that a client keeps; it has no state from earlier responses."""
     found: list[tuple[int, bytes | None]] = []
     leaving_out: set[int] = set()
     for position, header in iter_headers(data, incomplete_last=True):
@@ -173,8 +173,8 @@ def visible(data: bytes, aborted: list[tuple[int, int]], start: int) -> list[tup
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_happens_to_the_log(tmp_path: Path, seed: int) -> None:
-    """Each reading gives exactly the committed records up to the last stable offset."""
+def test_reads_match_the_model(tmp_path: Path, seed: int) -> None:
+    """Each read returns exactly the committed records up to the last stable offset."""
     story = Story(tmp_path / "t-0", seed, SMALL)
     for _ in range(120):
         story.step()
@@ -184,8 +184,8 @@ def test_whatever_happens_to_the_log(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_is_compacted(tmp_path: Path, seed: int) -> None:
-    """Nothing aborted is ever seen, and of every key the last value that was committed is there."""
+def test_reads_match_the_model_after_compaction(tmp_path: Path, seed: int) -> None:
+    """No aborted record is returned, and the last committed value of every key is there."""
     story = Story(tmp_path / "t-0", seed, COMPACTED)
     for number in range(160):
         story.step()
@@ -205,8 +205,8 @@ def _has_closed_segments(story: Story) -> bool:
     return first is not None and bool(closed) and story.log.segments.end_of(closed[0]) <= story.stable_offset
 
 
-def test_an_answer_names_few_transactions(tmp_path: Path) -> None:
-    """However many transactions were aborted in a log, an answer names those near to what it holds."""
+def test_response_lists_only_overlapping_aborted_transactions(tmp_path: Path) -> None:
+    """Not all of the aborted transactions in the log."""
     log = open_log(tmp_path / "t-0", replace(SMALL, segment_bytes=100_000))
     for sequence in range(300):
         records = idempotent(sequence, transactional=True)

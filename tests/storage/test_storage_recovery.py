@@ -1,4 +1,4 @@
-"""Logs open again after a stop, a kill, a torn write or damage, and say what they did."""
+"""Logs open after a stop, a kill, a torn write or damage, and log the recovery."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def active_of(path):
     return sorted(path.glob("*.log"))[-1]
 
 
-def test_after_a_kill_everything_written_is_there(path):
-    """A killed process loses nothing that it had written, index or not."""
+def test_kill_loses_no_written_record(path):
+    """With and without an index."""
     log = open_log(path)
     fill(log, 25, epoch=3)
     again = open_log(path, recovery_point=7)
@@ -32,8 +32,8 @@ def test_after_a_kill_everything_written_is_there(path):
     assert again.recovery_point == 7
 
 
-def test_after_an_orderly_stop_nothing_is_scanned(path, monkeypatch):
-    """The clean-shutdown marker makes a start independent of the size of the logs."""
+def test_no_scan_after_an_orderly_stop(path, monkeypatch):
+    """With the clean-shutdown marker the duration of a start does not depend on the size of the logs."""
     log = open_log(path)
     fill(log, 25)
     log.append_as_leader(idempotent(0, 3), 0, now_ms=1)
@@ -47,8 +47,8 @@ def test_after_an_orderly_stop_nothing_is_scanned(path, monkeypatch):
 
 
 @pytest.mark.parametrize("cut", [1, 60, 62, 170])
-def test_a_torn_tail_is_cut_off(path, cut):
-    """Half a batch at the end goes; whole ones before it stay."""
+def test_torn_tail_is_truncated(path, cut):
+    """Only the partial batch at the end is removed."""
     fill(open_log(path), 3)
     file = active_of(path)
     size = file.stat().st_size
@@ -61,8 +61,8 @@ def test_a_torn_tail_is_cut_off(path, cut):
     assert offsets_of(open_log(path)) == offsets_of(log)
 
 
-def test_zeros_and_noise_at_the_end_are_cut_off(path):
-    """A file system may leave zeros or old bytes where an append was under way."""
+def test_zeros_and_garbage_at_the_end_are_truncated(path):
+    """A file system may leave zeros or old bytes where an append was in progress."""
     fill(open_log(path), 3)
     whole = active_of(path).read_bytes()
     for tail in (bytes(500), b"\x01" * 300, whole[:100], whole):
@@ -71,8 +71,8 @@ def test_zeros_and_noise_at_the_end_are_cut_off(path):
         assert active_of(path).read_bytes() == whole
 
 
-def test_a_flipped_bit_beyond_the_recovery_point_ends_the_log(path):
-    """What was never promised as durable is dropped from the first damaged batch on, with all later segments."""
+def test_flipped_bit_above_the_recovery_point_ends_the_log(path):
+    """Records that were not durable are dropped from the first damaged batch on, with all later segments."""
     fill(open_log(path), 25)
     second = sorted(path.glob("*.log"))[1]
     first_offset = int(second.stem)
@@ -88,8 +88,8 @@ def test_a_flipped_bit_beyond_the_recovery_point_ends_the_log(path):
 
 @pytest.mark.parametrize("wrong", [1, 2], ids=["in the middle", "the last one"])
 @pytest.mark.parametrize("policy", ["delete", "compact"])
-def test_a_batch_of_an_offset_that_cannot_be_ends_the_log(path, policy, wrong):
-    """No checksum covers a batch's offset.  That of the last one in a compacted log nobody can say anything about."""
+def test_batch_with_an_impossible_offset_ends_the_log(path, policy, wrong):
+    """The checksum does not cover a batch's offset; that of the last batch in a compacted log cannot be verified."""
     config = dataclasses.replace(SMALL, cleanup_policy=frozenset({policy}))
     fill(open_log(path), 3)
     file = active_of(path)
@@ -104,7 +104,7 @@ def test_a_batch_of_an_offset_that_cannot_be_ends_the_log(path, policy, wrong):
 
 
 def test_gaps_of_compaction_are_kept(path, tmp_path):
-    """A follower of a compacted log has them in its newest segment too."""
+    """A follower of a compacted log has gaps in its active segment too."""
     leader = open_log(tmp_path / "leader-0")
     fill(leader, 21)
     config = dataclasses.replace(SMALL, cleanup_policy=frozenset({"compact"}))
@@ -114,8 +114,8 @@ def test_gaps_of_compaction_are_kept(path, tmp_path):
     assert offsets_of(open_log(path, config)) == [0, 5, 6, 20]
 
 
-def test_a_flipped_bit_below_the_recovery_point_is_an_error(path):
-    """What was durable is never cut off silently: the replica is offline, and its files stay as they are."""
+def test_flipped_bit_below_the_recovery_point_is_an_error(path):
+    """Durable records are never truncated silently: the replica is offline, and its files stay unchanged."""
     fill(open_log(path), 25)
     files = {file: file.read_bytes() for file in path.glob("*.log")}
     file = active_of(path)
@@ -125,8 +125,9 @@ def test_a_flipped_bit_below_the_recovery_point_is_an_error(path):
     assert file.stat().st_size == len(files[file])
 
 
-def test_a_segment_that_lost_its_end_ends_the_log(path):
-    """After a power loss later files may be there when the end of an earlier one is not: offsets have no hole."""
+def test_segment_that_lost_its_end_ends_the_log(path):
+    """After a power loss later files may exist although the end of an earlier one is lost; offsets must not have a gap.
+    """
     log = open_log(path)
     fill(log, 25)
     first = sorted(path.glob("*.log"))[0]
@@ -144,8 +145,8 @@ def damage(file, position):
     file.write_bytes(data)
 
 
-def test_missing_and_damaged_indexes_are_made_again(path):
-    """Indexes are hints: without them, or with wrong ones in what is recovered, every offset is still found."""
+def test_missing_and_damaged_indexes_are_rebuilt(path):
+    """Every offset is still found."""
     log = open_log(path)
     fill(log, 25)
     before = read_bytes(log)
@@ -162,8 +163,8 @@ def test_missing_and_damaged_indexes_are_made_again(path):
     assert read_bytes(open_log(path)) == before
 
 
-def test_an_index_that_kafka_lengthened_with_zeros(path):
-    """Kafka reserves the indexes of an active segment, and leaves zeros there when it is killed."""
+def test_index_padded_by_kafka(path):
+    """Kafka preallocates the indexes of the active segment, and leaves zeros there when it is killed."""
     log = open_log(path)
     fill(log, 25)
     before = read_bytes(log)
@@ -173,8 +174,7 @@ def test_an_index_that_kafka_lengthened_with_zeros(path):
     assert read_bytes(open_log(path, clean_shutdown=True)) == before
 
 
-def test_damaged_leader_epochs_are_found_in_the_batches(path):
-    """The epoch file is a summary; the batches carry their epochs."""
+def test_damaged_leader_epochs_are_rebuilt_from_the_batches(path):
     log = open_log(path)
     for epoch in (1, 4, 9):
         fill(log, 6, epoch=epoch)
@@ -185,8 +185,8 @@ def test_damaged_leader_epochs_are_found_in_the_batches(path):
     assert open_log(path).leader_epochs.entries == ((1, 0), (4, 6), (9, 12))
 
 
-def test_damaged_snapshots_are_passed_over(path):
-    """Producers' sequences come from the last good snapshot and the batches after it, or from the batches alone."""
+def test_damaged_snapshots_are_skipped(path):
+    """Sequences of producers come from the last valid snapshot and later batches, or from the batches alone."""
     log = open_log(path)
     for sequence in range(20):
         log.append_as_leader(idempotent(sequence, 1), 0, now_ms=1)
@@ -201,8 +201,8 @@ def test_damaged_snapshots_are_passed_over(path):
         again.truncate_to(20)
 
 
-def test_leftovers_of_a_deletion_go(path):
-    """Files that were about to be deleted are gone at the next start, and orphaned indexes with them."""
+def test_leftovers_of_a_deletion_are_removed(path):
+    """Files marked as deleted, and indexes without a segment, are removed at the next start."""
     log = open_log(path)
     fill(log, 25)
     first = sorted(path.glob("*.log"))[0]
@@ -215,8 +215,8 @@ def test_leftovers_of_a_deletion_go(path):
     assert not list(path.glob("00000000000000000000.*"))
 
 
-def test_the_start_offset_is_kept(path):
-    """Deleted records stay deleted; a start beyond the end (a lost tail) begins anew there."""
+def test_start_offset_is_kept(path):
+    """Deleted records stay deleted; if the start offset is beyond the end (a lost tail), the log restarts there."""
     fill(open_log(path), 5)
     assert offsets_of(open_log(path, log_start_offset=3)) == [3, 4]
     shutil.rmtree(path)
@@ -227,14 +227,14 @@ def test_the_start_offset_is_kept(path):
     assert offsets_of(open_log(path, log_start_offset=10)) == [10]
 
 
-def test_an_empty_directory_is_an_empty_log(path):
-    """A new log starts at offset 0, and so does it again."""
+def test_empty_directory_is_an_empty_log(path):
+    """It starts at offset 0, also after another open."""
     assert open_log(path).log_end_offset == 0
     assert open_log(path, clean_shutdown=True).log_end_offset == 0
 
 
-def test_a_restart_does_not_reset_sequences_of_many_segments(path):
-    """An idempotent producer's retry is recognised after any number of kills and rolls."""
+def test_restart_keeps_sequences_of_many_segments(path):
+    """A retry of an idempotent producer is detected after any number of kills and rolls."""
     sequence = 0
     for _ in range(4):
         log = open_log(path, SMALL)
@@ -249,8 +249,8 @@ def test_a_restart_does_not_reset_sequences_of_many_segments(path):
     assert [value for _, value in values_of(log)] == [f"7/0/{number}" for number in range(28)]
 
 
-def test_batches_of_the_same_offset_are_not_read_twice(path):
-    """A write that was repeated in the file (and never promised) is cut off."""
+def test_repeated_batches_are_not_read_twice(path):
+    """A write repeated in the file above the recovery point is truncated."""
     log = open_log(path)
     log.append_as_leader(batch("a", "b"), 0, now_ms=1)
     file = active_of(path)

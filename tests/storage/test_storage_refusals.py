@@ -1,4 +1,4 @@
-"""Batches behind a refused one get its retriable error until it comes again; real gaps stay out of order."""
+"""Batches behind a refused one get its retriable error until it is sent again; real gaps are out of order."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def refuse(log, sequence, count=1, code=FULL, now_ms=NOW_MS, **options):
 
 
 def code_of(log, sequence, count=1, **options):
-    """The error code of an append; NONE if it is appended."""
+    """Return the error code of an append, NONE if it succeeds."""
     try:
         append(log, sequence, count, **options)
     except KafkaError as error:
@@ -51,7 +51,7 @@ def code_of(log, sequence, count=1, **options):
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code.retriable])
 @pytest.mark.parametrize("written", [0, 3], ids=["new producer", "known producer"])
 def test_batches_behind_a_refused_one_get_its_error(log, written, code):
-    """Until it is appended, however often they are sent, and then they follow."""
+    """Until the first one is appended, whatever the number of retries; then they are accepted."""
     if written:
         append(log, 0, written)
     refuse(log, written, 2, code)
@@ -61,8 +61,8 @@ def test_batches_behind_a_refused_one_get_its_error(log, written, code):
     assert not log.producers.refusals.by_producer
 
 
-def test_batches_overtaking_one_that_was_refused_with_them_wait_too(log):
-    """The first comes again alone: the third must not be out of order before the second came again."""
+def test_later_batches_of_a_refused_run_wait_too(log):
+    """Only the first is sent again: the third must not be out of order before the second is sent again."""
     append(log, 0)
     refuse(log, 1)
     assert code_of(log, 2) is FULL
@@ -73,8 +73,8 @@ def test_batches_overtaking_one_that_was_refused_with_them_wait_too(log):
     append(log, 3)
 
 
-def test_a_gap_is_out_of_order(log):
-    """What is missing was never refused, so it may never come."""
+def test_gap_is_out_of_order(log):
+    """The missing batch was never refused, so it may never be sent."""
     append(log, 0)
     refuse(log, 5)
     assert code_of(log, 2) is OUT_OF_ORDER
@@ -82,8 +82,8 @@ def test_a_gap_is_out_of_order(log):
     assert code_of(log, 6) is OUT_OF_ORDER
 
 
-def test_an_old_batch_is_out_of_order_while_another_is_refused(log):
-    """It lies before the refused one, and is too old to be recognized."""
+def test_old_batch_is_out_of_order_while_another_is_refused(log):
+    """It precedes the refused one and is too old to be detected as a retry."""
     for sequence in range(8):
         append(log, sequence)
     refuse(log, 8)
@@ -91,8 +91,8 @@ def test_an_old_batch_is_out_of_order_while_another_is_refused(log):
     assert append(log, 5).duplicate
 
 
-def test_sequences_wrap(log):
-    """The refused batch lies across the wrap from 2**31 - 1 to 0."""
+def test_sequences_wrap_around(log):
+    """The refused batch spans the wrap from 2**31 - 1 to 0."""
     append(log, SEQUENCE_MASK - 2, 1)
     refuse(log, SEQUENCE_MASK - 1, 4)
     assert code_of(log, 2) is FULL
@@ -101,8 +101,8 @@ def test_sequences_wrap(log):
     append(log, 2)
 
 
-def test_an_unknown_producer_may_begin_before_what_was_refused(log):
-    """Its batches arrived in another order than they were sent in."""
+def test_unknown_producer_may_start_before_the_refused_batch(log):
+    """Its batches arrived in another order than they were sent."""
     refuse(log, 2)
     refuse(log, 0)
     refuse(log, 1)
@@ -111,8 +111,8 @@ def test_an_unknown_producer_may_begin_before_what_was_refused(log):
     assert [code_of(log, sequence) for sequence in (0, 1, 2)] == [ErrorCode.NONE] * 3
 
 
-def test_a_higher_epoch_forgets_what_was_refused(log):
-    """A producer that raised its epoch sends nothing of the old one again."""
+def test_higher_epoch_discards_refusals(log):
+    """A producer that raised its epoch does not retry batches of the old one."""
     append(log, 0, 2)
     refuse(log, 2)
     assert code_of(log, 1, epoch=1) is OUT_OF_ORDER
@@ -124,8 +124,8 @@ def test_a_higher_epoch_forgets_what_was_refused(log):
     append(log, 0, epoch=2)
 
 
-def test_a_final_refusal_ends_what_is_waited_for(log):
-    """Its producer does not send that batch again: those behind it are out of order, and it renumbers them."""
+def test_final_refusal_ends_the_wait(log):
+    """Its producer does not retry that batch: those behind it are out of order, and it renumbers them."""
     append(log, 0)
     refuse(log, 1)
     assert code_of(log, 2) is FULL
@@ -133,8 +133,8 @@ def test_a_final_refusal_ends_what_is_waited_for(log):
     assert code_of(log, 2) is OUT_OF_ORDER
 
 
-def test_a_final_refusal_behind_a_refused_batch(log):
-    """The first is waited for; behind the one that is given up there is a gap."""
+def test_final_refusal_behind_a_refused_batch(log):
+    """The first one is still awaited; behind the dropped batch is a gap."""
     append(log, 0)
     for sequence in (1, 2, 3):
         refuse(log, sequence)
@@ -146,7 +146,7 @@ def test_a_final_refusal_behind_a_refused_batch(log):
     append(log, 3)
 
 
-def test_what_replication_brought_is_not_waited_for(tmp_path):
+def test_replicated_batch_is_not_awaited(tmp_path):
     """A follower refused a batch that the leader then appended."""
     follower = open_log(tmp_path / "f-0")
     refuse(follower, 0, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -159,8 +159,8 @@ def test_what_replication_brought_is_not_waited_for(tmp_path):
     append(follower, 3)
 
 
-def test_refused_batches_that_never_come_again_are_forgotten(log):
-    """The time counts from the last refusal of the first batch; those behind it do not prolong it."""
+def test_refusals_expire(log):
+    """The time counts from the last refusal of the first batch; later batches do not prolong it."""
     refuse(log, 0)
     refuse(log, 0, now_ms=NOW_MS + 10)
     refuse(log, 1, now_ms=NOW_MS + 500)
@@ -170,16 +170,16 @@ def test_refused_batches_that_never_come_again_are_forgotten(log):
     assert code_of(log, 1) is ErrorCode.NONE
 
 
-def test_refusals_of_many_producers_are_forgotten_one_by_one(log):
-    """The memory is bounded: the producer that was refused the longest ago goes."""
+def test_refusals_of_many_producers_are_bounded(log):
+    """The producer with the oldest refusal is evicted."""
     for producer_id in range(REFUSALS_MAX + 1):
         refuse(log, 0, producer_id=producer_id)
     assert code_of(log, 3, producer_id=0) is ErrorCode.NONE
     assert code_of(log, 3, producer_id=1) is FULL
 
 
-def test_refusals_before_there_is_a_log():
-    """They wait for it, of a bounded number of partitions."""
+def test_refusals_before_the_log_is_open():
+    """They are kept for it, for a bounded number of partitions."""
     without_log = RefusalsWithoutLog()
     header = parse_header(idempotent(4))
     for partition in range(LOGS_MISSING_MAX + 1):
@@ -194,7 +194,7 @@ def test_refusals_before_there_is_a_log():
 
 
 def full_once(**config):
-    """A log with one batch of a producer, whose disk fails the next write for want of space."""
+    """Return a log with one batch of a producer; the next write fails because its disk is full."""
     disk = MemoryDisk(lambda: 0, directories=["/data"])
     log = open_log("/data/t-0", LogConfig(**config), disk)
     append(log, 0)
@@ -202,15 +202,15 @@ def full_once(**config):
     return log
 
 
-def test_a_full_disk():
-    """The next batch finds room, and must not be out of order."""
+def test_full_disk():
+    """The next batch fits, and must not be out of order."""
     log = full_once()
     codes = [code_of(log, sequence) for sequence in (1, 2, 1, 2)]
     assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] * 2 + [ErrorCode.NONE] * 2
 
 
-def test_a_full_disk_in_the_midst_of_a_run():
-    """What is written together is refused together, and what follows in the same run too."""
+def test_full_disk_within_a_run():
+    """The run is refused as a whole, and so are the later batches of the request."""
     size = len(idempotent(1))
     log = full_once(segment_bytes=4 * size)
     batches = [idempotent(sequence) for sequence in range(1, 7)]

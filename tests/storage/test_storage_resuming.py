@@ -1,4 +1,5 @@
-"""A process is killed, its machine stays up: the next one reads only the batches behind the last snapshot."""
+"""After a process is killed on a machine that stays up, the next one reads only the batches behind the last snapshot.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ CONFIG = dataclasses.replace(SMALL, segment_bytes=2500, index_interval_bytes=80)
 
 
 class Killed(BaseException):
-    """The process ends in the middle of a system call."""
+    """The process ended during a system call."""
 
 
 class KillingDisk(MemoryDisk):
-    """Kills the process at the n-th change; a write leaves a part of its bytes, its beginning."""
+    """Kills the process at the n-th change; a write leaves the first part of its bytes."""
 
     def __init__(self, changes_left: int | None = None, keep: float = 0.0) -> None:
         super().__init__(directories=["/data"])
@@ -61,12 +62,15 @@ class KillingDisk(MemoryDisk):
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    """A resume point after every three index entries."""
+    """Write a resume point after every three index entries."""
     monkeypatch.setattr(log_module, "_ENTRIES_WAITING_MAX", 3)
 
 
 def write(log, done, count=60):
-    """Batches of two producers in growing epochs, some in transactions, one truncation; ``done`` is the log's end."""
+    """Append batches of two producers with increasing epochs, some in transactions, with one truncation.
+
+    ``done`` records the log end offset.
+    """
     for number in range(count):
         epoch = number // 15
         now_ms = 1000 + number
@@ -88,7 +92,7 @@ def write(log, done, count=60):
 
 
 def state(log):
-    """Everything that a log knows of its batches."""
+    """Return the state that a log derives from its batches."""
     return (
         log.log_end_offset,
         read_bytes(log),
@@ -99,13 +103,14 @@ def state(log):
 
 
 def producer(entry):
-    """What counts of a producer; a snapshot keeps one timestamp for its last batch and for a marker behind it."""
+    """Return the relevant producer state; a snapshot keeps a single timestamp for the last batch and a marker behind
+    it."""
     batches = [(batch.last_sequence, batch.last_offset, batch.offset_delta) for batch in entry.batches]
     return entry.producer_id, entry.epoch, entry.coordinator_epoch, entry.transaction_first_offset, batches
 
 
 def kill_at(change, keep):
-    """Kill the process at one change; compare the resumed log with one of which every batch is read."""
+    """Kill the process at one change; compare the resumed log with one that reads every batch."""
     disk = KillingDisk(change, keep)
     done = {"end": 0}
     with pytest.raises(Killed):
@@ -128,8 +133,8 @@ def kill_at(change, keep):
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.4, 0.99])
-def test_a_process_that_is_killed_in_any_write_loses_nothing(keep):
-    """Whichever call is interrupted, the log has all that was appended, and is as if every batch had been read."""
+def test_kill_during_any_write_loses_nothing(keep):
+    """Whichever call is interrupted, the log has all appended records and the state of a full read."""
     disk = KillingDisk()
     write(open_log(PATH, CONFIG, disk), {})
     assert disk.changes > 150
@@ -137,8 +142,8 @@ def test_a_process_that_is_killed_in_any_write_loses_nothing(keep):
         kill_at(change, keep)
 
 
-def test_only_what_follows_the_snapshot_is_read(monkeypatch):
-    """The time that a start takes does not grow with the segment."""
+def test_only_batches_behind_the_snapshot_are_read(monkeypatch):
+    """The duration of a start does not grow with the segment."""
     disk = MemoryDisk(directories=["/data"])
     config = dataclasses.replace(CONFIG, segment_bytes=10**9)
     log = open_log(PATH, config, disk)
@@ -156,8 +161,8 @@ def test_only_what_follows_the_snapshot_is_read(monkeypatch):
     assert len([name for name in disk.list_directory(PATH) if name.endswith(".snapshot")]) == 1
 
 
-def test_a_start_that_has_read_much_leaves_a_resume_point(monkeypatch):
-    """A broker that is killed again soon, or that was written by another version, reads its logs once."""
+def test_start_with_a_long_read_writes_a_resume_point(monkeypatch):
+    """A broker that is killed again soon, or was upgraded, reads its logs only once."""
     monkeypatch.setattr(loading, "_SCANNED_BYTES_MIN", 100)
     monkeypatch.setattr(log_module, "_ENTRIES_WAITING_MAX", 10**6)
     disk = MemoryDisk(directories=["/data"])
@@ -173,13 +178,13 @@ def test_a_start_that_has_read_much_leaves_a_resume_point(monkeypatch):
 
 
 def test_without_the_promise_every_batch_is_read():
-    """After a power loss a snapshot says nothing about the batches before it."""
+    """After a power loss a snapshot does not prove that the batches before it are on disk."""
     disk, end = damaged_below_the_snapshot()
     assert open_log(PATH, CONFIG, disk).log_end_offset < end
 
 
 def test_damage_below_the_snapshot_is_left_to_the_scrubber():
-    """It is no torn write: the log is not cut there."""
+    """It is not a torn write: the log is not truncated there."""
     disk, end = damaged_below_the_snapshot()
     assert open_log(PATH, CONFIG, disk, is_intact=True).log_end_offset == end
 
@@ -197,8 +202,8 @@ def damaged_below_the_snapshot():
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot", ".txnindex"])
 @pytest.mark.parametrize("how", ["missing", "short", "noise"])
-def test_files_that_do_not_agree_are_made_again(suffix, how):
-    """Snapshot and indexes are believed only as far as the batches bear them out."""
+def test_inconsistent_files_are_rebuilt(suffix, how):
+    """Snapshot and indexes are used only if they agree with the batches."""
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, dataclasses.replace(CONFIG, segment_bytes=10**9), disk)
     for number in range(60):
@@ -221,8 +226,8 @@ def test_files_that_do_not_agree_are_made_again(suffix, how):
     assert state(log) == expected
 
 
-def test_a_log_of_many_producers_writes_no_snapshot_in_between(monkeypatch):
-    """Encoding them would hold up the reactor; such a log is read from its segment's start."""
+def test_log_of_many_producers_writes_no_resume_point(monkeypatch):
+    """Encoding them would block the event loop; such a log is read from the start of its segment."""
     monkeypatch.setattr(log_module, "_SNAPSHOT_PRODUCERS_MAX", 2)
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, CONFIG, disk)

@@ -1,4 +1,4 @@
-"""Old segments go by time, by size and by the log start offset, and never beyond the high watermark."""
+"""Old segments are removed by time, size and log start offset, and never above the high watermark."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ def log(tmp_path):
     return log
 
 
-def test_nothing_without_a_limit(log):
-    """Without limits nothing is ever removed."""
+def test_nothing_is_removed_without_a_limit(log):
     assert log.delete_expired(10**15, 24) == 0
     assert offsets_of(log) == list(range(24))
 
 
-def test_by_time(log, tmp_path):
-    """A segment goes when its last record is older than ``retention.ms``, with all its files."""
+def test_retention_by_time(log, tmp_path):
+    """A segment is removed with all its files when its last record is older than ``retention.ms``."""
     first, second = bases_of(log)[:2]
     log.config = replace(FOREVER, retention_ms=100)
     last_ms = 1000 + second - 1
@@ -36,8 +35,8 @@ def test_by_time(log, tmp_path):
     assert not list((tmp_path / "t-0").glob(f"{first:020d}.*"))
 
 
-def test_by_time_the_active_segment_too(log):
-    """A log that nobody writes to empties: its active segment is rolled first."""
+def test_retention_by_time_of_the_active_segment(log):
+    """An idle log becomes empty: its active segment is rolled first."""
     log.config = replace(FOREVER, retention_ms=100)
     log.delete_expired(10_000, 24)
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (24, 24, 0)
@@ -46,8 +45,8 @@ def test_by_time_the_active_segment_too(log):
     assert offsets_of(open_log(log.path, FOREVER)) == [24]
 
 
-def test_by_size(log):
-    """As many old segments go as leave at least ``retention.bytes``."""
+def test_retention_by_size(log):
+    """Segments are removed while at least ``retention.bytes`` remain."""
     size = log.size_bytes
     log.config = replace(FOREVER, retention_bytes=size - 1)
     assert log.delete_expired(1, 24) == 0
@@ -56,8 +55,7 @@ def test_by_size(log):
     assert 1000 <= log.size_bytes < 2000
 
 
-def test_not_beyond_the_high_watermark(log):
-    """Records that are not committed yet are not removed."""
+def test_uncommitted_records_are_kept(log):
     log.config = replace(FOREVER, retention_ms=0)
     second = bases_of(log)[1]
     log.delete_expired(10**15, second)
@@ -66,8 +64,8 @@ def test_not_beyond_the_high_watermark(log):
     assert log.log_start_offset == second
 
 
-def test_deleted_records_free_their_segments_whatever_the_policy(log):
-    """After DeleteRecords whole segments below the start go, also of a compacted topic."""
+def test_segments_of_deleted_records_are_removed_for_every_policy(log):
+    """After DeleteRecords whole segments below the start offset are removed, also of a compacted topic."""
     third = bases_of(log)[2]
     log.config = replace(FOREVER, cleanup_policy=frozenset({"compact"}), retention_ms=0)
     log.advance_log_start_offset(third + 1)
@@ -77,8 +75,7 @@ def test_deleted_records_free_their_segments_whatever_the_policy(log):
     assert offsets_of(log)[0] == log.log_start_offset == third + 1
 
 
-def test_without_timestamps_by_the_age_of_the_file(tmp_path):
-    """Records without timestamps age with their file."""
+def test_records_without_timestamps_expire_by_file_age(tmp_path):
     log = open_log(tmp_path / "t-0", replace(FOREVER, retention_ms=1000))
     log.append_as_leader(batch("a", timestamp_ms=-1), 0, now_ms=1)
     log.roll(1)
@@ -87,8 +84,8 @@ def test_without_timestamps_by_the_age_of_the_file(tmp_path):
     assert log.delete_expired(written_ms + 1001, 1) > 0
 
 
-def test_producers_are_forgotten_after_a_time(tmp_path):
-    """``producer.id.expiration.ms`` after its last batch a producer may start at any sequence again."""
+def test_producer_state_expires(tmp_path):
+    """After ``producer.id.expiration.ms`` without a batch a producer may start at any sequence again."""
     log = open_log(tmp_path / "t-0", FOREVER, producer_expiration_ms=1000)
     log.append_as_leader(batch("a", timestamp_ms=2000, producer_id=1, producer_epoch=0, base_sequence=0), 0, now_ms=1)
     log.delete_expired(2999, 1)

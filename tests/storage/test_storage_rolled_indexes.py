@@ -1,4 +1,4 @@
-"""Indexes of a segment that was closed exactly where the recovery point stood."""
+"""Indexes of a segment that was closed exactly at the recovery point."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ RECORDS_COUNT = 40
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_survive_a_power_loss_when_every_append_is_synced(seed: int) -> None:
-    """Zeros in place of a lost index are not taken for records of 1970, which retention would remove at once."""
+def test_synced_indexes_survive_a_power_loss(seed: int) -> None:
+    """Zeros in place of a lost index would be timestamps of 1970, and retention would remove the records at once."""
     disk = MemoryDisk(directories=["/data/log"])
     log = open_log("/data/log", SMALL, disk)
     appended = 0

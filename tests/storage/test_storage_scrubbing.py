@@ -1,4 +1,4 @@
-"""Stored records are read again and again, and no more often than is of use."""
+"""Stored records are verified periodically, at a limited rate."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from kreplica.testing.simulator.simulation import Simulation
 KEY = TopicPartition("orders", 0)
 
 
-def test_a_pass_over_little_is_not_repeated_at_once() -> None:
-    """Who stores next to nothing does not spend the day reading it."""
+def test_pass_over_little_data_is_not_repeated_at_once() -> None:
     simulation = Simulation(seed=1)
     host = simulation.host("broker")
     looked: list[None] = []
@@ -30,8 +29,8 @@ def test_a_pass_over_little_is_not_repeated_at_once() -> None:
     assert 9 <= len(looked) <= 10
 
 
-def test_a_log_that_is_cut_in_the_middle_of_a_pass() -> None:
-    """What was cut off is not looked for; the pass goes on."""
+def test_log_truncated_during_a_pass() -> None:
+    """The truncated part is skipped; the pass continues."""
     simulation = Simulation(seed=1)
     host = simulation.host("broker")
     directories = LogDirectories(host.runtime, ["/data/logs"])
@@ -39,7 +38,7 @@ def test_a_log_that_is_cut_in_the_middle_of_a_pass() -> None:
     log = directories.create(KEY, ZERO_UUID, SMALL)
     fill(log, 60)
     assert len(log.segments) > 3
-    scrubber = Scrubber(host.offload, lambda: directories.logs, 1)  # a batch a step
+    scrubber = Scrubber(host.offload, lambda: directories.logs, 1)  # one batch per step
     for _ in range(4):
         simulation.run_until(Deferred.fromCoroutine(scrubber.step()))
     log.truncate_to(1)

@@ -1,4 +1,4 @@
-"""Indexes, leader epochs, checkpoints and identities, each for itself."""
+"""Indexes, leader epochs, checkpoints and identity files, each on its own."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ DISK = OsDisk()
     asked=st.integers(0, 2500),
     cut=st.integers(0, 2500),
 )
-def test_an_offset_index_is_a_sorted_map(rows, asked, cut):
-    """The greatest entry at or below an offset is found, also after a truncation, a release and a reading."""
+def test_offset_index_lookup(rows, asked, cut):
+    """The greatest entry at or below an offset is found, also after truncation, release and reading."""
     disk = MemoryDisk(directories=["/d"])
     index = OffsetIndex("/d/i", 100, disk, new=True)
     entries, offset, position = [], 100, 0
@@ -60,8 +60,8 @@ def test_an_offset_index_is_a_sorted_map(rows, asked, cut):
 
 
 @pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
-def test_an_empty_index_has_a_file_when_it_is_written(kind):
-    """Though it was let go before: a segment without it would have it made again at the next start."""
+def test_empty_index_is_written_as_a_file(kind):
+    """Also if it was released before: the next start would rebuild a missing index."""
     disk = MemoryDisk(directories=["/d"])
     index = kind("/d/i", 0, disk, new=True)
     index.release()
@@ -70,8 +70,8 @@ def test_an_empty_index_has_a_file_when_it_is_written(kind):
 
 
 @given(stamps=st.lists(st.integers(0, 60), max_size=40), asked=st.integers(0, 70), cut=st.integers(0, 45))
-def test_a_time_index_never_skips_a_record(stamps, asked, cut):
-    """Up to the offset it gives, every record is earlier than the time that is asked."""
+def test_time_index_never_skips_a_record(stamps, asked, cut):
+    """Every record below the returned offset is earlier than the requested timestamp."""
     disk = MemoryDisk(directories=["/d"])
     index = TimeIndex("/d/t", 0, disk, new=True)
     highest = (-1, 0)
@@ -97,7 +97,7 @@ class TestLeaderEpochs:
         return epochs
 
     def test_end_offsets(self, epochs):
-        """A follower learns the largest epoch that is not above its own, and where that ended (KIP-279)."""
+        """The result is the largest epoch that is not above the given one, and its end offset (KIP-279)."""
         answers = {epoch: epochs.end_offset_for(epoch, 99) for epoch in (-1, 1, 2, 3, 4, 5, 6, 7)}
         assert answers == {
             -1: (-1, -1),
@@ -111,7 +111,7 @@ class TestLeaderEpochs:
         }
 
     def test_truncation(self, epochs, tmp_path):
-        """What is cut off takes its epochs along, in the file too."""
+        """Truncated epochs are removed from the file too."""
         epochs.truncate_to(20)
         epochs.truncate_start(15)
         assert epochs.entries == ((2, 15),)
@@ -122,8 +122,8 @@ class TestLeaderEpochs:
         epochs.clear()
         assert (epochs.entries, epochs.latest, epochs.epoch_of(5)) == ((), -1, -1)
 
-    def test_an_epoch_without_records_goes(self, epochs):
-        """A leader that wrote nothing leaves no trace once the next one starts at the same offset."""
+    def test_epoch_without_records_is_removed(self, epochs):
+        """When the next epoch starts at the same offset."""
         epochs.assign(7, 30)
         epochs.assign(5, 40)
         assert epochs.entries == ((2, 10), (3, 20), (7, 30))
@@ -132,7 +132,7 @@ class TestLeaderEpochs:
 
 class TestCheckpoints:
     def test_offsets(self, tmp_path):
-        """Offsets by partition come back; a missing file is empty."""
+        """Offsets by partition are restored; a missing file is empty."""
         path = str(tmp_path / "c")
         offsets = {TopicPartition("a.b-c", 0): 5, TopicPartition("x", 12): 2**40}
         assert read_offsets(DISK, path) == {}
@@ -141,14 +141,14 @@ class TestCheckpoints:
         assert (tmp_path / "c").read_text() == "0\n2\na.b-c 0 5\nx 12 1099511627776\n"
 
     @pytest.mark.parametrize("text", ["", "1\n0\n", "0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na 0 x\n", "0\nx\n"])
-    def test_damage_is_told(self, tmp_path, text):
-        """A damaged checkpoint is an error that names the file."""
+    def test_damaged_checkpoint_is_an_error(self, tmp_path, text):
+        """The error names the file."""
         (tmp_path / "c").write_text(text)
         with pytest.raises(StorageError, match="/c: "):
             read_offsets(DISK, str(tmp_path / "c"))
 
     def test_meta_properties(self, tmp_path):
-        """What Kafka writes is read, and what it knows and we do not is kept."""
+        """Kafka's file is read, and unknown properties are kept."""
         path = str(tmp_path / "meta.properties")
         assert read_meta_properties(DISK, path) is None
         text = "#\n#Tue Nov 21\ncluster.id=I-2y\\=x\ndirectory.id=abc\nversion=0\nbroker.id=3\n"
@@ -159,14 +159,14 @@ class TestCheckpoints:
         assert read_meta_properties(DISK, path) == meta
 
     @pytest.mark.parametrize("text", ["version=1\ncluster.id=x\nnode.id=1\n", "version=0\n", ""])
-    def test_other_meta_properties_are_refused(self, tmp_path, text):
-        """A directory of another kind of cluster is not touched."""
+    def test_invalid_meta_properties_are_refused(self, tmp_path, text):
+        """A directory of another kind of cluster is not changed."""
         (tmp_path / "m").write_text(text)
         with pytest.raises(StorageError, match="/m: "):
             read_meta_properties(DISK, str(tmp_path / "m"))
 
     def test_topic_ids(self, tmp_path):
-        """Kafka's 22 characters, both ways."""
+        """Conversion to and from Kafka's 22 characters."""
         path = str(tmp_path / "partition.metadata")
         topic_id = UUID("0123456789abcdef0123456789abcdef")
         assert read_topic_id(DISK, path) is None
@@ -177,8 +177,8 @@ class TestCheckpoints:
         with pytest.raises(StorageError):
             read_topic_id(DISK, path)
 
-    def test_the_clean_shutdown_marker(self, tmp_path):
-        """Present with its epoch, present without one (an older Kafka), or absent."""
+    def test_clean_shutdown_marker(self, tmp_path):
+        """With a broker epoch, without one (older Kafka), or absent."""
         path = str(tmp_path / "m")
         assert read_clean_shutdown(DISK, path) is None
         write_clean_shutdown(DISK, path, 42)
@@ -204,19 +204,19 @@ class TestCheckpoints:
     ],
 )
 def test_directory_names(name, expected):
-    """Topics may hold dashes and dots; the partition follows the last dash."""
+    """Topic names may contain dashes and dots; the partition follows the last dash."""
     assert parse_directory_name(name) == expected
 
 
 def test_names_of_deleted_directories_fit():
-    """The longest topic name still gives a name that a file system takes."""
+    """The longest topic name still gives a valid file name."""
     name = deleted_name(TopicPartition("t" * 249, 7), "f" * 32)
     assert len(name) == 255
     assert name.endswith(f"-7.{'f' * 32}-delete")
 
 
 def test_open_files_are_bounded():
-    """The least recently used lets go first; a process out of descriptors gives up half of what it holds."""
+    """The least recently used file is closed first; a process without file descriptors closes half of them."""
 
     class Held:
         def __init__(self, name):

@@ -1,4 +1,4 @@
-"""Which transactions may begin in a log, which markers end them, and what stays of that (KIP-890)."""
+"""Conditions for transactions to start in a log, markers that end them, and the remaining state (KIP-890)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def log(tmp_path: Path) -> Log:
 
 
 def write(log: Log, sequence: int, *, epoch: int = 0, producer_id: int = PRODUCER) -> int:
-    """A client's batch in a transaction, judged as a leader judges it; returns its offset."""
+    """Append a client's batch in a transaction with a leader's validation; return its offset."""
     records = idempotent(sequence, epoch=epoch, producer_id=producer_id, transactional=True)
     log.producers.check_transaction(parse_header(records))
     return log.append_as_leader(records, 0, now_ms=1).base_offset
@@ -34,7 +34,7 @@ def end(log: Log, *, committed: bool = True, epoch: int = 0, coordinator_epoch: 
 
 
 def verify(log: Log, *, epoch: int = 0, starts_at_zero: bool = False) -> None:
-    """The coordinator says that the partition is in the transaction."""
+    """Confirm as the coordinator that the partition is in the transaction."""
     verification = log.producers.verifications.begin(PRODUCER, epoch, starts_at_zero=starts_at_zero)
     verification.is_verified = True
 
@@ -45,19 +45,19 @@ def code_of(write_or_end: object, *arguments: object, **options: object) -> Erro
     return caught.value.code
 
 
-class TestBeginning:
-    def test_no_transaction_begins_unverified(self, log: Log) -> None:
-        """A batch whose transaction the coordinator does not know would open one that nobody ends."""
+class TestStarting:
+    def test_unverified_transaction_is_refused(self, log: Log) -> None:
+        """A batch of a transaction that the coordinator does not know would open one that never ends."""
         assert code_of(write, log, 0) is ErrorCode.INVALID_TXN_STATE
         verification = log.producers.verifications.begin(PRODUCER, 0, starts_at_zero=False)
-        assert code_of(write, log, 0) is ErrorCode.INVALID_TXN_STATE, "it is asked, and not answered"
+        assert code_of(write, log, 0) is ErrorCode.INVALID_TXN_STATE, "the verification is pending"
         verification.is_verified = True
         assert write(log, 0) == 0
-        assert write(log, 1) == 1, "while it is open nobody needs to ask"
+        assert write(log, 1) == 1, "an open transaction needs no verification"
         assert len(log.producers.verifications) == 0
 
-    def test_a_marker_takes_back_what_was_answered_before_it(self, log: Log) -> None:
-        """A batch whose verification was answered before the transaction's end came is late all the same."""
+    def test_marker_revokes_earlier_verifications(self, log: Log) -> None:
+        """A batch verified before the end of the transaction arrived is late."""
         verification = log.producers.verifications.begin(PRODUCER, 0, starts_at_zero=False)
         end(log)
         verification.is_verified = True
@@ -66,8 +66,8 @@ class TestBeginning:
         end(log)
         assert code_of(write, log, 0) is ErrorCode.INVALID_TXN_STATE
 
-    def test_a_marker_leaves_the_next_transactions_verification_alone(self, log: Log) -> None:
-        """Where epochs grow the marker has the next one's, which may have been asked about already."""
+    def test_marker_keeps_the_verification_of_the_next_transaction(self, log: Log) -> None:
+        """If epochs grow, the marker has the next epoch, which may have been verified already."""
         verify(log)
         write(log, 0)
         verification = log.producers.verifications.begin(PRODUCER, 1, starts_at_zero=True)
@@ -77,8 +77,8 @@ class TestBeginning:
         end(log, epoch=2, grows=True)
         assert code_of(write, log, 1, epoch=1) is ErrorCode.INVALID_PRODUCER_EPOCH
 
-    def test_after_its_end_each_transaction_is_verified_anew(self, log: Log) -> None:
-        """A late batch of a transaction that has ended does not open the next one."""
+    def test_each_transaction_is_verified(self, log: Log) -> None:
+        """A late batch of an ended transaction does not open the next one."""
         verify(log)
         write(log, 0)
         end(log)
@@ -86,8 +86,8 @@ class TestBeginning:
         verify(log)
         assert write(log, 1) == 2
 
-    def test_an_answer_for_one_epoch_is_none_for_another(self, log: Log) -> None:
-        """What was asked before the producer was fenced opens nothing for its successor, nor the other way round."""
+    def test_verification_applies_to_one_epoch(self, log: Log) -> None:
+        """A verification from before a producer was fenced does not apply to its successor, nor the reverse."""
         verify(log, epoch=1)
         assert code_of(write, log, 0, epoch=0) is ErrorCode.INVALID_TXN_STATE
         assert code_of(write, log, 0, epoch=2) is ErrorCode.INVALID_TXN_STATE
@@ -96,14 +96,15 @@ class TestBeginning:
         assert code_of(write, log, 0, epoch=0) is ErrorCode.INVALID_TXN_STATE
         assert write(log, 0, epoch=1) == 0
 
-    def test_an_old_epoch_is_told_so(self, log: Log) -> None:
-        """A producer that was fenced learns that, and not that its transaction is over."""
+    def test_old_epoch_has_its_own_error(self, log: Log) -> None:
+        """A fenced producer gets a fencing error, not that its transaction has ended."""
         verify(log, epoch=3)
         write(log, 0, epoch=3)
         assert code_of(write, log, 0, epoch=2) is ErrorCode.INVALID_PRODUCER_EPOCH
 
-    def test_what_is_given_up_counts_no_more(self, log: Log) -> None:
-        """Where the coordinator says no, or nothing, the next batch asks again; a newer question is left alone."""
+    def test_abandoned_verification_is_ignored(self, log: Log) -> None:
+        """If the coordinator refuses or does not respond, the next batch is verified again; a newer verification stays.
+        """
         old = log.producers.verifications.begin(PRODUCER, 0, starts_at_zero=False)
         new = log.producers.verifications.begin(PRODUCER, 1, starts_at_zero=False)
         log.producers.verifications.give_up(PRODUCER, old)
@@ -111,30 +112,30 @@ class TestBeginning:
         log.producers.verifications.give_up(PRODUCER, new)
         assert len(log.producers.verifications) == 0
 
-    def test_a_cut_log_remembers_no_answers(self, log: Log) -> None:
-        """Whoever leads a log that was cut asks anew: a marker may have been among what is gone."""
+    def test_truncation_revokes_verifications(self, log: Log) -> None:
+        """Markers may have been truncated, so every transaction is verified again."""
         log.append_as_leader(batch("a"), 0, now_ms=1)
         log.append_as_leader(batch("b"), 0, now_ms=1)
         verify(log)
         log.truncate_to(1)
         assert code_of(write, log, 0) is ErrorCode.INVALID_TXN_STATE
 
-    def test_epochs_that_grow_begin_at_zero(self, log: Log) -> None:
-        """Where the epoch is new with the transaction, a first batch beyond sequence 0 has lost its predecessors."""
+    def test_growing_epochs_start_at_sequence_0(self, log: Log) -> None:
+        """If each transaction has a new epoch, a first batch with a sequence above 0 has lost its predecessors."""
         verify(log, epoch=4, starts_at_zero=True)
         assert code_of(write, log, 1, epoch=4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert write(log, 0, epoch=4) == 0
         assert write(log, 1, epoch=4) == 1
 
-    def test_others_may_begin_anywhere(self, log: Log) -> None:
-        """Of a producer whose epoch stays nobody may know any more what it sent before (KIP-360)."""
+    def test_constant_epochs_start_at_any_sequence(self, log: Log) -> None:
+        """The state of a producer with a constant epoch may have expired (KIP-360)."""
         verify(log)
         assert write(log, 30) == 0
 
 
 class TestEnding:
-    def test_an_epoch_that_grows_goes_on_at_zero(self, log: Log) -> None:
-        """The marker brings the next transaction's epoch; the old one is refused from then on."""
+    def test_next_epoch_starts_at_sequence_0(self, log: Log) -> None:
+        """The marker has the next transaction's epoch; the old one is refused from then on."""
         verify(log)
         write(log, 0)
         end(log, epoch=1, grows=True)
@@ -146,12 +147,12 @@ class TestEnding:
         assert code_of(write, log, 1, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert write(log, 0, epoch=1) == 2
 
-    def test_a_marker_sent_twice_does_not_end_the_next_transaction(self, log: Log) -> None:
-        """The end of one transaction, delayed until the next one is open, has the next one's epoch, and is refused."""
+    def test_repeated_marker_does_not_end_the_next_transaction(self, log: Log) -> None:
+        """A delayed marker has the epoch of the next, open transaction, and is refused."""
         verify(log)
         write(log, 0)
         end(log, epoch=1, grows=True)
-        end(log, epoch=1, grows=True)  # a retry, before anything else was written
+        end(log, epoch=1, grows=True)  # a retry, before any other write
         verify(log, epoch=1)
         write(log, 0, epoch=1)
         assert code_of(end, log, epoch=1, grows=True) is ErrorCode.INVALID_PRODUCER_EPOCH
@@ -159,8 +160,8 @@ class TestEnding:
         end(log, epoch=2, grows=True)
         assert not log.producers.is_in_transaction(PRODUCER, 1)
 
-    def test_where_epochs_stay_the_marker_has_the_transactions_own(self, log: Log) -> None:
-        """An older producer's marker has the epoch of its records, and sequences go on behind it."""
+    def test_marker_of_a_constant_epoch(self, log: Log) -> None:
+        """The marker of an older producer has the epoch of its records, and sequences continue after it."""
         verify(log)
         write(log, 0)
         end(log, epoch=0)
@@ -168,8 +169,8 @@ class TestEnding:
         assert write(log, 1) == 2
         assert code_of(end, log, epoch=-1) is ErrorCode.INVALID_PRODUCER_EPOCH
 
-    def test_a_coordinator_that_was_replaced_ends_nothing(self, log: Log) -> None:
-        """Its decision may have been made anew by its successor."""
+    def test_replaced_coordinator_ends_nothing(self, log: Log) -> None:
+        """Its successor may have decided differently."""
         verify(log)
         write(log, 0)
         end(log, coordinator_epoch=5)
@@ -178,15 +179,15 @@ class TestEnding:
         assert code_of(end, log, coordinator_epoch=4) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
         end(log, coordinator_epoch=5)
 
-    def test_a_transaction_without_records_here_is_ended_all_the_same(self, log: Log) -> None:
-        """A marker for a producer that wrote nothing here fences its late batches."""
+    def test_marker_without_records_is_accepted(self, log: Log) -> None:
+        """A marker for a producer without records in this log fences its late batches."""
         end(log, epoch=3, grows=True)
         assert code_of(write, log, 0, epoch=2) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 class TestAfterwards:
     def test_open_transactions_do_not_expire(self, tmp_path: Path) -> None:
-        """However long a transaction takes, its producer is remembered; one that has ended is forgotten."""
+        """The state of a producer with a long transaction is kept; without one it expires."""
         log = open_log(tmp_path / "t-0", producer_expiration_ms=100)
         verify(log)
         write(log, 0)
@@ -197,8 +198,8 @@ class TestAfterwards:
         assert log.producers.get(PRODUCER) is None
 
     @pytest.mark.parametrize("clean", [True, False])
-    def test_after_a_restart_all_is_as_it_was(self, tmp_path: Path, clean: bool) -> None:
-        """Open transactions and the epochs of markers are found again, in files or in the batches."""
+    def test_restart_restores_transactions(self, tmp_path: Path, clean: bool) -> None:
+        """Open transactions and the epochs of markers are restored, from files or from the batches."""
         log = open_log(tmp_path / "t-0")
         verify(log)
         write(log, 0)
@@ -218,8 +219,8 @@ class TestAfterwards:
         assert [each.first_offset for each in log.aborted_transactions(0, 3)] == [0]
         assert write(log, 1, epoch=1) == 3
 
-    def test_a_marker_that_is_cut_off_opens_its_transaction_again(self, log: Log) -> None:
-        """A follower that loses the end of its log waits for the marker again, and forgets that it was aborted."""
+    def test_truncated_marker_reopens_its_transaction(self, log: Log) -> None:
+        """A follower that loses the end of its log waits for the marker again, and forgets the abort."""
         verify(log)
         write(log, 0)
         end(log, committed=False)
@@ -231,8 +232,8 @@ class TestAfterwards:
         end(log, committed=True)
         assert (log.last_stable_offset(2), log.aborted_transactions(0, 2)) == (2, [])
 
-    def test_readers_wait_at_the_logs_start_where_the_beginning_is_deleted(self, log: Log) -> None:
-        """The last stable offset is never one that can no longer be read."""
+    def test_last_stable_offset_is_not_below_the_log_start(self, log: Log) -> None:
+        """The start of an open transaction may be deleted, and can then no longer be read."""
         verify(log)
         for sequence in range(3):
             write(log, sequence)

@@ -1,4 +1,4 @@
-"""Small files below the recovery point that are damaged or missing: a start and the scrubber put them right."""
+"""Small files below the recovery point that are damaged or missing are repaired by a start and by the scrubber."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Harm = Callable[[MemoryDisk, str], None]
 
 
 def append_transactions(log: Log) -> None:
-    """Batches of three producers whose transactions overlap and span segments; every other one is aborted."""
+    """Append batches of three producers with overlapping transactions across segments; every other one is aborted."""
     sequences = dict.fromkeys(PRODUCERS, 0)
     for turn in range(60):
         producer_id = PRODUCERS[turn % 3]
@@ -59,7 +59,7 @@ def written(disk: MemoryDisk, directory: str = PATH) -> Log:
 
 
 def view(log: Log) -> dict[str, Any]:
-    """What clients, followers and retention can see of a log."""
+    """Return the state of a log that clients, followers and retention can see."""
     end = log.log_end_offset
     times = range(START_MS - 10, START_MS + 720, 10)
     return {
@@ -104,7 +104,7 @@ def flipped(position: int, bit: int) -> Harm:
 
 
 def paths(log: Log, suffix: str) -> list[str]:
-    """The files of closed segments, or the one file of the log."""
+    """Return the files of closed segments, or the single file of the log."""
     if not suffix.startswith("."):
         return [f"{PATH}/{suffix}"]
     return [segment.path(suffix) for segment in log.segments.closed]
@@ -122,8 +122,8 @@ def opened(disk: MemoryDisk, end: int, *, clean: bool) -> Log:
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
 @pytest.mark.parametrize("harm", [cut_short, emptied, zeroed, missing])
 @pytest.mark.parametrize("suffix", [".txnindex", ".index", ".timeindex", ".snapshot", LEADER_EPOCHS])
-def test_a_start_sees_what_is_gone(suffix: str, harm: Harm, clean: bool) -> None:
-    """After any loss in any file beside the batches, clients see what they saw before."""
+def test_start_detects_lost_files(suffix: str, harm: Harm, clean: bool) -> None:
+    """After the loss of any file beside the batches, clients see the same data as before."""
     count = len(paths(written(MemoryDisk(directories=[PATH])), suffix))
     harmed = 0
     for number in range(count):
@@ -139,8 +139,8 @@ def test_a_start_sees_what_is_gone(suffix: str, harm: Harm, clean: bool) -> None
 
 
 @pytest.mark.parametrize("suffix", [".txnindex", ".index", ".snapshot"])
-def test_a_start_sees_every_flipped_byte(suffix: str) -> None:
-    """A flipped bit in any byte of these files shows clients nothing else than before."""
+def test_start_detects_every_flipped_byte(suffix: str) -> None:
+    """With a flipped bit in any byte of these files, clients see the same data as before."""
     original = MemoryDisk(directories=[PATH])
     path = next(path for path in paths(written(original), suffix) if original.exists(path) and original.read_file(path))
     for harm in every_flip(len(original.read_file(path))):
@@ -151,16 +151,16 @@ def test_a_start_sees_every_flipped_byte(suffix: str) -> None:
         assert view(opened(disk, log.log_end_offset, clean=True)) == before
 
 
-def test_what_a_start_has_made_again_stays_so() -> None:
-    """The start after one that repaired an index finds nothing to repair, also after a power loss."""
+def test_repair_at_a_start_is_durable() -> None:
+    """The next start has nothing to repair, also after a power loss."""
     disk = MemoryDisk(directories=[PATH])
     log = written(disk)
     missing(disk, next(path for path in paths(log, ".txnindex") if disk.exists(path)))
-    told: list[str] = []
+    logged: list[str] = []
 
     def observe(event: Any) -> None:
         if "aborted transactions of segment" in event["log_format"]:
-            told.append(event["log_format"])
+            logged.append(event["log_format"])
 
     globalLogPublisher.addObserver(observe)
     try:
@@ -168,11 +168,11 @@ def test_what_a_start_has_made_again_stays_so() -> None:
             opened(disk, log.log_end_offset, clean=True).close()
     finally:
         globalLogPublisher.removeObserver(observe)
-    assert len(told) == 1
+    assert len(logged) == 1
 
 
 class Scrubbed:
-    """A broker's log directory with the scrubber at work."""
+    """A broker's log directory with the scrubber running."""
 
     def __init__(self) -> None:
         self.simulation = Simulation(1)
@@ -193,8 +193,8 @@ class Scrubbed:
 @pytest.mark.parametrize("harm", [cut_short, emptied, zeroed, flipped(3, 1), flipped(9, 2), flipped(33, 0)])
 @pytest.mark.parametrize("suffix", [".txnindex", ".index", ".timeindex"])
 @pytest.mark.parametrize("noted", [True, False])
-def test_the_scrubber_puts_indexes_right(suffix: str, harm: Harm, noted: bool) -> None:
-    """Within one pass the files are what they were, whether or not their digest was noted."""
+def test_scrubber_repairs_indexes(suffix: str, harm: Harm, noted: bool) -> None:
+    """Within one pass the files are restored, with or without a recorded digest."""
     world = Scrubbed()
     log = world.log
     for segment in log.segments.closed:
@@ -216,8 +216,8 @@ def test_the_scrubber_puts_indexes_right(suffix: str, harm: Harm, noted: bool) -
     assert world.found == []
 
 
-def test_the_scrubber_makes_a_long_index_that_was_emptied_again() -> None:
-    """Searches are short again; an index with fewer entries than a new one would have is left alone if it is small."""
+def test_scrubber_rebuilds_a_long_index_that_was_emptied() -> None:
+    """Lookups are fast again; a small index with fewer entries than a rebuilt one is left alone."""
     world = Scrubbed()
     config = LogConfig(segment_bytes=4500, index_interval_bytes=100)
     log = world.directories.create(TopicPartition("long", 0), ZERO_UUID, config)
@@ -235,8 +235,8 @@ def test_the_scrubber_makes_a_long_index_that_was_emptied_again() -> None:
     assert world.log.indexes_to_check(small).check().reasons == []
 
 
-def test_the_scrubber_finds_a_changed_leader_epoch() -> None:
-    """An epoch that does not agree with the batches is reported as damage, and the replica is fetched again."""
+def test_scrubber_finds_a_changed_leader_epoch() -> None:
+    """An epoch that disagrees with the batches is reported as damage, and the replica is fetched again."""
     world = Scrubbed()
     entries = list(world.log.leader_epochs.entries)
     world.log.leader_epochs._have([entries[0]._replace(epoch=entries[0].epoch), entries[1]._replace(epoch=9)])
@@ -244,24 +244,24 @@ def test_the_scrubber_finds_a_changed_leader_epoch() -> None:
     assert world.found
 
 
-def test_nothing_is_made_again_in_a_healthy_log() -> None:
-    """Rolled, truncated and compacted segments pass the scrubber without a word."""
+def test_healthy_log_is_not_rewritten() -> None:
+    """Rolled, truncated and compacted segments pass the scrubber without a report."""
     world = Scrubbed()
-    told: list[str] = []
+    logged: list[str] = []
 
     def observe(event: Any) -> None:
         if "rebuilt" in event["log_format"] or "rebuilding" in event["log_format"]:
-            told.append(event["log_format"].format(**event))
+            logged.append(event["log_format"].format(**event))
 
     globalLogPublisher.addObserver(observe)
     try:
         for turn in range(6):
             world.log.truncate_to(world.log.log_end_offset - 7 * turn)
-            world.simulation.run(2)  # the cut is noted durably before anything is appended
+            world.simulation.run(2)  # the truncation is recorded durably before any append
             append_transactions(world.log)
             world.simulation.run(2 * PASS_STEPS_MIN)
     finally:
         globalLogPublisher.removeObserver(observe)
-    assert told == []
+    assert logged == []
     assert world.found == []
     assert world.disk.exists(f"/data/logs/orders-0/{ABORTED_CHECKPOINT}")
