@@ -1,4 +1,4 @@
-"""Commands run in this process, against an admin API that answers what a test says."""
+"""Commands run in this process, against an admin API with scripted responses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kreplica.cli import main
 
 @pytest.fixture
 def admin() -> Iterator[FakeAdmin]:
-    """One without TLS."""
+    """An admin API without TLS."""
     with serving() as fake:
         yield fake
 
@@ -23,7 +23,7 @@ Kreplica = Callable[..., Result]
 
 @pytest.fixture
 def kreplica(admin: FakeAdmin) -> Kreplica:
-    """Types a command."""
+    """Return a function that runs a command."""
 
     def type_in(*words: str, answer: str = "") -> Result:
         given = {"KREPLICA_ADMIN": admin.url, "KREPLICA_TOKEN_FILE": "", "KREPLICA_CA_FILE": ""}

@@ -1,4 +1,4 @@
-"""An admin API that answers what a test says, and a way to run commands in this process."""
+"""An admin API with scripted responses, and a function that runs commands in this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support import real_reactor
 
 @dataclass(frozen=True)
 class Asked:
-    """A request that came."""
+    """A received request."""
 
     method: str
     path: str
@@ -28,10 +28,10 @@ class Asked:
 
 @dataclass
 class FakeAdmin:
-    """A server on loopback with an answer for each request that a test foresees.
+    """A server on loopback with a response for each request that a test expects.
 
-    An answer is a document, ``(status, document)``, ``(status, content type, bytes)``, the bytes of a stream of events,
-    or a list of such: one after the other, the last for good.
+    A response is a document, ``(status, document)``, ``(status, content type, bytes)``, the bytes of a stream of
+    events, or a list of these, used one after the other; the last one is repeated.
     """
 
     url: str = ""
@@ -64,7 +64,7 @@ def _json(status: int, document: Any) -> tuple[int, str, bytes]:
 
 @contextmanager
 def serving(tls: ssl.SSLContext | None = None) -> Iterator[FakeAdmin]:
-    """An admin API without a cluster."""
+    """Serve an admin API without a cluster."""
     fake = FakeAdmin()
 
     class Handler(BaseHTTPRequestHandler):
@@ -77,7 +77,7 @@ def serving(tls: ssl.SSLContext | None = None) -> Iterator[FakeAdmin]:
             status, kind, content = fake.answer(asked)
             self.send_response(status)
             self.send_header("content-type", kind)
-            with suppress(ConnectionError):  # whoever asked may have gone
+            with suppress(ConnectionError):  # the client may have disconnected
                 self.end_headers()
                 self.wfile.write(content)
 
@@ -98,7 +98,7 @@ def serving(tls: ssl.SSLContext | None = None) -> Iterator[FakeAdmin]:
 
 
 def run_here(work: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
-    """A ``Runner`` for many commands in one process."""
+    """Return a ``Runner`` for many commands in one process."""
     from twisted.internet import reactor
 
     return real_reactor.run(work(reactor))

@@ -1,4 +1,4 @@
-"""The ``kreplica`` program on three brokers that run: what it types is what happens to them."""
+"""The ``kreplica`` program on three running brokers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Kreplica = Callable[..., str]
 Read = Callable[..., Any]
 
 KNOWN: set[tuple[object, ...]] = set()
-"""Commands that were typed already."""
+"""Commands that were run before."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,10 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProc
 
 @pytest.fixture
 def kreplica(brokers: StandaloneProcess) -> Kreplica:
-    """Types a command; gives what it printed.  The first time it is the program; after that it runs here, quicker."""
+    """Return a function that runs a command and returns its output.
+
+    The first run of a command is a process; later runs are faster, in this process.
+    """
 
     def type_in(*words: object, status: int = 0, answer: str = "") -> str:
         command, typed = words[:3] if words[1] in ("config", "make") else words[:2], list(map(str, words))
@@ -56,7 +59,7 @@ def kreplica(brokers: StandaloneProcess) -> Kreplica:
 
 @pytest.fixture
 def read(brokers: StandaloneProcess) -> Read:
-    """The JSON of a command, which runs in this process: that is quicker."""
+    """Return a function that runs a command in this process, which is faster, and returns its JSON."""
 
     def ask(*words: object) -> Any:
         given = {"KREPLICA_ADMIN": brokers.admin_url}
@@ -67,8 +70,7 @@ def read(brokers: StandaloneProcess) -> Read:
     return ask
 
 
-def test_topics(kreplica: Kreplica, read: Read) -> None:
-    """From being made to being deleted."""
+def test_topic_life_cycle(kreplica: Kreplica, read: Read) -> None:
     assert "would be written" in kreplica("topic", "create", "orders", "--partitions", 3, "--dry-run")
     assert kreplica("topic", "create", "orders", "--partitions", 3, "--config", "retention.ms=5000") == (
         "Created topic orders with 3 partitions of 2 replicas.\n"
@@ -89,7 +91,6 @@ def test_topics(kreplica: Kreplica, read: Read) -> None:
 
 
 def test_brokers_and_their_settings(kreplica: Kreplica, read: Read) -> None:
-    """Who is there, who gets nothing new, and what is set."""
     assert read("cluster")["live_brokers"] == [1, 2, 3]
     assert [line.split()[0] for line in kreplica("broker", "list").splitlines()[1:]] == ["1", "2", "3"]
     kreplica("broker", "cordon", 3, "--reason", "trial")
@@ -105,10 +106,10 @@ def test_brokers_and_their_settings(kreplica: Kreplica, read: Read) -> None:
 
 
 def test_plans(kreplica: Kreplica, read: Read) -> None:
-    """A drained broker holds nothing at the end of the command, and a rebalance gives it its share again."""
+    """A drained broker has no replicas at the end of the command, and a rebalance moves its share back."""
     read("topic", "create", "moved", "--assign", "0=1,2", "--assign", "1=2,3", "--assign", "2=3,1")
-    told = kreplica("broker", "drain", 3, "--yes", "--comment", "trial")
-    assert "is completed" in told
+    output = kreplica("broker", "drain", 3, "--yes", "--comment", "trial")
+    assert "is completed" in output
     assert read("broker", "show", 3)["replicas"] == 0
     plan = read("plan", "list")["plans"][0]
     assert (plan["kind"], plan["state"], plan["comment"]) == ("drain", "completed", "trial")
@@ -122,8 +123,8 @@ def test_plans(kreplica: Kreplica, read: Read) -> None:
     assert "was deleted" in kreplica("plan", "delete", plan["id"])
 
 
-def test_a_plan_that_is_cancelled(kreplica: Kreplica, read: Read, brokers: StandaloneProcess) -> None:
-    """Slow by its throttle, faster by a word, and ended by another."""
+def test_plan_is_cancelled(kreplica: Kreplica, read: Read, brokers: StandaloneProcess) -> None:
+    """A throttled plan is accelerated and then cancelled."""
     read("topic", "create", "large", "--assign", "0=1")
     producer = Producer({"bootstrap.servers": brokers.bootstrap_servers})
     for number in range(200):
@@ -140,7 +141,6 @@ def test_a_plan_that_is_cancelled(kreplica: Kreplica, read: Read, brokers: Stand
 
 
 def test_elections(kreplica: Kreplica, read: Read) -> None:
-    """The preferred leader leads."""
     read("topic", "create", "led", "--assign", "0=2,1")
     assert kreplica("election", "preferred", "led:0").splitlines()[1].split() == ["led", "0", "2"]
     assert kreplica("election", "unclean", "led:0", "--yes").splitlines()[1].split()[:2] == ["led", "0"]
@@ -148,7 +148,7 @@ def test_elections(kreplica: Kreplica, read: Read) -> None:
 
 
 def test_groups(kreplica: Kreplica, read: Read, brokers: StandaloneProcess) -> None:
-    """Who reads, how far behind, from where on, and no more."""
+    """Groups are described, their lag is shown, and their offsets are reset and deleted."""
     read("topic", "create", "read", "--partitions", 1)
     servers = {"bootstrap.servers": brokers.bootstrap_servers}
     producer = Producer(servers)
@@ -156,7 +156,7 @@ def test_groups(kreplica: Kreplica, read: Read, brokers: StandaloneProcess) -> N
         producer.produce("read", str(number))
     producer.flush(20)
     consumer = Consumer({**servers, "group.id": "a/group", "enable.auto.commit": False})
-    consumer.committed([TopicPartition("read", 0)], timeout=30)  # waits for the coordinator
+    consumer.committed([TopicPartition("read", 0)], timeout=30)  # wait for the coordinator
     consumer.commit(offsets=[TopicPartition("read", 0, 4)], asynchronous=False)
     consumer.close()
     assert "a/group" in kreplica("group", "list")
@@ -172,7 +172,6 @@ def test_groups(kreplica: Kreplica, read: Read, brokers: StandaloneProcess) -> N
 
 
 def test_why_and_the_timeline(kreplica: Kreplica, read: Read) -> None:
-    """What happened, and why things are as they are."""
     read("topic", "create", "explained", "--partitions", 1)
     assert "explained" in kreplica("timeline", "--limit", 1000)
     assert read("why", "partition", "explained:0")["summary"] in kreplica("why", "partition", "explained:0")
@@ -181,8 +180,8 @@ def test_why_and_the_timeline(kreplica: Kreplica, read: Read) -> None:
     assert kreplica("why", "plan", plan_id)
 
 
-def test_the_files_of_a_broker_that_runs(kreplica: Kreplica, read: Read, brokers: StandaloneProcess) -> None:
-    """They are looked through while it writes."""
+def test_files_of_a_running_broker(kreplica: Kreplica, read: Read, brokers: StandaloneProcess) -> None:
+    """Commands read its log files while it writes."""
     read("topic", "create", "stored", "--assign", "0=1")
     producer = Producer({"bootstrap.servers": brokers.bootstrap_servers})
     producer.produce("stored", "value", key="key")

@@ -1,4 +1,8 @@
-"""``kreplica produce``, ``consume`` and ``topic export|import|copy`` against a real cluster, as users run them."""
+"""``kreplica produce``, ``consume`` and ``topic export
+
+import
+copy`` on a real cluster.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ numbers = count(1)
 
 @pytest.fixture(scope="module")
 def shared(kafka_cluster_factory: Callable[..., KafkaCluster]) -> Iterator[KafkaCluster]:
-    """A cluster that no test here breaks."""
+    """A cluster that no test of this module damages."""
     with kafka_cluster_factory(3) as cluster:
         yield cluster
 
@@ -46,7 +50,7 @@ def topic(shared: KafkaCluster) -> str:
 
 @pytest.fixture
 def run(shared: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Runs a command in an empty directory, and expects it to end so."""
+    """Return a function that runs a command in an empty directory and checks its status."""
     monkeypatch.chdir(tmp_path)
 
     def run_command(*words: object, status: int = 0) -> Result:
@@ -60,7 +64,7 @@ def run(shared: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def start(shared: KafkaCluster) -> Callable[..., subprocess.Popen[bytes]]:
-    """Starts a command as a process, which can be interrupted."""
+    """Return a function that starts a command as a process, which can be interrupted."""
 
     def started(*words: object, bootstrap: str = shared.bootstrap_servers) -> subprocess.Popen[bytes]:
         pipe = subprocess.PIPE
@@ -76,7 +80,7 @@ def start(shared: KafkaCluster) -> Callable[..., subprocess.Popen[bytes]]:
 
 
 def read(bootstrap: str, topic: str, isolation: Isolation = Isolation.READ_COMMITTED) -> list[ReadRecord]:
-    """All records, by partition and offset."""
+    """Return all records, by partition and offset."""
     with Cluster(bootstrap) as cluster:
         partitions = topic_partitions(cluster, topic)
         ends = end_offsets(cluster, partitions)
@@ -87,14 +91,14 @@ def read(bootstrap: str, topic: str, isolation: Isolation = Isolation.READ_COMMI
 
 
 def write(bootstrap: str, topic: str, values: int, size: int = 10, **options: Any) -> None:
-    """Records to all three partitions in turn."""
+    """Write records to all three partitions in turn."""
     with Cluster(bootstrap) as cluster, Producer(cluster, ProducerOptions(**options)) as producer:
         for number in range(values):
             producer.send(topic, b"%0*d" % (size, number), partition=number % 3, timestamp_ms=1000 + number)
 
 
 def contents(records: list[ReadRecord]) -> list[tuple[object, ...]]:
-    """All but topic and offset."""
+    """Return all fields of records except topic and offset."""
     return [(each.partition, each.timestamp_ms, each.key, each.value, each.headers) for each in records]
 
 
@@ -102,7 +106,7 @@ def contents(records: list[ReadRecord]) -> list[tuple[object, ...]]:
 
 
 def test_lines_become_records(shared: KafkaCluster, topic: str, run: Callable[..., Result], tmp_path: Path) -> None:
-    """Keys, headers, a partition of one's choice, and a codec."""
+    """Lines may have keys and headers; the partition and the codec can be chosen."""
     (tmp_path / "lines").write_bytes(b"anna:1\nbert:2:3\n\n:\n".replace(b"\n\n", b"\n"))
     more = ("--header", "a=b", "--partition", 1, "--codec", "zstd")
     run("produce", topic, "--file", "lines", "--key-separator", ":", *more)
@@ -114,7 +118,7 @@ def test_lines_become_records(shared: KafkaCluster, topic: str, run: Callable[..
 def test_json_lines_become_records(
     shared: KafkaCluster, topic: str, run: Callable[..., Result], tmp_path: Path
 ) -> None:
-    """What ``consume --json`` prints, ``produce --json`` takes."""
+    """``produce --json`` accepts the output of ``consume --json``."""
     lines = [
         {"key": "k", "value": None, "partition": 2, "timestamp_ms": 5, "headers": {"h": "x"}},
         {"value": "/w==", "value_encoding": "base64", "partition": 0},
@@ -136,7 +140,7 @@ def test_json_lines_become_records(
         ("nonsense", ("--json",), "lines, line 2: no JSON"),
     ],
 )
-def test_a_line_that_is_no_record(
+def test_invalid_line(
     shared: KafkaCluster,
     topic: str,
     run: Callable[..., Result],
@@ -145,7 +149,7 @@ def test_a_line_that_is_no_record(
     options: tuple[str, ...],
     why: str,
 ) -> None:
-    """The error names the line and what is wrong; the lines before it are written."""
+    """The error names the line and the reason; the lines before it are written."""
     good = '{"value": "v"}' if options == ("--json",) else "k:v"
     (tmp_path / "lines").write_text(f"{good}\n{line}\n{good}\n")
     result = run("produce", topic, "--file", "lines", *options, status=1)
@@ -154,8 +158,8 @@ def test_a_line_that_is_no_record(
     assert len(read(shared.bootstrap_servers, topic)) == 1
 
 
-def test_what_excludes_each_other_or_is_not_there(run: Callable[..., Result], topic: str) -> None:
-    """Mistakes in options are told before anything is done."""
+def test_invalid_options(run: Callable[..., Result], topic: str) -> None:
+    """Contradictory and missing options are reported before any record is written."""
     assert "exclude each other" in run("produce", topic, "--json", "--key-separator", ":", status=2).output
     assert "HOST:PORT is expected" in run("produce", topic, "--bootstrap", "nonsense", status=2).output
     assert "there is no topic 'nope'" in run("consume", "nope", status=1).output
@@ -163,10 +167,10 @@ def test_what_excludes_each_other_or_is_not_there(run: Callable[..., Result], to
     assert "cannot be copied to itself" in run("topic", "copy", topic, topic, status=2).output
 
 
-def test_a_line_is_written_when_no_other_one_comes(
+def test_line_is_written_without_waiting_for_the_next(
     shared: KafkaCluster, topic: str, start: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
-    """Who types does not have to end the command to have a record written; Ctrl-C says what was."""
+    """Interactive input is written line by line; Ctrl-C prints the number of written records."""
     with start("produce", topic) as process:
         assert process.stdin is not None
         for count in (1, 2):
@@ -176,7 +180,7 @@ def test_a_line_is_written_when_no_other_one_comes(
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
         assert process.stderr is not None
-        # The second may be in the log without its answer having come: the first was answered before it was sent.
+        # The second may be in the log although its response is missing: the first was answered before it was sent.
         assert process.stderr.read() in (
             b"kreplica: interrupted: 1 record written\n",
             b"kreplica: interrupted: 2 records written\n",
@@ -186,8 +190,8 @@ def test_a_line_is_written_when_no_other_one_comes(
 # --- consume ---
 
 
-def test_where_to_begin_and_to_end(shared: KafkaCluster, topic: str, run: Callable[..., Result]) -> None:
-    """Offsets, the last few, times, partitions, and a number of records."""
+def test_start_and_end_positions(shared: KafkaCluster, topic: str, run: Callable[..., Result]) -> None:
+    """Options select offsets, the last few records, times, partitions, and a number of records."""
     write(shared.bootstrap_servers, topic, 30, size=1)
 
     def printed(*options: object) -> list[str]:
@@ -204,7 +208,7 @@ def test_where_to_begin_and_to_end(shared: KafkaCluster, topic: str, run: Callab
 
 
 def test_committed_records_only(shared: KafkaCluster, topic: str, run: Callable[..., Result]) -> None:
-    """Records of an aborted transaction are shown, or not, as one wishes."""
+    """Records of an aborted transaction are printed only on request."""
     options = ProducerOptions(transactional_id=topic)
     with Cluster(shared.bootstrap_servers) as cluster, Producer(cluster, options) as producer:
         for value in (b"good", b"bad"):
@@ -219,10 +223,10 @@ def test_committed_records_only(shared: KafkaCluster, topic: str, run: Callable[
     assert run("consume", topic, "--read-committed").stdout.split() == ["good"]
 
 
-def test_following_until_interrupted(
+def test_follow_until_interrupted(
     shared: KafkaCluster, topic: str, start: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
-    """Records are printed as they come; Ctrl-C ends it with a word on standard error."""
+    """Records are printed as they arrive; Ctrl-C ends the command with a message on standard error."""
     write(shared.bootstrap_servers, topic, 1)
     with start("consume", topic, "--follow") as process:
         assert process.stdout is not None
@@ -235,10 +239,13 @@ def test_following_until_interrupted(
         assert process.stderr.read() == b"kreplica: interrupted: 2 records read\n"
 
 
-def test_a_pipe_that_closes_is_no_error(
+def test_closed_pipe_is_not_an_error(
     shared: KafkaCluster, topic: str, start: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
-    """``consume | head`` ends without a word."""
+    """``consume
+
+    head`` ends without a message.
+    """
     write(shared.bootstrap_servers, topic, 30_000, size=100)
     with start("consume", topic) as process:
         assert process.stdout is not None
@@ -253,10 +260,10 @@ def test_a_pipe_that_closes_is_no_error(
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "jsonl.zst", "parquet"])
-def test_a_topic_comes_back_from_a_file(
+def test_topic_is_restored_from_a_file(
     shared: KafkaCluster, topic: str, run: Callable[..., Result], kind: str
 ) -> None:
-    """Each kind of file holds all of it; the new topic has as many partitions as it needs."""
+    """Every file format contains all records; the new topic has the number of partitions in the file."""
     write(shared.bootstrap_servers, topic, 1500, codec=Codec.LZ4)
     file = f"{topic}.{kind}"
     assert "1,500 records" in run("topic", "export", topic, file).output
@@ -276,10 +283,10 @@ rows = st.lists(
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows, st.sampled_from(Codec), st.sampled_from(["jsonl", "jsonl.gz", "jsonl.zst", "parquet"]))
-def test_whatever_is_in_a_topic_comes_back(
+def test_all_record_contents_are_restored(
     shared: KafkaCluster, run: Callable[..., Result], made: list[Any], codec: Codec, kind: str
 ) -> None:
-    """Binary keys, nulls, empty headers, large records, any time, with every codec."""
+    """Binary keys, nulls, empty headers, large records and any timestamp are restored, with every codec."""
     topic = f"any-{next(numbers)}"
     shared.create_topic(topic, 3)
     with Cluster(shared.bootstrap_servers) as cluster, Producer(cluster, ProducerOptions(codec=codec)) as producer:
@@ -295,7 +302,7 @@ def test_whatever_is_in_a_topic_comes_back(
 
 
 def test_files_that_do_not_fit(topic: str, run: Callable[..., Result], tmp_path: Path) -> None:
-    """The first record that cannot be written is named, with what to do."""
+    """The error names the first record that cannot be written, and the remedy."""
     (tmp_path / "a.jsonl").write_text('{"value": "v", "partition": 0}\n{"value": "v", "partition": 7}\n')
     output = run("topic", "import", "a.jsonl", topic, status=1).output
     assert f"a.jsonl, line 2: partition 7, and {topic} has 3 (1 record written)" in output
@@ -305,10 +312,10 @@ def test_files_that_do_not_fit(topic: str, run: Callable[..., Result], tmp_path:
     assert "what kind of file" in run("topic", "export", topic, "c.csv", status=1).output
 
 
-def test_an_export_that_is_interrupted_leaves_nothing(
+def test_interrupted_export_leaves_nothing(
     shared: KafkaCluster, topic: str, start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
-    """The file appears when it is whole; until then there is none of that name, and afterwards none of any."""
+    """The file gets its name when it is complete; an interrupted export leaves no file."""
     write(shared.bootstrap_servers, topic, 60_000)
     with start("topic", "export", topic, tmp_path / "t.jsonl") as process:
         while not (found := [each.name for each in tmp_path.iterdir()]):
@@ -324,8 +331,8 @@ def test_an_export_that_is_interrupted_leaves_nothing(
 # --- copy ---
 
 
-def test_a_copy_is_checked(shared: KafkaCluster, topic: str, run: Callable[..., Result]) -> None:
-    """All is there, in order and with its times; a second copy comes behind the first, and is checked by itself."""
+def test_copy_is_verified(shared: KafkaCluster, topic: str, run: Callable[..., Result]) -> None:
+    """All records are copied in order with their timestamps; a second copy is appended and verified separately."""
     write(shared.bootstrap_servers, topic, 3000)
     for _ in range(2):
         output = run("topic", "copy", topic, f"{topic}-2", "--create", "--verify", "--codec", "snappy").output
@@ -335,10 +342,10 @@ def test_a_copy_is_checked(shared: KafkaCluster, topic: str, run: Callable[..., 
     assert [row for row in found if row[0] == 1] == [row for row in wanted if row[0] == 1] * 2
 
 
-def test_copies_between_different_numbers_of_partitions(
+def test_copy_to_another_number_of_partitions(
     shared: KafkaCluster, topic: str, run: Callable[..., Result]
 ) -> None:
-    """Fewer partitions are refused unless keys may choose anew."""
+    """Fewer partitions are refused unless keys may be partitioned again."""
     write(shared.bootstrap_servers, topic, 300)
     shared.create_topic(f"{topic}-small", 1)
     assert f"has 3 partitions and {topic}-small 1" in run("topic", "copy", topic, f"{topic}-small", status=1).output
@@ -346,18 +353,18 @@ def test_copies_between_different_numbers_of_partitions(
     assert len(read(shared.bootstrap_servers, f"{topic}-small")) == 300
 
 
-def test_a_topic_that_stamps_records_itself(shared: KafkaCluster, topic: str, run: Callable[..., Result]) -> None:
-    """Its times differ, and that is not taken for damage."""
+def test_topic_with_log_append_time(shared: KafkaCluster, topic: str, run: Callable[..., Result]) -> None:
+    """Its timestamps differ, which is not reported as damage."""
     write(shared.bootstrap_servers, topic, 30)
     setting = "message.timestamp.type=LogAppendTime"
     assert "agree" in run("topic", "copy", topic, f"{topic}-2", "--create", "--config", setting, "--verify").output
 
 
 @pytest.mark.parametrize("transactional", [False, True], ids=["idempotent", "transactional"])
-def test_a_broker_dies_during_a_copy(
+def test_broker_dies_during_a_copy(
     kafka_cluster: KafkaCluster, start: Callable[..., subprocess.Popen[bytes]], transactional: bool
 ) -> None:
-    """Between two clusters' worth of leaders that go: nothing lost, nothing twice, order kept, and the check agrees."""
+    """Leaders die in both clusters: no record is lost or duplicated, the order is kept, and the verification passes."""
     for name in ("t", "u"):
         kafka_cluster.create_topic(name, 3, min_insync_replicas=2)
     write(kafka_cluster.bootstrap_servers, "t", 40_000, size=100)
@@ -374,10 +381,10 @@ def test_a_broker_dies_during_a_copy(
     assert found == wanted
 
 
-def test_a_transactional_copy_goes_on_where_it_stopped(
+def test_transactional_copy_resumes(
     shared: KafkaCluster, topic: str, start: Callable[..., subprocess.Popen[bytes]], run: Callable[..., Result]
 ) -> None:
-    """It is killed half-way, and started again with the same id: nothing is lost and nothing is there twice."""
+    """It is killed and restarted with the same ID: no record is lost or duplicated."""
     write(shared.bootstrap_servers, topic, 48_000, size=100)
     shared.create_topic(f"{topic}-2", 3)
     for sign in (signal.SIGKILL, signal.SIGINT):
@@ -394,10 +401,10 @@ def test_a_transactional_copy_goes_on_where_it_stopped(
     assert found == wanted
 
 
-def test_a_copy_between_clusters(
+def test_copy_between_clusters(
     shared: KafkaCluster, topic: str, kafka_cluster: KafkaCluster, run: Callable[..., Result]
 ) -> None:
-    """The target's cluster is another one, and need not have a topic of the source's name."""
+    """The target topic may have another name."""
     write(shared.bootstrap_servers, topic, 300)
     to = ("--to-bootstrap", kafka_cluster.bootstrap_servers, "--from-bootstrap", shared.bootstrap_servers)
     assert "agree" in run("topic", "copy", topic, "far", *to, "--create", "--verify", "--transactional", "x").output
@@ -410,7 +417,7 @@ def test_a_copy_between_clusters(
 
 @pytest.fixture
 def admin(shared: KafkaCluster) -> Iterator[FakeAdmin]:
-    """The admin API of the shared cluster, as far as commands that write records ask it."""
+    """The admin API of the shared cluster, limited to the requests of commands that write records."""
     addresses = [each.split(":") for each in shared.bootstrap_servers.split(",")]
     rows = [
         {"broker_id": 7, "live": False, "endpoints": []},
@@ -429,21 +436,21 @@ NOWHERE = "127.0.0.1:1"
 
 @pytest.fixture
 def line(tmp_path: Path) -> tuple[str, str]:
-    """Options that have ``produce`` write one record."""
+    """Options for ``produce`` that write one record."""
     (tmp_path / "line").write_text("a line\n")
     return "--file", str(tmp_path / "line")
 
 
 def typed(environment: dict[str, str], *words: str) -> Result:
-    """Run a command with nothing but these variables that could say where the cluster is."""
+    """Run a command with only these variables that could select the cluster."""
     variables = {"KREPLICA_BOOTSTRAP": None, "KREPLICA_ADMIN": None, "KREPLICA_TOKEN_FILE": None}
     return CliRunner().invoke(main, words, env={**variables, **environment}, obj=run_here)
 
 
-def test_the_admin_api_names_the_brokers(
+def test_admin_api_provides_the_brokers(
     admin: FakeAdmin, shared: KafkaCluster, topic: str, line: tuple[str, str], tmp_path: Path
 ) -> None:
-    """A user who named the admin API of a cluster writes to that cluster, not to a broker on the default port."""
+    """If the admin API of a cluster is given, records go to that cluster, not to a broker on the default port."""
     assert typed({"KREPLICA_ADMIN": admin.url}, "produce", topic, *line).exit_code == 0
     assert admin.last.query == {}, "the admin API refuses unknown parameters"
     assert typed({}, "produce", topic, "--admin", admin.url, *line).exit_code == 0
@@ -455,10 +462,10 @@ def test_the_admin_api_names_the_brokers(
     assert len(read(shared.bootstrap_servers, f"{topic}-2")) == 2
 
 
-def test_what_counts_more_where_the_cluster_is_named_twice(
+def test_precedence_of_addresses(
     admin: FakeAdmin, shared: KafkaCluster, topic: str, line: tuple[str, str]
 ) -> None:
-    """Addresses count more than the admin API, and an option counts more than a variable."""
+    """Broker addresses take precedence over the admin API, and options over variables."""
     right = shared.bootstrap_servers
     admin_of_another = "http://127.0.0.1:1"
     for environment, words in (
@@ -472,8 +479,8 @@ def test_what_counts_more_where_the_cluster_is_named_twice(
     assert len(read(right, topic)) == 4
 
 
-def test_an_admin_api_without_brokers(admin: FakeAdmin, topic: str, line: tuple[str, str]) -> None:
-    """A command does not fall back to another cluster."""
+def test_admin_api_without_brokers(admin: FakeAdmin, topic: str, line: tuple[str, str]) -> None:
+    """The command fails instead of using another cluster."""
     admin.answers["GET /v1/brokers"] = {"brokers": [], "next": None}
     result = typed({"KREPLICA_ADMIN": admin.url}, "produce", topic, *line)
     assert result.exit_code == 1

@@ -1,4 +1,4 @@
-"""``kreplica group``: who is in them, how far they are behind, and from where they go on."""
+"""``kreplica group``: members, lag, and offset resets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OFFSETS = {
 
 
 def test_groups_are_listed(admin, kreplica):
-    """Those of all coordinators; where one did not answer, that is said."""
+    """The list has the groups of all coordinators, and a notice if one did not respond."""
     row = {"group": "kitchen", "type": "consumer", "protocol_type": "consumer", "state": "Stable", "coordinator": 2,
            "members": 3}  # fmt: skip
     problems = ["broker 3 does not answer"]
@@ -27,8 +27,8 @@ def test_groups_are_listed(admin, kreplica):
     assert lines[2:] == ["Not complete: some coordinators did not answer.", "  broker 3 does not answer"]
 
 
-def test_a_group_is_shown(admin, kreplica):
-    """Its members, and what each of them reads."""
+def test_group_is_described(admin, kreplica):
+    """The output has the members and their partitions."""
     member = {"member_id": "m-1", "client_id": "c", "client_host": "/127.0.0.1", "instance_id": None,
               "assignment": [{"topic": "orders", "partitions": [0, 2]}]}  # fmt: skip
     admin.answers["GET /v1/groups/kitchen"] = {"group": "kitchen", "type": "classic", "protocol_type": "consumer",
@@ -40,7 +40,7 @@ def test_a_group_is_shown(admin, kreplica):
 
 
 def test_lag(admin, kreplica):
-    """How far behind it is, by partition, and whether that is a reason to worry."""
+    """The output has the lag per partition and its status."""
     row = {"topic": "orders", "partition": 0, "committed_offset": 4, "committed_leader_epoch": 0,
            "committed_at_ms": 1_790_000_000_000, "metadata": "", "log_end_offset": 10, "lag": 6,
            "status": "STOPPED"}  # fmt: skip
@@ -51,8 +51,7 @@ def test_lag(admin, kreplica):
     assert shown.splitlines()[-1].split()[:6] == ["orders", "0", "4", "10", "6", "STOPPED"]
 
 
-def test_a_group_is_deleted(admin, kreplica):
-    """When one means it."""
+def test_group_is_deleted_after_confirmation(admin, kreplica):
     admin.answers["DELETE /v1/groups/kitchen"] = {"group": "kitchen", "dry_run": False}
     assert kreplica("group", "delete", "kitchen", answer="\n").exit_code == 1
     assert not admin.asked
@@ -61,8 +60,8 @@ def test_a_group_is_deleted(admin, kreplica):
     assert admin.last.query == {"dry_run": "true"}
 
 
-def test_a_reset_changes_nothing_by_itself(admin, kreplica):
-    """It shows what would become of each offset, and says how it is done."""
+def test_reset_without_execute_changes_nothing(admin, kreplica):
+    """It shows the new offsets, and the option that applies them."""
     admin.answers["POST /v1/groups/kitchen/offsets"] = OFFSETS
     shown = kreplica("group", "reset", "kitchen", "--earliest").stdout
     assert admin.last.query == {"dry_run": "true"}
@@ -74,8 +73,7 @@ def test_a_reset_changes_nothing_by_itself(admin, kreplica):
     assert json.loads(kreplica("group", "reset", "kitchen", "--latest", "--json").stdout) == OFFSETS
 
 
-def test_a_reset_is_done(admin, kreplica):
-    """With --execute."""
+def test_reset_with_execute(admin, kreplica):
     admin.answers["POST /v1/groups/kitchen/offsets"] = {**OFFSETS, "dry_run": False}
     shown = kreplica("group", "reset", "kitchen", "--latest", "--execute").stdout
     assert admin.last.query == {"dry_run": "false"}
@@ -92,15 +90,15 @@ def test_a_reset_is_done(admin, kreplica):
         (["--offset", "0"], {"kind": "offset", "value": 0}),
     ],
 )
-def test_the_goals_of_a_reset(admin, kreplica, words, goal):
-    """A time, a duration, so many records, an offset."""
+def test_reset_targets(admin, kreplica, words, goal):
+    """The target is a time, a duration, a number of records, or an offset."""
     admin.answers["POST /v1/groups/kitchen/offsets"] = OFFSETS
     assert kreplica("group", "reset", "kitchen", *words).exit_code == 0
     assert admin.last.body == {"to": goal}
 
 
-def test_a_reset_of_some_partitions(admin, kreplica):
-    """Topics and partitions add up; a topic that is given whole is whole."""
+def test_reset_of_some_partitions(admin, kreplica):
+    """Topics and partitions are combined; a topic given as a whole includes all of its partitions."""
     admin.answers["POST /v1/groups/kitchen/offsets"] = OFFSETS
     kreplica("group", "reset", "kitchen", "--earliest", "-t", "a:0,4-6", "-t", "a:1", "-t", "b", "-t", "b:3")
     assert admin.last.body["topics"] == {"a": [0, 1, 4, 5, 6], "b": None}
@@ -117,8 +115,8 @@ def test_a_reset_of_some_partitions(admin, kreplica):
         (["--earliest", "-t", "a:5-2"], "TOPIC or TOPIC:PARTITIONS is expected"),
     ],
 )
-def test_mistyped(admin, kreplica, words, message):
-    """What is wrong is said, and nothing is asked."""
+def test_invalid_arguments(admin, kreplica, words, message):
+    """The error has the reason, and no request is sent."""
     done = kreplica("group", "reset", "kitchen", *words)
     assert done.exit_code == 2
     assert message in done.stderr

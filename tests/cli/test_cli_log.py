@@ -1,4 +1,4 @@
-"""``kreplica log``: what a broker's files hold, for people and for programs."""
+"""``kreplica log``: contents of a broker's files as text and JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ARCHIVE = Path(__file__).parents[1] / "storage" / "written_by_kafka" / "kafka-3.
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What Apache Kafka left when it was killed."""
+    """Unpack the directory that Apache Kafka left when it was killed."""
     directory = tmp_path_factory.mktemp("kafka")
     with tarfile.open(ARCHIVE) as packed:
         unpack(packed, directory)
@@ -39,7 +39,7 @@ def lines(*words: object) -> list[dict[str, object]]:
 
 class TestDump:
     def test_every_record_of_every_topic(self, unpacked: Path) -> None:
-        """What Kafka's own reader was given is what is printed, offset by offset."""
+        """The output equals that of Kafka's own reader, offset by offset."""
         for directory in sorted(path for path in unpacked.iterdir() if path.is_dir()):
             entries = lines("dump", directory, "--records")
             records = [entry for entry in entries if entry["entry"] == "record"]
@@ -47,8 +47,8 @@ class TestDump:
             assert len(records) == sum(int(str(batch["records"])) for batch in batches) > 0
             assert all(batch["crc_valid"] for batch in batches)
 
-    def test_batches_and_markers_for_people(self, unpacked: Path) -> None:
-        """One line each."""
+    def test_batches_and_markers_as_text(self, unpacked: Path) -> None:
+        """Each batch has one line."""
         file = unpacked / "transactions-0" / f"{0:020}.log"
         out = run("dump", file, "--records").stdout.splitlines()
         assert out[0].startswith("position 0  offsets 0-4  records 5  bytes 151  epoch 0  create time ")
@@ -59,14 +59,14 @@ class TestDump:
         ]  # fmt: skip
 
     def test_codecs(self, unpacked: Path) -> None:
-        """Every codec is named and opened."""
+        """Every codec is named and decompressed."""
         entries = lines("dump", unpacked / "codecs-0" / f"{0:020}.log", "--records")
         assert {entry["compression"] for entry in entries if entry["entry"] == "batch"} == {
             "none", "gzip", "snappy", "lz4", "zstd",
         }  # fmt: skip
 
     def test_indexes_snapshots_and_checkpoints(self, unpacked: Path) -> None:
-        """Each file by its name."""
+        """The type of a file follows from its name."""
         directory = unpacked / "transactions-0"
         (aborted,) = lines("dump", directory / f"{0:020}.txnindex")
         assert (aborted["producer_id"], aborted["first_offset"], aborted["last_offset"]) == (2, 6, 11)
@@ -81,21 +81,20 @@ class TestDump:
         assert {"codecs", "transactions"} <= {row["topic"] for row in checkpoint}
         assert "producer_id 1  epoch 0" in run("dump", directory / f"{17:020}.snapshot").stdout
 
-    def test_from_an_offset(self, unpacked: Path) -> None:
-        """And only so many."""
+    def test_start_offset_and_limit(self, unpacked: Path) -> None:
         file = unpacked / "transactions-0" / f"{0:020}.log"
         found = lines("dump", file, "--from-offset", 6, "--limit", 2)
         assert [batch["base_offset"] for batch in found] == [6, 11]
 
-    def test_values_are_cut_unless_one_wants_them_whole(self, tmp_path: Path) -> None:
-        """A terminal is not flooded."""
+    def test_long_values_are_truncated(self, tmp_path: Path) -> None:
+        """An option prints them completely."""
         file = tmp_path / f"{0:020}.log"
         file.write_bytes(build_batch([Record(0, 5, None, b"x" * 500)]))
         assert f'value "{"x" * 100}... (500 characters)"' in run("dump", file, "--records").stdout
         assert f'value "{"x" * 500}"' in run("dump", file, "--records", "--full").stdout
 
-    def test_bytes_that_are_no_text(self, tmp_path: Path) -> None:
-        """Are given in base64, as the admin API gives them."""
+    def test_binary_values(self, tmp_path: Path) -> None:
+        """They are printed in base64, as in the admin API."""
         data = build_batch([Record(0, 5, b"\xff\x00", b"a\x1b[2J", (("h", None), ("i", b"\xfe")))])
         (tmp_path / f"{0:020}.log").write_bytes(data)
         _, record = lines("dump", tmp_path / f"{0:020}.log", "--records")
@@ -108,7 +107,7 @@ class TestDump:
         assert 'key base64:/wA=  value "a\\x1b[2J"  h=null  i=base64:/g==' in shown
 
     def test_damage(self, unpacked: Path, tmp_path: Path) -> None:
-        """A wrong checksum and a torn end are said, with status 1; what can be read is printed."""
+        """A wrong checksum and a torn end are reported, with status 1; readable records are printed."""
         data = bytearray((unpacked / "transactions-0" / f"{0:020}.log").read_bytes()[:300])
         data[70] ^= 0xFF
         file = tmp_path / f"{0:020}.log"
@@ -127,21 +126,20 @@ class TestDump:
             ("0.index", b"x" * 9, "position 8: 1 bytes after the last whole entry"),
         ],
     )
-    def test_what_is_no_file_of_a_log(self, tmp_path: Path, name: str, content: bytes, why: str) -> None:
-        """Is said."""
+    def test_other_files_are_refused(self, tmp_path: Path, name: str, content: bytes, why: str) -> None:
         (tmp_path / name).write_bytes(content)
         done = run("dump", tmp_path / name)
         assert done.exit_code == 1
         assert why in done.stderr
 
-    def test_a_directory_without_a_log(self, tmp_path: Path) -> None:
-        """Is a mistake of who typed it."""
+    def test_directory_without_a_log(self, tmp_path: Path) -> None:
+        """It is a usage error."""
         assert run("dump", tmp_path).exit_code == 2
 
 
 class TestVerify:
-    def test_all_is_well(self, unpacked: Path) -> None:
-        """A tally, and status 0."""
+    def test_healthy_logs(self, unpacked: Path) -> None:
+        """The output is a summary, with status 0."""
         done = run("verify", unpacked, "--records")
         assert (done.exit_code, done.stdout) == (
             0, "4 partitions, 13 segments, 69 batches, 21.6 KiB: all as it was written\n",
@@ -149,8 +147,8 @@ class TestVerify:
         (tally,) = lines("verify", unpacked)
         assert (tally["partitions"], tally["problems"]) == (4, 0)
 
-    def test_a_problem_is_a_line(self, unpacked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """File, position, what is wrong; status 1."""
+    def test_problems(self, unpacked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each line has file, position and reason; the status is 1."""
         monkeypatch.setattr(log_verify, "PAUSE_S", 0.0)
         directory = tmp_path / "t-0"
         directory.mkdir()
@@ -160,22 +158,22 @@ class TestVerify:
         file.write_bytes(data)
         done = run("verify", directory)
         assert done.exit_code == 1
-        *told, tally = done.stdout.splitlines()
-        assert f"{file}, position 448: wrong CRC in the batch of offset 12" in told
+        *problems, tally = done.stdout.splitlines()
+        assert f"{file}, position 448: wrong CRC in the batch of offset 12" in problems
         assert tally.endswith("problems")
         row = json.loads(run("verify", directory, "--json").stdout.splitlines()[-2])
         assert row == {
             "file": str(file), "position": 448, "problem": "wrong CRC in the batch of offset 12",
         }  # fmt: skip
 
-    def test_nothing_to_verify(self, tmp_path: Path) -> None:
-        """A directory without logs is a mistake of who typed it."""
+    def test_directory_without_logs(self, tmp_path: Path) -> None:
+        """It is a usage error."""
         done = run("verify", tmp_path)
         assert done.exit_code == 2
         assert "holds no logs" in done.stderr
 
-    def test_not_readable(self, tmp_path: Path) -> None:
-        """What cannot be read is said, in one line."""
+    def test_unreadable_file(self, tmp_path: Path) -> None:
+        """The error is one line."""
         (tmp_path / f"{0:020}.log").mkdir()
         done = run("verify", tmp_path)
         assert done.exit_code == 1

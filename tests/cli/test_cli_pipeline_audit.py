@@ -1,4 +1,4 @@
-"""``kreplica pipeline audit`` without Spark: what it says on a screen, to programs and to browsers, and how it ends."""
+"""``kreplica pipeline audit`` without Spark: text, JSON and HTML output, and exit status."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GOOD = "orders<b>"
 
 
 def report(*, differences: int = 0, is_empty: bool = False) -> AuditReport:
-    """Of one partition with three replicas, one of which has to catch up, and of one that is empty."""
+    """Return a report with one partition of three replicas, one of them behind, and an empty partition."""
     found = Comparison(GOOD, 2, 10, 1000)
     if not is_empty:
         found.coverages += [Coverage(each, 10, 900 if each == 3 else 1000, 50, 4096, each == 3) for each in (1, 2, 3)]
@@ -39,7 +39,7 @@ def report(*, differences: int = 0, is_empty: bool = False) -> AuditReport:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Runs the command where an audit finds what a test says."""
+    """Return a function that runs the command with a scripted result of the audit."""
     monkeypatch.chdir(tmp_path)
 
     @contextmanager
@@ -60,8 +60,8 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     return run_command
 
 
-def test_all_agree(run: Run) -> None:
-    """Status 0, a line for each broker, and the verdict at the end."""
+def test_replicas_agree(run: Run) -> None:
+    """The status is 0, with a line for each broker and a conclusion."""
     result = run("--log-dirs", "/a,/b")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
@@ -73,7 +73,7 @@ def test_all_agree(run: Run) -> None:
 
 
 def test_differences(run: Run) -> None:
-    """Status 1; each is named, as many as a screen takes."""
+    """The status is 1; the output names a limited number of differences."""
     result = run("--log-dirs", "/a", found=report(differences=60))
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
@@ -84,27 +84,26 @@ def test_differences(run: Run) -> None:
 
 
 def test_nothing_was_compared(run: Run) -> None:
-    """Nothing is proved by that: status 1."""
+    """This proves nothing, so the status is 1."""
     result = run("--log-dirs", "/a", found=report(is_empty=True))
     assert result.exit_code == 1
     assert result.stdout.splitlines()[-1] == "nothing was compared"
 
 
 def test_json(run: Run) -> None:
-    """One object, with names for everything."""
     result = run("--log-dirs", "/a", "--json", found=report(differences=1))
     assert result.exit_code == 1
-    told = json.loads(result.stdout)
-    assert (told["agrees"], told["difference_count"], told["batches"]) == (False, 1, 150)
-    assert told["partitions"][0]["differences"] == [
+    report = json.loads(result.stdout)
+    assert (report["agrees"], report["difference_count"], report["batches"]) == (False, 1, 150)
+    assert report["partitions"][0]["differences"] == [
         {"topic": GOOD, "partition": 2, "base_offset": 10, "broker": 1, "kind": "damaged",
          "detail": "why <script>0</script>"}
     ]  # fmt: skip
-    assert told["partitions"][0]["coverages"][2]["is_short"]
+    assert report["partitions"][0]["coverages"][2]["is_short"]
 
 
-def test_what_is_asked_for(run: Run) -> None:
-    """Options as the audit has them."""
+def test_options(run: Run) -> None:
+    """They are passed to the audit."""
     asked: list[AuditOptions] = []
     words = ["--log-dirs", "1=/a/,/b", "--log-dirs", "/c", "--log-dirs", "1=/d", "orders", "pay", "--compacted", "x, y"]
     assert run(*words, "--resume", "work", "--bootstrap", "h:1", asked=asked).exit_code == 0
@@ -117,7 +116,7 @@ def test_what_is_asked_for(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ([], "--log-dirs says where the replicas are"),
         (["--via-brokers"], "--via-brokers needs --bootstrap"),
@@ -128,22 +127,22 @@ def test_what_is_asked_for(run: Run) -> None:
         (["--log-dirs", "/a", "--conf", "x"], "is not NAME=VALUE"),
     ],
 )
-def test_mistyped(run: Run, words: list[str], told: str) -> None:
-    """Status 2, and what was expected."""
+def test_invalid_arguments(run: Run, words: list[str], message: str) -> None:
+    """The status is 2, and the message names the expected value."""
     result = run(*words)
     assert result.exit_code == 2
-    assert told in result.stderr
+    assert message in result.stderr
 
 
-def test_a_page_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
-    """One line says so."""
+def test_page_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
+    """The error is one line."""
     result = run("--log-dirs", "/a", "--html", str(tmp_path / "no" / "page.html"))
     assert result.exit_code == 1
     assert "page.html cannot be written" in result.stderr
 
 
 class Page(HTMLParser):
-    """What a page consists of."""
+    """Elements of an HTML page."""
 
     EMPTY = frozenset({"meta"})
 
@@ -175,8 +174,8 @@ class Page(HTMLParser):
 
 
 @pytest.mark.parametrize("found", [report(), report(differences=9), report(is_empty=True)])
-def test_the_page(run: Run, tmp_path: Path, found: AuditReport) -> None:
-    """One file that asks nobody for anything, and says everything in words and tables too."""
+def test_html_page(run: Run, tmp_path: Path, found: AuditReport) -> None:
+    """It is one file without references to other servers, with all data also as text and tables."""
     path = tmp_path / "page.html"
     result = run("--log-dirs", "/a", "--html", str(path), found=found)
     assert result.exit_code == (0 if found.agrees else 1)
@@ -198,8 +197,8 @@ def test_the_page(run: Run, tmp_path: Path, found: AuditReport) -> None:
         assert GOOD in page.texts
 
 
-def test_a_page_of_much_is_bounded() -> None:
-    """Of very many partitions and differences the first are shown, and how many there are."""
+def test_large_page_is_bounded() -> None:
+    """The first of many partitions and differences are shown, with the total numbers."""
     partitions = []
     for number in range(3000):
         found = Comparison("t", number, 0, 1000, [Coverage(1, 0, 1000, 1, 100, False)])

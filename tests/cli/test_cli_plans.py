@@ -1,4 +1,4 @@
-"""``kreplica plan``: a preview, a question, progress until the end; and what is done to plans."""
+"""``kreplica plan``: dry run, confirmation, progress, and changes of plans."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ PREVIEW = {
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    """Progress is asked for at once."""
+    """Poll the progress without a delay."""
     monkeypatch.setattr(plan_watch, "POLL_S", 0.001)
 
 
-def test_a_plan_is_made_and_watched(admin, kreplica):
-    """One sees what it would do, says yes, and is told when it is completed."""
+def test_plan_is_created_and_followed(admin, kreplica):
+    """The preview is confirmed, and the command ends when the plan is completed."""
     admin.answers["POST /v1/plans"] = [PREVIEW, {**PREVIEW, "dry_run": False}]
     admin.answers[f"GET /v1/plans/{PLAN_ID}"] = [plan(), plan(finished=3), plan("completed", finished=4)]
     done = kreplica("plan", "make", "drain", "1", "--throttle", "50MB", "--comment", "disks", answer="y\n")
@@ -65,16 +65,14 @@ def test_a_plan_is_made_and_watched(admin, kreplica):
     assert "Proceed?" in done.stderr
 
 
-def test_no_is_no(admin, kreplica):
-    """Nothing is made by somebody who saw the preview and did not want it."""
+def test_declined_plan_is_not_created(admin, kreplica):
     admin.answers["POST /v1/plans"] = PREVIEW
     done = kreplica("plan", "make", "drain", "1", answer="n\n")
     assert done.exit_code == 1
     assert [asked.query for asked in admin.asked] == [{"dry_run": "true"}]
 
 
-def test_a_dry_run_shows_the_znodes(admin, kreplica):
-    """The preview, and what would be written."""
+def test_dry_run_shows_the_znodes(admin, kreplica):
     admin.answers["POST /v1/plans"] = PREVIEW
     out = kreplica("plan", "make", "rebalance", "--topic", "orders", "--dry-run").stdout
     assert admin.last.body == {"kind": "rebalance", "topics": ["orders"]}
@@ -82,8 +80,7 @@ def test_a_dry_run_shows_the_znodes(admin, kreplica):
     assert len(admin.asked) == 1
 
 
-def test_nothing_to_do(admin, kreplica):
-    """A cluster that is as it should be gets no plan."""
+def test_balanced_cluster_gets_no_plan(admin, kreplica):
     nothing = {**PREVIEW, "moves": [], "moves_count": 0, "bytes": 0, "eta_seconds": 0, "warnings": []}
     admin.answers["POST /v1/plans"] = nothing
     done = kreplica("plan", "make", "rebalance", "--yes")
@@ -91,7 +88,7 @@ def test_nothing_to_do(admin, kreplica):
     assert len(admin.asked) == 1
 
 
-def test_one_need_not_wait(admin, kreplica):
+def test_detach(admin, kreplica):
     """With --detach the command does not follow the plan."""
     admin.answers["POST /v1/plans"] = PREVIEW
     done = kreplica("plan", "make", "add-brokers", "4", "5", "--yes", "--detach")
@@ -99,8 +96,8 @@ def test_one_need_not_wait(admin, kreplica):
     assert admin.last.body == {"kind": "add_brokers", "brokers": [4, 5]}
 
 
-def test_programs_get_the_document(admin, kreplica):
-    """With --json: the answer, no question, no waiting."""
+def test_json(admin, kreplica):
+    """With --json the output is the response, without confirmation and waiting."""
     admin.answers["POST /v1/plans"] = PREVIEW
     assert kreplica("plan", "make", "rebalance", "--json").exit_code == 2, "--yes is missing"
     assert not admin.asked
@@ -143,8 +140,8 @@ def test_programs_get_the_document(admin, kreplica):
         ),
     ],
 )
-def test_each_kind(admin, kreplica, words, request_body, tmp_path, monkeypatch):
-    """What one types is what is asked for."""
+def test_plan_kinds(admin, kreplica, words, request_body, tmp_path, monkeypatch):
+    """The arguments of each kind become its request."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "moves.json").write_text(
         '{"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [9], "log_dirs": ["any"]}]}'
@@ -158,31 +155,30 @@ def test_each_kind(admin, kreplica, words, request_body, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "kind"), [(["broker", "drain", "1"], "drain"), (["topic", "shrink", "a", "2"], "remove_partitions")]
 )
-def test_plans_by_other_names(admin, kreplica, words, kind):
-    """Where one looks for them."""
+def test_aliases(admin, kreplica, words, kind):
     admin.answers["POST /v1/plans"] = PREVIEW
     assert kreplica(*words, "--dry-run").exit_code == 0
     assert admin.last.body["kind"] == kind
 
 
-def test_a_plan_that_fails(admin, kreplica):
-    """Whoever waits is told why, and scripts by the exit status."""
+def test_failed_plan(admin, kreplica):
+    """The output has the reason, and the exit status is not 0."""
     admin.answers[f"GET /v1/plans/{PLAN_ID}"] = [plan(), plan("failed", reason="broker 2 is gone")]
     done = kreplica("plan", "watch", PLAN_ID)
     assert done.exit_code == 1
     assert done.stdout == f"Plan {PLAN_ID} has failed: broker 2 is gone (1 of 4 moves, 1.0 GiB of 4.0 GiB)\n"
 
 
-def test_progress_for_programs(admin, kreplica):
-    """Each change is a line."""
+def test_progress_as_json(admin, kreplica):
+    """Each change is one line."""
     documents = [plan(), plan(), plan(finished=2), plan("completed", finished=4)]
     admin.answers[f"GET /v1/plans/{PLAN_ID}"] = list(documents)
     done = kreplica("plan", "watch", PLAN_ID, "--json")
     assert [json.loads(line) for line in done.stdout.splitlines()] == [documents[0], *documents[2:]]
 
 
-def test_a_broker_that_dies_does_not_end_the_watching(admin, kreplica):
-    """Its answers are missed for a while."""
+def test_broker_dies_while_a_plan_is_followed(admin, kreplica):
+    """Failed requests are retried for a while."""
     broken = 200, "text/plain", b"going away"
     admin.answers[f"GET /v1/plans/{PLAN_ID}"] = [plan(), broken, broken, plan("completed", finished=4)]
     done = kreplica("plan", "watch", PLAN_ID)
@@ -193,16 +189,16 @@ def test_a_broker_that_dies_does_not_end_the_watching(admin, kreplica):
 CLEARS = "\x1b[2J\x9b2J\x07"
 
 
-def test_a_reason_does_not_control_the_terminal(admin, kreplica):
-    """Escapes in what the server says are shown, in a plan's end and in its state."""
+def test_control_characters_in_a_plan_are_escaped(admin, kreplica):
+    """They may be in the reason and in the state from the server."""
     admin.answers[f"GET /v1/plans/{PLAN_ID}"] = [plan(), plan("failed", reason=f"broker {CLEARS}2")]
     done = kreplica("plan", "watch", PLAN_ID)
     assert r"broker \x1b[2J\x9b2J\x072" in done.stdout
     assert not set(CLEARS) & set("\x1b\x9b\x07") & set(done.output)
 
 
-def test_the_bars(admin, kreplica, monkeypatch):
-    """On a terminal, moves and bytes grow."""
+def test_progress_bars(admin, kreplica, monkeypatch):
+    """On a terminal, the bars of moves and bytes grow."""
     monkeypatch.setattr(plan_watch, "Console", lambda **options: Console(**options, force_terminal=True, width=100))
     admin.answers[f"GET /v1/plans/{PLAN_ID}"] = [plan(), plan("completed", finished=4)]
     drawn = kreplica("plan", "watch", PLAN_ID).stderr
@@ -211,25 +207,24 @@ def test_the_bars(admin, kreplica, monkeypatch):
     assert "4 of 4, completed" in drawn
 
 
-def test_control_c_leaves_the_plan_running(admin):
-    """It says so, and how to go on."""
+def test_ctrl_c_leaves_the_plan_running(admin):
+    """The message says so, and how to follow it again."""
     admin.answers[f"GET /v1/plans/{PLAN_ID}"] = plan()
     command = [sys.executable, "-m", "kreplica.cli", "plan", "watch", PLAN_ID, "--json", "--admin", admin.url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline()) == plan()
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=30)
+        _, output = process.communicate(timeout=30)
     assert process.returncode == plan_watch.INTERRUPTED
-    assert told == (
+    assert output == (
         f"Plan {PLAN_ID} is still running.  Follow it with kreplica plan watch {PLAN_ID}, "
         f"cancel it with kreplica plan cancel {PLAN_ID}.\n"
     )
     assert {asked.method for asked in admin.asked} == {"GET"}
 
 
-def test_control_c_while_the_server_thinks(admin):
-    """It is the same at any moment."""
+def test_ctrl_c_during_a_request(admin):
     is_asked, may_answer = threading.Event(), threading.Event()
 
     def think(_):
@@ -242,14 +237,14 @@ def test_control_c_while_the_server_thinks(admin):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         is_asked.wait(30)
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=30)
+        _, output = process.communicate(timeout=30)
         may_answer.set()
     assert process.returncode == plan_watch.INTERRUPTED
-    assert told.startswith(f"Plan {PLAN_ID} is still running.")
+    assert output.startswith(f"Plan {PLAN_ID} is still running.")
 
 
 def test_plans_are_listed_and_shown(admin, kreplica):
-    """A row each; one of them whole, and its moves."""
+    """The list has a row per plan; a single plan is shown with its moves."""
     admin.answers["GET /v1/plans"] = {"plans": [plan("failed", number=2), plan()], "next": None}
     lines = kreplica("plan", "list").stdout.splitlines()
     assert [line.split()[:3] for line in lines[1:]] == [
@@ -266,8 +261,7 @@ def test_plans_are_listed_and_shown(admin, kreplica):
     assert moves == {"moves": [MOVE], "next": None}
 
 
-def test_a_plan_is_changed_cancelled_and_forgotten(admin, kreplica):
-    """Its speed while it goes; its end; and after that."""
+def test_plan_is_changed_cancelled_and_deleted(admin, kreplica):
     answer = {**plan(), "dry_run": False, "znodes": []}
     admin.answers[f"PATCH /v1/plans/{PLAN_ID}"] = answer
     kreplica("plan", "set", PLAN_ID, "--throttle", "1MiB", "--moves-at-once", "9")
@@ -293,8 +287,8 @@ def test_a_plan_is_changed_cancelled_and_forgotten(admin, kreplica):
         (["set", "p", "--throttle", "1", "--no-throttle"], "either --throttle or --no-throttle"),
     ],
 )
-def test_mistyped(admin, kreplica, words, message, tmp_path, monkeypatch):
-    """What is wrong is said, and nothing is asked."""
+def test_invalid_arguments(admin, kreplica, words, message, tmp_path, monkeypatch):
+    """The error has the reason, and no request is sent."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.json").write_text('{"partitions": [1]}')
     done = kreplica("plan", *words)

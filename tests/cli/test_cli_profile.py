@@ -1,4 +1,4 @@
-"""``kreplica pipeline profile``: what it prints, and the plan that it asks for; no Spark is in it."""
+"""``kreplica pipeline profile``: output and requested plan, without Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WEIGHTS = [
 
 
 def measured(batches: int) -> Measures:
-    """Batches of 1,000 bytes and 10 records each, a minute apart; some records have the key ``a``."""
+    """Return batches of 1,000 bytes and 10 records each, one minute apart; some records have the key ``a``."""
     found = Measures()
     for number in range(batches):
         header = BatchHeader(10 * number, 988, 0, 2, 0, 0, 9, 60_000 * number, 60_000 * number, 5, 0, 0, 10)
@@ -44,7 +44,7 @@ def measured(batches: int) -> Measures:
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the pipeline is called with; no Spark is started."""
+    """Return the arguments of the pipeline; no Spark is started."""
     called: dict[str, Any] = {}
     rows = {0: 3, 1: 1, 2: 0}
     parts = [(TopicPartition("orders", number), batches) for number, batches in rows.items()]
@@ -63,8 +63,8 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return called
 
 
-def test_people_read_tables(kreplica, given):
-    """Each topic in a row, then by itself."""
+def test_tables(kreplica, given):
+    """Topics are first listed in rows, then shown one by one."""
     done = kreplica("pipeline", "profile", "--bootstrap", "b:1", "--sample", "0.5", "--top", "1")
     assert done.exit_code == 0, done.output
     assert given["kafka.bootstrap.servers"] == "b:1"
@@ -80,15 +80,15 @@ def test_people_read_tables(kreplica, given):
 
 
 def test_files_instead_of_brokers(kreplica, given):
-    """Some topics, of one broker's directories."""
+    """Some topics are read from the directories of one broker."""
     assert kreplica("pipeline", "profile", "orders", "payments", "--log-dirs", "/a,/b").exit_code == 0
     assert given["kreplica.source"] == "segments"
     assert (given["kreplica.log.dirs"], given["subscribe"]) == ("/a,/b", "orders,payments")
     assert "kafka.bootstrap.servers" not in given
 
 
-def test_a_plan_by_what_was_measured(admin, kreplica, given):
-    """It is shown and not made, unless it is submitted."""
+def test_plan_from_the_profile(admin, kreplica, given):
+    """It is shown, and created only on request."""
     admin.answers["POST /v1/plans"] = [PLAN, PLAN, {**PLAN, "dry_run": False}]
     done = kreplica("pipeline", "profile", "--bootstrap", "b:1", "--plan", "bytes")
     assert done.stdout.endswith("Nothing was changed: --submit makes this plan.\n")
@@ -103,8 +103,8 @@ def test_a_plan_by_what_was_measured(admin, kreplica, given):
     assert [row["weight"] for row in admin.last.body["weights"]] == [17, 6]
 
 
-def test_programs_get_one_document(admin, kreplica, given):
-    """The report with the admin API's answer in it; where that refuses, the report alone, and an error."""
+def test_json(admin, kreplica, given):
+    """The report contains the admin API's response; if that is an error, the report is printed alone with a message."""
     admin.answers["POST /v1/plans"] = PLAN
     report = json.loads(kreplica("pipeline", "profile", "--bootstrap", "b:1", "--json", "--plan", "bytes").stdout)
     assert report["plan"] == PLAN

@@ -1,4 +1,4 @@
-"""Records as people and files have them: JSON, Parquet, templates; no cluster is needed."""
+"""Records as text and in files: JSON, Parquet, templates. No cluster is needed."""
 
 from __future__ import annotations
 
@@ -64,15 +64,15 @@ def record(**more: object) -> ReadRecord:
 
 
 @given(records)
-def test_json_keeps_everything(made: ReadRecord) -> None:
-    """Binary keys, nulls, headers whose names are no UTF-8: the line gives back what it was made of."""
+def test_json_round_trip(made: ReadRecord) -> None:
+    """Binary keys, nulls, and header names that are not UTF-8 are restored from the line."""
     line = record_line(made)
     assert b"\n" not in line
     assert parse_line(line) == (made.key, made.value, made.headers, made.partition, made.timestamp_ms)
 
 
-def test_json_as_people_write_it() -> None:
-    """Members may be left out, and headers be an object."""
+def test_short_json_forms() -> None:
+    """Members may be omitted, and headers may be an object."""
     assert parse_line(b'{"value": "v"}') == (None, b"v", (), None, None)
     assert parse_line(b'{"key": "k", "headers": {"a": "b", "c": null}}').headers == (("a", b"b"), ("c", None))
     assert parse_line(b'{"value": "AAE=", "value_encoding": "base64"}').value == b"\0\1"
@@ -95,8 +95,8 @@ def test_json_as_people_write_it() -> None:
         (b'{"headers": [{"key": "\\ud800"}]}', "headers: "),
     ],
 )
-def test_lines_that_are_no_records(line: bytes, why: str) -> None:
-    """The error names the member and what is expected there."""
+def test_invalid_json_lines(line: bytes, why: str) -> None:
+    """The error names the member and the expected type."""
     with pytest.raises(BadRecord, match=why):
         parse_line(line)
 
@@ -105,8 +105,8 @@ def test_lines_that_are_no_records(line: bytes, why: str) -> None:
 
 
 @pytest.mark.parametrize("kind", LINES)
-def test_lines_are_kept_in_each_kind_of_file(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the programs of those kinds read what was written, also where it is many frames."""
+def test_lines_round_trip_through_each_file_format(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard programs of the formats can read the files, also those with many frames."""
     monkeypatch.setattr(archive_files, "FRAME_SIZE", 5000)
     lines = [b"%d " % number + bytes(97 + number % 26 for _ in range(number % 500)) for number in range(1000)]
     path = tmp_path / f"lines{kind}"
@@ -130,8 +130,8 @@ def test_lines_are_kept_in_each_kind_of_file(tmp_path: Path, kind: str, monkeypa
 
 @pytest.mark.parametrize("checksum", [True, False])
 @pytest.mark.parametrize("sized", [True, False])
-def test_zstd_files_of_others_are_read(tmp_path: Path, checksum: bool, sized: bool) -> None:
-    """With and without the content's size and a checksum, which are both parts of a frame."""
+def test_zstd_files_of_other_programs_are_read(tmp_path: Path, checksum: bool, sized: bool) -> None:
+    """The content size and the checksum of a frame are optional."""
     content = b"".join(b"%d\n" % number for number in range(100_000)) + bytes(300_000)
     compressor = zstandard.ZstdCompressor(write_checksum=checksum, write_content_size=sized)
     path = tmp_path / "x.jsonl.zst"
@@ -151,8 +151,8 @@ def test_zstd_files_of_others_are_read(tmp_path: Path, checksum: bool, sized: bo
         (".jsonl.zst", "other"),
     ],
 )
-def test_damaged_files_say_so(tmp_path: Path, kind: str, damage: str) -> None:
-    """A file that is cut short, changed, or something else ends with one error that names it."""
+def test_damaged_files_are_refused(tmp_path: Path, kind: str, damage: str) -> None:
+    """A truncated, changed or foreign file raises one error with its name."""
     path = tmp_path / f"x{kind}"
     sink = line_sink(path, kind)
     sink.write(bytes(range(256)) * 50)
@@ -164,8 +164,8 @@ def test_damaged_files_say_so(tmp_path: Path, kind: str, damage: str) -> None:
         list(read_lines(path, kind, lambda _: None))
 
 
-def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
-    """Whatever goes wrong before, the name is not taken, and nothing is left."""
+def test_file_appears_when_it_is_complete(tmp_path: Path) -> None:
+    """After any earlier failure the name is unused, and no other file is left."""
     path = tmp_path / "x.jsonl"
     with suppress(KeyboardInterrupt), appearing(path) as partial:
         partial.write_bytes(b"half")
@@ -179,8 +179,8 @@ def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
         partial.write_bytes(b"")
 
 
-def test_a_file_of_no_known_kind(tmp_path: Path) -> None:
-    """Its name says what it is, or the error says which names do."""
+def test_unknown_file_format(tmp_path: Path) -> None:
+    """The error lists the known suffixes."""
     with pytest.raises(Failed, match=r"\.jsonl\.zst or \.parquet"):
         kind_of(tmp_path / "x.csv")
 
@@ -190,8 +190,8 @@ def test_a_file_of_no_known_kind(tmp_path: Path) -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(st.lists(records, max_size=20))
-def test_parquet_keeps_everything(tmp_path_factory: pytest.TempPathFactory, made: list[ReadRecord]) -> None:
-    """Binary keys, nulls, headers and times to the millisecond."""
+def test_parquet_round_trip(tmp_path_factory: pytest.TempPathFactory, made: list[ReadRecord]) -> None:
+    """Binary keys, nulls, headers and timestamps in milliseconds are restored."""
     made = [each for each in made if _utf8(each)]
     path = tmp_path_factory.mktemp("parquet") / "x.parquet"
     sink = ParquetSink(path)
@@ -210,8 +210,8 @@ def _utf8(made: ReadRecord) -> bool:
         return False
 
 
-def test_parquet_has_the_columns_of_sparks_sources(tmp_path: Path) -> None:
-    """So that a file can be read there, and written from there."""
+def test_parquet_has_the_columns_of_sparks_kafka_source(tmp_path: Path) -> None:
+    """Files can be read and written with Spark."""
     import pyarrow.parquet as parquet
 
     path = tmp_path / "x.parquet"
@@ -230,8 +230,9 @@ def test_parquet_has_the_columns_of_sparks_sources(tmp_path: Path) -> None:
     ]
 
 
-def test_parquet_of_others(tmp_path: Path) -> None:
-    """Text columns and finer times are taken; a file without values is refused, and so is what is no Parquet."""
+def test_parquet_of_other_programs(tmp_path: Path) -> None:
+    """Text columns and timestamps of higher resolution are accepted; a file without values, or of another format, is
+    refused."""
     import pyarrow
     import pyarrow.parquet as parquet
 
@@ -252,16 +253,16 @@ def test_parquet_of_others(tmp_path: Path) -> None:
         row_count(path)
 
 
-def test_parquet_cannot_hold_each_header(tmp_path: Path) -> None:
-    """A header's name that is no UTF-8 is refused with what to do instead."""
+def test_parquet_header_names_are_utf8(tmp_path: Path) -> None:
+    """The error for other names suggests another format."""
     sink = ParquetSink(tmp_path / "x.parquet")
     sink.write(record(headers=(("\udc80", b""),)))
     with pytest.raises(Failed, match=r"use [.]jsonl"):
         sink.close()
 
 
-def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """One line says what to install."""
+def test_missing_pyarrow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The error names the package to install."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(Failed, match=r"pip install 'kreplica\[spark\]'"):
         ParquetSink(tmp_path / "x.parquet")
@@ -271,7 +272,7 @@ def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 
 
 def test_templates() -> None:
-    """Each name that the help lists, escapes, and braces that mean themselves."""
+    """All documented names, escapes and literal braces are supported."""
     printed = template("{topic} {partition} {offset} {timestamp_ms} {timestamp_type} {key} {value} {headers}\\t{{}}\\n")
     assert printed(record()) == b"t 2 7 1700000000123 create_time k v a=b\t{}\n"
     assert template("{key_size} {value_size}")(record(key=None)) == b"0 1"
@@ -283,8 +284,7 @@ def test_templates() -> None:
             template(wrong)
 
 
-def test_a_terminal_obeys_no_record() -> None:
-    """Control characters are shown."""
+def test_control_characters_of_records_are_escaped() -> None:
     assert for_terminal(template("{value}\\n"))(record(value=b"a\x1b[2Jb\xff")) == "a\\x1b[2Jb\ufffd\n".encode()
 
 
@@ -300,13 +300,13 @@ def test_a_terminal_obeys_no_record() -> None:
         ("2027-01-31T08:30:00+01:00", Start("timestamp", 1801380600000)),
     ],
 )
-def test_where_to_begin(text: str, start: Start) -> None:
-    """Words, offsets, the last few, and times."""
+def test_start_positions(text: str, start: Start) -> None:
+    """They are words, offsets, the last few records, and times."""
     assert StartType().convert(text, None, None) == start
 
 
-def test_where_not_to_begin() -> None:
-    """What is none of that says what is expected."""
+def test_invalid_start_positions() -> None:
+    """The error lists the valid forms."""
     with pytest.raises(click.BadParameter, match="a time is expected"):
         StartType().convert("yesterday", None, None)
     assert NumbersType().convert("3,0-2", None, None) == [0, 1, 2, 3]
@@ -316,7 +316,7 @@ def test_where_not_to_begin() -> None:
 
 
 def test_lines_of_several_files(tmp_path: Path) -> None:
-    """Each line is told with its file and number; the last one may have no end."""
+    """Errors name the file and the line number; the last line may lack its line feed."""
     (tmp_path / "a").write_bytes(b"1\n\n3")
     (tmp_path / "b").write_bytes(b"4\n")
     found = list(lines_of_files((tmp_path / "a", tmp_path / "b"), 1.0))
@@ -327,8 +327,8 @@ def test_lines_of_several_files(tmp_path: Path) -> None:
 # --- checksums ---
 
 
-def test_checksums_find_what_differs() -> None:
-    """A record that is missing, changed, moved to another place or cut elsewhere; times only where they count."""
+def test_checksums_detect_differences() -> None:
+    """A record may be missing, changed, moved, or split differently; timestamps count only on request."""
     rows = [(0, 1, b"k", b"v", ()), (0, 2, None, b"ab", (("h", b"x"),)), (1, 3, b"", None, ())]
 
     def sums(changed: list[tuple[object, ...]], *, with_times: bool = True) -> Checksums:

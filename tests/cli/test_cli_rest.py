@@ -1,4 +1,4 @@
-"""The client of the admin API: streams, certificates, sizes; and what people type."""
+"""The client of the admin API: streams, certificates, limits; and parsing of arguments."""
 
 from __future__ import annotations
 
@@ -38,15 +38,14 @@ EVENTS = [ReceivedEvent("timeline", '{"a":\n1}', "7"), ReceivedEvent("message", 
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, len(STREAM)])
-def test_events_however_they_are_cut(size):
-    """Whole events come out, wherever the network cuts the bytes; comments and empty events do not."""
+def test_events_are_parsed_for_any_segmentation(size):
+    """Comments and empty events are skipped."""
     parser = EventParser()
     pieces = [STREAM[at : at + size] for at in range(0, len(STREAM), size)]
     assert [event for piece in pieces for event in parser.feed(piece)] == EVENTS
 
 
-def test_an_event_has_a_bound(monkeypatch):
-    """What never ends is not kept."""
+def test_event_size_is_bounded(monkeypatch):
     monkeypatch.setattr(server_events, "EVENT_SIZE_MAX", 1000)
     parser = EventParser()
     pieces = (b"x" * 100 for _ in range(11))
@@ -55,7 +54,7 @@ def test_an_event_has_a_bound(monkeypatch):
 
 
 def asked(admin, work, **server):
-    """What comes of asking."""
+    """Run a coroutine with the client and return its result."""
 
     async def begun():
         from twisted.internet import reactor
@@ -65,8 +64,8 @@ def asked(admin, work, **server):
     return real_reactor.run(begun())
 
 
-def test_a_stream_ends_with_its_server(admin):
-    """All events, then the end; a later one goes on after what one had."""
+def test_stream_ends_with_its_server(admin):
+    """A later stream continues after the last received event."""
     admin.answers["GET /v1/events"] = STREAM
 
     async def all_of(client):
@@ -78,8 +77,8 @@ def test_a_stream_ends_with_its_server(admin):
     assert admin.last.query == {"kind": "x"}
 
 
-def test_a_stream_that_is_left(admin):
-    """Whoever has enough leaves no connection behind."""
+def test_abandoned_stream(admin):
+    """Its connection is closed."""
     admin.answers["GET /v1/events"] = STREAM
 
     async def first(client):
@@ -91,14 +90,14 @@ def test_a_stream_that_is_left(admin):
     assert asked(admin, first) == EVENTS[0]
 
 
-def test_a_stream_that_is_refused(admin):
-    """Is a problem like any other."""
+def test_refused_stream(admin):
+    """The response is a problem like any other."""
     with pytest.raises(Refused, match="nothing is at /v1/events"):
         asked(admin, lambda client: anext(client.events("/v1/events")))
 
 
-def test_a_silent_stream_is_given_up(admin, monkeypatch):
-    """A server that hangs is no server that has nothing to tell: that one sends comments."""
+def test_silent_stream_times_out(admin, monkeypatch):
+    """A server without events sends comments, so a silent one hangs."""
     monkeypatch.setattr(rest, "SILENCE_S_MAX", 0.05)
 
     def hang(_):
@@ -113,16 +112,15 @@ def test_a_silent_stream_is_given_up(admin, monkeypatch):
         asked(admin, lambda client: client.get("/v1/cluster"))
 
 
-def test_an_answer_has_a_bound(admin, monkeypatch):
-    """What would fill the memory is not taken."""
+def test_response_size_is_bounded(admin, monkeypatch):
     monkeypatch.setattr(rest, "ANSWER_SIZE_MAX", 1000)
     admin.answers["GET /v1/cluster"] = {"a": "x" * 1000}
     with pytest.raises(Unreachable, match="an answer of more than 1,000 bytes"):
         asked(admin, lambda client: client.get("/v1/cluster"))
 
 
-def test_what_must_still_hold_goes_along(admin):
-    """An ETag that was read may be asked for in a write."""
+def test_if_match(admin):
+    """A write can depend on an ETag that was read."""
     admin.answers["PATCH /v1/configs/topics/t"] = {"configs": []}
 
     async def write(client):
@@ -135,7 +133,7 @@ def test_what_must_still_hold_goes_along(admin):
 
 @pytest.fixture
 def certificate(tmp_path):
-    """A certificate of 127.0.0.1 that nobody vouches for, with its key in the same file."""
+    """Write a self-signed certificate of 127.0.0.1, with its key in the same file."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kreplica")])
     now, names = datetime.now(UTC), x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
@@ -148,7 +146,7 @@ def certificate(tmp_path):
 
 
 def test_certificates(certificate):
-    """A server that shows a certificate that is trusted is talked to, and no other."""
+    """Only servers with a trusted certificate are accepted."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate)
     with serving(tls) as admin:
@@ -182,8 +180,7 @@ def test_certificates(certificate):
         (Assignment(), "3=2", (3, [2])),
     ],
 )
-def test_what_people_type(kind, text, value):
-    """Is understood as they mean it."""
+def test_parsing_of_arguments(kind, text, value):
     assert kind.convert(text, None, None) == value
 
 
@@ -199,14 +196,14 @@ def test_what_people_type(kind, text, value):
         (Replicas(), "t:0="), (Replicas(), "t=1"), (Assignment(), "=1"),
     ],
 )  # fmt: skip
-def test_what_nobody_can_mean(kind, text):
-    """Is refused with an example."""
+def test_invalid_arguments(kind, text):
+    """The error contains an example."""
     with pytest.raises(click.BadParameter, match="expected"):
         kind.convert(text, None, None)
 
 
-def test_figures_for_people():
-    """Sizes, times and durations read well."""
+def test_formatting_of_numbers():
+    """Sizes, times and durations are readable."""
     assert list(map(bytes_text, (None, 0, 1023, 1536, 5 << 40))) == [None, "0 B", "1023 B", "1.5 KiB", "5.0 TiB"]
     assert list(map(seconds_text, (None, 0, 89, 3599, 7260))) == [None, "0 s", "89 s", "1 h 0 min", "2 h 1 min"]
     assert time_text(None) is None

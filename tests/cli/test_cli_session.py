@@ -1,4 +1,4 @@
-"""What all commands have in common that ask the admin API."""
+"""Common behaviour of all commands that use the admin API."""
 
 from __future__ import annotations
 
@@ -36,33 +36,33 @@ CLUSTER = {
 }
 
 
-def test_the_cluster_in_a_few_lines(admin, kreplica):
-    """A person sees who decides, and what is not as it should be."""
+def test_cluster_summary(admin, kreplica):
+    """It shows the controller and the problems of the cluster."""
     admin.answers["GET /v1/cluster"] = CLUSTER
     done = kreplica("cluster")
     assert done.exit_code == 0
     assert "controller          broker 1, epoch 7\n" in done.stdout
     assert "  under-replicated  5\n" in done.stdout
-    assert "min.insync.replicas" not in done.stdout, "nobody knows"
-    assert "\x1b" not in done.stdout, "no colours where no terminal is"
+    assert "min.insync.replicas" not in done.stdout, "the setting is unknown"
+    assert "\x1b" not in done.stdout, "no colours without a terminal"
 
 
 def test_json_is_the_document(admin, kreplica):
-    """A program gets what the admin API answered, and nothing else."""
+    """The output is the response of the admin API only."""
     admin.answers["GET /v1/cluster"] = CLUSTER
     done = kreplica("cluster", "--json")
     assert json.loads(done.stdout) == CLUSTER
     assert done.stderr == ""
 
 
-def test_an_error_does_not_control_the_terminal(capsys):
-    """An error may quote what a broker sent, a file's name or a record."""
+def test_control_characters_in_an_error_are_escaped(capsys):
+    """An error may contain a broker's message, a file name or a record."""
     Failed("no topic 'a\x1b[2J\x9bb'\nlook").show()
     assert capsys.readouterr().err == "kreplica: no topic 'a\\x1b[2J\\x9bb'\nlook\n"
 
 
-def test_a_problem_says_what_to_do(admin, kreplica):
-    """A refusal is what is wrong and what to do, with status 1 and nothing on standard output."""
+def test_problem_contains_the_remedy(admin, kreplica):
+    """The error has the reason and the remedy, with status 1 and an empty standard output."""
     problem = {"title": "X", "status": 503, "detail": "no controller", "what_to_do": "Wait, or start a broker."}
     admin.answers["GET /v1/cluster"] = 503, problem
     done = kreplica("cluster")
@@ -73,8 +73,8 @@ def test_a_problem_says_what_to_do(admin, kreplica):
     assert json.loads(done.stderr) == problem
 
 
-def test_nobody_answers():
-    """Where nobody listens, one line names the address and what to try."""
+def test_connection_refused():
+    """One line names the address and the remedy."""
     done = subprocess.run(
         [sys.executable, "-m", "kreplica.cli", "cluster", "--admin", "http://127.0.0.1:1"],
         capture_output=True, text=True, timeout=60, check=False,
@@ -86,16 +86,16 @@ def test_nobody_answers():
     )
 
 
-def test_another_server_answers(admin, kreplica):
-    """What is no admin API is told from one."""
+def test_other_server(admin, kreplica):
+    """A server that is not an admin API is detected."""
     admin.answers["GET /v1/cluster"] = 200, "text/html", b"<html>hello"
     done = kreplica("cluster")
     assert done.exit_code == 1
     assert "answered with status 200 and text/html, which kreplica's admin API does not" in done.stderr
 
 
-def test_the_token_is_shown(admin, kreplica, tmp_path):
-    """The token of the file goes along with each request."""
+def test_token_is_sent(admin, kreplica, tmp_path):
+    """The token of the file is part of each request."""
     admin.answers["GET /v1/cluster"] = CLUSTER
     file = tmp_path / "token"
     file.write_text("s3cret\n")
@@ -105,8 +105,8 @@ def test_the_token_is_shown(admin, kreplica, tmp_path):
     assert "authorization" not in admin.last.headers
 
 
-def test_without_a_token_one_is_asked_for(admin, kreplica):
-    """Where a token is wanted and none was given, its option is named."""
+def test_missing_token(admin, kreplica):
+    """If a token is required, the error names the option."""
     admin.answers["GET /v1/cluster"] = 401, {"title": "Unauthorized", "status": 401, "detail": "a token is needed"}
     done = kreplica("cluster")
     assert "Give the token with --token-file or KREPLICA_TOKEN_FILE." in done.stderr
@@ -123,8 +123,8 @@ def test_without_a_token_one_is_asked_for(admin, kreplica):
         (["--ca-file", "EMPTY"], "holds no certificate (PEM)"),
     ],
 )
-def test_mistyped(words, message, tmp_path, monkeypatch):
-    """What is wrong with the connection's options is said, with status 2, before anything is asked."""
+def test_invalid_connection_options(words, message, tmp_path, monkeypatch):
+    """The error has status 2, before a request is sent."""
     monkeypatch.chdir(tmp_path)
     Path("EMPTY").write_text("")
     done = CliRunner().invoke(main, ["cluster", *words])
@@ -132,8 +132,8 @@ def test_mistyped(words, message, tmp_path, monkeypatch):
     assert message in " ".join(done.stderr.split())
 
 
-def test_lists_are_read_to_their_end(admin, kreplica):
-    """However many pages there are, a list is whole, for people and for programs."""
+def test_lists_are_read_completely(admin, kreplica):
+    """Text and JSON have the rows of all pages."""
 
     def partition(number):
         return {"topic": "t", "partition": number, "leader": 1, "leader_epoch": 0, "replicas": [1], "isr": [1],
@@ -150,8 +150,7 @@ def test_lists_are_read_to_their_end(admin, kreplica):
     assert [asked.query.get("after") for asked in admin.asked] == [None, "t:1"]
 
 
-def test_what_names_hold_does_not_reach_the_terminal(admin, kreplica):
-    """A name with escape sequences is shown, not obeyed."""
+def test_control_characters_in_names_are_escaped(admin, kreplica):
     group = {"group": "a\x1b[2Jb", "type": "classic", "protocol_type": "consumer", "state": "Empty", "coordinator": 1,
              "members": None}  # fmt: skip
     admin.answers["GET /v1/groups"] = {"groups": [group], "is_complete": True, "problems": []}
@@ -160,8 +159,8 @@ def test_what_names_hold_does_not_reach_the_terminal(admin, kreplica):
     assert "\x1b" not in done.stdout
 
 
-def test_help_is_quick():
-    """``kreplica --help`` does not wait for what it does not need."""
+def test_help_is_fast():
+    """``kreplica --help`` imports only the modules that it needs."""
     command = [sys.executable, "-c", "import sys; from kreplica.cli import main\ntry: main(['--help'])\n"
                "finally: print(sorted({'twisted', 'rich', 'treq'} & set(sys.modules)))"]  # fmt: skip
     quickest_s = 10.0
@@ -174,8 +173,8 @@ def test_help_is_quick():
     assert quickest_s < 0.3
 
 
-def test_every_command_exists():
-    """What the helps list can be called, and says what it does."""
+def test_every_command_in_the_help_exists():
+    """Each command can be called with --help and has a description."""
 
     def walk(command, context):
         assert command.help, context.command_path
@@ -194,8 +193,8 @@ def test_every_command_exists():
     assert "kreplica plan make replication-factor" in paths
 
 
-def test_a_narrow_terminal(monkeypatch):
-    """Prose goes on below itself; names and numbers stay whole, however narrow it is."""
+def test_narrow_terminal(monkeypatch):
+    """Prose is wrapped; names and numbers are never split."""
     out = io.StringIO()
     narrow = partial(Console, file=out, width=50, force_terminal=True)
     monkeypatch.setattr(screen, "Console", narrow)

@@ -1,4 +1,4 @@
-"""``kreplica simulate`` as it is typed."""
+"""The ``kreplica simulate`` command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHORT = ["--option", "seconds=5", "--option", "messages_per_s=20"]
 
 @pytest.fixture
 def simulate() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs the command in a process of its own."""
+    """Return a function that runs the command as a process."""
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "kreplica.cli", "simulate", *words]
@@ -32,7 +32,7 @@ Simulate = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def test_one_seed(simulate: Simulate) -> None:
-    """The plan, what was done, how fast it went, and how it ended."""
+    """The output has the plan, the operations, the speed, and the result."""
     done = simulate("--seed", "1", *SHORT)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("seed 1: seconds=5 brokers=")
@@ -41,8 +41,8 @@ def test_one_seed(simulate: Simulate) -> None:
     assert done.stdout.rstrip().endswith("clean: nothing lost, nothing twice, everything came back")
 
 
-def test_trace_is_the_same_each_time(simulate: Simulate, tmp_path: Path) -> None:
-    """Two runs of one seed write the same file, byte for byte."""
+def test_trace_is_reproducible(simulate: Simulate, tmp_path: Path) -> None:
+    """Two runs of one seed write the same file."""
     traces = [tmp_path / "a", tmp_path / "b"]
     for trace in traces:
         assert simulate("--seed", "2", *SHORT, "--trace", str(trace)).returncode == 0
@@ -50,7 +50,7 @@ def test_trace_is_the_same_each_time(simulate: Simulate, tmp_path: Path) -> None
 
 
 def test_many_seeds(simulate: Simulate) -> None:
-    """How many there were, how many simulated hours that is, and how fast."""
+    """The output has the number of seeds, the simulated hours, and the speed."""
     done = simulate("--seeds", "1-6", "--jobs", "2", *SHORT)
     assert done.returncode == 0, done.stderr
     assert "6 storms, 6 clean, 0 failed" in done.stdout
@@ -71,23 +71,23 @@ def test_many_seeds(simulate: Simulate) -> None:
         (["--seed", "1", "--option", "brokers=1"], "brokers=1: at least 3 are needed"),
     ],
 )
-def test_mistakes(words: list[str], message: str) -> None:
-    """Each is told in a line."""
+def test_invalid_arguments(words: list[str], message: str) -> None:
+    """The error is one line."""
     done = CliRunner().invoke(main, ["simulate", *words])
     assert done.exit_code == 2
     assert message in done.output
 
 
-def test_a_mistake_ends_the_process_with_2(simulate: Simulate) -> None:
-    """As the shell sees it, and without a traceback."""
+def test_usage_errors_exit_with_2(simulate: Simulate) -> None:
+    """No traceback is printed."""
     done = simulate("--seeds", "9-3")
     assert done.returncode == 2
     assert "'9-3': 3 comes before 9" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_no_process_outlives_a_sweep_that_is_killed() -> None:
-    """``kill -9`` of the command ends what it had started, too."""
+def test_killed_sweep_leaves_no_process() -> None:
+    """``kill -9`` of the command also ends its child processes."""
     words = [sys.executable, "-m", "kreplica.cli", "simulate", "--seeds", "1-1000", "--jobs", "2"]
     with subprocess.Popen(words, start_new_session=True, stderr=subprocess.DEVNULL) as sweep:
         group = sweep.pid
@@ -101,20 +101,20 @@ def test_no_process_outlives_a_sweep_that_is_killed() -> None:
 
 
 def processes_of(group: int) -> list[int]:
-    """The processes of a process group that live."""
+    """Return the live processes of a process group."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(") ")[2].split()
         except OSError:
-            continue  # gone meanwhile
+            continue  # ended meanwhile
         if int(fields[2]) == group and fields[0] != "Z":
             found.append(int(path.parent.name))
     return found
 
 
-def test_what_fails_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The failed storm's last line is the command that runs it again, with the faults that it takes."""
+def test_failure_prints_the_command_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last line of a failed storm is the command that runs it again, with the necessary faults."""
 
     def burst(run: object, random: object) -> None:
         raise RuntimeError("too much")

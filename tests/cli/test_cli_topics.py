@@ -1,4 +1,4 @@
-"""Commands of topics, partitions, brokers, settings and elections: what they ask for, and what people read."""
+"""Commands for topics, partitions, brokers, settings and elections: requests and output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def config(name, value, *, default="1", sensitive=False):
 
 
 def test_topics_are_listed(admin, kreplica):
-    """A row for each topic; those that need attention say so."""
+    """The row of a topic with problems says so."""
     sick = {**TOPIC, "name": "audit", "offline_partitions": 2, "deleting": True}
     admin.answers["GET /v1/topics"] = {"topics": [sick, TOPIC], "next": None}
     lines = kreplica("topic", "list", "--search", "o").stdout.splitlines()
@@ -30,13 +30,13 @@ def test_topics_are_listed(admin, kreplica):
 
 
 def test_no_topics(admin, kreplica):
-    """An empty list is a sentence."""
+    """An empty list is printed as a sentence."""
     admin.answers["GET /v1/topics"] = {"topics": [], "next": None}
     assert kreplica("topic", "list").stdout == "No topic matches.\n"
 
 
-def test_a_topic_is_shown_with_its_partitions(admin, kreplica):
-    """One page tells where its partitions are, and which settings are its own."""
+def test_topic_is_described(admin, kreplica):
+    """The output has the placement of its partitions, and its own settings."""
     admin.answers["GET /v1/topics/orders"] = {**TOPIC, "configs": [config("a", "1"), config("retention.ms", "5")]}
     odd = {**PARTITION, "leader": None, "isr": [2], "offline_replicas": [1], "adding": [3], "read_only": True}
     admin.answers["GET /v1/topics/orders/partitions"] = {"partitions": [odd], "next": None}
@@ -47,8 +47,8 @@ def test_a_topic_is_shown_with_its_partitions(admin, kreplica):
     ]  # fmt: skip
 
 
-def test_a_topic_is_made(admin, kreplica):
-    """What is asked for is sent; what is left out is the broker's to say."""
+def test_topic_is_created(admin, kreplica):
+    """Only the given options are sent, so that the broker's defaults apply."""
     made = {"name": "orders", "topic_id": "x", "partitions": 6, "replication_factor": 3, "assignment": {}, "led": True,
             "dry_run": False, "znodes": ZNODES}  # fmt: skip
     admin.answers["POST /v1/topics"] = made
@@ -62,8 +62,8 @@ def test_a_topic_is_made(admin, kreplica):
     assert admin.last.body == {"name": "orders", "assignment": {"0": [1, 2], "1": [2, 1]}}
 
 
-def test_a_dry_run_shows_the_znodes(admin, kreplica):
-    """What would be written is shown, path and data."""
+def test_dry_run_shows_the_znodes(admin, kreplica):
+    """The output has their paths and data."""
     admin.answers["POST /v1/topics"] = {"name": "orders", "dry_run": True, "znodes": ZNODES}
     done = kreplica("topic", "create", "orders", "--dry-run")
     assert admin.last.query == {"dry_run": "true"}
@@ -73,8 +73,8 @@ def test_a_dry_run_shows_the_znodes(admin, kreplica):
     ]
 
 
-def test_a_topic_is_deleted_when_one_means_it(admin, kreplica):
-    """One is asked first; no is no, and programs say --yes."""
+def test_topic_is_deleted_after_confirmation(admin, kreplica):
+    """Scripts use --yes."""
     admin.answers["DELETE /v1/topics/orders"] = {"name": "orders", "deleted": True, "dry_run": False, "znodes": []}
     done = kreplica("topic", "delete", "orders", answer="n\n")
     assert done.exit_code == 1
@@ -86,16 +86,16 @@ def test_a_topic_is_deleted_when_one_means_it(admin, kreplica):
     assert kreplica("topic", "delete", "orders", answer="y\n").stdout == "Topic orders was deleted.\n"
 
 
-def test_a_topic_grows(admin, kreplica):
-    """The number is that of all partitions."""
+def test_partitions_are_added(admin, kreplica):
+    """The argument is the total number of partitions."""
     grown = {"name": "orders", "partitions": 8, "assignment": {}, "led": True, "dry_run": False, "znodes": []}
     admin.answers["PATCH /v1/topics/orders"] = grown
     assert kreplica("topic", "grow", "orders", "8").stdout == "Topic orders has 8 partitions now.\n"
     assert admin.last.body == {"partitions": 8}
 
 
-def test_settings_of_a_topic(admin, kreplica):
-    """Those that were set, or those that are asked for; secrets stay secret."""
+def test_topic_settings(admin, kreplica):
+    """The output has the topic's own settings or the requested ones; secrets are hidden."""
     rows = [config("a", "1"), config("b", "2"), config("c", None, sensitive=True)]
     admin.answers["GET /v1/configs/topics/orders"] = {"configs": rows}
 
@@ -116,8 +116,8 @@ def test_settings_of_a_topic(admin, kreplica):
     assert done.stdout == "topic orders: a was reset to its default\n"
 
 
-def test_settings_of_brokers(admin, kreplica):
-    """Of one, or of all."""
+def test_broker_settings(admin, kreplica):
+    """They are those of one broker or of all."""
     admin.answers["PATCH /v1/configs/brokers/default"] = {"configs": [], "dry_run": False, "znodes": []}
     done = kreplica("config", "set", "broker", "default", "log.retention.ms=5")
     assert done.stdout == "broker default: log.retention.ms=5\n"
@@ -125,8 +125,8 @@ def test_settings_of_brokers(admin, kreplica):
     assert kreplica("config", "get", "broker", "2").stdout == "All settings are at their defaults (--all).\n"
 
 
-def test_partitions_that_need_attention(admin, kreplica):
-    """The state goes to the server, and the rows say what is wrong."""
+def test_partitions_with_problems(admin, kreplica):
+    """The state is sent as a filter, and the rows contain the problem."""
     admin.answers["GET /v1/partitions"] = {"partitions": [{**PARTITION, "isr": [1]}], "next": None}
     shown = kreplica("partition", "list", "--under-replicated").stdout
     assert admin.last.query == {"limit": "10000", "state": "under_replicated"}
@@ -136,7 +136,7 @@ def test_partitions_that_need_attention(admin, kreplica):
 
 
 def test_one_partition(admin, kreplica):
-    """All that is known of it; what is not known is left out."""
+    """Unknown facts are omitted."""
     document = {**PARTITION, "controller_epoch": 2, "partition_epoch": 9, "written_at_ms": 1_790_000_000_000,
                 "eligible_leader_replicas": [], "start_offset": 5, "end_offset": 90, "size_bytes": 2048}  # fmt: skip
     admin.answers["GET /v1/topics/orders/partitions/3"] = document
@@ -152,7 +152,7 @@ BROKER = {"broker_id": 2, "live": True, "rack": "r1", "endpoints": ["PLAINTEXT:/
 
 
 def test_brokers(admin, kreplica):
-    """Who lives, who decides, who gets no replicas, and who is missing."""
+    """The output has live, cordoned and missing brokers, and the controller."""
     dead = {**BROKER, "broker_id": 3, "live": False, "endpoints": [], "admin_url": None, "is_controller": False,
             "cordoned": False}  # fmt: skip
     admin.answers["GET /v1/brokers"] = {"brokers": [BROKER, dead]}
@@ -168,8 +168,7 @@ def test_brokers(admin, kreplica):
     assert "The broker reported no log directories." in kreplica("broker", "show", "2").stdout
 
 
-def test_a_broker_is_cordoned(admin, kreplica):
-    """And uncordoned."""
+def test_broker_is_cordoned_and_uncordoned(admin, kreplica):
     answer = {"broker_id": 2, "cordoned": True, "dry_run": False, "znodes": []}
     admin.answers["PUT /v1/brokers/2/cordon"] = admin.answers["DELETE /v1/brokers/2/cordon"] = answer
     cordoned = kreplica("broker", "cordon", "2", "--reason", "disks").stdout
@@ -180,7 +179,7 @@ def test_a_broker_is_cordoned(admin, kreplica):
 
 
 def test_elections(admin, kreplica):
-    """What came of each partition; a failure is the exit status too."""
+    """The output has the result of each partition; a failure sets the exit status."""
     fine = {"topic": "orders", "partition": 0, "leader": 1, "error": None}
     admin.answers["POST /v1/elections"] = {"type": "preferred", "partitions": [fine], "dry_run": False, "znodes": []}
     assert kreplica("election", "preferred").exit_code == 0
@@ -194,21 +193,21 @@ def test_elections(admin, kreplica):
     assert done.exit_code == 1
 
 
-def test_what_to_do_is_said_in_commands(admin, kreplica):
-    """Advice of the admin API names commands here, not requests."""
+def test_advice_is_shown_as_commands(admin, kreplica):
+    """The admin API's advice consists of requests."""
     problem = {"title": "X", "status": 404, "detail": "none", "what_to_do": "GET /v1/topics lists what there is."}
     admin.answers["GET /v1/topics/x"] = 404, problem
     assert "`kreplica topic list` lists what there is." in kreplica("topic", "show", "x").stderr
 
 
-def test_names_with_odd_characters_stay_one_segment(admin, kreplica):
-    """A name is never taken for a path."""
+def test_special_characters_in_names_are_escaped(admin, kreplica):
+    """A name never becomes several path segments."""
     kreplica("topic", "show", "a/../b?c")
     assert admin.last.path == "/v1/topics/a%2F..%2Fb%3Fc"
 
 
 def test_json_of_a_topic_is_its_document(admin, kreplica):
-    """Not its partitions too."""
+    """The partitions are not added."""
     document = {**TOPIC, "configs": []}
     admin.answers["GET /v1/topics/orders"] = document
     assert json.loads(kreplica("topic", "show", "orders", "--json").stdout) == document
@@ -228,8 +227,8 @@ def test_json_of_a_topic_is_its_document(admin, kreplica):
         (["broker", "cordon", "x"], "'x' is not a valid integer"),
     ],
 )
-def test_mistyped(kreplica, admin, words, message):
-    """What is wrong with a command is said, with status 2, and nothing is asked."""
+def test_invalid_arguments(kreplica, admin, words, message):
+    """The error has status 2, and no request is sent."""
     done = kreplica(*words)
     assert done.exit_code == 2
     assert message in done.stderr

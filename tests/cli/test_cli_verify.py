@@ -1,4 +1,4 @@
-"""``kreplica verify`` as it is typed, and how its outcome reads."""
+"""The ``kreplica verify`` command and its output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kreplica.testing.verification.verification import Progress
 
 @pytest.fixture
 def verify() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs the command in a process of its own."""
+    """Return a function that runs the command as a process."""
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "kreplica.cli", "verify", *words]
@@ -37,7 +37,7 @@ def verify() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture
 def web_server() -> Iterator[int]:
-    """The port of a server that answers whatever comes, and not as Kafka would."""
+    """Return the port of a server that answers every request, but not in Kafka's protocol."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -76,30 +76,30 @@ Verify = Callable[..., "subprocess.CompletedProcess[str]"]
         (["--bootstrap", "a:1", "--config", "x"], "'x': NAME=VALUE is expected"),
     ],
 )
-def test_mistyped(words: list[str], message: str) -> None:
-    """What is wrong with the command is said, with status 2."""
+def test_invalid_arguments(words: list[str], message: str) -> None:
+    """The error has status 2."""
     done = CliRunner().invoke(main, ["verify", *words])
     assert done.exit_code == 2
     assert message in done.output
 
 
-def test_nobody_listens(verify: Verify) -> None:
-    """One line and status 2 where there is no broker."""
+def test_connection_refused(verify: Verify) -> None:
+    """The error is one line, with status 2."""
     done = verify("--bootstrap", "127.0.0.1:1")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("kreplica verify: no connection to 127.0.0.1:1: ")
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_not_a_broker(verify: Verify, web_server: int) -> None:
-    """One line and status 2 where something else answers."""
+def test_other_server(verify: Verify, web_server: int) -> None:
+    """The error is one line, with status 2."""
     done = verify("--bootstrap", f"127.0.0.1:{web_server}", "--json")
     assert (done.returncode, done.stdout) == (2, "")
     assert f"127.0.0.1:{web_server} does not speak the Kafka protocol" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
-# --- how it reads -----------------------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------------------------
 
 
 def shown(verdict: Verdict) -> str:
@@ -109,7 +109,7 @@ def shown(verdict: Verdict) -> str:
 
 
 def verdict(lost: int = 0, *, kept: bool = True, **changes: Any) -> Verdict:
-    """Of a run in which so many records were lost, and two were not."""
+    """Return the verdict of a run with this number of lost records, and two that were kept."""
     history = ClientHistory()
     values = [b"%d" % number for number in range(lost + 2)]
     history.acknowledged(history.sending("producer-0.0", 0, values, 1.0), 0, 1.5)
@@ -132,8 +132,8 @@ def verdict(lost: int = 0, *, kept: bool = True, **changes: Any) -> Verdict:
     return replace(made, **changes)
 
 
-def test_a_clean_outcome_reads() -> None:
-    """Figures, a table of all anomalies, and the conclusion."""
+def test_clean_verdict() -> None:
+    """The output has numbers, a table of all anomalies, and the conclusion."""
     text = shown(verdict(errors={"ConnectionLost": 3}))
     assert "topic t: 2 partitions, 3 replicas on 3 brokers, min.insync.replicas=2, acks=all" in text
     assert "5,000 of 5,000 records acknowledged in 10 s (500/s, 0.20 MB/s), 15,000 given to readers" in text
@@ -142,8 +142,8 @@ def test_a_clean_outcome_reads() -> None:
     assert text.rstrip().endswith("clean: all that was acknowledged was read, once, unchanged and in order")
 
 
-def test_a_wrong_outcome_reads() -> None:
-    """The anomalies are counted, and a few of them shown."""
+def test_failed_verdict() -> None:
+    """The anomalies are counted, and some of them shown."""
     text = shown(verdict(lost=100))
     assert "b'0' was acknowledged to producer-0.0 and read by nobody; others were read up to 101" in text
     assert text.count("was acknowledged to producer-0.0") == 5
@@ -151,8 +151,8 @@ def test_a_wrong_outcome_reads() -> None:
     assert text.rstrip().endswith("WRONG: 100 x lost write")
 
 
-def test_a_noteworthy_outcome_reads() -> None:
-    """What the settings allow is shown, and is nothing wrong."""
+def test_permitted_anomalies() -> None:
+    """Anomalies that the settings permit are shown, but are not failures."""
     found = verdict(lost=1, kept=False)
     assert found.clean
     assert "lost write                        1  noteworthy" in shown(found)
@@ -166,8 +166,8 @@ def test_a_noteworthy_outcome_reads() -> None:
         ({"settled": False}, "WRONG: not every reader came to the end"),
     ],
 )
-def test_an_unsettled_outcome_reads(changes: dict[str, Any], conclusion: str) -> None:
-    """A cluster that does not come back is wrong too."""
+def test_cluster_does_not_recover(changes: dict[str, Any], conclusion: str) -> None:
+    """It is a failure."""
     assert shown(verdict(**changes)).rstrip().endswith(conclusion)
 
 
@@ -179,8 +179,8 @@ def test_an_unsettled_outcome_reads(changes: dict[str, Any], conclusion: str) ->
         ({"not_removed": "the topic t cannot be removed: NOT_CONTROLLER"}, "the topic t cannot be removed"),
     ],
 )
-def test_what_else_is_told(changes: dict[str, Any], line: str) -> None:
-    """Rare things have a line only where they happened."""
+def test_rare_events(changes: dict[str, Any], line: str) -> None:
+    """They have a line only if they happened."""
     assert line in shown(verdict(**changes))
     assert line not in shown(verdict())
 
@@ -190,7 +190,7 @@ def progress(at_s: float, phase: str = "writing") -> Progress:
 
 
 def test_progress_in_a_file() -> None:
-    """A line every five seconds and with every phase, not four a second."""
+    """A line is written every five seconds and with every phase."""
     out = io.StringIO()
     with ProgressLine(Console(file=out)) as line:
         for tick in range(48):
@@ -205,7 +205,7 @@ def test_progress_in_a_file() -> None:
 
 
 def test_progress_on_a_terminal() -> None:
-    """One line that changes, and goes in the end."""
+    """A single line is updated, and removed at the end."""
     out = io.StringIO()
     with ProgressLine(Console(file=out, force_terminal=True, width=140)) as line:
         line.show(progress(1.0))

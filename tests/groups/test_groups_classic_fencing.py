@@ -13,8 +13,8 @@ from kreplica.groups.classic import fencing
 
 GUARDS: dict[str, Callable[[], None]] = {
     "is_current_generation": deaths.test_coordinator_dies_between_two_generations,
-    "holds_instance": static.test_replaced_follower,
-    "is_same_rebalance": rebalance.test_answer_of_the_log_comes_late,
+    "holds_instance": static.test_static_follower_restarts,
+    "is_same_rebalance": rebalance.test_late_commit_of_an_assignment,
 }
 
 

@@ -137,7 +137,7 @@ class World:
         calls = map(repr, self.simulation.scheduler.pending())
         return [call for call in calls if "broker#" in call and "Connection._check" not in call]
 
-    def notifications(self) -> list[set[int]]:
+    def notified(self) -> list[set[int]]:
         """Return the partitions of each notification."""
         found = []
         for name in sorted(self.run(self.onlooker.get_children(znodes.ISR_CHANGE_NOTIFICATION))):
@@ -170,7 +170,7 @@ def test_caught_up_follower_joins(world: World) -> None:
     world.simulation.run(1)
     assert world.state() == LeaderAndIsr(LEADER, 5, (LEADER, SECOND), 1, partition_epoch=2)
     assert world.agree(partition)
-    assert world.notifications() == [{0}]
+    assert world.notified() == [{0}]
     assert (world.writes.expands, world.writes.shrinks) == (1, 0)
 
 
@@ -184,7 +184,7 @@ def test_many_changes_are_one_write(world: World) -> None:
     world.simulation.run(1)
     assert all(world.agree(partition) and partition.leadership.isr == ALL_REPLICAS for partition in partitions)
     assert world.broker.multis == before + 1
-    assert world.notifications() == [set(range(50))]
+    assert world.notified() == [set(range(50))]
 
 
 def test_lagging_follower_leaves(world: World) -> None:
@@ -296,7 +296,7 @@ def test_unknown_outcome_of_a_write(world: World, lost: str) -> None:
     world.simulation.run(1)
     assert world.state().isr == (LEADER, SECOND)
     assert partition.high_watermark == 1
-    assert world.notifications() == [{0}]
+    assert world.notified() == [{0}]
 
 
 def test_zookeeper_outage(world: World) -> None:
@@ -377,7 +377,7 @@ def test_state_without_read_permission(world: World) -> None:
     world.simulation.run(2 * RETRY_SECONDS)
     assert world.agree(partition)
     assert partition.leadership.isr == (LEADER, SECOND)
-    assert world.notifications() == [{0}]
+    assert world.notified() == [{0}]
 
 
 def test_unexpected_error(world: World, caplog_events: list[dict[str, Any]]) -> None:
@@ -461,7 +461,7 @@ def test_notifications_are_coalesced(world: World) -> None:
         world.fetch(partition, SECOND, 0)
         world.simulation.run(INTERVAL_SECONDS / 5)
     world.simulation.run(2 * INTERVAL_SECONDS)
-    first, *others = world.notifications()
+    first, *others = world.notified()
     assert first == {0}
     assert others == [{1, 2, 3}]
 
@@ -484,4 +484,4 @@ def test_broker_stops(world: World) -> None:
     world.simulation.network.heal("broker", "coordinator")
     world.simulation.run(10)
     assert world.state(1).isr == (LEADER,)
-    assert world.notifications() == [{0}]
+    assert world.notified() == [{0}]

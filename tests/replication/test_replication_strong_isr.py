@@ -47,7 +47,7 @@ class Run:
 
     def go(self) -> None:
         steps: list[Callable[[], None]] = [self.append, *4 * [self.fetch], self.time_passes, self.write, self.write]
-        steps += [self.reach_zookeeper, self.reach_zookeeper, self.answer, self.answer, self.take_one_out, self.notify_leader]
+        steps += [self.reach_zookeeper, self.reach_zookeeper, self.answer, self.answer, self.take_one_out, self.send]
         steps += [self.change_settings] if self.random.random() < 0.3 else []
         for _ in range(STEPS):
             self.random.choice(steps)()
@@ -138,7 +138,7 @@ class Run:
         )
         self.write_state(replace(true, isr=isr, eligible_leader_replicas=eligible))
 
-    def notify_leader(self) -> None:
+    def send(self) -> None:
         """Send LeaderAndIsr to the leader, sometimes with a new epoch."""
         if self.random.random() < 0.5:
             self.write_state(replace(self.true, leader=LEADER, leader_epoch=self.true.leader_epoch + 1))
@@ -212,5 +212,5 @@ def test_every_rule_is_needed(guard: str, monkeypatch: pytest.MonkeyPatch) -> No
     """Without it some order of events loses committed records."""
     module, name, instead = GUARDS[guard]
     monkeypatch.setattr(module, name, instead)
-    with pytest.raises(AssertionError, match="lacks something"):
+    with pytest.raises(AssertionError, match="lacks committed"):
         run_all()

@@ -1,4 +1,4 @@
-"""Brokers that stop and start in order, on virtual time: what their clients notice, and how long it takes."""
+"""Orderly stop and start of brokers on virtual time: effects on clients, and duration."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def batch(value: bytes) -> bytes:
 
 
 def until_it_works(simulation: Simulation, ask: Callable[[], Coroutine[Deferred[Any], Any, Any]]) -> Any:
-    """Ask as clients do, again after each error that passes; what it ends with."""
+    """Send a request as clients do, again after each retriable error; return the result."""
     for _ in range(200):
         try:
             return simulation.run_until(ask())
@@ -50,7 +50,7 @@ def until_it_works(simulation: Simulation, ask: Callable[[], Coroutine[Deferred[
 
 @pytest.fixture
 def cluster() -> SimulatedCluster:
-    """Three brokers, and a topic that is on all of them."""
+    """Three brokers, and a topic with a replica on each."""
     cluster = SimulatedCluster(seed=5, brokers=3)
     cluster.start()
     cluster.run_until(cluster.client().create_topic("orders", 3, SAFE, replication_factor=3))
@@ -59,8 +59,8 @@ def cluster() -> SimulatedCluster:
 
 
 class TestStoppingInOrder:
-    def test_one_after_the_other(self, cluster: SimulatedCluster) -> None:
-        """Each broker is restarted in turn: who writes waits for no session to end, and everything is there."""
+    def test_rolling_restart(self, cluster: SimulatedCluster) -> None:
+        """Producers wait for no session timeout, and all records are there."""
         producer = cluster.leader_client("orders", 0, name="producer")
         written = []
         for number, machine in cluster.brokers.items():
@@ -76,8 +76,8 @@ class TestStoppingInOrder:
         assert list(dict.fromkeys(record.value for record in records)) == written
 
     @pytest.mark.parametrize("seed", [1, 2, 3, 4])
-    def test_nobody_warns_of_it(self, seed: int) -> None:
-        """Brokers that are restarted one by one, and at last stopped one by one, leave no line that asks for a look."""
+    def test_orderly_stops_log_no_warnings(self, seed: int) -> None:
+        """The brokers are restarted one by one, and finally stopped one by one."""
         cluster = SimulatedCluster(seed, brokers=3)
         cluster.start()
         cluster.run_until(cluster.client().create_topic("orders", 3, SAFE, replication_factor=3))
@@ -90,16 +90,16 @@ class TestStoppingInOrder:
             cluster.stop()
         assert [formatEvent(event) for event in logged if event["log_level"] >= LogLevel.warn] == []
 
-    def test_leaves_the_in_sync_set_before_it_is_gone(self, cluster: SimulatedCluster) -> None:
-        """A broker that has stopped is in nobody's in-sync set, and is what nobody waits for."""
+    def test_stopped_broker_has_left_the_isr(self, cluster: SimulatedCluster) -> None:
+        """No leader waits for it."""
         stopped = cluster.leader_of("orders", 0)
         cluster.run_until(cluster.brokers[stopped].stop())
         states = [state_of(cluster, TopicPartition("orders", partition)) for partition in range(3)]
         assert all(state is not None and stopped not in state.isr for state in states)
         assert all(state is not None and state.leader not in (stopped, -1) for state in states)
 
-    def test_all_of_them(self, cluster: SimulatedCluster) -> None:
-        """Two can hand over; the third has nobody to hand over to, and does not wait for anybody."""
+    def test_all_brokers_stop(self, cluster: SimulatedCluster) -> None:
+        """Two hand over their partitions; the third has no other broker, and does not wait."""
         began_s = cluster.simulation.now_s
         for machine in cluster.brokers.values():
             cluster.run_until(machine.stop())
@@ -111,8 +111,8 @@ class TestStoppingInOrder:
             cluster.run_until(machine.start())
         cluster.wait_in_sync("orders", range(3))
 
-    def test_beside_a_replica_that_cannot_follow(self, cluster: SimulatedCluster) -> None:
-        """Nobody can lead instead, but somebody might: the broker waits as long as its settings say, then it stops."""
+    def test_stop_with_a_replica_that_cannot_follow(self, cluster: SimulatedCluster) -> None:
+        """No replica can lead now, but one might soon: the broker waits for the configured time, then it stops."""
         leader = cluster.leader_of("orders", 0)
         others = [number for number in cluster.brokers if number != leader]
         for number in others:
@@ -129,8 +129,8 @@ class TestStoppingInOrder:
 
 
 class TestOneProcess:
-    def test_three_brokers_replicate_in_it(self) -> None:
-        """Standalone: what was acknowledged is on all three, is there after a restart, and a stop takes no time."""
+    def test_three_brokers_in_one_process(self) -> None:
+        """Standalone: acknowledged records are on all three and survive a restart, and a stop is fast."""
         simulation = Simulation(seed=1)
         host = simulation.host("laptop")
         settings = ("default.replication.factor=3", "min.insync.replicas=2")
@@ -160,19 +160,19 @@ class TestOneProcess:
 
 
 def led_by(simulation: Simulation, client: WireClient) -> int:
-    """Who leads partition 0, once anybody does."""
+    """Return the leader of partition 0, once it has one."""
     for _ in range(100):
         (topic,) = simulation.run_until(client.metadata())["topics"]
         leader = topic["partitions"][0]["leader_id"]
         if leader >= 0:
             return int(leader)
         simulation.run(0.1)
-    raise AssertionError("nobody leads")
+    raise AssertionError("no leader")
 
 
 class TestItsIdIsTaken:
-    def test_while_it_had_no_session(self, cluster: SimulatedCluster) -> None:
-        """Another broker registered under its id: it stops in order, and leaves the other alone."""
+    def test_id_is_taken_while_the_session_was_lost(self, cluster: SimulatedCluster) -> None:
+        """Another broker registered under its ID: it stops in order and does not affect the other."""
         runtime = cluster.simulation.host("operator").runtime
         other = ZooKeeperClient(runtime.reactor, "coordinator:2181", random=runtime.random)
         cluster.run_until(other.start())
@@ -190,8 +190,8 @@ class TestItsIdIsTaken:
 
 
 class TestByHand:
-    def test_a_topic_that_is_replaced_while_nobody_is_in_office(self, cluster: SimulatedCluster) -> None:
-        """Brokers that ran on have another topic's files under its name: they delete these, and serve the new one."""
+    def test_topic_is_replaced_without_a_controller(self, cluster: SimulatedCluster) -> None:
+        """Running brokers have files of the old topic with the same name: they delete these, and serve the new one."""
         old_producer = cluster.leader_client("orders", 0, name="old")
         cluster.run_until(old_producer.produce("orders", 0, batch(b"old")))
         host = cluster.simulation.host("operator")

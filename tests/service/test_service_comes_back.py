@@ -1,4 +1,4 @@
-"""A broker that comes back: what it says of its logs, and which of them it keeps."""
+"""A broker that restarts: its registered log state, and the logs that it keeps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kreplica.zookeeper import ZooKeeperClient
 
 
 def operator(cluster: SimulatedCluster) -> ZooKeeperClient:
-    """Somebody with a ZooKeeper client, connected."""
+    """Return a connected ZooKeeper client."""
     runtime = cluster.simulation.host("operator").runtime
     client = ZooKeeperClient(runtime.reactor, "coordinator:2181", random=runtime.random)
     cluster.run_until(client.start())
@@ -21,23 +21,24 @@ def operator(cluster: SimulatedCluster) -> ZooKeeperClient:
 
 
 def registration(cluster: SimulatedCluster, watcher: ZooKeeperClient, broker: int = 1) -> BrokerRegistration:
-    """What the broker says of itself."""
+    """Return the broker's registration."""
     data, stat = cluster.run_until(watcher.get_data(znodes.broker_path(broker)))
     return documents.decode_broker(broker, data, stat.czxid)
 
 
 @pytest.fixture
 def cluster() -> SimulatedCluster:
-    """One broker that serves, and has a topic."""
+    """A running broker with a topic."""
     cluster = SimulatedCluster(seed=1, overrides=["zookeeper.session.timeout.ms=6000"])
     cluster.start()
     cluster.run_until(cluster.client().create_topic("orders"))
     return cluster
 
 
-class TestWhatWasLost:
-    def test_nothing_by_a_kill_or_a_stop(self, cluster: SimulatedCluster) -> None:
-        """Killed, stopped in order, powered off after that: its logs are whole since its first registration."""
+class TestReportedLoss:
+    def test_kill_and_stop_lose_nothing(self, cluster: SimulatedCluster) -> None:
+        """After a kill, an orderly stop, and a power loss after that, its logs are complete since the first
+        registration."""
         watcher = operator(cluster)
         machine = cluster.brokers[1]
         first = registration(cluster, watcher)
@@ -52,8 +53,8 @@ class TestWhatWasLost:
         cluster.run_until(machine.start())
         assert registration(cluster, watcher).intact_since == first.epoch
 
-    def test_something_by_a_power_loss(self, cluster: SimulatedCluster) -> None:
-        """A machine that went down may have lost what was not synced: the broker says so, and counts from then on."""
+    def test_power_loss_may_lose_records(self, cluster: SimulatedCluster) -> None:
+        """Unsynced records may be lost: the broker reports this, and its logs count as complete from then on."""
         watcher = operator(cluster)
         machine = cluster.brokers[1]
         machine.power_loss()
@@ -64,8 +65,8 @@ class TestWhatWasLost:
         cluster.run_until(machine.start())
         assert registration(cluster, watcher).intact_since == after.epoch
 
-    def test_nothing_by_the_end_of_a_session(self, cluster: SimulatedCluster) -> None:
-        """The same process registers anew: whatever it held it holds."""
+    def test_session_expiry_loses_nothing(self, cluster: SimulatedCluster) -> None:
+        """The same process registers again with all of its records."""
         watcher = operator(cluster)
         first = registration(cluster, watcher)
         cluster.expire_session(1)
@@ -74,8 +75,8 @@ class TestWhatWasLost:
 
 
 class TestStrays:
-    def test_what_ceased_to_be_its_own(self, cluster: SimulatedCluster) -> None:
-        """While it was down one topic went, one was made anew under its name, one moved: only its own logs are left."""
+    def test_logs_that_are_no_longer_its_own_are_removed(self, cluster: SimulatedCluster) -> None:
+        """While it was down one topic was deleted, one recreated and one moved: only its own logs are left."""
         client = cluster.client()
         for topic in ("deleted", "again", "moved"):
             cluster.run_until(client.create_topic(topic))

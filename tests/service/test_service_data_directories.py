@@ -1,4 +1,4 @@
-"""Data directories that another user controls are refused; files with secrets that others read are named."""
+"""Data directories controlled by another user are refused; a warning names secret files readable by others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another u
 
 @pytest.fixture
 def everybodys(tmp_path: Path) -> Path:
-    """A directory such as /tmp."""
+    """Return a directory like /tmp."""
     directory = tmp_path / "everybodys"
     directory.mkdir()
     directory.chmod(0o1777)
@@ -46,8 +46,8 @@ def warnings():
 
 @as_root
 @pytest.mark.parametrize("below", ["", "data", "data/more"])
-def test_a_directory_that_somebody_else_made_first(everybodys, below):
-    """The directory, or one above it, belongs to another user in a place where everybody may make directories."""
+def test_directory_created_by_another_user(everybodys, below):
+    """The directory or a parent belongs to another user and is in a directory like /tmp."""
     taken = everybodys / "kafka-logs"
     taken.mkdir()
     os.chown(taken, STRANGER, -1)
@@ -56,8 +56,8 @@ def test_a_directory_that_somebody_else_made_first(everybodys, below):
 
 
 @as_root
-def test_a_symbolic_link_of_somebody_else(everybodys, tmp_path):
-    """A link that another user made leads the data to a place of his choice, which may even be the broker's own."""
+def test_symbolic_link_of_another_user(everybodys, tmp_path):
+    """The link chooses the location of the data, which could even be the broker's own directory."""
     own = tmp_path / "own"
     own.mkdir()
     link = everybodys / "kafka-logs"
@@ -71,8 +71,8 @@ def test_a_symbolic_link_of_somebody_else(everybodys, tmp_path):
 
 
 @as_root
-def test_what_lies_behind_a_link_is_checked(everybodys, tmp_path):
-    """A link of the broker's own user that leads to another user's directory in such a place."""
+def test_target_of_a_link_is_checked(everybodys, tmp_path):
+    """A link of the broker's own user leads to another user's directory in a directory like /tmp."""
     taken = everybodys / "kafka-logs"
     taken.mkdir()
     os.chown(taken, STRANGER, -1)
@@ -83,8 +83,8 @@ def test_what_lies_behind_a_link_is_checked(everybodys, tmp_path):
 
 
 @as_root
-def test_a_volume_of_another_user(tmp_path):
-    """A directory that only its owner and root can have put there is used, as containers do with volumes."""
+def test_volume_of_another_user(tmp_path):
+    """A directory that only its owner and root could have created there is used, as with container volumes."""
     volume = tmp_path / "volume"
     volume.mkdir()
     os.chown(volume, STRANGER, -1)
@@ -92,7 +92,7 @@ def test_a_volume_of_another_user(tmp_path):
 
 
 def test_own_directories(everybodys):
-    """A directory of this user, or none yet, is fine wherever it is."""
+    """A directory of this user, or a missing one, is valid anywhere."""
     own = everybodys / "own"
     check_owners([str(own)])
     own.mkdir()
@@ -100,7 +100,7 @@ def test_own_directories(everybodys):
 
 
 @as_root
-def test_a_broker_does_not_start_in_a_directory_of_somebody_else(everybodys, tmp_path):
+def test_broker_refuses_a_directory_of_another_user(everybodys, tmp_path):
     """The error names the directory and the setting."""
     taken = everybodys / "kafka-logs"
     taken.mkdir()
@@ -116,7 +116,7 @@ SECRETS = ("kreplica.plugin.audit.password=x", "kreplica.admin.token.file={token
 
 
 @pytest.mark.parametrize("line", SECRETS)
-def test_a_file_with_a_secret_that_everybody_may_read(tmp_path, warnings, line):
+def test_secret_file_readable_by_all(tmp_path, warnings, line):
     """The warning names the file and the command; a file of mode 600 or 640, or without a secret, has none."""
     token = tmp_path / "token"
     token.write_text("x" * 32)
@@ -136,8 +136,8 @@ def test_a_file_with_a_secret_that_everybody_may_read(tmp_path, warnings, line):
 
 
 @pytest.mark.parametrize(("given", "warned"), [([], 0), (["--interface", "::1"], 0), (["--interface", "0.0.0.0"], 1)])
-def test_the_coordinator_listens_on_loopback(tmp_path, warnings, given, warned):
-    """The coordinator listens on loopback by default; another interface logs a warning."""
+def test_coordinator_listens_on_loopback(tmp_path, warnings, given, warned):
+    """This is the default; another interface logs a warning."""
     options = CoordinatorOptions()
     options.parseOptions(["--data-dir", str(tmp_path / "data"), *given])
     process = coordinator_from_options(MemoryReactorClock(), options, lambda _: None)

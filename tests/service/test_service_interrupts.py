@@ -1,4 +1,4 @@
-"""Ctrl-C at any instant of a start ends the process, whether or not its settings are right.
+"""Ctrl-C at any time during a start ends the process, also with invalid settings.
 
 Before ``makeService`` is called, Twisted's search for plugins may swallow the interrupt, as for every plugin of twistd.
 """
@@ -21,7 +21,7 @@ POLL_S = 0.002
 
 
 def wait_for_make_service(process: subprocess.Popen[bytes]) -> None:
-    """Wait until the process has given SIGINT its default effect, which Python's handler had replaced, or has ended."""
+    """Wait until the process has restored SIGINT's default action in place of Python's handler, or has ended."""
     deadline_s = time.monotonic() + STARTED_S_MAX
     was_handled = False
     while process.poll() is None:
@@ -39,7 +39,7 @@ def wait_for_make_service(process: subprocess.Popen[bytes]) -> None:
 
 
 def interrupted(directory: Path, arguments: list[str], delay_s: float) -> int | None:
-    """The exit status after SIGINT; None if the process still ran 20 s later."""
+    """Return the exit status after SIGINT, or None if the process still runs 20 s later."""
     with subprocess.Popen(
         [TWISTD, "-n", "--pidfile=", "kreplica", *arguments],
         cwd=directory,
@@ -60,7 +60,7 @@ def interrupted(directory: Path, arguments: list[str], delay_s: float) -> int | 
 
 @pytest.mark.parametrize("override", [[], ["--override", "num.partitions=none"]], ids=["right", "wrong"])
 def test_ctrl_c_during_a_start(tmp_path: Path, override: list[str]) -> None:
-    """The process ends after one SIGINT, by the signal or (with a setting that is wrong) with status 1."""
+    """The process ends after one SIGINT, by the signal or (with an invalid setting) with status 1."""
     ends = {}
     for number, delay_s in enumerate(DELAYS_S):
         directory = tmp_path / str(number)

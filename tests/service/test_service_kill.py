@@ -1,4 +1,4 @@
-"""``kill -9`` in the middle of a load, again and again: nothing acknowledged is lost, nothing is there twice."""
+"""Repeated ``kill -9`` under load: no acknowledged record is lost, and none is duplicated."""
 
 import random
 import threading
@@ -11,12 +11,12 @@ from tests.support.standalone import StandaloneProcess
 
 PARTITIONS = 3
 
-# Consumers of this client have a group even where they use none of it.
+# Consumers of this client have a group even if they do not use it.
 NO_GROUP = {"group.id": "none", "enable.auto.commit": False}
 
 
 class Load:
-    """An idempotent producer that never stops, and what was acknowledged to it: (partition, offset) -> value."""
+    """An idempotent producer that runs continuously, and its acknowledged records: (partition, offset) -> value."""
 
     def __init__(self, bootstrap_servers):
         self.acked = {}
@@ -56,7 +56,7 @@ class Load:
             self._producer.poll(0)
 
     def wait_for_more(self, count, timeout_s=30):
-        """Wait until so many more are acknowledged."""
+        """Wait until the given number of further records is acknowledged."""
         with self._acked_some:
             wanted = len(self.acked) + count
             assert self._acked_some.wait_for(lambda: len(self.acked) >= wanted, timeout_s), "nothing is acknowledged"
@@ -68,7 +68,7 @@ class Load:
 
 
 def read_all(bootstrap_servers):
-    """Everything that is in the topic: (partition, offset, value)."""
+    """Return all records of the topic: (partition, offset, value)."""
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, **NO_GROUP, "enable.partition.eof": True})
     ends = {p: consumer.get_watermark_offsets(TopicPartition("load", p), 20)[1] for p in range(PARTITIONS)}
     consumer.assign([TopicPartition("load", p, OFFSET_BEGINNING) for p in range(PARTITIONS)])
@@ -90,7 +90,7 @@ def kill_and_restart(directory, kills):
     rng = random.Random(7)
     process = StandaloneProcess(directory).start()
     try:
-        # A topic with several partitions, made by its first settings.
+        # A topic with several partitions, created with the initial settings.
         from confluent_kafka.admin import AdminClient, NewTopic
 
         admin = AdminClient({"bootstrap.servers": process.bootstrap_servers})
@@ -113,18 +113,17 @@ def kill_and_restart(directory, kills):
     assert len(by_place) == len(found)
     assert {place: by_place.get(place) for place in load.acked} == load.acked
     values = [value for _, _, value in found]
-    assert len(set(values)) == len(values), "something is there twice"
+    assert len(set(values)) == len(values), "a record is duplicated"
     for partition in range(PARTITIONS):
         numbers = [int(value.split()[0]) for p, _, value in found if p == partition]
         assert numbers == sorted(numbers), "out of order"
 
 
 def test_killed_five_times(tmp_path):
-    """Five kills in a load of an idempotent producer that nobody here wrote."""
+    """The load comes from a third-party idempotent producer."""
     kill_and_restart(tmp_path, 5)
 
 
 @pytest.mark.soak
 def test_killed_twenty_times(tmp_path):
-    """Twenty kills."""
     kill_and_restart(tmp_path, 20)

@@ -1,4 +1,4 @@
-"""A broker may open as many files as the machine's owner lets it."""
+"""A broker raises its limit of open files to the hard limit."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ UNLIMITED = -1
 
 
 class Limits(SimpleNamespace):
-    """What the module ``resource`` has of open files.
+    """Fake of the functions of the module ``resource`` about open files.
 
-    :param takes: whether the system takes a higher limit.
+    :param takes: true if the system accepts a higher limit.
     """
 
     RLIMIT_NOFILE = 7
@@ -38,7 +38,7 @@ class Limits(SimpleNamespace):
 
 @implementer(ILogObserver)
 class Warnings(list[str]):
-    """What was warned of."""
+    """Recorded warnings."""
 
     def __call__(self, event: dict[str, object]) -> None:
         if event["log_level"].name == "warn":  # type: ignore[attr-defined]
@@ -46,18 +46,18 @@ class Warnings(list[str]):
 
 
 @pytest.mark.parametrize(
-    ("limits", "after", "told"),
+    ("limits", "after", "words"),
     [
-        pytest.param(Limits(1024, 524_288), 524_288, [], id="raised to what is allowed"),
+        pytest.param(Limits(1024, 524_288), 524_288, [], id="raised to the hard limit"),
         pytest.param(Limits(524_288, 524_288), 524_288, [], id="high already"),
-        pytest.param(Limits(1024, UNLIMITED), UNLIMITED, [], id="nobody limits it"),
-        pytest.param(Limits(256, 4096), 4096, ["only"], id="low, and told"),
-        pytest.param(Limits(1024, UNLIMITED, takes=False), 1024, ["stays", "only"], id="the system takes no more"),
-        pytest.param(Limits(20_000, UNLIMITED, takes=False), 20_000, ["stays"], id="it takes no more, but enough"),
+        pytest.param(Limits(1024, UNLIMITED), UNLIMITED, [], id="unlimited"),
+        pytest.param(Limits(256, 4096), 4096, ["only"], id="low, with a warning"),
+        pytest.param(Limits(1024, UNLIMITED, takes=False), 1024, ["stays", "only"], id="higher one refused"),
+        pytest.param(Limits(20_000, UNLIMITED, takes=False), 20_000, ["stays"], id="refused, but sufficient"),
     ],
 )
-def test_limit(limits: Limits, after: int, told: list[str]) -> None:
-    """The soft limit becomes the hard one, and one that is low is told to whoever reads the log."""
+def test_limit(limits: Limits, after: int, words: list[str]) -> None:
+    """The soft limit becomes the hard one; a low one is logged as a warning."""
     warnings = Warnings()
     globalLogPublisher.addObserver(warnings)
     try:
@@ -65,5 +65,5 @@ def test_limit(limits: Limits, after: int, told: list[str]) -> None:
     finally:
         globalLogPublisher.removeObserver(warnings)
     assert limits.now[0] == after
-    assert len(warnings) == len(told)
-    assert all(word in warning for word, warning in zip(told, warnings, strict=True))
+    assert len(warnings) == len(words)
+    assert all(word in warning for word, warning in zip(words, warnings, strict=True))

@@ -1,4 +1,4 @@
-"""The Debian package holds what its page says, as the tools of Debian see it."""
+"""The Debian package has the documented contents, as read by Debian's tools."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Entry(NamedTuple):
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory) -> Path:
-    """Built as ``make deb`` does, around a small environment instead of the real one of 100 MB."""
+    """Build the package as ``make deb`` does, with a small environment instead of the real one of 100 MB."""
     directory = tmp_path_factory.mktemp("package")
     programs = directory / "environment" / "bin"
     programs.mkdir(parents=True)
@@ -41,14 +41,14 @@ def package(tmp_path_factory) -> Path:
     return Path(built.stdout.strip())
 
 
-def told(*words: object) -> str:
+def output_of(*words: object) -> str:
     return subprocess.run(list(map(str, words)), capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture(scope="module")
 def contents(package) -> dict[str, Entry]:
     found = {}
-    for line in told("dpkg-deb", "--contents", package).splitlines():
+    for line in output_of("dpkg-deb", "--contents", package).splitlines():
         mode, owner, _, _, _, path = line.split(None, 5)
         name, _, target = path.partition(" -> ")
         found[name.removeprefix(".").rstrip("/")] = Entry(mode, owner, target)
@@ -58,12 +58,12 @@ def contents(package) -> dict[str, Entry]:
 @pytest.fixture(scope="module")
 def unpacked(package, tmp_path_factory) -> Path:
     directory = tmp_path_factory.mktemp("unpacked")
-    told("dpkg-deb", "-R", package, directory)
+    output_of("dpkg-deb", "-R", package, directory)
     return directory
 
 
-def test_all_is_there(contents):
-    """Units, the account, the directories, the settings, the programs, and the pages."""
+def test_contents(contents):
+    """The package has units, the account, directories, settings, programs, and manual pages."""
     for name in NAMES:
         assert f"/lib/systemd/system/{name}" in contents
     for path in ("/usr/lib/sysusers.d/kreplica.conf", "/usr/lib/tmpfiles.d/kreplica.conf"):
@@ -77,7 +77,7 @@ def test_all_is_there(contents):
 
 
 def test_owners_and_modes(contents):
-    """All is root's; nobody else writes, programs run, settings are not for everybody to read."""
+    """Files belong to root and are not writable by others; programs are executable; settings are not world-readable."""
     for path, entry in contents.items():
         assert entry.owner == "root/root", path
         if not entry.target:
@@ -93,8 +93,8 @@ def test_owners_and_modes(contents):
     assert not [path for path in contents if "__pycache__" in path or path.endswith(("~", ".orig", "dropin.cache"))]
 
 
-def test_the_environment_is_at_home_where_it_will_be(contents, unpacked):
-    """Programs name the path of the installation and Debian's Python, nothing of where the package was built."""
+def test_environment_has_its_final_path(contents, unpacked):
+    """Programs refer to the installation path and Debian's Python, not to the build directory."""
     environment = unpacked / "opt/kreplica/.venv"
     assert contents["/opt/kreplica/.venv/bin/python3.11"].target == "/usr/bin/python3.11"
     assert contents["/opt/kreplica/.venv/bin/python"].target == "python3.11"
@@ -104,22 +104,22 @@ def test_the_environment_is_at_home_where_it_will_be(contents, unpacked):
     assert (environment / "pyvenv.cfg").read_text().startswith("home = /usr/bin\n")
 
 
-def test_what_it_says_of_itself(package, unpacked):
-    """Name, version and what it needs; the settings are the operator's to change."""
-    assert told("dpkg-deb", "--field", package, "Package").strip() == "kreplica"
-    version = told("dpkg-deb", "--field", package, "Version").strip()
+def test_control_fields(package, unpacked):
+    """The package has a name, version and dependencies; the settings are conffiles."""
+    assert output_of("dpkg-deb", "--field", package, "Package").strip() == "kreplica"
+    version = output_of("dpkg-deb", "--field", package, "Version").strip()
     assert f'__version__ = "{version}"' in (ROOT / "kreplica/__init__.py").read_text()
-    needs = told("dpkg-deb", "--field", package, "Depends")
+    needs = output_of("dpkg-deb", "--field", package, "Depends")
     assert "python3.11" in needs
-    description = told("dpkg-deb", "--field", package, "Description")
+    description = output_of("dpkg-deb", "--field", package, "Description")
     assert all(len(line) <= 80 for line in description.splitlines())
     kept = (unpacked / "DEBIAN" / "conffiles").read_text().split()
     assert kept == sorted(f"/etc/kreplica/{path.name}" for path in (unpacked / "etc/kreplica").iterdir())
 
 
 @pytest.mark.parametrize("name", ["postinst", "prerm", "postrm"])
-def test_scripts_can_be_run(unpacked, name):
-    """They are executable, stop at the first error, are shell, and remove no data."""
+def test_maintainer_scripts(unpacked, name):
+    """They are executable shell scripts, stop at the first error, and remove no data."""
     script = unpacked / "DEBIAN" / name
     assert script.stat().st_mode & 0o777 == 0o755
     text = script.read_text()
@@ -128,8 +128,8 @@ def test_scripts_can_be_run(unpacked, name):
     assert not re.search(r"\brm\b|deluser|userdel", text)
 
 
-def test_the_page_tells_of_what_is_there(contents):
-    """Each unit and file that an operator is told to use is in the package."""
+def test_page_refers_to_existing_files(contents):
+    """Each unit and file on the page is in the package."""
     page = (ROOT / "docs" / "how-to" / "operations.md").read_text()
     commands = re.findall(r"^# (systemctl|cp|editor|apt) (.*)$", page, re.MULTILINE)
     assert len(commands) >= 6

@@ -1,4 +1,4 @@
-"""Starting, stopping, and every mistake that a newcomer makes on the way: one line that says what is wrong."""
+"""Start and stop of a process, and common mistakes, each with an error of one line."""
 
 import json
 import re
@@ -19,7 +19,7 @@ TWISTD = str(Path(sys.executable).with_name("twistd"))
 
 
 def fails(*arguments, cwd, status=1):
-    """What a command writes that is expected to fail."""
+    """Return the output of a command that must fail."""
     done = subprocess.run(
         [TWISTD, "-n", "--pidfile=", "kreplica", *map(str, arguments)],
         cwd=cwd,
@@ -49,8 +49,8 @@ def taken_port():
         ("--coordinator-port", "--coordinator-port"),
     ],
 )
-def test_a_port_in_use(tmp_path, taken_port, option, said):
-    """The line names the port, and the option that chooses another."""
+def test_port_in_use(tmp_path, taken_port, option, said):
+    """The error names the port, and the option that selects another."""
     ports = dict(zip(("--port", "--admin-port", "--coordinator-port"), free_ports(3), strict=True))
     ports[option] = taken_port
     words = [str(word) for pair in ports.items() for word in pair]
@@ -59,8 +59,8 @@ def test_a_port_in_use(tmp_path, taken_port, option, said):
     assert said in output
 
 
-def test_a_data_directory_in_use(tmp_path):
-    """A second process on the same directory is refused, and the first goes on."""
+def test_data_directory_in_use(tmp_path):
+    """A second process on the same directory is refused, and the first continues."""
     with StandaloneProcess(tmp_path) as first:
         ports = free_ports(3)
         output = fails(
@@ -73,8 +73,9 @@ def test_a_data_directory_in_use(tmp_path):
             assert json.load(answer) == {"status": "ready"}
 
 
-def test_the_coordinators_data_is_lost(tmp_path):
-    """Records without the cluster that they belong to: refused, naming the cluster, and nothing is made anew."""
+def test_lost_data_of_the_coordinator(tmp_path):
+    """Records without the cluster that they belong to are refused; the error names the cluster, and nothing is created.
+    """
     process = StandaloneProcess(tmp_path).start()
     process.stop()
     shutil.rmtree(process.data_directory / "coordinator")
@@ -85,15 +86,15 @@ def test_the_coordinators_data_is_lost(tmp_path):
     assert not (process.data_directory / "coordinator").exists()
 
 
-def test_an_unknown_setting(tmp_path):
-    """The line names the setting and the nearest one that exists."""
+def test_unknown_setting(tmp_path):
+    """The error suggests the nearest setting."""
     output = fails("standalone", "--data-dir", tmp_path / "data", "--override", "num.partition=3", cwd=tmp_path)
     assert "num.partition" in output
     assert "num.partitions" in output
 
 
-def test_a_mistake_in_the_file(tmp_path):
-    """The line names the file, its line, the value, and what is allowed."""
+def test_invalid_line_in_the_settings_file(tmp_path):
+    """The error names the file, its line, the value, and the allowed values."""
     path = tmp_path / "broker.properties"
     path.write_text("broker.id=1\nzookeeper.connect=127.0.0.1:1\n\nnum.partitions=many\n")
     output = fails("broker", "--config", path, cwd=tmp_path)
@@ -114,13 +115,12 @@ def test_a_mistake_in_the_file(tmp_path):
         (("broker", "--child-of", "me"), "is not the number of a process"),
     ],
 )
-def test_a_wrong_option(tmp_path, arguments, said):
-    """The usage error says what is expected."""
+def test_invalid_option(tmp_path, arguments, said):
     assert said in fails(*arguments, cwd=tmp_path)
 
 
-def test_zookeeper_out_of_reach(tmp_path):
-    """The line says which server could not be reached."""
+def test_unreachable_zookeeper(tmp_path):
+    """The error names the server."""
     path = tmp_path / "broker.properties"
     (port,) = free_ports(1)
     path.write_text(
@@ -131,8 +131,8 @@ def test_zookeeper_out_of_reach(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_an_orderly_stop(tmp_path, number):
-    """After SIGTERM or Ctrl-C the directory says that it was left in order, and nothing has to be recovered."""
+def test_orderly_stop(tmp_path, number):
+    """After SIGTERM or Ctrl-C the directory has its clean-shutdown marker, and no log needs recovery."""
     process = StandaloneProcess(tmp_path).start()
     process.stop(number=number)
     assert "Traceback" not in process.output
@@ -143,8 +143,8 @@ def test_an_orderly_stop(tmp_path, number):
     process.kill()
 
 
-def test_log_lines_for_machines(tmp_path):
-    """With --log-format json every line but the banner is a JSON object with level, logger and message."""
+def test_json_log(tmp_path):
+    """With --log-format json every line except the banner is a JSON object with level, logger and message."""
     with StandaloneProcess(tmp_path, arguments=("--log-format", "json")) as process:
         lines = [json.loads(line) for line in process.output.splitlines() if line.startswith("{")]
     joined = next(line for line in lines if "has joined" in line["message"])
@@ -154,7 +154,7 @@ def test_log_lines_for_machines(tmp_path):
 
 
 def test_health(tmp_path):
-    """Live and ready, and nothing else on that port yet."""
+    """The port has a liveness and a readiness check, and nothing else yet."""
     with StandaloneProcess(tmp_path) as process:
         for path in ("live", "ready"):
             with urllib.request.urlopen(f"{process.admin_url}/health/{path}") as answer:
@@ -163,8 +163,8 @@ def test_health(tmp_path):
             urllib.request.urlopen(f"{process.admin_url}/nothing")
 
 
-def test_the_coordinator_alone_and_a_broker_on_it(tmp_path):
-    """``coordinator`` and ``broker`` are two processes, and the broker finds it."""
+def test_coordinator_and_broker_processes(tmp_path):
+    """``coordinator`` and ``broker`` are two processes, and the broker finds the coordinator."""
     coordinator_port, port, admin_port = free_ports(3)
     coordinator = subprocess.Popen(
         [TWISTD, "-n", "--pidfile=", "kreplica", "coordinator", "--port", str(coordinator_port), "-d", "znodes"],

@@ -1,4 +1,4 @@
-"""A broker does not serve clients that a setting in ZooKeeper says it turns away."""
+"""A broker does not start without a protection that a setting in ZooKeeper requires."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ INVALID_CONFIG = 40
 SET = 0
 
 
-def test_protection_that_zookeeper_asks_for_stops_the_start(tmp_path: Path) -> None:
-    """A Kafka broker or tool may have written it; the error names the znode, the setting and what to do."""
+def test_unsupported_protection_in_zookeeper_stops_the_start(tmp_path: Path) -> None:
+    """A Kafka broker or tool may have written it; the error names the znode, the setting and the remedy."""
 
     async def story(scene: Scene) -> None:
         data = documents.encode_config({"ssl.client.auth": "required"})
@@ -38,8 +38,8 @@ def test_protection_that_zookeeper_asks_for_stops_the_start(tmp_path: Path) -> N
     on_broker(tmp_path / "first", story, errors_logged=True)
 
 
-def test_protection_cannot_be_asked_for_at_run_time(tmp_path: Path) -> None:
-    """The request is refused with the reason, so that its sender does not believe in it."""
+def test_unsupported_protection_is_refused_at_run_time(tmp_path: Path) -> None:
+    """The error has the reason, so that the client does not rely on it."""
 
     async def story(scene: Scene) -> None:
         change = {"name": "ssl.client.auth", "config_operation": SET, "value": "required"}

@@ -1,4 +1,4 @@
-"""A process that has no use for TLS does not load OpenSSL; one that has finds all of Twisted's TLS as ever."""
+"""A process without TLS does not load OpenSSL; a process with TLS has all of Twisted's."""
 
 import subprocess
 import sys
@@ -16,15 +16,15 @@ LOADED = """
 
 
 def said(*scripts: str) -> list[str]:
-    """The lines that Python prints, in a process of its own."""
+    """Run Python code in a process and return the printed lines."""
     script = "".join(map(textwrap.dedent, scripts))
     done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, timeout=60)
     assert not done.returncode, done.stderr
     return done.stdout.splitlines()
 
 
-def test_whole_standalone_without_openssl() -> None:
-    """All that ``standalone`` imports, its admin API with it, takes no TLS."""
+def test_standalone_without_openssl() -> None:
+    """No import of ``standalone``, including its admin API, loads OpenSSL."""
     lines = said(
         LOADED,
         """
@@ -37,7 +37,7 @@ def test_whole_standalone_without_openssl() -> None:
 
 
 def test_endpoint_with_tls() -> None:
-    """The first to ask for TLS loads it, for all: nobody sees a stand-in any more."""
+    """The first use of TLS loads it for all modules, in place of the placeholder."""
     lines = said(
         LOADED,
         """
@@ -58,8 +58,7 @@ def test_endpoint_with_tls() -> None:
     assert lines == ["True True", "True"]
 
 
-def test_endpoint_of_a_string() -> None:
-    """A string asks for TLS, too."""
+def test_endpoint_from_a_string() -> None:
     lines = said(
         LOADED,
         """
@@ -73,7 +72,7 @@ def test_endpoint_of_a_string() -> None:
 
 
 def test_reactor_with_tls() -> None:
-    """The reactor listens with TLS, and says that it can."""
+    """The reactor listens with TLS, and declares the interface."""
     lines = said(
         LOADED,
         """
@@ -88,8 +87,8 @@ def test_reactor_with_tls() -> None:
     assert lines == ["True TLS TLSMemoryBIOFactory"]
 
 
-def test_where_tls_is_loaded_already() -> None:
-    """What is there stays as it is."""
+def test_tls_loaded_before() -> None:
+    """Loaded modules stay unchanged."""
     lines = said(
         "import twisted.internet.ssl",
         LOADED,

@@ -1,4 +1,4 @@
-"""What the README shows is what happens."""
+"""Commands and output in the README are correct."""
 
 import json
 import re
@@ -24,7 +24,7 @@ def process(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory):
-    """What the README's own ARGS start."""
+    """The processes that the README's ARGS start."""
     (options,) = re.findall(r"^make run ARGS='--brokers 3 (.*)'$", README, re.MULTILINE)
     directory = tmp_path_factory.mktemp("three")
     with StandaloneProcess(directory, brokers=3, arguments=tuple(options.split())) as started:
@@ -32,7 +32,7 @@ def three(tmp_path_factory):
 
 
 def moved(text, process):
-    """The same on the ports of the test's process."""
+    """Replace the ports by those of the test's process."""
     for number in range(3):
         text = text.replace(f"127.0.0.1:{9092 + number}", f"127.0.0.1:{process.port + number}")
     return text.replace("127.0.0.1:8080", f"127.0.0.1:{process.admin_port}")
@@ -44,8 +44,8 @@ def blocks(language):
 
 @pytest.mark.needs_program("kcat", "curl")
 @pytest.mark.parametrize(("index", "started"), [(0, "process"), (1, "three")])
-def test_the_sessions_go_as_shown(index, started, request):
-    """Each command of a console session prints what stands below it: with one broker, and with three."""
+def test_console_sessions(index, started, request):
+    """Each command prints the output below it, with one broker and with three."""
     process = request.getfixturevalue(started)
     steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", blocks("console")[index], re.MULTILINE)
     assert len(steps) >= 3
@@ -57,7 +57,7 @@ def test_the_sessions_go_as_shown(index, started, request):
 
 
 @pytest.mark.needs_program("curl")
-def test_the_python_example_runs(process):
+def test_python_example(process):
     """It prints the record that it wrote."""
     program, *_ = blocks("python")  # tests/docs/test_docs_client.py and tests/spark_jvm run the others
     done = subprocess.run([sys.executable, "-c", moved(program, process)], capture_output=True, text=True, timeout=60)
@@ -65,19 +65,19 @@ def test_the_python_example_runs(process):
     (command,) = re.findall(r"^curl .*/lag$", README, re.MULTILINE)
     asked = subprocess.run(["bash", "-c", moved(command, process)], capture_output=True, text=True, timeout=60)
     lag = json.loads(asked.stdout)
-    assert (lag["group"], lag["lag"]) == ("kitchen", 0), "it has read everything, and committed that as it closed"
+    assert (lag["group"], lag["lag"]) == ("kitchen", 0), "it read everything and committed at the close"
 
 
-def test_the_banner_is_the_banner():
-    """The picture in the README is what the process prints."""
+def test_banner():
+    """The banner in the README is the one that the process prints."""
     shown = banner(
         __version__, ["127.0.0.1:9092"], "http://127.0.0.1:8080", "127.0.0.1:2181", "/home/you/kreplica/data"
     )
     assert shown.strip() in README
 
 
-def test_the_commands_exist():
-    """Every make target and twistd command that the README names is there."""
+def test_commands_exist():
+    """Every make target and twistd command that the README names exists."""
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^make (\w+)", README, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)
@@ -90,5 +90,4 @@ def test_the_commands_exist():
 
 @pytest.mark.parametrize("path", re.findall(r"\]\((?!https?:)([\w./-]+)", README))
 def test_linked_files_exist(path):
-    """Every file that the README links to exists."""
     assert (ROOT / path).exists()

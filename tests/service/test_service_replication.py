@@ -1,4 +1,4 @@
-"""What a broker says of partitions that it does not hold."""
+"""Responses about partitions that a broker does not have."""
 
 from twisted.internet.task import Clock
 
@@ -10,8 +10,8 @@ BROKER = {"id": 1, "endpoints": [{"listener": "PLAINTEXT", "host": "h", "port": 
 PARTITION = {"partition_index": 0, "leader": 1, "leader_epoch": 0, "replicas": [1], "isr": [1]}
 
 
-def test_who_has_just_started_does_not_call_a_topic_unknown():
-    """A client that asks too early is sent to look for the leader again; later it hears which partitions there are."""
+def test_starting_broker_does_not_report_unknown_topics():
+    """An early client gets a retriable error; later it learns the partitions."""
     metadata = MetadataCache(Clock())
     assert may_exist(metadata, TopicPartition("orders", 0))
     topic = {"topic_name": "orders", "topic_id": None, "partition_states": [PARTITION]}

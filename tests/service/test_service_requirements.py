@@ -1,4 +1,4 @@
-"""The locks of ``packaging/requirements``: what the package and ``make`` install is pinned, with hashes."""
+"""Lock files in ``packaging/requirements``: dependencies of the package and ``make`` are pinned, with hashes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def wanted(section: str, option: str) -> list[Requirement]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_entry_has_a_version_and_hashes(name: str) -> None:
-    """An entry without a hash would be refused by pip, and one of a direct address would name a host."""
+    """pip would refuse an entry without a hash, and an entry with a direct address would name a host."""
     for entry in entries(name):
         assert re.match(r"[\w.-]+(\[[\w,.-]+\])?==\S+ (; .+? )? *(--hash=sha256:[0-9a-f]{64}\s*)+$", entry), entry
         assert "://" not in entry
@@ -55,14 +55,14 @@ def test_every_entry_has_a_version_and_hashes(name: str) -> None:
         ("docs", "options.extras_require", "docs"),
     ],
 )
-def test_a_lock_has_what_setup_cfg_asks_for(name: str, section: str, option: str) -> None:
-    """A requirement that changes needs ``make lock``."""
+def test_locks_contain_the_requirements_of_setup_cfg(name: str, section: str, option: str) -> None:
+    """A changed requirement needs ``make lock``."""
     locked = pins(name)
     for requirement in wanted(section, option):
         assert requirement.specifier.contains(locked[normalized(requirement.name)]), requirement
 
 
-def test_the_locks_agree() -> None:
+def test_locks_agree() -> None:
     """The tests run with the versions that the package ships, and need the setuptools that builds it."""
     assert pins("broker").items() <= pins("test").items()
     assert pins("docs").items() <= pins("test").items()

@@ -1,4 +1,4 @@
-"""The sample files that operators copy."""
+"""The sample files for operators."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ROOT = Path(__file__).parents[2]
 SETTINGS = sorted((ROOT / "etc/kreplica").glob("*.properties"))
 UNITS = sorted((ROOT / "systemd").glob("*.service"))
 EXPOSURE_MAX = 1.5
-"""What docs/how-to/operations.md tells of, with some room for other versions of systemd."""
+"""The exposure in docs/how-to/operations.md, with some tolerance for other versions of systemd."""
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_the_brokers_of_one_host(number: int) -> None:
-    """Three files that differ where brokers must: number, port and directory."""
+def test_brokers_of_one_host(number: int) -> None:
+    """Three files differ in the settings that must differ: number, port and directory."""
     settings = load(ROOT / f"etc/kreplica/broker-{number}.properties")
     assert settings["broker.id"] == number
     assert [endpoint.port for endpoint in settings.listeners] == [9091 + number]
@@ -32,8 +32,8 @@ def test_the_brokers_of_one_host(number: int) -> None:
 
 
 @pytest.mark.parametrize("path", SETTINGS, ids=lambda path: path.name)
-def test_settings_are_obeyed(path: Path) -> None:
-    """Each file starts a broker without a warning, and is explained as much as it sets."""
+def test_settings_are_valid(path: Path) -> None:
+    """Each file starts a broker without a warning, and its comments name exactly its settings."""
     settings = load(path)
     assert settings.warnings == ()
     admin_listener(settings)
@@ -43,8 +43,8 @@ def test_settings_are_obeyed(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SETTINGS, ids=lambda path: path.name)
-def test_what_is_commented_out_could_be_set(path: Path) -> None:
-    """A line ``#name=value`` is right once the sign is taken away."""
+def test_commented_settings_are_valid(path: Path) -> None:
+    """A line ``#name=value`` is valid without the ``#``."""
     for line in path.read_text(encoding="utf-8").splitlines():
         name = line.removeprefix("#").partition("=")[0]
         if line.startswith("#") and name in BROKER_SETTINGS:
@@ -53,8 +53,8 @@ def test_what_is_commented_out_could_be_set(path: Path) -> None:
             )
 
 
-def test_a_cluster_that_loses_nothing() -> None:
-    """The file for production asks two replicas of three for each acknowledgement, of every kind of topic."""
+def test_durable_cluster_settings() -> None:
+    """The file for production requires two of three replicas for each acknowledgement, for every kind of topic."""
     settings = load(ROOT / "etc/kreplica/production.properties")
     assert settings["broker.rack"]
     for name in ("default", "offsets.topic", "transaction.state.log"):
@@ -71,8 +71,8 @@ def words_of(unit: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_units_run_what_there_is(unit: Path) -> None:
-    """The command, its options and the file that a unit names are there."""
+def test_units_refer_to_existing_files(unit: Path) -> None:
+    """The command, its options and the file of a unit exist."""
     words = words_of(unit)
     assert words[0].endswith("/.venv/bin/twistd")
     command = words[words.index("kreplica") + 1]
@@ -90,8 +90,8 @@ def test_units_run_what_there_is(unit: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_units_may_do_little(unit: Path) -> None:
-    """They run as an account of their own, tell systemd of themselves, and see only their own data."""
+def test_units_have_few_permissions(unit: Path) -> None:
+    """They run with an account of their own, notify systemd, and see only their own data."""
     text = unit.read_text(encoding="utf-8")
     for line in ("User=kreplica", "Type=notify", "NotifyAccess=main", "ProtectSystem=strict", "CapabilityBoundingSet="):
         assert f"\n{line}\n" in text, line
@@ -104,8 +104,8 @@ def analyzed(*words: str) -> str:
 
 @pytest.mark.needs_program("systemd-analyze")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_systemd_finds_nothing_wrong(unit: Path, tmp_path: Path) -> None:
-    """``systemd-analyze verify`` says nothing of the unit but that the program is not installed here."""
+def test_systemd_analyze_verify(unit: Path, tmp_path: Path) -> None:
+    """Its only complaint about the unit is that the program is not installed here."""
     copy = tmp_path / unit.name.replace("@", "@1")
     twistd = tmp_path / "twistd"
     twistd.write_text("#!/bin/sh\n")
@@ -117,21 +117,21 @@ def test_systemd_finds_nothing_wrong(unit: Path, tmp_path: Path) -> None:
 
 @pytest.mark.needs_program("systemd-analyze")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_units_are_hardly_exposed(unit: Path) -> None:
-    """The figure of ``systemd-analyze security`` is about the one in the docs."""
+def test_systemd_analyze_security(unit: Path) -> None:
+    """The exposure is about the one in the docs."""
     said = analyzed("security", "--offline=true", "--no-pager", str(unit))
     found = re.search(r"Overall exposure level for \S+: ([\d.]+)", said)
     assert found is not None, said
     assert float(found[1]) <= EXPOSURE_MAX
     page = (ROOT / "docs" / "how-to" / "operations.md").read_text()
-    told = re.search(rf"\| `{re.escape(unit.name)}` \| ([\d.]+) \|", page)
-    assert told is not None
-    assert abs(float(told[1]) - float(found[1])) <= 0.3
+    documented = re.search(rf"\| `{re.escape(unit.name)}` \| ([\d.]+) \|", page)
+    assert documented is not None
+    assert abs(float(documented[1]) - float(found[1])) <= 0.3
 
 
 @pytest.mark.needs_program("systemctl", "systemd-analyze")
-def test_one_command_for_all_of_a_host(tmp_path: Path) -> None:
-    """What is enabled is wanted by ``kreplica.target``, and stops with it; brokers before the coordinator."""
+def test_target_of_all_units(tmp_path: Path) -> None:
+    """Enabled units are wanted by ``kreplica.target`` and stop with it; brokers stop before the coordinator."""
     target = ROOT / "systemd/kreplica.target"
     copies = tmp_path / "lib/systemd/system"
     copies.mkdir(parents=True)
@@ -173,8 +173,8 @@ def test_more_brokers_on_a_host(tmp_path: Path) -> None:
         assert settings["broker.rack"] is None
 
 
-def test_the_account_and_its_directories() -> None:
-    """The unit's account is made by sysusers.d, and only it reads the data."""
+def test_account_and_directories() -> None:
+    """sysusers.d creates the unit's account, and only it can read the data."""
     users = (ROOT / "systemd/sysusers.d/kreplica.conf").read_text()
     assert re.search(r'^u kreplica - "kreplica" /var/lib/kreplica /usr/sbin/nologin$', users, re.MULTILINE)
     directories = (ROOT / "systemd/tmpfiles.d/kreplica.conf").read_text()

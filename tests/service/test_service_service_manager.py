@@ -1,4 +1,4 @@
-"""systemd is told when a broker serves, that it lives, and when it stops."""
+"""Notifications to systemd about start, liveness and stop."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from tests.support.standalone import StandaloneProcess
 
 
 @pytest.fixture
-def told() -> list[str]:
+def notifications() -> list[str]:
     return []
 
 
-def test_a_long_start_is_given_time(told):
-    """Every ten seconds another minute, until it serves; then no timer is left."""
+def test_long_start_extends_the_timeout(notifications):
+    """It is extended by a minute every ten seconds, until the broker serves; then no timer is left."""
     clock = Clock()
-    manager = ServiceManager(clock, told.append)
+    manager = ServiceManager(clock, notifications.append)
     manager.starting()
     clock.pump([10] * 3)
-    assert told == ["STATUS=starting\nEXTEND_TIMEOUT_USEC=60000000"] * 4
+    assert notifications == ["STATUS=starting\nEXTEND_TIMEOUT_USEC=60000000"] * 4
     manager.ready()
-    assert told[-1] == "READY=1\nSTATUS=serving"
+    assert notifications[-1] == "READY=1\nSTATUS=serving"
     assert not clock.getDelayedCalls()
 
 
-def test_the_watchdog_is_told_in_time(told):
-    """Three times in each of its periods, also while the broker stops."""
+def test_watchdog_is_notified_in_time(notifications):
+    """It is notified three times per period, also while the broker stops."""
     clock = Clock()
-    manager = ServiceManager(clock, told.append, watchdog_s=30.0)
+    manager = ServiceManager(clock, notifications.append, watchdog_s=30.0)
     manager.ready()
     clock.pump([1] * 30)
-    assert told.count("WATCHDOG=1") == 4
+    assert notifications.count("WATCHDOG=1") == 4
     manager.stopping()
-    assert "STOPPING=1\nSTATUS=stopping" in told
+    assert "STOPPING=1\nSTATUS=stopping" in notifications
     clock.pump([1] * 30)
-    assert told.count("WATCHDOG=1") == 8
+    assert notifications.count("WATCHDOG=1") == 8
     manager.stopped()
     assert not clock.getDelayedCalls()
 
 
 @pytest.mark.parametrize("environment", [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "vsock:2:1"}])
-def test_without_systemd_nobody_is_told(environment):
-    """Nothing is sent, and no timer started."""
+def test_no_notifications_without_systemd(environment):
+    """No timer is started."""
     clock = Clock()
     manager = service_manager(clock, {**environment, "WATCHDOG_USEC": "1000000"}, 7)
     manager.starting()
@@ -60,8 +60,8 @@ def test_without_systemd_nobody_is_told(environment):
     ("more", "timers"),
     [({}, 0), ({"WATCHDOG_USEC": "3000000"}, 1), ({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "8"}, 0)],
 )
-def test_a_watchdog_of_another_process_is_not_ours(tmp_path: Path, more, timers):
-    """The environment is handed on to children, for whom it is not meant."""
+def test_watchdog_of_another_process_is_ignored(tmp_path: Path, more, timers):
+    """Children inherit the environment, but are not the watched process."""
     clock = Clock()
     manager = service_manager(clock, {"NOTIFY_SOCKET": str(tmp_path / "nobody"), **more}, 7)
     manager.ready()
@@ -69,8 +69,8 @@ def test_a_watchdog_of_another_process_is_not_ours(tmp_path: Path, more, timers)
 
 
 @pytest.mark.parametrize("kind", ["path", "abstract"])
-def test_a_process_tells_of_itself(tmp_path: Path, monkeypatch, kind):
-    """As systemd hears it, from a start to the end."""
+def test_process_notifies_systemd(tmp_path: Path, monkeypatch, kind):
+    """The notifications cover a start and a stop."""
     name = str(tmp_path / "notify") if kind == "path" else f"@kreplica-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
         heard.bind(name.replace("@", "\0", 1))

@@ -1,4 +1,4 @@
-"""A standalone whose brokers have the ids and the host that a client's test suite expects."""
+"""A standalone cluster with the broker IDs and the host that a client's test suite expects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.standalone import StandaloneProcess
 
 @pytest.mark.parametrize("arguments", [(), ("--processes",)])
 def test_ids_from_zero_at_localhost(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    """Brokers find each other and clients find them by the advertised host, under the ids that were asked for."""
+    """Brokers and clients connect through the advertised host, with the given IDs."""
     arguments = ("--first-broker-id", "0", "--advertised-host", "localhost", *arguments)
     with StandaloneProcess(tmp_path, brokers=2, arguments=arguments) as process:
         with Cluster(process.bootstrap_servers) as cluster:

@@ -1,4 +1,4 @@
-"""Several brokers in one process, each killed, paused and cut off while the process and the others go on."""
+"""Several brokers in one process; each is killed, paused and isolated while the others continue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.standalone import StandaloneProcess
 
 TOPIC = "orders"
 ENDED_IN_ORDER = -15
-"""twistd ends by the signal that it was stopped with, once everything has stopped."""
+"""twistd ends by the signal that stopped it, after everything has stopped."""
 
 SETTINGS = {
     "zookeeper.session.timeout.ms": 4000,
@@ -31,7 +31,7 @@ SETTINGS = {
 
 
 def asked(process: StandaloneProcess, method: str, path: str) -> tuple[int, Any]:
-    """The status, and the document."""
+    """Return the status and the document."""
     request = Request(f"{process.admin_url}{path}", method=method)
     try:
         with urlopen(request, timeout=30) as answer:
@@ -41,7 +41,7 @@ def asked(process: StandaloneProcess, method: str, path: str) -> tuple[int, Any]
 
 
 def press(process: StandaloneProcess, action: str, broker: int) -> dict[int, str]:
-    """Press a button; the states of all brokers after it."""
+    """Send an action for a broker; return the states of all brokers afterwards."""
     status, document = asked(process, "POST", f"/v1/standalone/brokers/{broker}/{action}")
     assert status == 200, document
     return {row["broker_id"]: row["state"] for row in document["brokers"]}
@@ -50,19 +50,19 @@ def press(process: StandaloneProcess, action: str, broker: int) -> dict[int, str
 def until(condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
     deadline_s = time.monotonic() + timeout_s
     while not (found := condition()):
-        assert time.monotonic() < deadline_s, "it did not come about"
+        assert time.monotonic() < deadline_s, "the condition did not become true"
         time.sleep(0.05)
     return found
 
 
 def in_sync(process: StandaloneProcess) -> list[set[int]]:
-    """Of each partition of the topic, as a client is told."""
+    """Return the in-sync replicas of each partition of the topic, as clients see them."""
     metadata = AdminClient({"bootstrap.servers": process.bootstrap_servers}).list_topics(TOPIC, timeout=20)
     return [set(partition.isrs) for partition in metadata.topics[TOPIC].partitions.values()]
 
 
 def open_below(process: StandaloneProcess, directory: Path) -> list[str]:
-    """What the process has open in a directory."""
+    """Return the files that the process has open in a directory."""
     folder = Path(f"/proc/{process.pid}/fd")
     targets = []
     for name in os.listdir(folder):
@@ -74,7 +74,7 @@ def open_below(process: StandaloneProcess, directory: Path) -> list[str]:
 
 
 class Writer:
-    """Writes numbers, and knows which are acknowledged."""
+    """Writes numbers, and records which are acknowledged."""
 
     def __init__(self, process: StandaloneProcess) -> None:
         self.acknowledged: list[int] = []
@@ -92,7 +92,7 @@ class Writer:
         )
 
     def write(self, count: int = 30) -> None:
-        """Some to each partition; returns when all are acknowledged."""
+        """Write some records to each partition; return when all are acknowledged."""
         for _ in range(count):
             number, self._number = self._number, self._number + 1
             self._producer.produce(TOPIC, str(number), partition=number % 3, on_delivery=self._delivered(number))
@@ -128,8 +128,8 @@ def process(tmp_path: Path) -> Iterator[StandaloneProcess]:
         yield running
 
 
-def test_each_broker_in_turn_is_killed_and_started_again(process: StandaloneProcess) -> None:
-    """Clients write on, nothing acknowledged is lost, a killed broker has no file open, and it joins again."""
+def test_each_broker_is_killed_and_restarted(process: StandaloneProcess) -> None:
+    """Clients continue, no acknowledged record is lost, a killed broker has no open file, and it rejoins."""
     writer = Writer(process)
     writer.write()
     for broker in (1, 2, 3):
@@ -143,12 +143,12 @@ def test_each_broker_in_turn_is_killed_and_started_again(process: StandaloneProc
         until(lambda: all(isr == {1, 2, 3} for isr in in_sync(process)))
     writer.write()
     assert read_all(process, len(writer.acknowledged)) == sorted(writer.acknowledged) == list(range(150))
-    assert "broker-2: broker 2 has joined" in process.output, "each line says which broker it is of"
+    assert "broker-2: broker 2 has joined" in process.output, "each line names its broker"
     assert process.stop() == ENDED_IN_ORDER
 
 
-def test_the_admin_port_outlives_every_broker(process: StandaloneProcess) -> None:
-    """With broker 1 dead another answers; with all of them dead the page and its buttons are there, and say so."""
+def test_admin_port_survives_every_broker(process: StandaloneProcess) -> None:
+    """If broker 1 is dead another one answers; if all are dead the page and its buttons still work and show it."""
     press(process, "kill", 1)
     assert asked(process, "GET", "/health/ready")[0] == 200
     assert asked(process, "GET", "/v1/groups")[0] == 200
@@ -166,8 +166,8 @@ def test_the_admin_port_outlives_every_broker(process: StandaloneProcess) -> Non
     assert process.stop() == ENDED_IN_ORDER
 
 
-def test_paused_and_cut_off(process: StandaloneProcess) -> None:
-    """What a broker led is led by others within a session's time; afterwards it takes up where it was."""
+def test_pause_and_isolation(process: StandaloneProcess) -> None:
+    """Other brokers take over leadership within a session timeout; afterwards the broker resumes."""
     writer = Writer(process)
     writer.write()
     assert press(process, "pause", 2)[2] == "paused"
@@ -187,8 +187,9 @@ def isrs_without(process: StandaloneProcess, broker: int) -> list[set[int]] | No
     return isrs if all(broker not in isr for isr in isrs) else None
 
 
-def test_it_stops_in_order_whatever_is_paused_cut_or_dead(process: StandaloneProcess) -> None:
-    """On SIGTERM all that live flush and are marked clean; one that was killed repairs itself at the next start."""
+def test_orderly_stop_with_paused_isolated_and_dead_brokers(process: StandaloneProcess) -> None:
+    """On SIGTERM all live brokers flush and write their clean-shutdown marker; a killed one recovers at the next start.
+    """
     writer = Writer(process)
     writer.write()
     press(process, "kill", 1)
@@ -201,8 +202,8 @@ def test_it_stops_in_order_whatever_is_paused_cut_or_dead(process: StandalonePro
     assert read_all(process, 30) == list(range(30))
 
 
-def test_buttons_that_cannot_be_pressed(process: StandaloneProcess) -> None:
-    """What is so already stays so; what is not possible is a problem that says what to do; a dry run does nothing."""
+def test_invalid_actions(process: StandaloneProcess) -> None:
+    """Repeating an action changes nothing; an impossible one is a problem with advice; a dry run does nothing."""
     assert asked(process, "POST", "/v1/standalone/brokers/9/kill")[0] == 404
     assert press(process, "start", 1) == {1: "running", 2: "running", 3: "running"}
     assert press(process, "mend", 1)[1] == "running"
@@ -215,8 +216,8 @@ def test_buttons_that_cannot_be_pressed(process: StandaloneProcess) -> None:
         assert (status, problem["detail"]) == (409, "broker 2 is dead")
 
 
-def test_a_start_that_fails_can_be_tried_again(process: StandaloneProcess) -> None:
-    """Why it fails is said, nothing of the broker is left, and it starts once the reason is gone."""
+def test_failed_start_can_be_repeated(process: StandaloneProcess) -> None:
+    """The reason is returned, nothing of the broker is left, and it starts once the reason is removed."""
     press(process, "kill", 2)
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -230,8 +231,8 @@ def test_a_start_that_fails_can_be_tried_again(process: StandaloneProcess) -> No
     assert process.stop() == ENDED_IN_ORDER
 
 
-def test_one_broker_alone_has_no_buttons(tmp_path: Path) -> None:
-    """A process of one broker says that there is nothing to press, and how to have something."""
+def test_single_broker_has_no_actions(tmp_path: Path) -> None:
+    """The problem names the option for several brokers."""
     with StandaloneProcess(tmp_path) as alone:
         status, problem = asked(alone, "GET", "/v1/standalone")
         assert (status, "--brokers 3" in problem["what_to_do"]) == (404, True)

@@ -1,4 +1,5 @@
-"""Several brokers of one standalone, each in a process of its own: they come back, and none stays behind."""
+"""Several brokers of one standalone cluster, each in its own process: they are restarted, and none outlives the parent.
+"""
 
 from __future__ import annotations
 
@@ -22,27 +23,27 @@ from tests.support.standalone import StandaloneProcess
 TOPIC = "orders"
 PARTITIONS = [TopicPartition(TOPIC, number) for number in range(2)]
 START_S = 90.0
-"""Three interpreters start, on a machine that may have other things to do."""
+"""Three interpreters start, on a machine that may be busy."""
 
 ENDED_IN_ORDER = -15
-"""twistd ends by the signal that it was stopped with, once everything has stopped."""
+"""twistd ends by the signal that stopped it, after everything has stopped."""
 
 
 def until(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
     deadline_s = time.monotonic() + timeout_s
     while not (found := condition()):
-        assert time.monotonic() < deadline_s, "it did not come about"
+        assert time.monotonic() < deadline_s, "the condition did not become true"
         time.sleep(0.05)
     return found
 
 
 def children(process: StandaloneProcess) -> dict[int, int]:
-    """The process of each broker, as the log tells; that which was started last."""
+    """Return the latest process of each broker, according to the log."""
     return {int(number): int(pid) for number, pid in re.findall(r"broker (\d) is process (\d+)", process.output)}
 
 
 def lives(pid: int) -> bool:
-    """Whether it does anything yet: where nobody asks for its status, the rest of a dead process stays."""
+    """Return true if a process runs. A dead process whose status was not collected is still listed."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
@@ -51,7 +52,7 @@ def lives(pid: int) -> bool:
 
 
 def write(cluster: Cluster, *values: bytes) -> None:
-    """To both partitions, acknowledged by all replicas."""
+    """Write to both partitions, acknowledged by all replicas."""
     with Producer(cluster) as producer:
         for value in values:
             for partition in PARTITIONS:
@@ -59,7 +60,7 @@ def write(cluster: Cluster, *values: bytes) -> None:
 
 
 def read(cluster: Cluster) -> list[list[bytes | None]]:
-    """All values of each partition."""
+    """Return all values of each partition."""
     found: dict[TopicPartition, list[bytes | None]] = {partition: [] for partition in PARTITIONS}
     with Reader(cluster, dict.fromkeys(PARTITIONS, EARLIEST), ends=end_offsets(cluster, PARTITIONS)) as reader:
         for batch in reader.batches():
@@ -84,8 +85,8 @@ def process(tmp_path: Path) -> Iterator[StandaloneProcess]:
             until(lambda pid=pid: not lives(pid))
 
 
-def test_a_broker_that_was_killed_comes_back(process: StandaloneProcess, tmp_path: Path) -> None:
-    """Its replicas are in sync again; a stop is orderly; and the same data serves in one process."""
+def test_killed_broker_is_restarted(process: StandaloneProcess, tmp_path: Path) -> None:
+    """Its replicas are in sync again, a stop is orderly, and one process can serve the same data."""
     with Cluster(process.bootstrap_servers) as cluster:
         create_topic(cluster, TOPIC, partitions=2, replication_factor=2)
         until(lambda: all_in_sync(cluster))
@@ -101,7 +102,7 @@ def test_a_broker_that_was_killed_comes_back(process: StandaloneProcess, tmp_pat
         write(cluster, b"three")
         until(lambda: "broker 2 serves again" in process.output)
         until(lambda: all_in_sync(cluster))
-        assert children(process)[1] == first[1], "the other goes on"
+        assert children(process)[1] == first[1], "the other continues"
         assert read(cluster) == [[b"one", b"two", b"three"]] * 2
 
     last = children(process)
@@ -118,20 +119,20 @@ def test_a_broker_that_was_killed_comes_back(process: StandaloneProcess, tmp_pat
 
 
 def test_no_broker_outlives_its_parent(process: StandaloneProcess) -> None:
-    """``kill -9`` of the parent takes all along, also a broker that stands still; the next start repairs."""
+    """``kill -9`` of the parent ends all, also a stopped (SIGSTOP) broker; the next start recovers."""
     pids = children(process)
     os.kill(pids[2], signal.SIGSTOP)
     process.kill()
     until(lambda: not any(lives(pid) for pid in pids.values()), 10.0)
     process.start(START_S)
     os.kill(children(process)[1], signal.SIGSTOP)
-    assert process.stop(START_S) == ENDED_IN_ORDER, "what stands still is let go on, and stops in order"
+    assert process.stop(START_S) == ENDED_IN_ORDER, "a stopped broker is continued, and stops in order"
     markers = [process.data_directory / f"broker-{number}" / ".kafka_cleanshutdown" for number in (1, 2)]
     assert all(marker.exists() for marker in markers)
 
 
-def test_a_port_in_use(tmp_path: Path) -> None:
-    """One line says which broker cannot start and why, and nothing is left."""
+def test_port_in_use(tmp_path: Path) -> None:
+    """One line names the broker and the reason, and nothing is left."""
     process = StandaloneProcess(tmp_path, brokers=2, arguments=("--processes", "--log-format", "json"))
     with socket.create_server(("127.0.0.1", process.port + 1)):
         process.launch()
@@ -146,8 +147,8 @@ def test_a_port_in_use(tmp_path: Path) -> None:
     assert not any(map(lives, started))
 
 
-def test_an_unknown_setting(tmp_path: Path) -> None:
-    """It is told as it is of one process, before anything is started."""
+def test_unknown_setting(tmp_path: Path) -> None:
+    """The error is the same as that of one process, before anything is started."""
     process = StandaloneProcess(tmp_path, arguments=("--processes", "--override", "num.partition=3"))
     process.launch()
     assert process.wait(START_S) == 1

@@ -1,4 +1,4 @@
-"""A broker in a child process: its first start, how often it is started again, and its end."""
+"""A broker in a child process: first start, restarts with backoff, and stop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SERVING = Serving(9092, None)
 
 
 class Child:
-    """What the system has of a process."""
+    """Fake of an operating system process."""
 
     def __init__(self, protocol: ProcessProtocol, pid: int) -> None:
         self.protocol = protocol
@@ -46,9 +46,9 @@ class Child:
 
 
 class Processes(Clock):
-    """A reactor that starts processes which do nothing by themselves.
+    """A reactor that starts fake processes.
 
-    :ivar refused: how many of the next starts fail.
+    :ivar refused: number of the next starts that fail.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Processes(Clock):
     ) -> None:
         if self.refused:
             self.refused -= 1
-            raise OSError("no more processes")
+            raise OSError("process limit reached")
         assert executable == args[0]
         self.environments.append(env)
         self.children.append(Child(protocol, 100 + len(self.children)))
@@ -76,7 +76,7 @@ class Scene:
 
     @property
     def child(self) -> Child:
-        """The last one."""
+        """Return the latest child."""
         return self.reactor.children[-1]
 
     def begin(self) -> Deferred[Serving]:
@@ -88,7 +88,7 @@ class Scene:
         assert result(started) == SERVING
 
     def pause_until_next(self) -> int:
-        """The seconds until it is started again."""
+        """Return the seconds until it is restarted."""
         count, seconds = len(self.reactor.children), 0
         while len(self.reactor.children) == count:
             self.reactor.advance(1)
@@ -98,7 +98,7 @@ class Scene:
 
 
 def result(deferred: Deferred[Any]) -> Any:
-    """What it has fired with; raised where that is an error."""
+    """Return the result of a Deferred, or raise its error."""
     assert deferred.called
     found: list[Any] = []
     deferred.addBoth(found.append)
@@ -112,8 +112,8 @@ def scene() -> Scene:
     return Scene()
 
 
-def test_it_has_started_when_it_says_so(scene: Scene) -> None:
-    """Not before; what else the process writes goes on, line by line."""
+def test_start_ends_with_the_ready_message(scene: Scene) -> None:
+    """Other output is logged line by line."""
     started = scene.begin()
     scene.child.says("one\ntw")
     scene.child.says("{}\n", 1)
@@ -125,8 +125,8 @@ def test_it_has_started_when_it_says_so(scene: Scene) -> None:
     assert scene.lines == ["one", "{}", "two"]
 
 
-def test_a_start_that_fails(scene: Scene) -> None:
-    """Its last words are the reason, and are not in the log as well; nothing is started again."""
+def test_failed_start(scene: Scene) -> None:
+    """Its last output is the reason, and is not logged as well; nothing is restarted."""
     started = scene.begin()
     scene.child.says("kreplica: the port is in use")
     scene.child.ends(1)
@@ -136,16 +136,16 @@ def test_a_start_that_fails(scene: Scene) -> None:
     assert scene.reactor.getDelayedCalls() == []
 
 
-def test_a_start_that_the_system_refuses(scene: Scene) -> None:
+def test_start_refused_by_the_system(scene: Scene) -> None:
     scene.reactor.refused = 1
-    with pytest.raises(OSError, match="no more processes"):
+    with pytest.raises(OSError, match="process limit reached"):
         result(scene.begin())
     assert result(Deferred.fromCoroutine(scene.kept.stop())) is None
 
 
 @pytest.mark.parametrize(("status", "number"), [(None, None), (3, None), (None, signal.SIGKILL)])
-def test_the_pause_grows(scene: Scene, status: int | None, number: int | None) -> None:
-    """However it ends, it is started again: soon at first, then later and later, up to a bound."""
+def test_backoff_grows(scene: Scene, status: int | None, number: int | None) -> None:
+    """It is restarted after any end, with a backoff that grows up to a limit."""
     scene.serving()
     pauses = []
     for _ in range(7):
@@ -154,7 +154,7 @@ def test_the_pause_grows(scene: Scene, status: int | None, number: int | None) -
     assert pauses == [1, 2, 4, 8, 16, 30, 30]
 
 
-def test_the_pause_is_short_again_after_calm(scene: Scene) -> None:
+def test_backoff_is_reset_after_a_stable_period(scene: Scene) -> None:
     scene.serving()
     for _ in range(3):
         scene.child.ends(1)
@@ -165,15 +165,15 @@ def test_the_pause_is_short_again_after_calm(scene: Scene) -> None:
     assert scene.pause_until_next() == 1
 
 
-def test_a_start_again_that_the_system_refuses_is_tried_again(scene: Scene) -> None:
+def test_refused_restart_is_retried(scene: Scene) -> None:
     scene.serving()
     scene.child.ends(1)
     scene.reactor.refused = 2
     assert scene.pause_until_next() == 1 + 2 + 4
 
 
-def test_a_stop(scene: Scene) -> None:
-    """It is let go on, told to stop, and waited for; nothing is left of it."""
+def test_stop(scene: Scene) -> None:
+    """The child is continued, terminated and awaited; nothing is left."""
     scene.serving()
     scene.kept.resume()
     stopped = Deferred.fromCoroutine(scene.kept.stop())
@@ -185,7 +185,7 @@ def test_a_stop(scene: Scene) -> None:
     assert len(scene.reactor.children) == 1
 
 
-def test_a_stop_that_takes_too_long(scene: Scene) -> None:
+def test_stop_timeout(scene: Scene) -> None:
     scene.serving()
     stopped = Deferred.fromCoroutine(scene.kept.stop())
     scene.reactor.advance(STOP_S_MAX - 1)
@@ -196,15 +196,15 @@ def test_a_stop_that_takes_too_long(scene: Scene) -> None:
     assert result(stopped) is None
 
 
-def test_a_stop_in_the_pause(scene: Scene) -> None:
-    """There is nothing to wait for, and it is not started again."""
+def test_stop_during_the_backoff(scene: Scene) -> None:
+    """The stop ends at once, and the child is not restarted."""
     scene.serving()
     scene.child.ends(1)
     assert result(Deferred.fromCoroutine(scene.kept.stop())) is None
     assert scene.reactor.getDelayedCalls() == []
 
 
-def test_a_stop_while_it_starts(scene: Scene) -> None:
+def test_stop_during_a_start(scene: Scene) -> None:
     started = scene.begin()
     started.cancel()
     with pytest.raises(CancelledError):
@@ -216,7 +216,7 @@ def test_a_stop_while_it_starts(scene: Scene) -> None:
     assert result(stopped) is None
 
 
-def test_systemd_hears_of_the_parent_alone(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_parent_notifies_systemd(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", "/run/notify")
     monkeypatch.setenv("WATCHDOG_USEC", "60000000")
     monkeypatch.setenv("OTHER", "kept")
@@ -226,8 +226,8 @@ def test_systemd_hears_of_the_parent_alone(scene: Scene, monkeypatch: pytest.Mon
     assert not {"NOTIFY_SOCKET", "WATCHDOG_USEC"} & environment.keys()
 
 
-def test_lines_of_another_process() -> None:
-    """Each has its name in front; as JSON it stays JSON, whatever the line is."""
+def test_output_of_children() -> None:
+    """Each line has the name in front; in JSON logs every line stays JSON."""
     text, as_json = StringIO(), StringIO()
     relay("text", "broker-2", text)("12:00:00 info     it is so")
     assert text.getvalue() == "broker-2: 12:00:00 info     it is so\n"

@@ -1,4 +1,4 @@
-"""What hostile clients and failing devices do to a real process: the others go on, and its log stays readable."""
+"""Hostile clients and failing devices: other clients of a real process continue, and its log stays readable."""
 
 import random
 import resource
@@ -47,7 +47,7 @@ def answer(opened):
 
 
 def bad_input(rng):
-    """Something that no client sends, a little different each time."""
+    """Return invalid input, which differs each time."""
     noise = rng.randbytes(rng.randrange(1, 2000))
     return rng.choice(
         [
@@ -72,8 +72,8 @@ def process(tmp_path):
 
 
 @pytest.mark.parametrize("port", ["port", "coordinator_port", "admin_port"])
-def test_bad_input_on_every_port(process, port):
-    """Whatever is sent, a producer and a consumer go on; each bad connection costs one line at most, and no memory."""
+def test_invalid_input_on_every_port(process, port):
+    """A producer and a consumer continue; each bad connection costs one log line at most, and no memory."""
     delivered = []
     errors = []
     producer = Producer({"bootstrap.servers": process.bootstrap_servers, "error_cb": errors.append, "linger.ms": 0})
@@ -95,7 +95,7 @@ def test_bad_input_on_every_port(process, port):
             bad.sendall(bad_input(rng))
         except ConnectionError:
             pass  # it was closed before all was sent
-        held.append(bad)  # half of a frame stays half
+        held.append(bad)  # half a frame stays incomplete
         produce(number)
         assert producer.flush(20) == 0
     assert [m.value() for m in consumer.consume(BAD_CONNECTIONS, 20)] == [b"%d" % n for n in range(BAD_CONNECTIONS)]
@@ -109,8 +109,8 @@ def test_bad_input_on_every_port(process, port):
     consumer.close()
 
 
-def test_a_client_that_asks_and_never_reads(process):
-    """Thousands of requests with large answers: the client is read no further, and everybody else is answered."""
+def test_client_that_never_reads(process):
+    """It sends thousands of requests with large responses: it is no longer read, and other clients are answered."""
     admin = AdminClient({"bootstrap.servers": process.bootstrap_servers})
     admin.create_topics([NewTopic("wide", PARTITIONS, 1)])["wide"].result(20)
     bystander, greedy = connected(process.port), connected(process.port)
@@ -120,7 +120,7 @@ def test_a_client_that_asks_and_never_reads(process):
         bystander.sendall(request(API_VERSIONS, 0))
         assert answer(bystander)
     assert process.resident_bytes() - resident_bytes < RESIDENT_BYTES_MORE_MAX
-    # It was not given up: once it reads, it gets all of its answers.
+    # It was not disconnected: once it reads, it gets all of its responses.
     first = answer(greedy)
     for _ in range(999):
         assert answer(greedy) == first
@@ -128,9 +128,9 @@ def test_a_client_that_asks_and_never_reads(process):
     bystander.close()
 
 
-def test_topics_deleted_and_made_again(tmp_path):
-    """Under one name, again and again, with a record in each: nobody sees another's record, and no file is left."""
-    # A producer that asks for a topic makes it, which would be here between a deletion and the next creation.
+def test_topics_are_deleted_and_recreated(tmp_path):
+    """A record of one topic never appears in the next of the same name, and no file is left."""
+    # A producer that asks for a topic creates it, which would be between a deletion and the next creation here.
     overrides = ("--override", "auto.create.topics.enable=false", "--override", "log.segment.delete.delay.ms=0")
     with StandaloneProcess(tmp_path, arguments=overrides) as process:
         admin = AdminClient({"bootstrap.servers": process.bootstrap_servers})
@@ -147,8 +147,8 @@ def test_topics_deleted_and_made_again(tmp_path):
         assert not list(process.data_directory.glob("broker-1/again*"))
 
 
-def test_the_coordinators_device_fails(process):
-    """The process ends, and says in one line what could not be written."""
+def test_device_of_the_coordinator_fails(process):
+    """The process ends, and one line names the failed write."""
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
     admin = AdminClient({"bootstrap.servers": process.bootstrap_servers, "log_level": 0})
     future = admin.create_topics([NewTopic("never", 1, 1)], request_timeout=2)["never"]

@@ -1,4 +1,4 @@
-"""Batches built piece by piece, and rewritten without some of their records."""
+"""Batches built record by record, and rewritten without some of their records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECORDS = [
 
 
 def batch_of(codec: Codec = Codec.NONE) -> bytes:
-    """A transactional batch of the four records, as it lies in a log."""
+    """Return a transactional batch of the four records, as stored in a log."""
     return build_batch(
         RECORDS,
         codec=codec,
@@ -33,8 +33,8 @@ def batch_of(codec: Codec = Codec.NONE) -> bytes:
     )
 
 
-def test_a_producer_adds_records_until_the_batch_is_full() -> None:
-    """Offsets are given in order, and the size says beforehand what the batch will take uncompressed."""
+def test_records_are_added_until_the_batch_is_full() -> None:
+    """Offsets are consecutive, and the uncompressed size is known before each addition."""
     builder = BatchBuilder()
     assert builder.size == HEADER_SIZE
     assert [builder.append(10 + index, b"k", bytes(100)) for index in range(20)] == list(range(20))
@@ -43,14 +43,14 @@ def test_a_producer_adds_records_until_the_batch_is_full() -> None:
     assert parse_header(batch).max_timestamp == 29
 
 
-def test_records_without_an_offset_follow_each_other() -> None:
-    """Who does not care for offsets leaves them out; who does may leave gaps."""
+def test_records_without_an_offset_are_consecutive() -> None:
+    """Explicit offsets may have gaps."""
     records = [Record(NEXT_OFFSET, 0, None, b"x"), Record(7, 0, None, b"y"), Record(NEXT_OFFSET, 0, None, b"z")]
     assert [record.offset for record in iter_records(build_batch(records, base_offset=5))] == [5, 7, 8]
 
 
-def test_offsets_that_do_not_ascend_are_the_callers_mistake() -> None:
-    """An offset twice, or one before the batch, is refused and the batch is as it was."""
+def test_offsets_must_increase() -> None:
+    """A repeated offset, or one before the batch, is refused and the batch stays unchanged."""
     builder = BatchBuilder(base_offset=10)
     for offset in (9, -5):
         with pytest.raises(ValueError, match="not beyond"):
@@ -61,15 +61,14 @@ def test_offsets_that_do_not_ascend_are_the_callers_mistake() -> None:
     assert (builder.record_count, parse_header(builder.build()).last_offset) == (1, 12)
 
 
-def test_a_batch_without_records_is_not_built() -> None:
-    """Nobody sends an empty batch."""
+def test_batch_without_records_is_not_built() -> None:
     with pytest.raises(ValueError, match="without records"):
         build_batch([])
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_compaction_keeps_what_it_keeps_as_it_was(codec: Codec) -> None:
-    """Records left keep offset, time, headers; the batch keeps its range of offsets and its producer's sequence."""
+def test_compaction_keeps_fields_of_remaining_records(codec: Codec) -> None:
+    """Remaining records keep offset, time and headers; the batch keeps its offset range and its producer's sequence."""
     batch = batch_of(codec)
     filtered = filter_batch(batch, lambda record: record.offset in (100, 102))
     assert filtered is not None
@@ -81,14 +80,14 @@ def test_compaction_keeps_what_it_keeps_as_it_was(codec: Codec) -> None:
     assert [record.offset for record in iter_records(filter_batch(filtered, lambda record: True) or b"")] == [100, 102]
 
 
-def test_compaction_leaves_a_batch_alone_that_it_keeps_whole() -> None:
-    """Where every record stays, so does every byte of the batch, and nothing of what follows it."""
+def test_compaction_without_removals_changes_nothing() -> None:
+    """The bytes of the batch stay, and bytes after it are not copied."""
     batch = batch_of(Codec.ZSTD)
     assert filter_batch(memoryview(batch + b"next"), lambda record: True) == batch
 
 
-def test_compaction_can_drop_a_batch_or_keep_its_shell() -> None:
-    """Without records a batch goes, unless its producer's last sequence has to be remembered (KIP-98)."""
+def test_compaction_drops_a_batch_or_keeps_it_empty() -> None:
+    """A batch without records is removed, unless its producer's last sequence must be kept (KIP-98)."""
     batch = batch_of(Codec.LZ4)
     assert filter_batch(batch, lambda record: False) is None
     shell = filter_batch(batch, lambda record: False, keep_empty=True)
@@ -105,8 +104,8 @@ def test_compaction_can_drop_a_batch_or_keep_its_shell() -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
-def test_a_delete_horizon_does_not_change_the_times_of_records(codec: Codec) -> None:
-    """A batch says from when on its tombstones may go, in place of its base timestamp (KIP-534); once said it stays."""
+def test_delete_horizon_keeps_record_timestamps(codec: Codec) -> None:
+    """A batch stores the horizon of its tombstones in place of its base timestamp (KIP-534); once set it stays."""
     first = filter_batch(batch_of(codec), lambda record: record.offset != 101, delete_horizon_ms=2**41)
     assert first is not None
     header = parse_header(first)
@@ -125,8 +124,8 @@ def test_a_delete_horizon_does_not_change_the_times_of_records(codec: Codec) -> 
     assert filter_batch(first, lambda record: True, delete_horizon_ms=2**42) == first
 
 
-def test_a_delete_horizon_is_set_where_all_records_stay() -> None:
-    """The time starts to run when a cleaner first sees the tombstone, also when nothing else is to be cleaned."""
+def test_delete_horizon_without_removals() -> None:
+    """The time starts when a cleaner first sees the tombstone, also if no record is removed."""
     marked = filter_batch(batch_of(), lambda record: True, delete_horizon_ms=50)
     assert marked is not None
     assert parse_header(marked).has_delete_horizon
@@ -134,7 +133,7 @@ def test_a_delete_horizon_is_set_where_all_records_stay() -> None:
 
 
 def test_append_time_survives_compaction() -> None:
-    """On a topic with LogAppendTime the records left keep the time of their append."""
+    """With LogAppendTime the remaining records keep the time of their append."""
     batch = build_batch(RECORDS, base_offset=100, timestamp_type=TimestampType.LOG_APPEND_TIME)
     filtered = filter_batch(batch, lambda record: record.offset == 100, delete_horizon_ms=1)
     assert filtered is not None
@@ -142,8 +141,8 @@ def test_append_time_survives_compaction() -> None:
     assert parse_header(filtered).timestamp_type is TimestampType.LOG_APPEND_TIME
 
 
-def test_malformed_records_stop_compaction_with_the_typed_error() -> None:
-    """A cleaner that meets a batch made badly is told so, and rewrites nothing."""
+def test_malformed_records_stop_compaction() -> None:
+    """The cleaner gets the typed error, and rewrites nothing."""
     batch = batch_of()
     bad = seal(parse_header(batch), batch[HEADER_SIZE:-1])
     with pytest.raises(ProtocolError):

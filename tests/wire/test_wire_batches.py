@@ -1,4 +1,4 @@
-"""Batches by their headers: golden bytes, a leader's checks, stamping in place."""
+"""Batch headers: golden bytes, a leader's validation, changes in place."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GOLDEN = bytes.fromhex(
     "00000045"  # length 69: 49 of header, 20 of records
     "ffffffff"  # leader epoch -1
     "02"  # magic 2
-    "22b77607"  # CRC-32C of what follows
+    "22b77607"  # CRC-32C of the following bytes
     "0010"  # attributes: transactional
     "00000001"  # last offset delta 1
     "0000018bcfe56800"  # base timestamp 1700000000000
@@ -48,18 +48,18 @@ RECORDS = [Record(0, 1_700_000_000_000, b"k", None), Record(1, 1_700_000_000_075
 
 
 def changed(**fields: int) -> bytes:
-    """The golden batch with other header fields and a CRC that matches them; ``records`` sizes stay."""
+    """Return the golden batch with other header fields and a matching CRC; the sizes of ``records`` stay."""
     return seal(parse_header(GOLDEN)._replace(**fields), GOLDEN[HEADER_SIZE:])
 
 
-def test_a_batch_has_exactly_these_bytes() -> None:
-    """What is sent is what Kafka's documentation says, field by field."""
+def test_golden_bytes() -> None:
+    """They follow Kafka's documentation field by field."""
     built = build_batch(RECORDS, producer_id=7, producer_epoch=3, base_sequence=41, transactional=True)
     assert built.hex() == GOLDEN.hex()
     assert list(iter_records(GOLDEN)) == RECORDS
 
 
-def test_the_header_says_what_the_batch_is() -> None:
+def test_header_fields() -> None:
     """Sizes, offsets, sequences and flags are read from the header alone."""
     header = parse_header(b"xx" + GOLDEN, 2)
     assert (header.size, header.last_offset, header.next_offset, header.last_sequence) == (len(GOLDEN), 1, 2, 42)
@@ -71,12 +71,12 @@ def test_the_header_says_what_the_batch_is() -> None:
 
 @pytest.mark.parametrize(("base", "delta", "last"), [(2**31 - 1, 0, 2**31 - 1), (2**31 - 1, 1, 0), (-1, 5, -1)])
 def test_sequences_wrap_to_zero(base: int, delta: int, last: int) -> None:
-    """A producer's sequence goes from 2**31 - 1 to 0, and a batch without one has none at its end."""
+    """A sequence of 2**31 - 1 is followed by 0, and a batch without a sequence has no last sequence."""
     assert parse_header(changed(base_sequence=base, last_offset_delta=delta)).last_sequence == last
 
 
-def test_fetched_bytes_are_walked_batch_by_batch() -> None:
-    """A client sees every whole batch of a fetch, wherever the broker cut the last one (KIP-74)."""
+def test_iteration_over_fetched_batches() -> None:
+    """A client sees every whole batch of a fetch, wherever the broker truncated the last one (KIP-74)."""
     three = GOLDEN * 3
     size = len(GOLDEN)
     for cut in range(len(three) + 1):
@@ -90,15 +90,15 @@ def test_fetched_bytes_are_walked_batch_by_batch() -> None:
 
 
 @pytest.mark.parametrize("length", [-(2**31), -12, -1, 0, 48])
-def test_a_length_that_no_batch_has_is_an_error(length: int) -> None:
-    """A walk never stands still or goes back: lengths below a header's are refused even by the tolerant walk."""
+def test_impossible_length_is_an_error(length: int) -> None:
+    """An iteration always advances: lengths below a header's are refused even in the tolerant mode."""
     bad = GOLDEN[:8] + length.to_bytes(4, "big", signed=True) + GOLDEN[12:]
     with pytest.raises(ProtocolError, match="length"):
         list(iter_headers(GOLDEN + bad, incomplete_last=True))
 
 
-def test_a_changed_byte_shows_in_the_crc() -> None:
-    """Any byte that the producer wrote is covered; the leader's offset and epoch are not."""
+def test_crc_detects_changed_bytes() -> None:
+    """It covers every byte that the producer wrote, but not the leader's offset and epoch."""
     header = parse_header(GOLDEN)
     assert verify_crc(b"x" + GOLDEN, header, 1)
     assert not verify_crc(GOLDEN[:-1], header)
@@ -111,8 +111,8 @@ def test_a_changed_byte_shows_in_the_crc() -> None:
         assert error.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_a_leader_takes_a_good_batch() -> None:
-    """What clients send, in any kind of memory, passes and gives its header."""
+def test_leader_accepts_valid_batches() -> None:
+    """Batches of clients, in any kind of memory, are accepted and their header is returned."""
     for buffer in (GOLDEN, bytearray(GOLDEN), memoryview(GOLDEN)):
         assert check_batch(buffer) == parse_header(GOLDEN)
 
@@ -123,14 +123,14 @@ def test_a_leader_takes_a_good_batch() -> None:
         {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1, "attributes": 0},
         {"producer_id": -1, "producer_epoch": -1, "base_sequence": 0, "attributes": 0},  # some clients' plain producers
         {"base_timestamp": -1, "max_timestamp": -1},
-        {"max_timestamp": -1},  # old clients leave it out
+        {"max_timestamp": -1},  # old clients omit it
         {"producer_epoch": 32767, "base_sequence": 2**31 - 1},
         {"base_offset": 99, "partition_leader_epoch": 5},
         {"attributes": 4},
     ],
 )
-def test_a_leader_takes_what_real_clients_leave_open(fields: dict[str, int]) -> None:
-    """Fields in which clients differ are no reason to refuse."""
+def test_leader_accepts_variations_of_real_clients(fields: dict[str, int]) -> None:
+    """Clients differ in these fields."""
     batch = changed(**fields)
     assert check_batch(batch) == parse_header(batch)
 
@@ -151,7 +151,7 @@ def test_a_leader_takes_what_real_clients_leave_open(fields: dict[str, int]) -> 
         ({"attributes": 0x40}, ErrorCode.INVALID_RECORD),  # delete horizon
         ({"attributes": 0x80}, ErrorCode.INVALID_RECORD),
         ({"attributes": -0x8000}, ErrorCode.INVALID_RECORD),
-        ({"attributes": 0x08}, ErrorCode.INVALID_TIMESTAMP),  # log append time is the broker's to set
+        ({"attributes": 0x08}, ErrorCode.INVALID_TIMESTAMP),  # log append time is set by the broker only
         ({"base_timestamp": -2}, ErrorCode.INVALID_TIMESTAMP),
         ({"max_timestamp": -2}, ErrorCode.INVALID_TIMESTAMP),
         ({"max_timestamp": 1_699_999_999_999}, ErrorCode.INVALID_TIMESTAMP),
@@ -161,8 +161,8 @@ def test_a_leader_takes_what_real_clients_leave_open(fields: dict[str, int]) -> 
         ({"producer_id": -2, "attributes": 0}, ErrorCode.INVALID_RECORD),
     ],
 )
-def test_a_leader_refuses_contradictions(fields: dict[str, int], code: ErrorCode) -> None:
-    """A batch with a good CRC whose fields cannot be true is refused with the code that clients know."""
+def test_leader_refuses_contradictions(fields: dict[str, int], code: ErrorCode) -> None:
+    """A batch with a valid CRC and impossible fields gets Kafka's error code."""
     with pytest.raises(KafkaError) as error:
         check_batch(changed(**fields))
     assert error.value.code is code
@@ -172,7 +172,7 @@ def test_a_leader_refuses_contradictions(fields: dict[str, int], code: ErrorCode
 @given(data=st.binary(max_size=130), at=st.integers(0, 20), byte=st.integers(0, 255))
 @settings(max_examples=300, deadline=None)
 def test_any_bytes_as_a_batch(data: bytes, at: int, byte: int) -> None:
-    """Random bytes, and good batches with a random byte in what no CRC covers, never raise anything untyped."""
+    """Random bytes, and batches with a random byte outside of the CRC, raise typed errors only."""
     changed_byte = GOLDEN[:at] + bytes((byte,)) + GOLDEN[at + 1 :]
     for buffer in (data, GOLDEN[:16] + data, changed_byte, changed_byte + data):
         try:
@@ -187,7 +187,7 @@ def test_any_bytes_as_a_batch(data: bytes, at: int, byte: int) -> None:
 
 
 def old_message(magic: int) -> bytes:
-    """A message of format 0 or 1: offset, size, CRC, magic, attributes, (timestamp), key, value."""
+    """Return a message of format 0 or 1: offset, size, CRC, magic, attributes, (timestamp), key, value."""
     body = bytes(4) + bytes((magic, 0)) + bytes(8 * magic) + b"\xff\xff\xff\xff" + b"\x00\x00\x00\x05value"
     return bytes(8) + len(body).to_bytes(4, "big") + body
 
@@ -208,45 +208,45 @@ def old_message(magic: int) -> bytes:
         (GOLDEN[:16] + b"\xff" + GOLDEN[17:], ErrorCode.INVALID_RECORD),
     ],
 )
-def test_a_leader_wants_exactly_one_batch(records: bytes, code: ErrorCode) -> None:
-    """Nothing, more than one, a part, or the formats of old clients: each is told by its own code."""
+def test_leader_requires_exactly_one_batch(records: bytes, code: ErrorCode) -> None:
+    """An empty, multiple, partial or old-format batch has its own error code."""
     with pytest.raises(KafkaError) as error:
         check_batch(records)
     assert error.value.code is code
 
 
 def test_markers_come_from_coordinators_only() -> None:
-    """A client cannot end somebody's transaction: control batches are refused, also perfect ones."""
+    """Control batches of clients are refused even if they are valid, because they could end a transaction."""
     marker = build_end_marker(EndMarker(committed=True, coordinator_epoch=4), 7, 3, 1_700_000_000_000)
     with pytest.raises(KafkaError, match="control") as error:
         check_batch(marker)
     assert error.value.code is ErrorCode.INVALID_RECORD
 
 
-def test_stamping_needs_no_new_crc() -> None:
-    """The leader gives a batch its offset and epoch in place, and nothing else changes."""
+def test_offset_and_epoch_are_set_without_a_new_crc() -> None:
+    """The leader changes its two fields in place, and nothing else."""
     log = bytearray(b"before" + GOLDEN + b"after")
     stamp(log, 1234, 9, len(b"before"))
     assert log == b"before" + changed(base_offset=1234, partition_leader_epoch=9) + b"after"
     assert verify_crc(log, parse_header(log, 6), 6)
 
 
-def test_log_append_time_is_the_time_of_every_record() -> None:
-    """On a topic with LogAppendTime consumers see the broker's time, whatever the producer said (KIP-32)."""
+def test_log_append_time_applies_to_every_record() -> None:
+    """With LogAppendTime consumers see the broker's time, whatever the producer's is (KIP-32)."""
     batch = bytearray(GOLDEN)
     stamp_log_append_time(memoryview(batch), 1_800_000_000_000)
     assert batch == changed(attributes=0x18, max_timestamp=1_800_000_000_000)
     assert [record.timestamp_ms for record in iter_records(batch)] == [1_800_000_000_000] * 2
 
 
-def test_a_missing_max_timestamp_can_be_set() -> None:
-    """The batch of a client that leaves the highest timestamp out gets it, and stays valid."""
+def test_missing_max_timestamp_can_be_set() -> None:
+    """The batch stays valid."""
     batch = bytearray(changed(max_timestamp=-1))
     stamp_max_timestamp(batch, 1_700_000_000_075)
     assert batch == GOLDEN
 
 
-def test_the_header_is_a_value() -> None:
-    """Headers compare by their fields, so that a test or a cache can hold them."""
+def test_header_is_a_value() -> None:
+    """Headers compare by their fields."""
     fields: dict[str, Any] = parse_header(GOLDEN)._asdict()
     assert BatchHeader(**fields) == parse_header(GOLDEN)

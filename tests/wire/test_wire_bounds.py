@@ -1,4 +1,4 @@
-"""Input that lies about sizes is refused, before memory is spent on it, with an error that names the field."""
+"""Wrong sizes are refused before memory is allocated, with an error that names the field."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kreplica.wire.primitives import COST_MAX, TAG_COST, uvarint
 from kreplica.wire.schema import Schema
 
 METADATA_TOPIC_COST = 7
-"""Of a record with one text."""
+"""Schema of a record with one text."""
 
 
 def refused(schema: Schema, version: int, data: bytes) -> ProtocolError:
-    """The error that these bytes raise, which is the same in both forms."""
+    """Return the error that these bytes raise, which is the same in both forms."""
     with pytest.raises(ProtocolError) as compiled:
         schema.parse(version, data)
     with pytest.raises(ProtocolError) as uncompiled:
@@ -31,7 +31,7 @@ def refused(schema: Schema, version: int, data: bytes) -> ProtocolError:
 
 @contextmanager
 def memory_peak_below(size_bytes: int) -> Iterator[None]:
-    """Fail where more memory than that was in use at any time within."""
+    """Fail if more memory is in use at any time within."""
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
@@ -42,15 +42,15 @@ def memory_peak_below(size_bytes: int) -> Iterator[None]:
 
 
 def produce(*topics: bytes, count: int | None = None) -> bytes:
-    """A Produce request 7 of topics that are given as bytes."""
+    """Return a Produce request 7 with topics given as bytes."""
     return pack(">hhii", -1, 1, 1000, len(topics) if count is None else count) + b"".join(topics)
 
 
 GOOD = b"\x00\x01t" + pack(">iii", 1, 0, 2) + b"ok"
 
 
-def test_the_path_leads_to_the_field() -> None:
-    """The error says which element of which array is wrong, and what is wrong with it."""
+def test_error_has_the_path_of_the_field() -> None:
+    """The error names the array element and the reason."""
     bad_name = pack(">h", -5) + bytes(20)
     error = refused(PRODUCE.request, 7, produce(GOOD, GOOD, GOOD, bad_name))
     assert error.path == "ProduceRequest.topic_data[3].name"
@@ -70,8 +70,8 @@ def test_the_path_leads_to_the_field() -> None:
         (b"\x00\x01t" + pack(">iii", 1, 0, 9) + bytes(8), "partition_data[0].records", "needs 9 bytes, 8 remain"),
     ],
 )
-def test_lengths_that_lie(topic: bytes, path: str, reason: str) -> None:
-    """Negative, impossible and overlong lengths, and text that is not text, are each named."""
+def test_wrong_lengths(topic: bytes, path: str, reason: str) -> None:
+    """Negative, impossible and excessive lengths, and invalid UTF-8, have their own errors."""
     error = refused(PRODUCE.request, 7, produce(topic))
     assert error.path == f"ProduceRequest.topic_data[0].{path}"
     assert error.reason == reason
@@ -91,15 +91,15 @@ def test_lengths_that_lie(topic: bytes, path: str, reason: str) -> None:
         (b"\x00" + bytes(3) + b"\x02\x05\x00", "tags", "needs 1 bytes, 0 remain"),
     ],
 )
-def test_varints_and_tags_that_lie(data: bytes, path: str, reason: str) -> None:
-    """Varints without end or beyond a length, and tag sections out of order or size, are each named."""
+def test_wrong_varints_and_tags(data: bytes, path: str, reason: str) -> None:
+    """Endless or excessive varints, and tag sections with a wrong order or size, have their own errors."""
     error = refused(METADATA.request, 9, data)
     assert error.path == f"MetadataRequest.{path}"
     assert error.reason == reason
 
 
-def test_a_tag_must_be_as_long_as_it_says() -> None:
-    """A known tag whose size is not that of its field is refused."""
+def test_tag_size_must_match_its_field() -> None:
+    """A known tag of another size is refused."""
     body = FETCH.request.build(12, {"cluster_id": "abc"})
     good = b"\x01\x00\x04\x04abc"  # one tag: number 0, four bytes: the length of the text + 1, and the text
     assert body.endswith(good)
@@ -108,15 +108,15 @@ def test_a_tag_must_be_as_long_as_it_says() -> None:
         assert error.path == "FetchRequest.cluster_id"
 
 
-def test_a_count_beyond_the_frame_costs_nothing() -> None:
+def test_count_beyond_the_frame_costs_nothing() -> None:
     """Two billion elements announced in a small frame are refused before anything is allocated."""
     for count in (1 << 20, (1 << 31) - 1):
         with memory_peak_below(100_000):
             refused(PRODUCE.request, 7, produce(GOOD, count=count))
 
 
-def test_a_flat_frame_of_too_many_elements_is_refused_before_it_is_parsed() -> None:
-    """A frame that really holds too many elements is refused at its first array."""
+def test_frame_of_too_many_elements_is_refused_before_parsing() -> None:
+    """The frame really has too many elements, and is refused at its first array."""
     topics = COST_MAX // METADATA_TOPIC_COST + 1
     data = pack(">i", topics) + bytes(2 * topics)
     METADATA.request.parser(0)
@@ -125,18 +125,18 @@ def test_a_flat_frame_of_too_many_elements_is_refused_before_it_is_parsed() -> N
 
 
 def offsets(topics: int, partitions: int) -> bytes:
-    """An OffsetCommit request 2 that nests so much."""
+    """Return an OffsetCommit request 2 with these numbers of topics and partitions."""
     topic = b"\x00\x00" + pack(">i", partitions) + pack(">iqh", 0, 0, -1) * partitions
     return pack(">h1sihqi", 1, b"g", 0, 0, 0, topics) + topic * topics
 
 
 def leader_and_isr(isr: list[int]) -> bytes:
-    """A LeaderAndIsr request 0 of one partition."""
+    """Return a LeaderAndIsr request 0 of one partition."""
     return LEADER_AND_ISR.request.build(0, {"ungrouped_partition_states": [{"isr": isr}]})
 
 
-def test_a_nested_bomb_does_not_go_off() -> None:
-    """Arrays within arrays count together: a frame of 98 MB of them stops early, in seconds."""
+def test_nested_arrays_are_bounded() -> None:
+    """Nested arrays are counted together: parsing of a frame of 98 MB stops early, in seconds."""
     data = offsets(topics=3_500, partitions=2_000)
     assert len(data) > 98_000_000
     started = time.process_time()
@@ -156,15 +156,15 @@ def test_a_nested_bomb_does_not_go_off() -> None:
     ],
     ids=["nested records", "records of two bytes", "records full of defaults", "numbers"],
 )
-def test_memory_is_in_proportion_to_what_is_counted(schema: Schema, version: int, data: bytes, cost: int) -> None:
-    """A frame becomes at most so much memory for each unit counted, whatever it is made of; units are limited."""
+def test_memory_is_proportional_to_the_counted_units(schema: Schema, version: int, data: bytes, cost: int) -> None:
+    """The memory per unit is bounded for every kind of frame, and the number of units is limited."""
     parse = schema.parser(version)
     with memory_peak_below(60 * cost):
         parse(data)
 
 
-def test_a_list_of_numbers_has_its_limit_too() -> None:
-    """A million replica ids are fine in one frame, nine million are not."""
+def test_lists_of_numbers_are_bounded() -> None:
+    """A million replica IDs are valid in one frame, nine million are not."""
     schema = LEADER_AND_ISR.request
     value = schema.parse(0, leader_and_isr([1] * 1_000_000))
     assert len(value["ungrouped_partition_states"][0]["isr"]) == 1_000_000
@@ -172,15 +172,15 @@ def test_a_list_of_numbers_has_its_limit_too() -> None:
     assert error.path == "LeaderAndIsrRequest.ungrouped_partition_states[0].isr"
 
 
-def test_tags_count_too() -> None:
-    """A tag section of millions of tags is refused for its number alone."""
+def test_tags_are_bounded() -> None:
+    """A section of millions of tags is refused because of their number."""
     count = COST_MAX // TAG_COST + 1
     error = refused(METADATA.request, 9, b"\x00" + bytes(3) + uvarint(count) + bytes(2 * count))
     assert error.path == "MetadataRequest.tags"
 
 
-def test_the_search_for_what_is_wrong_ends() -> None:
-    """A huge frame that is malformed at its very end does not occupy the broker for long: the error is less exact."""
+def test_search_for_the_error_is_bounded() -> None:
+    """For a huge frame that is malformed at its end the error is less precise, so that the broker is not blocked."""
     topics = 500_000
     data = pack(">i", topics) + b"\x00\x00" * (topics - 1) + b"\xff\xff"
     METADATA.request.parser(0)
@@ -191,14 +191,14 @@ def test_the_search_for_what_is_wrong_ends() -> None:
     assert caught.value.path == "MetadataRequest.topics[500]"
 
 
-def test_versions_out_of_range_are_refused() -> None:
-    """Asking for a version that a message does not have names the message and its versions."""
+def test_unsupported_versions_are_refused() -> None:
+    """The error names the message and its versions."""
     for version in (-1, 13):
         with pytest.raises(ProtocolError, match=f"^ProduceRequest: version {version} is not within 0 to 12$"):
             PRODUCE.request.parse(version, b"")
 
 
-def test_a_produce_request_has_a_bounded_number_of_partitions() -> None:
+def test_partitions_of_a_produce_request_are_bounded() -> None:
     """Up to 1,800 are parsed in one step, and up to 18,000 in slices."""
 
     def request(partitions: int) -> bytes:

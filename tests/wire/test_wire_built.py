@@ -1,4 +1,4 @@
-"""Messages of thousands of rows are put together of rows that were built before."""
+"""Messages of thousands of rows are assembled from encoded rows."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def topic(name: str, rows) -> dict:
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 300])
-def test_rows_built_before_give_the_same_message(count):
-    """Whether rows are given as values or as bytes, the broker reads the same."""
+def test_encoded_rows_give_the_same_message(count):
+    """Rows may be given as values or as bytes."""
     schema = UPDATE_METADATA.request
     plain = message([topic(name, [row(number) for number in range(count)]) for name in ("a", "b")])
     build_row = schema.element(VERSION, "topic_states", "partition_states")
@@ -58,7 +58,7 @@ def test_rows_built_before_give_the_same_message(count):
     )
 
 
-def test_a_row_that_does_not_fit_is_told():
+def test_invalid_row_is_named():
     """A wrong value in one row names its field, as in a whole message."""
     build_row = UPDATE_METADATA.request.element(VERSION, "topic_states", "partition_states")
     with pytest.raises(ProtocolError, match="leader_epoch"):

@@ -1,4 +1,4 @@
-"""Compression of records: both ways, what other libraries write, and what must not get through."""
+"""Compression of records: round trips, output of other libraries, and input that must be refused."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ MIB = 1024 * 1024
 @pytest.mark.parametrize("codec", list(Codec))
 @given(data=st.binary(max_size=400), repeat=st.integers(0, 400))
 @settings(max_examples=40, deadline=None)
-def test_what_is_compressed_comes_back(codec: Codec, data: bytes, repeat: int) -> None:
-    """Records come out of a batch as they went in, whatever the codec, in exactly the room they need."""
+def test_compression_round_trip(codec: Codec, data: bytes, repeat: int) -> None:
+    """Every codec restores the records within a limit of exactly their size."""
     data *= repeat
     for buffer in (compress(codec, data), memoryview(bytearray(compress(codec, data)))):
         assert decompress(codec, buffer, len(data)) == data
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_a_byte_beyond_the_bound_is_refused(codec: Codec) -> None:
-    """A broker that allows N bytes for the records of a batch refuses a batch of N + 1."""
+def test_byte_above_the_limit_is_refused(codec: Codec) -> None:
+    """With a limit of N bytes for the records of a batch, a batch of N + 1 is refused."""
     packed = compress(codec, MIXED)
     assert decompress(codec, packed, len(MIXED)) == MIXED
     with pytest.raises(ProtocolError, match="more than"):
@@ -43,7 +43,7 @@ def test_a_byte_beyond_the_bound_is_refused(codec: Codec) -> None:
 
 
 def bombs() -> dict[str, tuple[Codec, bytes]]:
-    """A few kilobytes that decompress to 128 MiB of zeros; those that declare their size, and those that do not."""
+    """Return a few kilobytes that decompress to 128 MiB of zeros, with and without a declared size."""
     zeros = bytes(128 * MIB)
     raw_snappy = bytes(cramjam.snappy.compress_raw(bytes(32 * MIB)))
     blocks = (struct.pack(">i", len(raw_snappy)) + raw_snappy) * 4
@@ -62,14 +62,14 @@ def bombs() -> dict[str, tuple[Codec, bytes]]:
 
 
 def zstd_of_unknown_size(data: bytes) -> bytes:
-    """A frame whose header has no content size, as those write it who compress as they go."""
+    """Return a frame without a content size in its header, as streaming writers produce it."""
     compressor = cramjam.zstd.Compressor()
     compressor.compress(data)
     return bytes(compressor.finish())
 
 
 def declare_zstd_size(frame: bytes, size: int) -> bytes:
-    """The same frame with a content size of eight bytes in its header, which had none."""
+    """Return the frame with a content size of eight bytes in its header, which had none."""
     descriptor, window = frame[4], frame[5]
     assert descriptor & 0b1110_0011 == 0
     return frame[:4] + bytes((descriptor | 0b1100_0000, window)) + struct.pack("<Q", size) + frame[6:]
@@ -92,8 +92,8 @@ for name, (codec, data) in pickle.load(sys.stdin.buffer).items():
 """
 
 
-def test_a_bomb_takes_no_more_memory_than_allowed() -> None:
-    """A small batch that decompresses to gigabytes is refused without ever taking much more than the bound."""
+def test_bomb_takes_only_the_allowed_memory() -> None:
+    """A small batch that decompresses to gigabytes is refused without using much more than the limit."""
     measured = subprocess.run(
         [sys.executable, "-c", MEASURE], input=pickle.dumps(bombs()), capture_output=True, check=True, timeout=60
     )
@@ -101,7 +101,7 @@ def test_a_bomb_takes_no_more_memory_than_allowed() -> None:
 
 
 def test_zstd_reads_a_declared_size() -> None:
-    """Frames of other writers, which declare their content's size, are read like those that do not."""
+    """Frames of other writers may declare their content's size."""
     frame = zstd_of_unknown_size(MIXED)
     assert decompress(Codec.ZSTD, frame, len(MIXED)) == MIXED
     assert decompress(Codec.ZSTD, declare_zstd_size(frame, len(MIXED)), len(MIXED)) == MIXED
@@ -112,8 +112,8 @@ def test_zstd_reads_a_declared_size() -> None:
             decompress(Codec.ZSTD, declare_zstd_size(frame, wrong), len(MIXED) + 1)
 
 
-def test_snappy_is_read_raw_and_written_in_blocks_for_java() -> None:
-    """librdkafka's raw snappy is read; what is written has the header and block lengths that Java looks for."""
+def test_snappy_reads_raw_and_writes_java_blocks() -> None:
+    """librdkafka's raw snappy is read; the output has the header and block lengths that Java expects."""
     assert decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(MIXED)), len(MIXED)) == MIXED
     packed = compress(Codec.SNAPPY, MIXED)
     assert packed[:16] == b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -121,8 +121,8 @@ def test_snappy_is_read_raw_and_written_in_blocks_for_java() -> None:
     assert bytes(cramjam.snappy.decompress_raw(packed[20 : 20 + length])) == MIXED[: 32 * 1024]
 
 
-def test_lz4_is_written_as_java_reads_it() -> None:
-    """Java reads only frames of independent blocks; the flags of ours say so, and other writers' frames are read."""
+def test_lz4_is_written_for_java() -> None:
+    """Java reads only frames of independent blocks, as the flags declare; other writers' frames are read."""
     packed = compress(Codec.LZ4, MIXED)
     info = lz4.frame.get_frame_info(packed)
     assert (info["block_linked"], info["block_size"], info["content_size"]) == (False, 64 * 1024, 0)
@@ -132,14 +132,13 @@ def test_lz4_is_written_as_java_reads_it() -> None:
 
 
 def test_gzip_is_read_by_the_standard_library() -> None:
-    """What is written is plain gzip."""
     assert gzip.decompress(compress(Codec.GZIP, MIXED)) == MIXED
     assert decompress(Codec.GZIP, gzip.compress(MIXED), len(MIXED)) == MIXED
 
 
 @pytest.mark.parametrize("codec", COMPRESSING)
-def test_cut_short_at_any_byte_it_is_refused(codec: Codec) -> None:
-    """A compressed section that lost its tail is an error, never a shorter list of records."""
+def test_truncation_at_any_byte_is_refused(codec: Codec) -> None:
+    """A truncated section is an error, never a shorter list of records."""
     data = MIXED[:600]
     packed = compress(codec, data)
     whole_without_blocks = 16 if codec is Codec.SNAPPY else -1
@@ -151,7 +150,7 @@ def test_cut_short_at_any_byte_it_is_refused(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", COMPRESSING)
 def test_corrupt_input_raises_one_typed_error(codec: Codec) -> None:
-    """Whatever bytes arrive, either records come out within the bound or a ProtocolError does."""
+    """Any bytes give records within the limit or a ProtocolError."""
     generator = random.Random(7)
     packed = compress(codec, MIXED[:3_000] + bytes(3_000))
     refused = 0
@@ -168,7 +167,7 @@ def test_corrupt_input_raises_one_typed_error(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
 def test_bytes_after_the_end_are_refused(codec: Codec) -> None:
-    """A second stream behind the first would be unseen by other readers, so nobody may hide records there."""
+    """Other readers would ignore records in a second stream."""
     packed = compress(codec, b"abc")
     for tail in (b"x", packed):
         with pytest.raises(ProtocolError, match="after its end"):
@@ -176,8 +175,8 @@ def test_bytes_after_the_end_are_refused(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
-def test_an_unknown_codec_is_named(codec: int) -> None:
-    """Codecs that nobody has defined are refused by their number."""
+def test_unknown_codec_is_named(codec: int) -> None:
+    """The error contains its number."""
     for function in (lambda: compress(codec, b""), lambda: decompress(codec, b"", 1)):
         with pytest.raises(ProtocolError, match=f"codec {codec}"):
             function()

@@ -1,4 +1,4 @@
-"""Frames come out of a byte stream however it is cut."""
+"""Frames are decoded from a byte stream for any segmentation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kreplica.wire.messages import APIS
 
 
 def frames_of_everything() -> list[bytes]:
-    """A body of every version of every request and response."""
+    """Yield a body of every version of every request and response."""
     rng = random.Random(5)
     return [
         schema.build(version, random_message(schema, version, rng))
@@ -25,8 +25,8 @@ def frames_of_everything() -> list[bytes]:
     ]
 
 
-def test_frames_fed_one_byte_at_a_time() -> None:
-    """A connection that delivers single bytes delivers every frame all the same, each with its last byte."""
+def test_frames_byte_by_byte() -> None:
+    """Each frame is returned with its last byte."""
     reader = FrameReader()
     for body in frames_of_everything():
         data = frame(body)
@@ -37,8 +37,8 @@ def test_frames_fed_one_byte_at_a_time() -> None:
         assert reader.held_size == 0
 
 
-def test_frames_fed_in_pieces_of_any_size() -> None:
-    """A stream cut anywhere gives the same frames, in order, from bytes, bytearrays and views."""
+def test_frames_in_pieces_of_any_size() -> None:
+    """Bytes, bytearrays and views give the same frames in order."""
     bodies = frames_of_everything()
     stream = b"".join(map(frame, bodies))
     rng = random.Random(6)
@@ -53,7 +53,7 @@ def test_frames_fed_in_pieces_of_any_size() -> None:
 
 
 def test_whole_frames_are_not_copied() -> None:
-    """A frame that comes in one piece is a view of that piece."""
+    """A frame within one piece is a view of that piece."""
     data = frame(b"one") + frame(b"") + frame(b"two") + b"\x00\x00"
     reader = FrameReader()
     views = list(reader.feed(data))
@@ -63,7 +63,6 @@ def test_whole_frames_are_not_copied() -> None:
 
 
 def test_later_bytes_do_not_change_earlier_frames() -> None:
-    """A frame that was given out stays as it is while the connection goes on."""
     reader = FrameReader()
     list(reader.feed(frame(b"first")[:6]))
     (first,) = reader.feed(frame(b"first")[6:] + frame(b"second")[:3])
@@ -72,24 +71,24 @@ def test_later_bytes_do_not_change_earlier_frames() -> None:
 
 
 @pytest.mark.parametrize("length", [-1, -(1 << 31), 101, (1 << 31) - 1])
-def test_bad_lengths_are_refused_at_once(length: int) -> None:
-    """A negative or oversized length is refused as soon as its four bytes are there."""
+def test_invalid_lengths_are_refused_at_once(length: int) -> None:
+    """A negative or oversized length is refused as soon as its four bytes arrive."""
     reader = FrameReader(size_max=100)
     assert list(reader.feed(frame(bytes(100)))) == [bytes(100)]
     with pytest.raises(ProtocolError, match=f"^frame: length {length} is not within 0 and 100$"):
         list(reader.feed(pack(">i", length)))
 
 
-def test_frames_before_a_bad_length_are_given() -> None:
-    """What came before the bad length is not lost."""
+def test_frames_before_an_invalid_length_are_returned() -> None:
     given = FrameReader(size_max=100).feed(frame(b"good") + pack(">i", 101))
     assert next(given) == b"good"
     with pytest.raises(ProtocolError):
         next(given)
 
 
-def test_a_long_frame_is_not_copied_again_and_again() -> None:
-    """A frame of 32 MiB in pieces of 16 KiB takes a fraction of a second, as it would not if each piece copied it."""
+def test_long_frame_is_copied_once() -> None:
+    """A frame of 32 MiB in pieces of 16 KiB takes a fraction of a second, which it would not if each piece copied it.
+    """
     data = frame(bytes(32 << 20))
     reader, got = FrameReader(), 0
     started = time.process_time()
@@ -99,8 +98,8 @@ def test_a_long_frame_is_not_copied_again_and_again() -> None:
     assert got == 32 << 20
 
 
-def test_the_length_before_pieces_counts_all_of_them() -> None:
-    """A response with a range of a file in it is framed by the range's size."""
+def test_length_prefix_includes_file_ranges() -> None:
+    """A response with a file range is framed with the range's size."""
 
     class Range:
         size = 5_000
@@ -113,8 +112,8 @@ def test_the_length_before_pieces_counts_all_of_them() -> None:
 
 
 @pytest.mark.parametrize("first", [4, 5, 1_000, 300_000])
-def test_the_rest_of_a_long_frame_is_received_in_its_place(first: int) -> None:
-    """Whoever can receive into a buffer is given one, of what is missing of the frame and no more."""
+def test_rest_of_a_long_frame_is_received_in_place(first: int) -> None:
+    """The buffer for the transport has exactly the missing size."""
     bodies = [bytes([number]) * 400_000 for number in range(3)]
     reader, got = FrameReader(), []
     for body in bodies:
@@ -136,8 +135,8 @@ def test_the_rest_of_a_long_frame_is_received_in_its_place(first: int) -> None:
     assert got == bodies
 
 
-def test_there_is_room_only_for_what_is_long() -> None:
-    """A little that is missing is fed."""
+def test_buffer_is_provided_for_long_frames_only() -> None:
+    """A few missing bytes are fed."""
     reader = FrameReader()
     data = frame(bytes(400_000))
     assert list(reader.feed(data[:-1000])) == []

@@ -1,4 +1,4 @@
-"""Mutated frames: whatever comes in, only ``ProtocolError`` comes out, and memory does not grow."""
+"""Mutated frames raise only ``ProtocolError``, and memory does not grow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GROWTH_MAX_BYTES = 4 << 20
 
 
 def seed_frames(rng: random.Random) -> list[tuple[Api, int, bool, bytes]]:
-    """Real frames, with their headers: requests and responses of every version of every API."""
+    """Return real frames with headers: requests and responses of every version of every API."""
     seeds = []
     for api in APIS.values():
         for version in range(api.versions[0], api.versions[1] + 1):
@@ -53,12 +53,12 @@ def flip_bits(data: bytearray, rng: random.Random) -> bytearray:
 
 
 def truncate(data: bytearray, rng: random.Random) -> bytearray:
-    """Cut the end off."""
+    """Remove the end."""
     return data[: rng.randrange(len(data))]
 
 
 def put_extreme(data: bytearray, rng: random.Random) -> bytearray:
-    """Overwrite some place, perhaps a length, with an extreme value."""
+    """Overwrite a random position, perhaps a length, with an extreme value."""
     extreme = rng.choice(EXTREMES)
     at = rng.randrange(len(data))
     data[at : at + len(extreme)] = extreme
@@ -66,14 +66,14 @@ def put_extreme(data: bytearray, rng: random.Random) -> bytearray:
 
 
 def insert_extreme(data: bytearray, rng: random.Random) -> bytearray:
-    """Put an extreme value between what is there."""
+    """Insert an extreme value at a random position."""
     at = rng.randrange(len(data))
     data[at:at] = rng.choice(EXTREMES)
     return data
 
 
 def splice(data: bytearray, rng: random.Random) -> bytearray:
-    """Copy a piece of the frame elsewhere, or leave one out."""
+    """Copy a part of the frame to another position, or remove it."""
     start, end = sorted(rng.randrange(len(data)) for _ in range(2))
     at = rng.randrange(len(data))
     return data[:at] + data[start:end] + data[at if rng.random() < 0.5 else min(len(data), at + end - start) :]
@@ -83,9 +83,9 @@ MUTATIONS = (flip_bits, truncate, put_extreme, insert_extreme, splice)
 
 
 def receive(api: Api, version: int, is_request: bool, data: bytes) -> bool:
-    """What a connection does with a frame.
+    """Handle a frame as a connection does.
 
-    :return: whether it parsed.
+    :return: true if it was parsed.
     """
     try:
         for body in FrameReader(1 << 20).feed(data):
@@ -103,11 +103,11 @@ def receive(api: Api, version: int, is_request: bool, data: bytes) -> bool:
 
 
 def fuzz(count: int, seed: int) -> None:
-    """Send that many mutated frames, and see that some are refused, some pass, and memory stays."""
+    """Parse the given number of mutated frames; check that some are refused, some pass, and memory does not grow."""
     rng = random.Random(seed)
     seeds = seed_frames(rng)
     for api, version, is_request, data in seeds:
-        assert receive(api, version, is_request, frame(data)), (api.name, version)  # as it is; all is compiled now
+        assert receive(api, version, is_request, frame(data)), (api.name, version)  # all is compiled now
     refused = 0
     tracemalloc.start()
     try:
@@ -131,20 +131,19 @@ def fuzz(count: int, seed: int) -> None:
     assert peak - before < 2 * GROWTH_MAX_BYTES
 
 
-def test_mutated_frames_raise_nothing_but_protocol_errors() -> None:
-    """Twenty thousand damaged frames neither break the parser nor make it grow."""
+def test_mutated_frames_raise_protocol_errors_only() -> None:
+    """Twenty thousand damaged frames neither break the parser nor increase its memory."""
     fuzz(FRAMES_PER_RUN, seed=1)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_a_million_mutated_frames() -> None:
-    """The same with a million frames."""
     fuzz(FRAMES_PER_SOAK, seed=2)
 
 
-def test_random_bytes_raise_nothing_but_protocol_errors() -> None:
-    """Noise as the body of any message is refused, or parses to something."""
+def test_random_bytes_raise_protocol_errors_only() -> None:
+    """They are parsed as the body of any message."""
     rng = random.Random(3)
     for api in APIS.values():
         for version in range(api.versions[0], api.versions[1] + 1):

@@ -1,4 +1,4 @@
-"""Messages byte for byte, with a comment for each field, written from the protocol's documents by hand."""
+"""Golden bytes of messages with a comment for each field, written by hand from the protocol's documents."""
 
 from __future__ import annotations
 
@@ -395,13 +395,13 @@ CASES: list[tuple[Schema, int, str, dict[str, Any]]] = [
 
 
 def bytes_of(text: str) -> bytes:
-    """The bytes of lines of hexadecimal digits with comments."""
+    """Return the bytes of hexadecimal lines with comments."""
     return bytes.fromhex("".join(line.partition("#")[0] for line in text.splitlines()))
 
 
 @pytest.mark.parametrize(("schema", "version", "text", "value"), CASES, ids=lambda case: getattr(case, "name", None))
 def test_golden_bytes(schema: Schema, version: int, text: str, value: dict[str, Any]) -> None:
-    """The message is these bytes, and these bytes are that message."""
+    """Building gives these bytes, and parsing gives the message."""
     data = bytes_of(text)
     assert schema.build(version, value).hex(" ") == data.hex(" ")
     assert schema.build_uncompiled(version, value) == data

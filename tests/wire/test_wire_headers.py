@@ -50,8 +50,8 @@ REQUEST_WITH_TAGS = REQUEST_2[:-1] + bytes.fromhex(
         (REQUEST_2[:8] + b"\xff\xff\x00", RequestHeader(1, 12, -1, None, 11)),
     ],
 )
-def test_request_headers_byte_for_byte(data: bytes, header: RequestHeader) -> None:
-    """Each kind of request header is built and parsed as documented, whatever follows it."""
+def test_golden_request_headers(data: bytes, header: RequestHeader) -> None:
+    """Each kind of header is built and parsed as documented, whatever follows it."""
     api = APIS[header.api_key]
     version = api.request_header_version(header.api_version)
     assert build_request_header(version, *header[:4]) == data
@@ -60,13 +60,12 @@ def test_request_headers_byte_for_byte(data: bytes, header: RequestHeader) -> No
 
 
 def test_tags_of_a_request_header_are_skipped() -> None:
-    """Tags that we do not know, of any number of bytes, are read over."""
+    """Unknown tags may have any size."""
     assert parse_request_header(REQUEST_WITH_TAGS + b"body").body_offset == len(REQUEST_WITH_TAGS)
 
 
 @pytest.mark.parametrize("data", [REQUEST_0, REQUEST_1, REQUEST_2, REQUEST_WITH_TAGS])
 def test_truncated_request_headers_are_refused(data: bytes) -> None:
-    """A frame that ends within its header is refused, wherever it ends."""
     for cut in range(len(data)):
         with pytest.raises(ProtocolError, match=r"^RequestHeader"):
             parse_request_header(data[:cut])
@@ -78,12 +77,12 @@ def test_truncated_request_headers_are_refused(data: bytes) -> None:
         (b"\xff\xfe\x00", "RequestHeader.client_id"),  # length -2
         (b"\x00\x01\xff\x00", "RequestHeader.client_id"),  # not UTF-8
         (b"\xff\xff\x02\x05\x00\x05\x00", "RequestHeader.tags"),  # tag 5 twice
-        (b"\xff\xff\x01\x05\x09\x00", "RequestHeader.tags"),  # nine bytes that are not there
+        (b"\xff\xff\x01\x05\x09\x00", "RequestHeader.tags"),  # nine missing bytes
         (b"\xff\xff\xff\xff\xff\xff\x0f", "RequestHeader.tags"),  # a count beyond any frame
     ],
 )
 def test_malformed_request_headers_are_refused(tail: bytes, path: str) -> None:
-    """The error names the part of the header that is wrong."""
+    """The error names the invalid part."""
     with pytest.raises(ProtocolError) as caught:
         parse_request_header(REQUEST_2[:8] + tail)
     assert caught.value.path == path
@@ -91,13 +90,13 @@ def test_malformed_request_headers_are_refused(tail: bytes, path: str) -> None:
 
 @pytest.mark.parametrize(("key", "version"), [(1, 99), (1, -1), (999, 0), (-1, 0), (18, 5)])
 def test_unknown_requests_are_read_up_to_their_correlation_id(key: int, version: int) -> None:
-    """A request that we do not know can still be answered: nothing behind its correlation id is looked at (KIP-511)."""
+    """Such a request can still be answered: nothing after its correlation ID is parsed (KIP-511)."""
     data = build_request_header(0, key, version, 42) + b"\x80" * 9
     assert parse_request_header(data) == RequestHeader(key, version, 42, None, None)
 
 
-def test_response_headers_byte_for_byte() -> None:
-    """The plain header is the correlation id, the flexible one has tags behind it."""
+def test_golden_response_headers() -> None:
+    """The plain header is the correlation ID; the flexible one has tags after it."""
     assert build_response_header(0, 7) == bytes.fromhex("00000007")
     assert build_response_header(1, -2) == bytes.fromhex("fffffffe00")
     assert parse_response_header(0, bytes.fromhex("00000007ff")) == (7, 4)
@@ -107,13 +106,12 @@ def test_response_headers_byte_for_byte() -> None:
 
 @pytest.mark.parametrize("data", ["", "000000", "00000007", "0000000701", "000000070103", "00000007010302ff"])
 def test_truncated_response_headers_are_refused(data: str) -> None:
-    """A response that ends within its header is refused."""
     with pytest.raises(ProtocolError, match=r"^ResponseHeader"):
         parse_response_header(1, bytes.fromhex(data))
 
 
-def test_which_header_a_message_has() -> None:
-    """Flexible versions have tags in both headers, with the two exceptions that the protocol makes."""
+def test_header_versions() -> None:
+    """Flexible versions have tags in both headers, with two exceptions in the protocol."""
     assert [FETCH.request_header_version(version) for version in (0, 11, 12, 17)] == [1, 1, 2, 2]
     assert [FETCH.response_header_version(version) for version in (0, 11, 12, 17)] == [0, 0, 1, 1]
     assert [API_VERSIONS.request_header_version(version) for version in range(5)] == [1, 1, 1, 2, 2]
@@ -122,7 +120,7 @@ def test_which_header_a_message_has() -> None:
     assert (OFFSET_DELETE.request_header_version(0), OFFSET_DELETE.response_header_version(0)) == (1, 0)
 
 
-def test_a_client_id_that_does_not_fit_is_refused() -> None:
-    """A client id beyond 32,767 bytes cannot be written."""
+def test_oversized_client_id_is_refused() -> None:
+    """A client ID above 32,767 bytes cannot be written."""
     with pytest.raises(ProtocolError):
         build_request_header(1, 1, 11, 0, "x" * 40_000)

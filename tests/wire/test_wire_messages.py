@@ -22,8 +22,8 @@ every_message = pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: sc
 
 
 @every_message
-def test_what_is_built_parses_back_compiled_or_not(schema: Schema) -> None:
-    """Both forms of every version build the same bytes, and parse them back to the same values."""
+def test_round_trip_of_both_forms(schema: Schema) -> None:
+    """Compiled and interpreted forms of every version build the same bytes, and parse them to the same values."""
     rng = random.Random(schema.name)
     for version in schema.versions:
         for _ in range(4):
@@ -33,7 +33,7 @@ def test_what_is_built_parses_back_compiled_or_not(schema: Schema) -> None:
             assert schema.parse(version, data) == value
             assert schema.parse(version, memoryview(data)) == value
             assert schema.parse_uncompiled(version, data) == value
-            tree = schema.tree(version)  # the compiled forms do it alone: they did not hand over to the other form
+            tree = schema.tree(version)  # the compiled forms did not fall back to the other form
             assert compile_parser(tree)(data, 0) == (value, len(data))
             assert b"".join(compile_builder(tree)(value)) == data
             assert b"".join(compile_builder(tree, lenient=False)(value)) == data
@@ -43,7 +43,7 @@ def test_what_is_built_parses_back_compiled_or_not(schema: Schema) -> None:
 
 
 def finished(steps: Generator[None, None, Any]) -> Any:
-    """Run work that is done in slices to its end."""
+    """Run sliced work to its end."""
     while True:
         try:
             next(steps)
@@ -53,7 +53,7 @@ def finished(steps: Generator[None, None, Any]) -> Any:
 
 @every_message
 def test_every_truncation_is_refused(schema: Schema) -> None:
-    """A message that ends early never parses, wherever it is cut, and the error starts with the message's name."""
+    """The error starts with the message's name."""
     rng = random.Random(schema.name)
     for version in schema.versions:
         data = schema.build(version, random_message(schema, version, rng))
@@ -67,8 +67,8 @@ def test_every_truncation_is_refused(schema: Schema) -> None:
 
 
 @every_message
-def test_missing_fields_take_their_defaults(schema: Schema) -> None:
-    """An empty dict builds the message whose fields are all default, in both forms."""
+def test_missing_fields_have_their_defaults(schema: Schema) -> None:
+    """An empty dict builds the message of defaults, in both forms."""
     for version in schema.versions:
         data = schema.build(version, {})
         assert data == schema.build_uncompiled(version, {})
@@ -77,7 +77,7 @@ def test_missing_fields_take_their_defaults(schema: Schema) -> None:
 
 @every_message
 def test_fields_of_other_versions_are_ignored(schema: Schema) -> None:
-    """A caller may fill in everything it knows: what a version lacks is left out."""
+    """A caller may set all fields; those missing in a version are omitted."""
     names = {name for version in schema.versions for name in schema.tree(version).zero}
     for version in schema.versions:
         known = schema.tree(version).zero
@@ -85,8 +85,8 @@ def test_fields_of_other_versions_are_ignored(schema: Schema) -> None:
 
 
 @every_message
-def test_constructs_own_compiler_takes_our_types(schema: Schema) -> None:
-    """The trees are constructs in good standing: ``compile()`` of construct itself gives the same results."""
+def test_constructs_own_compiler_accepts_the_types(schema: Schema) -> None:
+    """``compile()`` of construct gives the same results."""
     version = schema.versions[-1]
     value = random_message(schema, version, random.Random(7))
     compiled = schema.tree(version).compile()
@@ -99,7 +99,7 @@ FLEXIBLE = [schema for schema in SCHEMAS if schema.flexible(schema.versions[-1])
 
 
 def with_future_tags(kind: Any) -> Any:
-    """The same type as a later version might have it: every record has two more tags."""
+    """Return the type of a hypothetical later version: every record has two more tags."""
     if isinstance(kind, Array):
         return Array(with_future_tags(kind.item), kind.compact, kind.nullable)
     if not isinstance(kind, Record):
@@ -110,7 +110,7 @@ def with_future_tags(kind: Any) -> Any:
 
 
 def without_future(value: Any) -> Any:
-    """The value as we know it."""
+    """Return the value without the tags of the later version."""
     if isinstance(value, list):
         return [without_future(item) for item in value]
     if isinstance(value, dict):
@@ -120,7 +120,7 @@ def without_future(value: Any) -> Any:
 
 @pytest.mark.parametrize("schema", FLEXIBLE, ids=lambda schema: schema.name)
 def test_unknown_tags_are_skipped(schema: Schema) -> None:
-    """A newer client's tags, at any level, are read over (KIP-482)."""
+    """A newer client may send them at any level (KIP-482)."""
     version = schema.versions[-1]
     rng = random.Random(schema.name)
     later = with_future_tags(schema.tree(version))

@@ -1,4 +1,4 @@
-"""kafka-python's encoder and decoder, which know nothing of ours, on the other side of random messages."""
+"""kafka-python's independent encoder and decoder, compared on random messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PEER_FILES = {path.name.removesuffix(".json") for path in importlib.resources.fi
 SHARED = [schema for schema in all_schemas() if schema.name in PEER_FILES]
 
 NOT_IN_PEER = {
-    # only ever spoken by brokers and controllers, while the peer is a client
+    # used by brokers and controllers only, while the peer is a client
     "AllocateProducerIds",
     "AlterPartition",
     "ControlledShutdown",
@@ -34,7 +34,7 @@ NOT_IN_PEER = {
     "LeaderAndIsr",
     "StopReplica",
     "UpdateMetadata",
-    # clients' APIs that this peer does not speak
+    # APIs of clients that this peer does not support
     "ConsumerGroupDescribe",
     "ConsumerGroupHeartbeat",
     "CreateDelegationToken",
@@ -45,29 +45,29 @@ NOT_IN_PEER = {
 }
 
 PEER_NAMES = {"enable_2pc": "enable2_pc"}
-"""Fields whose name the peer cuts into other words."""
+"""Fields whose name the peer converts to other words."""
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
-def test_what_the_peer_lacks_is_known() -> None:
-    """No message escapes this comparison unnoticed."""
+def test_missing_messages_of_the_peer_are_listed() -> None:
+    """Every other message is compared."""
     unshared = {schema.name for schema in all_schemas() if schema.name not in PEER_FILES}
     assert unshared == {name + kind for name in NOT_IN_PEER for kind in ("Request", "Response")}
 
 
 def peer_class(schema: Schema) -> Any:
-    """The peer's class of a message, made from the field facts that it ships."""
+    """Return the peer's class of a message, made from its own field definitions."""
     base = ApiData if schema.name.startswith("ConsumerProtocol") else ApiMessage
     known = ResponseClassRegistry._response_class_registry
     own = dict(known)
     made = type(base)(schema.name, (base,), {"__slots__": ()})
-    known.update(own)  # it was put in the place of the peer's own class, which other tests' clients need
+    known.update(own)  # it replaces the peer's own class, which other tests' clients need
     return made
 
 
 def to_peer(field: Any, value: Any, version: int) -> Any:
-    """Our value as the peer has it: an object for each record, without tagged fields that are their default."""
+    """Convert a value to the peer's form: an object per record, without tagged fields that are their default."""
     if isinstance(value, list):
         return [to_peer(field, item, version) for item in value]
     if not isinstance(value, dict):
@@ -78,7 +78,7 @@ def to_peer(field: Any, value: Any, version: int) -> Any:
 
 
 def changed_only(kind: Any, value: Any) -> Any:
-    """The value without tagged fields that are their default, which the peer would write."""
+    """Return the value without tagged fields that are their default, which the peer would write."""
     if isinstance(value, list):
         return [changed_only(kind.item, item) for item in value]
     if not isinstance(value, dict):
@@ -91,7 +91,7 @@ def changed_only(kind: Any, value: Any) -> Any:
 
 
 def from_peer(kind: Any, value: Any) -> Any:
-    """What the peer decoded as plain values, by our names; its defaults of tags that were not there left out."""
+    """Convert the peer's decoded value to plain values with this project's names, without defaults of missing tags."""
     if isinstance(value, (list, tuple)):
         return [from_peer(kind.item, item) for item in value]
     if isinstance(kind, Record) and value is not None:
@@ -99,17 +99,16 @@ def from_peer(kind: Any, value: Any) -> Any:
         named = ((field, PEER_NAMES.get(field.name, field.name)) for field in there)
         return {field.name: from_peer(field.type, getattr(value, name)) for field, name in named}
     if isinstance(kind, Uuid):
-        return value or ZERO_UUID  # the peer decodes the zero id, which means that there is none, as None
+        return value or ZERO_UUID  # the peer decodes the zero ID, which means none, as None
     return bytes(value) if isinstance(value, memoryview) else value
 
 
 @pytest.mark.parametrize("schema", SHARED, ids=lambda schema: schema.name)
-def test_the_peer_speaks_the_same_bytes(schema: Schema) -> None:
-    """The peer encodes every message to our bytes, and decodes our bytes to the same values."""
+def test_peer_encodes_and_decodes_the_same_bytes(schema: Schema) -> None:
     peer = peer_class(schema)
     options = {"header": False} if schema.name.startswith("ConsumerProtocol") else {}
     rng = random.Random(schema.name)
-    assert peer.max_version >= schema.versions[-1]  # it has the fields of all older versions, those withdrawn too
+    assert peer.max_version >= schema.versions[-1]  # it has the fields of all older versions, including withdrawn ones
     for version in schema.versions:
         for _ in range(10):
             value = random_message(schema, version, rng)

@@ -1,4 +1,4 @@
-"""A producer's batch, encoded in one go, is byte for byte what record after record gives."""
+"""A producer's batch encoded at once equals the batch encoded record by record."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def both_ways(
 
 @pytest.mark.parametrize("seed", range(20))
 def test_any_records(seed: int) -> None:
-    """With and without keys, values, headers; equal and unequal in size; times that run on, or jump."""
+    """They have optional keys, values and headers, equal and different sizes, and regular and irregular timestamps."""
     random = Random(seed)
     sizes = random.choice([(0, 1), (100,), (63, 64, 65), (0, 50, 5_000, 20_000)])
     share = random.random() ** 2
@@ -44,14 +44,14 @@ def test_any_records(seed: int) -> None:
     assert one_go == one_by_one
 
 
-def test_very_many_records() -> None:
-    """Offsets of one, two and three bytes."""
+def test_many_records() -> None:
+    """Their offsets take one, two and three bytes."""
     one_go, one_by_one = both_ways([(5, None, b"v", ())] * 8200, Codec.NONE)
     assert one_go == one_by_one
 
 
 def test_no_record() -> None:
-    """There is no such batch."""
+    """Such a batch does not exist."""
     with pytest.raises(ValueError, match="without records"):
         build_producer_batch([], [], [], [], Codec.NONE)
 
@@ -59,8 +59,8 @@ def test_no_record() -> None:
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 300])
 @pytest.mark.parametrize("last_ms", [0, 63, 64, -1])
 @pytest.mark.parametrize("size_max", [0, 70, 7_999, 8_000, 9_000])
-def test_values_alone(count: int, last_ms: int, size_max: int) -> None:
-    """Records without key and headers, whose sizes and times are within what is encoded by columns, or just not."""
+def test_values_only(count: int, last_ms: int, size_max: int) -> None:
+    """Sizes and times are just within or just outside of the range of the columnar encoding."""
     random = Random(count)
     values = [bytes(random.randint(0, 70)) for _ in range(count - 1)] + [bytes(size_max)]
     records = [(5, None, value, ()) for value in values[:-1]] + [(5 + last_ms, None, values[-1], ())]

@@ -1,4 +1,4 @@
-"""Reading all records of a batch at once gives what reading them one by one gives, right or wrong."""
+"""Reading all records of a batch at once equals reading them one by one, also for malformed ones."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def batch_of(made: list[tuple[object, ...]], timestamp_type: TimestampType) -> b
 
 
 @given(rows, st.sampled_from(TimestampType))
-def test_what_was_built_is_read(made: list[tuple[object, ...]], timestamp_type: TimestampType) -> None:
-    """Lengths and deltas of one, two and more bytes, nulls and headers, both kinds of time."""
+def test_valid_records(made: list[tuple[object, ...]], timestamp_type: TimestampType) -> None:
+    """Lengths and deltas take one or more bytes; nulls, headers and both timestamp types are covered."""
     batch = batch_of(made, timestamp_type)
     header = parse_header(batch)
     section = open_records(batch, header, SIZE_MAX)
@@ -50,10 +50,10 @@ def test_what_was_built_is_read(made: list[tuple[object, ...]], timestamp_type: 
 
 
 @given(rows, st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), min_size=1, max_size=4), st.integers(-3, 3))
-def test_what_is_wrong_is_wrong_either_way(
+def test_malformed_records(
     made: list[tuple[object, ...]], changes: list[tuple[int, int]], more: int
 ) -> None:
-    """Bytes changed and counts that do not fit: the same records, or the same error."""
+    """With changed bytes and wrong counts the result is the same records or the same error."""
     batch = batch_of(made, TimestampType.CREATE_TIME)
     header = parse_header(batch)
     section = bytearray(open_records(batch, header, SIZE_MAX))
@@ -75,8 +75,8 @@ alike = st.tuples(
 @given(
     st.lists(alike, min_size=1, max_size=4), st.lists(st.tuples(st.integers(0, 9000), st.integers(0, 255)), max_size=3)
 )
-def test_records_that_are_alike(runs: list[tuple[object, ...]], changes: list[tuple[int, int]]) -> None:
-    """Runs of one size and shape, next to others, whole or with bytes changed: the same outcome."""
+def test_similar_records(runs: list[tuple[object, ...]], changes: list[tuple[int, int]]) -> None:
+    """Runs of one size and shape, next to others, give the same result, intact or damaged."""
     records, offset, now_ms = [], 0, 1_000
     for count, gap, step_ms, key, value in runs:
         for _ in range(count):  # type: ignore[call-overload]
@@ -93,8 +93,7 @@ def test_records_that_are_alike(runs: list[tuple[object, ...]], changes: list[tu
 
 @given(st.binary(max_size=40), st.integers(0, 4), st.integers(0, 5))
 @example(b"\x10\x00\x00\x00\x0d\x00\x00\x00\x00", 1, 0)  # a key of -7 bytes
-def test_any_bytes_either_way(section: bytes, count: int, last_delta: int) -> None:
-    """The same outcome for bytes that nobody made."""
+def test_any_bytes(section: bytes, count: int, last_delta: int) -> None:
     header = parse_header(build_batch([Record(0, 5, None, b"")]))
     header = header._replace(record_count=count, last_offset_delta=last_delta)
     assert outcome(read_records, section, header) == outcome(one_by_one, section, header)
@@ -103,8 +102,8 @@ def test_any_bytes_either_way(section: bytes, count: int, last_delta: int) -> No
 @pytest.mark.parametrize("value_size", [0, 3, 57, 60, 150])
 @pytest.mark.parametrize("later_ms", [0, 70])
 @pytest.mark.parametrize("key", [None, b"\x01\x00key"])
-def test_each_byte_changed(value_size: int, later_ms: int, key: bytes | None) -> None:
-    """Whatever a byte of a record becomes, in the first ones and in those behind offsets of two bytes."""
+def test_each_changed_byte(value_size: int, later_ms: int, key: bytes | None) -> None:
+    """Both the first records and those with offsets of two bytes are changed."""
     values = [bytes(value_size), b"\x01" * value_size]
     records = [Record(number, 1000 + later_ms * (number > 0), key, values[number % 2]) for number in range(70)]
     batch = build_batch(records)

@@ -1,4 +1,4 @@
-"""The structural check of records agrees with the reader of records, over all codecs and over damaged bytes."""
+"""The structural validation of records agrees with the record reader, for all codecs and damaged bytes."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ record_lists = st.lists(
 
 @given(sent=record_lists, library=st.sampled_from(sorted(LIBRARIES)))
 @settings(max_examples=150, deadline=None)
-def test_what_any_library_compresses_is_accepted(sent: list[Record], library: str) -> None:
-    """Batches of all codecs and of other libraries pass as they are, with the highest timestamp of their records."""
+def test_batches_of_all_libraries_are_accepted(sent: list[Record], library: str) -> None:
+    """They pass unchanged, with the highest timestamp of their records."""
     codec, pack = LIBRARIES[library]
     plain = build_batch(sent)
     header = parse_header(plain)._replace(attributes=int(codec))
@@ -68,10 +68,10 @@ def test_what_any_library_compresses_is_accepted(sent: list[Record], library: st
 
 @given(sent=record_lists, position=st.integers(0, 10**6), byte=st.integers(0, 255), cut=st.booleans())
 @settings(max_examples=300, deadline=None)
-def test_damaged_records_are_judged_as_the_reader_judges_them(
+def test_validation_agrees_with_the_reader(
     sent: list[Record], position: int, byte: int, cut: bool
 ) -> None:
-    """A section with a changed byte or without its end passes if, and only if, all its records can be read."""
+    """A section with a changed byte or without its end is accepted if, and only if, all its records can be read."""
     batch = build_batch(sent)
     section = bytearray(batch[HEADER_SIZE:])
     position %= len(section)
@@ -101,8 +101,8 @@ def test_damaged_records_are_judged_as_the_reader_judges_them(
     count=st.integers(1, 50),
 )
 @settings(max_examples=400, deadline=None)
-def test_garbage_is_refused_with_the_intended_error(codec: Codec, data: bytes, start: bytes, count: int) -> None:
-    """Any bytes with a right CRC are accepted or refused; nothing but the refusal is raised."""
+def test_random_bytes_raise_the_intended_error(codec: Codec, data: bytes, start: bytes, count: int) -> None:
+    """Bytes with a valid CRC are accepted or refused with the typed error."""
     header = parse_header(build_batch([Record(NEXT_OFFSET, NOW_MS, None, b"v", ())]))
     header = header._replace(attributes=int(codec), record_count=count, last_offset_delta=count - 1)
     try:
@@ -115,8 +115,8 @@ def test_garbage_is_refused_with_the_intended_error(codec: Codec, data: bytes, s
 
 
 @pytest.mark.parametrize("codec", list(Codec)[1:])
-def test_long_work_is_interrupted(codec: Codec) -> None:
-    """A validation in a thread lets others run after every few hundred records."""
+def test_long_validation_yields(codec: Codec) -> None:
+    """In a thread it releases the interpreter after every few hundred records."""
     pauses: list[int] = []
     batch = build_batch([Record(NEXT_OFFSET, NOW_MS, None, b"v", ()) for _ in range(5000)], codec=codec)
     validate(batch, LogConfig(), NOW_MS, 2**20, lambda: pauses.append(1))

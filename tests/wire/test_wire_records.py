@@ -1,4 +1,4 @@
-"""Records inside batches: round trips, other libraries' batches, times, and bytes that are not records."""
+"""Records inside batches: round trips, other libraries' batches, timestamps, and malformed bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEADERS = st.lists(st.tuples(st.text(max_size=70), BYTES), max_size=3).map(tuple
 
 @st.composite
 def records_with_gaps(draw: st.DrawFn) -> list[Record]:
-    """Records at ascending offsets, with gaps as compaction leaves them."""
+    """Strategy: records at increasing offsets, with gaps as after compaction."""
     offset, records = draw(st.integers(0, 2**40)), []
     for gap in draw(st.lists(st.integers(1, 200), min_size=1, max_size=12)):
         records.append(Record(offset, draw(TIMESTAMPS), draw(BYTES), draw(BYTES), draw(HEADERS)))
@@ -46,8 +46,8 @@ PLAIN = [
 
 @given(records=records_with_gaps(), codec=st.sampled_from(list(Codec)))
 @settings(max_examples=150, deadline=None)
-def test_what_is_built_is_read(records: list[Record], codec: Codec) -> None:
-    """Every field of every record comes back, with any codec and any gaps between offsets."""
+def test_record_round_trip(records: list[Record], codec: Codec) -> None:
+    """Every field is restored, with any codec and any gaps between offsets."""
     batch = build_batch(records, codec=codec, base_offset=records[0].offset)
     for buffer in (batch, bytearray(batch), memoryview(batch + b"the next batch")):
         assert list(iter_records(buffer)) == records
@@ -57,7 +57,7 @@ def test_what_is_built_is_read(records: list[Record], codec: Codec) -> None:
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("builder", [PeerBuilder, OtherPeerBuilder])
 def test_batches_of_python_clients_are_read(codec: Codec, builder: Callable[..., Any]) -> None:
-    """What aiokafka and kafka-python send passes a leader's checks and holds what was sent."""
+    """Batches of aiokafka and kafka-python are valid and have the sent records."""
     if builder is OtherPeerBuilder and codec in (Codec.SNAPPY, Codec.ZSTD):
         codec = Codec.NONE  # kafka-python has no library for these here
     peer = builder(2, codec, True, 5, 6, 7, 1 << 20)
@@ -72,8 +72,8 @@ def test_batches_of_python_clients_are_read(codec: Codec, builder: Callable[...,
 
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("reader", [PeerBatch, OtherPeerBatch])
-def test_python_clients_read_our_batches(codec: Codec, reader: Callable[..., Any]) -> None:
-    """aiokafka and kafka-python find a valid CRC and the records as they were built."""
+def test_python_clients_read_batches(codec: Codec, reader: Callable[..., Any]) -> None:
+    """aiokafka and kafka-python find a valid CRC and the same records."""
     if reader is OtherPeerBatch and codec in (Codec.SNAPPY, Codec.ZSTD):
         codec = Codec.NONE
     batch = build_batch(PLAIN, codec=codec, producer_id=5, producer_epoch=6, base_sequence=7)
@@ -84,24 +84,24 @@ def test_python_clients_read_our_batches(codec: Codec, reader: Callable[..., Any
     ] == PLAIN
 
 
-def test_numbers_at_the_ends_of_their_ranges() -> None:
-    """Timestamps from the first to the last millisecond that 64 bits hold, and the largest offset delta."""
+def test_extreme_numbers() -> None:
+    """They are the lowest and highest 64-bit timestamps, and the largest offset delta."""
     records = [Record(0, -(2**63), None, b""), Record(2**31 - 1, -1, None, b"")]
     assert list(iter_records(build_batch(records))) == records
     records = [Record(0, 2**63 - 1, None, b""), Record(1, 0, None, b""), Record(2, 2**63 - 64, None, b"")]
     assert list(iter_records(build_batch(records))) == records
 
 
-def test_header_names_that_are_not_text_survive() -> None:
-    """Some client wrote bytes that are not UTF-8 as a header's name: the record is readable and keeps them."""
+def test_header_names_that_are_not_utf8() -> None:
+    """Such a record can be read, and keeps the bytes of the name."""
     record = Record(0, 0, None, b"", (("caf\udce9", b"x"),))
     batch = build_batch([record])
     assert b"caf\xe9" in batch
     assert list(iter_records(batch)) == [record]
 
 
-def test_the_time_of_a_record_is_found_exactly() -> None:
-    """ListOffsets by timestamp gives the first record that is not older, not the first of its batch."""
+def test_offset_for_a_timestamp_is_exact() -> None:
+    """The result is the first record that is not older, not the first of its batch."""
     batch = build_batch(PLAIN, codec=Codec.GZIP)
     assert find_timestamp(batch, 0) == (0, 1_700_000_000_000)
     assert find_timestamp(batch, 1_700_000_000_001) == (1, 1_700_000_000_500)
@@ -110,8 +110,8 @@ def test_the_time_of_a_record_is_found_exactly() -> None:
     assert find_timestamp(batch, 0, start_offset=4) is None
 
 
-def test_the_latest_record_is_the_first_of_its_time() -> None:
-    """ListOffsets for the highest timestamp (KIP-734) names the earliest record that has it."""
+def test_offset_of_the_max_timestamp() -> None:
+    """ListOffsets returns the earliest record with the highest timestamp (KIP-734)."""
     records = [Record(index, time, None, b"") for index, time in enumerate([5, 9, 3, 9])]
     batch = build_batch(records)
     assert max_timestamp_record(batch) == (1, 9)
@@ -122,8 +122,8 @@ def test_the_latest_record_is_the_first_of_its_time() -> None:
     assert find_timestamp(by_append, 9) == (0, 9)
 
 
-def test_a_transaction_marker_says_how_it_ended() -> None:
-    """Consumers and logs read from a control batch whether the transaction counts."""
+def test_transaction_markers() -> None:
+    """Consumers and logs read from a control batch whether the transaction committed."""
     for committed in (True, False):
         marker = EndMarker(committed, coordinator_epoch=12)
         batch = build_end_marker(marker, producer_id=7, producer_epoch=1, timestamp_ms=99)
@@ -135,8 +135,8 @@ def test_a_transaction_marker_says_how_it_ended() -> None:
         assert (next(iter(peer)).commit, parse_header(batch).base_sequence) == (committed, -1)
 
 
-def test_other_control_records_are_no_markers() -> None:
-    """Kinds of control records that do not end a transaction are ignored; markers that are cut short are errors."""
+def test_other_control_records_are_not_markers() -> None:
+    """They are ignored; truncated markers are errors."""
     assert parse_end_marker(Record(0, 0, b"\x00\x00\x00\x02", b"")) is None
     for key, value in ((None, None), (b"\x00\x00\x00", b""), (b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00")):
         with pytest.raises(ProtocolError, match=r"Record\(offset=5\)"):
@@ -144,7 +144,7 @@ def test_other_control_records_are_no_markers() -> None:
 
 
 def forged(records: bytes, **fields: int) -> bytes:
-    """A batch with a valid CRC around bytes that need not be records."""
+    """Return a batch with a valid CRC around arbitrary bytes."""
     header = BatchHeader(0, 0, -1, 2, 0, 0, 0, 0, 0, -1, -1, -1, 1)
     return seal(header._replace(**fields), records)
 
@@ -173,33 +173,32 @@ def forged(records: bytes, **fields: int) -> bytes:
         (b"\x0c" + bytes(5) + b"\x01", {}, r"headers"),  # -1 headers
         (b"\x10" + bytes(5) + b"\x02\x01\x00", {}, r"headers.key"),  # no name
         (b"\x10" + bytes(5) + b"\x02\x00\x02", {}, r"headers.value"),
-        (b"\x0e" + bytes(7), {}, r"length"),  # a byte after the last field
+        (b"\x0e" + bytes(7), {}, r"length"),  # an extra byte after the last field
         (b"\x0c" + bytes(6) + b"\x00", {}, "after the last record"),
         (b"\x0c" + bytes(6), {"attributes": 7}, "codec 7"),
         (b"\x0c" + bytes(6), {"attributes": 4}, "zstd"),
     ],
 )
-def test_a_valid_crc_around_malformed_records(records: bytes, fields: dict[str, int], path: str) -> None:
-    """A batch that was made badly is told by the field that is wrong, not by an IndexError or wrong records."""
+def test_malformed_records_with_a_valid_crc(records: bytes, fields: dict[str, int], path: str) -> None:
+    """The error names the invalid field instead of an IndexError or wrong records."""
     with pytest.raises(ProtocolError, match=path):
         list(iter_records(forged(records, **fields)))
 
 
-def test_the_smallest_record_is_read() -> None:
-    """The forged batches of the test before differ from this good one in one thing each."""
+def test_smallest_record() -> None:
+    """The malformed batches of the previous test each differ from this valid one in one place."""
     assert list(iter_records(forged(b"\x0c" + bytes(6)))) == [Record(0, 0, b"", b"")]
 
 
-def test_a_batch_cut_short_is_refused_at_any_byte() -> None:
-    """Readers of one batch want all of it."""
+def test_truncated_batch_is_refused_at_any_byte() -> None:
     batch = build_batch(PLAIN)
     for size in range(len(batch)):
         with pytest.raises(ProtocolError):
             list(iter_records(batch[:size]))
 
 
-def test_records_beyond_the_bound_are_refused() -> None:
-    """The bound on what one batch may hold counts also where nothing is compressed."""
+def test_records_above_the_limit_are_refused() -> None:
+    """The size limit of a batch also applies to uncompressed ones."""
     for codec in Codec:
         batch = build_batch([Record(0, 0, None, bytes(10_000))], codec=codec)
         with pytest.raises(ProtocolError, match="more than 9000 bytes"):
@@ -207,7 +206,7 @@ def test_records_beyond_the_bound_are_refused() -> None:
 
 
 def test_mutated_records_give_one_typed_error() -> None:
-    """Whatever the bytes of a batch with a valid CRC: records in ascending order, or a ProtocolError."""
+    """With a valid CRC, any bytes give records at increasing offsets, or a ProtocolError."""
     generator = random.Random(11)
     section = b"".join(encode_record(index, index, b"k%d" % index, b"v" * 30, (("h", b"x"),)) for index in range(4))
     refused = 0
@@ -228,7 +227,7 @@ def test_mutated_records_give_one_typed_error() -> None:
 @given(section=st.binary(max_size=60), count=st.integers(-1, 9), delta=st.integers(-1, 9), codec=st.integers(0, 7))
 @settings(max_examples=400, deadline=None)
 def test_any_bytes_as_records(section: bytes, count: int, delta: int, codec: int) -> None:
-    """Random bytes never raise anything but the typed error."""
+    """Random bytes raise only the typed error."""
     batch = forged(section, record_count=count, last_offset_delta=delta, attributes=codec)
     for read in (iter_records, iter_keys):
         try:

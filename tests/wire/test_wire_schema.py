@@ -1,4 +1,4 @@
-"""The grammar of messages, and what building does with what it is given."""
+"""The schema language of messages, and the handling of values in the builder."""
 
 from __future__ import annotations
 
@@ -55,21 +55,21 @@ FULL: dict[str, Any] = {
 
 
 class Range:
-    """A part of a file, as far as the codec knows it."""
+    """A file range as the codec sees it."""
 
     def __init__(self, size: int) -> None:
         self.size = size
 
 
-def test_every_type_and_every_mark() -> None:
-    """All that the grammar has goes there and back in both forms."""
+def test_every_type_and_every_modifier() -> None:
+    """Each part of the schema language round-trips in both forms."""
     data = EVERYTHING.build(2, FULL)
     assert data == EVERYTHING.build_uncompiled(2, FULL)
     assert EVERYTHING.parse(2, data) == EVERYTHING.parse_uncompiled(2, data) == FULL
 
 
 def test_defaults() -> None:
-    """A missing field is its default, else null where that is a value, else the zero of its type."""
+    """A missing field has its default, otherwise null if that is valid, otherwise the zero of its type."""
     assert EVERYTHING.parse(2, EVERYTHING.build(2, {})) == {
         "flag": True, "small": -3, "unsigned": 65535, "wide": 0, "ratio": 0.0, "id": ZERO_UUID, "name": "unnamed",
         "note": None, "blob": b"", "numbers": [], "names": [], "ids": [], "maybe": None, "inner": None, "rows": [],
@@ -78,8 +78,8 @@ def test_defaults() -> None:
     assert "id" not in EVERYTHING.parse(0, EVERYTHING.build(0, {}))
 
 
-def test_defaults_are_made_anew() -> None:
-    """Whoever fills in a list that was a default does not change the default of the next message."""
+def test_defaults_are_not_shared() -> None:
+    """Changing a list that was a default does not change the next message."""
     data = EVERYTHING.build(2, {})
     for parse in (EVERYTHING.parse, EVERYTHING.parse_uncompiled):
         parse(2, data)["extra"]["tags"].append("mine")
@@ -88,7 +88,7 @@ def test_defaults_are_made_anew() -> None:
 
 
 def test_tagged_fields_are_written_only_when_they_differ() -> None:
-    """A tagged field that has its default takes no bytes (KIP-482)."""
+    """A tagged field with its default takes no bytes (KIP-482)."""
     plain = EVERYTHING.build(2, {})
     assert EVERYTHING.build(2, {"late": "later", "extra": {"code": -1, "tags": []}}) == plain
     assert plain.endswith(b"\x00")
@@ -97,8 +97,8 @@ def test_tagged_fields_are_written_only_when_they_differ() -> None:
     assert EVERYTHING.build(2, {"late": "x", "extra": {"code": 5}}) == expected
 
 
-def test_partly_filled_values_at_every_level() -> None:
-    """Fields may be missing anywhere, next to values that have them all."""
+def test_incomplete_values_at_every_level() -> None:
+    """Fields may be missing in one element and present in the next."""
     value = {"rows": [{"left": 1, "right": 2}, {"right": 3}, {}], "inner": {}}
     parsed = EVERYTHING.parse(2, EVERYTHING.build(2, value))
     assert parsed["rows"] == [{"left": 1, "right": 2}, {"left": 0, "right": 3}, {"left": 0, "right": 0}]
@@ -126,8 +126,8 @@ def test_partly_filled_values_at_every_level() -> None:
         ({"extra": {"tags": [b""]}}, "extra.tags[0]"),
     ],
 )
-def test_values_that_do_not_fit_are_named(value: dict[str, Any], path: str) -> None:
-    """A value of the wrong type or size is refused with its path, complete or not."""
+def test_invalid_values_are_named(value: dict[str, Any], path: str) -> None:
+    """A value of the wrong type or size is refused with its path."""
     for given in (value, {**FULL, **value}):
         for build in (EVERYTHING.build, EVERYTHING.build_uncompiled, EVERYTHING.build_pieces):
             with pytest.raises(ProtocolError) as caught:
@@ -143,8 +143,8 @@ def test_text_too_long_for_its_length_is_refused() -> None:
     assert EVERYTHING.parse(1, EVERYTHING.build(1, long_name))["name"] == long_name["name"]
 
 
-def test_null_where_a_version_has_none() -> None:
-    """Null is refused in versions where the field cannot be null, and a default of null is empty there."""
+def test_null_in_a_version_without_null() -> None:
+    """Null is refused if the field is not nullable in a version, and a default of null is empty there."""
     assert METADATA.request.parse(0, METADATA.request.build(0, {})) == {"topics": []}
     assert METADATA.request.parse(1, METADATA.request.build(1, {})) == {"topics": None}
     with pytest.raises(ProtocolError, match=r"^MetadataRequest\.topics: null is not allowed"):
@@ -152,7 +152,7 @@ def test_null_where_a_version_has_none() -> None:
 
 
 def test_unknown_names_are_found_by_the_slow_form() -> None:
-    """A misspelt field is an error for whoever looks for it; the fast form ignores it, as it does fields of others."""
+    """A misspelt field is an error there; the fast form ignores it like fields of other versions."""
     value = {"rows": [{"left": 1}, {"lift": 2}]}
     with pytest.raises(ValueError, match=r"^Everything\.rows\[1\]: has no field 'lift'$"):
         EVERYTHING.build_uncompiled(2, value)
@@ -162,8 +162,7 @@ def test_unknown_names_are_found_by_the_slow_form() -> None:
 @pytest.mark.parametrize(
     "text", ["name", "name st", "name str 1..2", "name str\n   odd i8", "name str\n    deep i8", "name [] @"]
 )
-def test_mistakes_in_a_schema_are_errors(text: str) -> None:
-    """A line that the grammar does not know is not overlooked."""
+def test_invalid_schemas_are_errors(text: str) -> None:
     with pytest.raises((ValueError, KeyError)):
         Schema("Mistaken", (0, 0), None, text).tree(0)
 
@@ -173,18 +172,18 @@ def test_mistakes_in_a_schema_are_errors(text: str) -> None:
     [("3", [3], [2, 4]), ("3+", [3, 999], [2]), ("1-4", [1, 4], [0, 5]), ("", [0, 99], [])],
 )
 def test_version_ranges(text: str, inside: list[int], outside: list[int]) -> None:
-    """One version, from a version on, or from one to another."""
+    """A range has one version, starts at a version, or has a start and an end."""
     assert all(version in version_range(text) for version in inside)
     assert not any(version in version_range(text) for version in outside)
 
 
 def records_of(value: dict[str, Any]) -> Any:
-    """The records of a Produce request with one partition."""
+    """Return the records of a Produce request with one partition."""
     return value["topic_data"][0]["partition_data"][0]["records"]
 
 
 def produce(records: Any) -> dict[str, Any]:
-    """A Produce request of one partition."""
+    """Return a Produce request of one partition."""
     partition = {"index": 0, "records": records}
     return {
         "transactional_id": None,
@@ -196,7 +195,7 @@ def produce(records: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("version", [7, 9])
 def test_records_are_views_of_the_frame(version: int) -> None:
-    """Record batches are not copied out of the frame, while other bytes are."""
+    """Record batches are not copied from the frame, while other bytes are."""
     data = PRODUCE.request.build(version, produce(b"batch"))
     records = records_of(PRODUCE.request.parse(version, data))
     assert isinstance(records, memoryview)
@@ -206,8 +205,8 @@ def test_records_are_views_of_the_frame(version: int) -> None:
 
 @pytest.mark.parametrize("version", [7, 9])
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_records_may_be_any_bytes(version: int, kind: Any) -> None:
-    """Bytes, bytearrays and views are all records; small ones are joined in, large ones stay pieces of their own."""
+def test_records_may_be_any_bytes_type(version: int, kind: Any) -> None:
+    """Bytes, bytearrays and views are accepted; small ones are joined, large ones stay separate buffers."""
     for size in (0, 1, 4095, 4096, 100_000):
         records = kind(bytes(size))
         data = PRODUCE.request.build(version, produce(records))
@@ -218,14 +217,14 @@ def test_records_may_be_any_bytes(version: int, kind: Any) -> None:
 
 
 def fetch(*records: Any) -> dict[str, Any]:
-    """A Fetch response with a partition for each."""
+    """Return a Fetch response with a partition for each."""
     partitions = [{"partition_index": index, "records": item} for index, item in enumerate(records)]
     return {"responses": [{"topic": "t", "partitions": partitions}]}
 
 
 @pytest.mark.parametrize("version", [0, 4, 11, 12, 17])
-def test_ranges_of_files_stand_between_the_bytes(version: int) -> None:
-    """What has a size stands where its bytes belong, and all lengths are as if the bytes were there."""
+def test_file_ranges_are_placed_between_the_bytes(version: int) -> None:
+    """An object with a size takes the place of its bytes, and all lengths include it."""
     ranges = [Range(10), Range(70_000), Range(5)]
     records = [ranges[0], b"inline", ranges[1], None, ranges[2], Range(0)]
     pieces = FETCH.response.build_pieces(version, fetch(*records), prefix=b"head")
@@ -235,28 +234,28 @@ def test_ranges_of_files_stand_between_the_bytes(version: int) -> None:
     assert sent == b"head" + FETCH.response.build(version, fetch(*stand_ins))
 
 
-def test_ranges_of_files_are_for_pieces_only() -> None:
-    """Building plain bytes of what is in a file is refused: the codec does no I/O."""
+def test_file_ranges_are_refused_in_plain_bytes() -> None:
+    """The codec does no I/O."""
     with pytest.raises(ProtocolError, match=r"records: Range is not bytes"):
         FETCH.response.build(11, fetch(Range(10)))
 
 
-def test_what_is_wrong_beside_a_range_of_a_file_is_named() -> None:
-    """A mistake elsewhere in the message is not blamed on the range."""
+def test_error_next_to_a_file_range() -> None:
+    """An error elsewhere in the message is not attributed to the range."""
     value = fetch(Range(10), b"")
     value["responses"][0]["partitions"][1]["error_code"] = None
     with pytest.raises(ProtocolError, match=r"^FetchResponse\.responses\[0\]\.partitions\[1\]\.error_code"):
         FETCH.response.build_pieces(11, value)
 
 
-def test_a_message_without_records_is_one_piece() -> None:
-    """The prefix goes in front of it."""
+def test_message_without_records_is_one_buffer() -> None:
+    """It includes the prefix."""
     assert METADATA.request.build_pieces(1, {"topics": []}, prefix=b"head") == [b"head" + b"\x00" * 4]
     assert APIS[74].request.build_pieces(0, {}, prefix=b"head") == [b"head\x00"]
 
 
-def test_parsers_of_a_version_take_an_offset() -> None:
-    """The bare functions of the hot path are those that ``parse`` and ``build`` use."""
+def test_parsers_of_a_version_accept_an_offset() -> None:
+    """The functions of the hot path are those that ``parse`` and ``build`` use."""
     build, parse = PRODUCE.request.builder(7), PRODUCE.request.parser(7)
     data = build(produce(b"x"))
     assert parse(b"header" + data, 6) == parse(data) == PRODUCE.request.parse(7, data)
@@ -264,7 +263,7 @@ def test_parsers_of_a_version_take_an_offset() -> None:
 
 
 def test_nothing_is_compiled_at_import() -> None:
-    """A process that only imports the messages has made no tree and no function yet, so it starts quickly."""
+    """Importing the messages creates no tree and no function, so a process starts fast."""
     code = (
         "from kreplica.wire.messages import APIS\n"
         "from kreplica.wire import headers\n"
@@ -275,7 +274,7 @@ def test_nothing_is_compiled_at_import() -> None:
 
 
 def test_every_api_has_its_versions_from_zero() -> None:
-    """The table is complete: the key of each entry is its API's, and versions go up from 0 without gaps."""
+    """The key of each entry is its API's, and versions have no gaps."""
     for key, api in APIS.items():
         assert key == api.key
         assert api.versions[0] == 0
@@ -283,8 +282,8 @@ def test_every_api_has_its_versions_from_zero() -> None:
         assert (api.request.name, api.response.name) == (f"{api.name}Request", f"{api.name}Response")
 
 
-def test_consumer_protocol_data_carry_their_version() -> None:
-    """Subscriptions and assignments start with their version; newer ones are read as our newest."""
+def test_consumer_protocol_data_has_a_version() -> None:
+    """Newer subscriptions and assignments are read as the newest known version."""
     value = {"topics": ["a"], "user_data": None, "owned_partitions": [], "generation_id": 4, "rack_id": "r"}
     data = build_versioned(SUBSCRIPTION, 3, value)
     assert parse_versioned(SUBSCRIPTION, data) == (3, value)
@@ -297,8 +296,8 @@ def test_consumer_protocol_data_carry_their_version() -> None:
 
 @pytest.mark.parametrize("version", [9, 10, 11, 12])
 @pytest.mark.parametrize("flags", [(1, 0, 0), (0, 1, 1), (1, 1, 1)])
-def test_the_surplus_bytes_of_librdkafka_are_read_over(version: int, flags: tuple[int, ...]) -> None:
-    """librdkafka leaves three zero bytes behind the null of "all topics", or at the end; it asks for all topics."""
+def test_extra_bytes_of_librdkafka_are_ignored(version: int, flags: tuple[int, ...]) -> None:
+    """librdkafka writes three zero bytes after the null of "all topics", or at the end; it requests all topics."""
     flags = flags if version <= 10 else flags[1:]
     for data in (b"\x00" + bytes(3) + bytes(flags) + b"\x00", b"\x00" + bytes(flags) + b"\x00" + bytes(3)):
         assert METADATA.request.parse(version, data)["topics"] is None

@@ -15,11 +15,11 @@ from kreplica.wire.primitives import STEP_COST, TAGS_MAX, Built, uvarint
 
 NAMES = 50_000
 NAME_COST = 7
-"""Of a record with one text."""
+"""Schema of a record with one text."""
 
 
 def steps_of(work: Generator[None, None, Any]) -> tuple[int, Any]:
-    """Run it; return the number of yields and the result."""
+    """Run the work; return the number of yields and the result."""
     count = 0
     while True:
         try:
@@ -30,7 +30,7 @@ def steps_of(work: Generator[None, None, Any]) -> tuple[int, Any]:
 
 
 def test_parsing_yields_in_proportion_to_the_elements() -> None:
-    """Elements of ``STEP_COST`` are parsed between two yields, and no more."""
+    """At most ``STEP_COST`` elements are parsed between two yields."""
     body = {"topics": [{"name": f"topic-{number}"} for number in range(NAMES)]}
     count, value = steps_of(METADATA.request.sliced_parser(0)(METADATA.request.build(0, body), 0))
     assert value == body
@@ -38,7 +38,6 @@ def test_parsing_yields_in_proportion_to_the_elements() -> None:
 
 
 def test_parsing_yields_within_long_arrays_of_numbers() -> None:
-    """An array of numbers is read in parts."""
     numbers = list(range(NUMBERS_PER_STEP * 5 + 1))
     body = {"group_id": "g", "topics": [{"name": "t", "partition_indexes": numbers}]}
     count, value = steps_of(OFFSET_FETCH.request.sliced_parser(1)(OFFSET_FETCH.request.build(1, body), 0))
@@ -47,7 +46,7 @@ def test_parsing_yields_within_long_arrays_of_numbers() -> None:
 
 
 def test_building_yields_in_proportion_to_the_elements() -> None:
-    """Pieces between two yields are small, and together they are the message."""
+    """The buffers between two yields are small, and together they are the message."""
     rows = [{"name": "t", "partitions": [partition_row(number) for number in range(20_000)]}]
     body = {"group_id": "g", "topics": rows, "error_code": 0}
     count, pieces = steps_of(OFFSET_FETCH.response.sliced_builder(5)(body, b""))
@@ -61,8 +60,8 @@ def partition_row(index: int) -> dict[str, Any]:
             "error_code": 0}  # fmt: skip
 
 
-def test_elements_built_before_are_not_joined() -> None:
-    """Their bytes stay pieces of their own."""
+def test_encoded_elements_are_not_joined() -> None:
+    """Their bytes stay separate buffers."""
     build = METADATA.response.element(1, "topics")
     topics = [build({"error_code": 0, "name": f"t{number}", "partitions": []}) for number in range(100)]
     body = {"brokers": [], "controller_id": 1, "topics": Built(len(topics), topics)}
@@ -71,14 +70,14 @@ def test_elements_built_before_are_not_joined() -> None:
     assert len(pieces) > 100
 
 
-def test_a_malformed_message_is_explained() -> None:
-    """The error of a sliced parser names the field as that of the plain parser does."""
+def test_malformed_message() -> None:
+    """The sliced parser's error names the field like the plain parser's."""
     data = pack(">i", 3) + b"\x00\x01a" * 2 + b"\x00\x09"
     with pytest.raises(ProtocolError, match=r"MetadataRequest.topics\[2\].name"):
         steps_of(METADATA.request.sliced_parser(0)(data, 0))
 
 
-def test_a_section_has_a_bounded_number_of_tags() -> None:
+def test_tags_of_a_section_are_bounded() -> None:
     """All tags of one section are read in one step."""
     tags = b"".join(uvarint(tag) + b"\x00" for tag in range(TAGS_MAX + 1))
     data = b"\x01\x00\x00\x00" + uvarint(TAGS_MAX + 1) + tags

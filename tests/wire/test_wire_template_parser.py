@@ -112,7 +112,7 @@ def outcome(parse, data):
 
 
 def test_messages_that_differ_in_numbers_are_parsed_once():
-    """Requests and responses of a follower match one template each."""
+    """The requests and responses of a follower match one template each."""
     chance = random.Random(1)
     for schema, make in ((FETCH.request, request), (FETCH.response, response)):
         counted = Counted(schema, 17)

@@ -18,8 +18,7 @@ def test_numbers_are_filled_in():
         assert template.struct.unpack(data)[1::2] == numbers
 
 
-def test_a_missing_mark_is_an_error():
-    """A template without its marks is refused."""
+def test_missing_placeholder_is_an_error():
     with pytest.raises(ValueError, match="not found"):
         Template(b"head" + pack(">q", MARK + 1), "q")
 

@@ -1,4 +1,4 @@
-"""Makes random values of a message from its own tree of types, for the tests of this room."""
+"""Random values of messages, generated from their type trees."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ TEXTS = ("", "a", "topic-1", "größe", "日本", "x" * 126, "y" * 127, "z" * 30
 
 
 def all_schemas() -> list[Schema]:
-    """Every message there is."""
+    """Return the schemas of all messages."""
     messages = [schema for api in APIS.values() for schema in (api.request, api.response)]
     return [*messages, SUBSCRIPTION, ASSIGNMENT]
 
 
 def random_value(kind: WireType, rng: random.Random, depth: int = 0) -> Any:
-    """A value of any type, with an eye for edges: nulls, empty ones, extremes, lengths where varints grow."""
+    """Return a random value of a type, with edge cases: null, empty, extreme values, lengths at varint boundaries."""
     if isinstance(kind, Record):
         if kind.nullable and rng.random() < 0.3:
             return None
@@ -53,6 +53,6 @@ def random_value(kind: WireType, rng: random.Random, depth: int = 0) -> Any:
 
 
 def random_message(schema: Schema, version: int, rng: random.Random) -> dict[str, Any]:
-    """A value of one message at one version."""
+    """Return a random value of one version of a message."""
     value: dict[str, Any] = random_value(schema.tree(version), rng)
     return value

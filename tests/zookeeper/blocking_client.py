@@ -20,7 +20,7 @@ TIMEOUT_S = 20.0
 
 
 class Reply(NamedTuple):
-    """An answer, or an event where the transaction id is -1."""
+    """A response, or an event if the transaction ID is -1."""
 
     xid: int
     zxid: int
@@ -31,7 +31,7 @@ class Reply(NamedTuple):
 class BlockingClient:
     """One connection with its session.
 
-    :param session: to come back to; None for a new one.
+    :param session: the session to resume; None for a new one.
     """
 
     def __init__(self, port: int, session: ConnectResponse | None = None) -> None:
@@ -42,7 +42,7 @@ class BlockingClient:
         self.session = ConnectResponse.decode(Reader(self._frame()))
 
     def send(self, data: bytes) -> None:
-        """Any bytes."""
+        """Send raw bytes."""
         self._socket.sendall(data)
 
     def _frame(self) -> bytes:
@@ -56,12 +56,12 @@ class BlockingClient:
         return data
 
     def reply(self) -> Reply:
-        """What comes next."""
+        """Return the next message."""
         data = self._frame()
         return Reply(*REPLY_HEADER.unpack_from(data), data[REPLY_HEADER.size :])
 
     def ask(self, request: Request, xid: int = 1) -> list[Reply]:
-        """One request: the events that come before its answer, and the answer as the last."""
+        """Send a request; return the events before its response, followed by the response."""
         self.send(request_frame(xid, opcode_of(request), request.encode()))
         replies = [self.reply()]
         while replies[-1].xid != xid:
@@ -69,12 +69,12 @@ class BlockingClient:
         return replies
 
     def answer(self, request: Request) -> bytes:
-        """The body of a successful answer."""
+        """Return the body of a successful response."""
         reply = self.ask(request)[-1]
         assert reply.error == 0, (request, reply)
         return reply.body
 
     def close(self) -> None:
-        """Close the connection, not the session."""
+        """Close the connection, but not the session."""
         self._stream.close()
         self._socket.close()

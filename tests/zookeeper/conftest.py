@@ -1,4 +1,4 @@
-"""The servers that the tests of this folder run against."""
+"""The servers that the tests of this directory run against."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.real_reactor import run
 from tests.support.real_zookeeper import RealZooKeeper
 from tests.support.zookeeper_scene import RealServerUnderTest, Scenario, Scene, ServerUnderTest, play
 
-# That of the real server in these tests, so that sessions expire as soon.
+# That of the real server in these tests, so that sessions expire equally fast.
 TICK_TIME_MS = 200
 
 SERVERS = ["real", "embedded", "simulated"]
@@ -52,7 +52,8 @@ class EmbeddedServerUnderTest:
 
 
 class SimulatedServerUnderTest:
-    """An embedded coordinator on a simulated host, with its store on the simulated disk; clients on another host."""
+    """An embedded coordinator on a simulated host, with its store on the simulated disk; clients are on another host.
+    """
 
     def run(self, scenario: Scenario, timeout_s: float = 30.0) -> None:
         simulation = Simulation(seed=1)
@@ -80,7 +81,7 @@ def simulated_zookeeper() -> SimulatedServerUnderTest:
 
 @pytest.fixture
 def scene() -> CoordinatorScene:
-    """A coordinator on an empty simulated disk, for bare clients."""
+    """A coordinator on an empty simulated disk, for protocol-level clients."""
     return CoordinatorScene()
 
 

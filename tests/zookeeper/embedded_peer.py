@@ -1,4 +1,4 @@
-"""A bare client of the protocol for tests of the coordinator: it sends what it is told and shows all that comes."""
+"""A protocol-level client for tests of the coordinator: it sends given requests and returns all responses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FRAME_SIZE_MAX = 64 << 20
 
 
 class Reply(NamedTuple):
-    """An answer, or an event where the transaction id is -1."""
+    """A response, or an event if the transaction ID is -1."""
 
     xid: int
     zxid: int
@@ -43,7 +43,7 @@ class Reply(NamedTuple):
 
     @property
     def event(self) -> tuple[EventType, str]:
-        """What an event says."""
+        """Return the decoded event."""
         assert self.xid == XID_WATCH_EVENT, self
         event = decode_watch_event(Reader(self.body))
         return event.type, event.path
@@ -52,8 +52,8 @@ class Reply(NamedTuple):
 class Peer(Protocol):
     """A connection to the coordinator.
 
-    :ivar frames: without their lengths, in order.
-    :ivar raw: what came while ``collect_raw`` was set.
+    :ivar frames: received frames without their lengths, in order.
+    :ivar raw: bytes received while ``collect_raw`` was set.
     :ivar closed: fires when the connection is closed.
     """
 
@@ -80,28 +80,28 @@ class Peer(Protocol):
         self.closed.callback(None)
 
     def send_raw(self, data: bytes) -> None:
-        """Any bytes."""
+        """Send raw bytes."""
         self.transport.write(data)
 
     def send(self, request: Request) -> int:
-        """One request; its transaction id."""
+        """Send a request; return its transaction ID."""
         self._xid += 1
         self.send_raw(request_frame(self._xid, opcode_of(request), request.encode()))
         return self._xid
 
     def send_code(self, opcode: int, body: bytes) -> int:
-        """One request of an operation that has no record."""
+        """Send a request of an operation without a record type."""
         self._xid += 1
         self.send_raw(request_frame(self._xid, opcode, body))
         return self._xid
 
     async def next(self) -> Reply:
-        """The next answer or event."""
+        """Return the next response or event."""
         data = await self.frames.get()
         return Reply(*REPLY_HEADER.unpack_from(data), data[REPLY_HEADER.size :])
 
     async def ask(self, request: Request) -> Reply:
-        """One request and its answer; nothing may come in between."""
+        """Send a request and return its response; no other message may arrive in between."""
         xid = self.send(request)
         reply = await self.next()
         assert reply.xid == xid, reply
@@ -110,7 +110,7 @@ class Peer(Protocol):
     async def connect(
         self, timeout_ms: int = 10_000, session: ConnectResponse | None = None, last_zxid_seen: int = 0
     ) -> ConnectResponse:
-        """The handshake, for a new session or an old one."""
+        """Do the handshake for a new session or an existing one."""
         session_id, password = (session.session_id, session.password) if session else (0, bytes(16))
         self.send_raw(frame(ConnectRequest(last_zxid_seen, timeout_ms, session_id, password).encode()))
         return ConnectResponse.decode(Reader(await self.frames.get()))
@@ -132,11 +132,11 @@ class Scene:
         self.start()
 
     def store(self) -> Store:
-        """What keeps the coordinator's state."""
+        """Return the store of the coordinator's state."""
         return DiskStore(DATA_DIRECTORY, self.host.runtime.disk, self.host.runtime.offload)
 
     def start(self) -> None:
-        """Start a coordinator on what the last one left."""
+        """Start a coordinator on the state of the last one."""
         self.coordinator = EmbeddedCoordinator(
             self.host.runtime,
             port=PORT,
@@ -148,7 +148,7 @@ class Scene:
         self.run(self.coordinator.start())
 
     def peer(self, host: str = "client") -> Peer:
-        """A new connection."""
+        """Open a connection."""
         connected: Deferred[Peer] = Deferred()
 
         class Factory(ClientFactory):
@@ -163,19 +163,19 @@ class Scene:
         return self.run(connected)
 
     def session(self, timeout_ms: int = 10_000, host: str = "client") -> tuple[Peer, ConnectResponse]:
-        """A new connection with a new session."""
+        """Open a connection with a new session."""
         peer = self.peer(host)
         return peer, self.run(peer.connect(timeout_ms))
 
     def run(self, what: Any) -> Any:
-        """Let virtual time pass until a Deferred or coroutine has ended."""
+        """Advance virtual time until a Deferred or coroutine has ended."""
         return self.simulation.run_until(what)
 
     def ask(self, peer: Peer, request: Request) -> Reply:
-        """One request and its answer."""
+        """Send a request and return its response."""
         reply: Reply = self.run(peer.ask(request))
         return reply
 
     def pass_time(self, seconds: float) -> None:
-        """Let virtual time pass."""
+        """Advance virtual time."""
         self.simulation.run(seconds)

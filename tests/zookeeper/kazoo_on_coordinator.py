@@ -1,8 +1,8 @@
-"""A pytest plugin that gives kazoo's own test suite embedded coordinators instead of the ZooKeeper it would start.
+"""A pytest plugin that runs kazoo's own test suite on embedded coordinators instead of ZooKeeper.
 
-Nothing of kazoo is changed: its harness asks one function for a cluster, and that function is replaced.  Each process
-of the run has a coordinator of its own, in a process of its own.  ``DOES_NOT_APPLY`` lists what is left out, and why;
-an entry that matches no test ends the run.
+kazoo is not changed: its harness gets a cluster from one function, and that function is replaced. Each process of the
+run has a coordinator in a process of its own. ``DOES_NOT_APPLY`` lists the skipped tests with reasons; an entry that
+matches no test ends the run.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import pytest
 
 from tests.support.coordinator import CoordinatorProcess
 
-# kazoo's harness makes key stores for a Java server as it is imported; the coordinator has no use for any.
+# kazoo's harness creates key stores for a Java server when it is imported; the coordinator does not need them.
 sys.modules.setdefault("jks", types.ModuleType("jks"))
-# A single test counts live objects with a package that is installed for nothing else; others have classes of that name.
+# A single test counts live objects with a package that is otherwise unused; others have classes of that name.
 _objgraph = types.ModuleType("objgraph")
 _objgraph.count = lambda name: sum(  # type: ignore[attr-defined]
     type(each).__name__ == name and type(each).__module__.startswith("kazoo.") for each in gc.get_objects()
@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class CoordinatorServer(CoordinatorProcess):
-    """A member of a cluster, by the names that kazoo's tests call."""
+    """A member of a cluster, with the names that kazoo's tests call."""
 
     def run(self) -> None:
         self.start()
@@ -66,10 +66,10 @@ class CoordinatorServer(CoordinatorProcess):
 
 
 class CoordinatorCluster:
-    """A cluster of one, which lives until the run ends: kazoo ends its cluster after every class of tests."""
+    """A cluster with one member, which lives until the run ends: kazoo stops its cluster after every test class."""
 
     def __init__(self, directory: Path) -> None:
-        # A session that only a time-out can end would otherwise cost the suite 4 s and more each time.
+        # A session that only a timeout can end would otherwise cost the suite at least 4 s each time.
         self.server = CoordinatorServer(directory, tick_time_ms=1000)
 
     def __iter__(self) -> Iterator[CoordinatorServer]:
@@ -82,7 +82,7 @@ class CoordinatorCluster:
         self.server.start()
 
     def terminate(self) -> None:
-        """Left to the end of the run."""
+        """Do nothing: the coordinator stops at the end of the run."""
 
     def get_logs(self) -> list[str]:
         return self.server.last_output().splitlines(keepends=True)

@@ -1,4 +1,4 @@
-"""Junk, floods and silence: a bad client harms nobody but itself."""
+"""Malformed, excessive and silent clients affect only themselves."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ BAD_BYTES = [
     pytest.param(request_frame(1, Opcode.GET_DATA, b"\0\0\0\x02\xff\xff\0"), id="path not UTF-8"),
     pytest.param(request_frame(1, Opcode.SET_DATA, pack_text("/a") + b"\xff\xff\xff\xf0" + bytes(4)), id="data"),
     pytest.param(request_frame(1, Opcode.CREATE, pack_text("/a") + pack_buffer(b"") + b"\x7f\xff\xff\xff"), id="acl"),
-    pytest.param(request_frame(1, Opcode.DELETE, Delete("/a").encode() + b"x"), id="a byte too many"),
+    pytest.param(request_frame(1, Opcode.DELETE, Delete("/a").encode() + b"x"), id="an extra byte"),
     pytest.param(request_frame(1, Opcode.MULTI, bytes(8)), id="cut multi"),
     pytest.param(request_frame(1, Opcode.MULTI, struct.pack(">i?i", 4, False, -1)), id="read in multi"),
     pytest.param(
-        request_frame(1, Opcode.MULTI, struct.pack(">i?ii", 2, False, -1, -17) + bytes(40)), id="multi that goes back"
+        request_frame(1, Opcode.MULTI, struct.pack(">i?ii", 2, False, -1, -17) + bytes(40)), id="negative size in multi"
     ),
     pytest.param(request_frame(1, Opcode.SET_WATCHES, bytes(8) + b"\x7f\xff\xff\xff"), id="endless vector"),
 ]
@@ -54,8 +54,8 @@ BAD_BYTES = [
 
 @pytest.mark.parametrize("junk", BAD_BYTES)
 @pytest.mark.parametrize("in_session", [False, True])
-def test_bytes_that_are_no_request_end_their_connection_only(scene: Scene, junk: bytes, in_session: bool) -> None:
-    """Nobody else notices, and nothing was changed."""
+def test_malformed_request_closes_its_connection_only(scene: Scene, junk: bytes, in_session: bool) -> None:
+    """Other clients are not affected, and nothing is changed."""
     other, _ = scene.session()
     peer = scene.session()[0] if in_session else scene.peer()
     peer.send_raw(junk)
@@ -77,8 +77,8 @@ def test_bytes_that_are_no_request_end_their_connection_only(scene: Scene, junk:
     ),
     opcode=st.sampled_from([*Opcode, 0, 99]),
 )
-def test_any_body_of_any_operation_is_survived(body: bytes, opcode: int) -> None:
-    """It is answered, or its connection is closed; others go on."""
+def test_any_body_of_any_operation(body: bytes, opcode: int) -> None:
+    """It is answered, or its connection is closed; other clients continue."""
     scene = _FUZZED.setdefault("scene", Scene())
     peer, _ = scene.session()
     peer.send_code(opcode, body)
@@ -89,12 +89,11 @@ def test_any_body_of_any_operation_is_survived(body: bytes, opcode: int) -> None
     assert scene.simulation.failures == []
 
 
-# One coordinator for all examples, as in life.
+# One coordinator for all examples, as in production.
 _FUZZED: dict[str, Scene] = {}
 
 
-def test_requests_may_come_byte_by_byte(scene: Scene) -> None:
-    """Wherever TCP cuts them."""
+def test_requests_byte_by_byte(scene: Scene) -> None:
     peer, _ = scene.session()
     requests = [Create("/a", b"data"), GetData("/a"), Exists("/none"), Multi([SetData("/a", b"new")])]
     stream = b"".join(
@@ -109,8 +108,8 @@ def test_requests_may_come_byte_by_byte(scene: Scene) -> None:
     assert [scene.run(peer.next())[::2] for _ in requests] == [(0, 0), (1, 0), (2, NoNode.code), (3, 0)]
 
 
-def test_connections_beyond_the_limit_are_closed() -> None:
-    """Those that are open go on, and one that leaves makes room."""
+def test_connections_above_the_limit_are_closed() -> None:
+    """Open ones continue, and a closed one frees its place."""
     scene = Scene(CoordinatorSettings(tick_time_ms=TICK_TIME_MS, connections_max=2))
     first, _ = scene.session()
     second = scene.peer()
@@ -122,16 +121,16 @@ def test_connections_beyond_the_limit_are_closed() -> None:
     assert scene.ask(scene.session()[0], Ping()).error == 0
 
 
-def test_a_connection_that_never_speaks_is_closed() -> None:
-    """Otherwise such connections could keep others out."""
+def test_connection_without_a_handshake_times_out() -> None:
+    """Otherwise such connections could use up the limit."""
     scene = Scene(CoordinatorSettings(tick_time_ms=100))
     mute = scene.peer()
     scene.pass_time(5)
     assert mute.is_closed
 
 
-def test_a_client_that_does_not_read_is_not_served_on_and_harms_nobody(scene: Scene) -> None:
-    """Its answers stay bounded: reading from it pauses; when it reads again, every answer is there."""
+def test_client_that_does_not_read_is_paused(scene: Scene) -> None:
+    """Its unsent responses are bounded because reading pauses; when it reads again, every response arrives."""
     peer, _ = scene.session()
     other, _ = scene.session(host="other")
     scene.ask(peer, Create("/a", bytes(900_000)))
@@ -149,10 +148,10 @@ def test_a_client_that_does_not_read_is_not_served_on_and_harms_nobody(scene: Sc
         assert (reply.error, len(reply.body)) == (0, 900_000 + 4 + 68)
 
 
-def test_events_for_a_client_that_does_not_read_end_its_connection(
+def test_events_for_a_client_that_does_not_read_close_its_connection(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They come without being asked for, so pausing cannot bound them."""
+    """Events are not responses, so pausing cannot bound them."""
     monkeypatch.setattr("kreplica.zookeeper.embedded.connection.UNSENT_BYTES_MAX", 100_000)
     deaf, _ = scene.session()
     writer, _ = scene.session(host="other")
@@ -169,17 +168,17 @@ def test_events_for_a_client_that_does_not_read_end_its_connection(
     scene.run(deaf.closed)
 
 
-def test_a_client_with_long_requests_lets_others_have_their_turn(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What came in one piece is not served in one piece; every answer still comes, in order."""
+def test_client_with_long_requests_does_not_block_others(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests of one read are served in several iterations; all responses arrive in order."""
     greedy, _ = scene.session()
     (connection,) = scene.coordinator.connections
-    # On virtual time no request takes any: every one is made to use its turn up.
+    # Virtual time does not advance during a request, so every one is made to use up its time slice.
     monkeypatch.setattr("kreplica.zookeeper.embedded.connection.TURN_S_MAX", -1.0)
     count = 200
     greedy.send_raw(b"".join(request_frame(number, Opcode.PING, b"") for number in range(count)))
     served = connection.received
     while len(greedy.frames.pending) < count:
         assert scene.simulation.step()
-        assert connection.received - served <= 1, "more than one request in one turn of the reactor"
+        assert connection.received - served <= 1, "more than one request in one iteration of the reactor"
         served = connection.received
     assert [scene.run(greedy.next()).xid for _ in range(count)] == list(range(count))

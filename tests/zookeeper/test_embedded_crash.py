@@ -1,4 +1,4 @@
-"""``kill -9`` of a real coordinator process, again and again, under pipelined writes: nothing answered is lost."""
+"""``kill -9`` of a real coordinator process during pipelined writes loses no acknowledged write."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ZNODES_COUNT = 20
 
 
 def read(client: BlockingClient, path: str) -> int:
-    """The number that a znode holds."""
+    """Return the number stored in a znode."""
     body = client.answer(GetData(path))
     return int(decode_data(body, 0, len(body))[0])
 
 
 def writes(first: int) -> list[bytes]:
-    """Numbers that only grow, one request each: single sets, and pairs that belong together."""
+    """Yield increasing numbers, one request each: single sets, and pairs of znodes set in one multi."""
     requests = []
     for number in range(first, first + REQUESTS_COUNT):
         data = b"%d" % number
@@ -39,7 +39,8 @@ def writes(first: int) -> list[bytes]:
 
 
 def pour_and_kill(coordinator: CoordinatorProcess, client: BlockingClient, first: int, kill_after: int) -> int:
-    """Send all at once, kill the process when so many are answered, and return the last number that was answered."""
+    """Send all requests, kill the process after the given number of responses, and return the last acknowledged number.
+    """
     client.send(b"".join(writes(first)))
     answered = first - 1
     try:
@@ -58,8 +59,8 @@ def pour_and_kill(coordinator: CoordinatorProcess, client: BlockingClient, first
 @pytest.mark.parametrize(
     ("seed", "kills_count"), [(1, 6), *(pytest.param(seed, 50, marks=pytest.mark.soak) for seed in range(2, 6))]
 )
-def test_a_killed_coordinator_has_lost_nothing_that_it_answered(tmp_path: Path, seed: int, kills_count: int) -> None:
-    """Every znode holds at least the last number that was answered for it; what belongs together is together."""
+def test_killed_coordinator_loses_no_acknowledged_write(tmp_path: Path, seed: int, kills_count: int) -> None:
+    """Every znode has at least its last acknowledged number, and pairs are equal."""
     random = Random(seed)
     with CoordinatorProcess(tmp_path) as coordinator:
         client = BlockingClient(coordinator.port)
@@ -81,7 +82,7 @@ def test_a_killed_coordinator_has_lost_nothing_that_it_answered(tmp_path: Path, 
             assert [found[f"/left-{n}"] for n in range(ZNODES_COUNT)] == [
                 found[f"/right-{n}"] for n in range(ZNODES_COUNT)
             ]
-            # What was not answered may have happened or not, but only in the order of the requests.
+            # An unacknowledged request may have been applied or not, but only in the order of the requests.
             assert max(found.values()) >= last
             assert client.session == session
         client.answer(Exists("/mine"))

@@ -1,7 +1,7 @@
-"""Random requests to a real ZooKeeper and to the embedded coordinator: both must answer the same.
+"""Random requests to a real ZooKeeper and to the embedded coordinator have the same responses.
 
-Transaction numbers differ (ZooKeeper spends some on requests that fail), so they are compared by their order; times are
-compared by which of them are equal to one another.
+Transaction IDs differ (ZooKeeper also uses some for failed requests), so they are compared by their order; times are
+compared by equality with one another.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ DECODERS: dict[int, Any] = {
 
 
 class Author:
-    """Makes up requests, mostly sensible ones."""
+    """Generates requests, most of them valid."""
 
     def __init__(self, seed: int, root: str) -> None:
         self._random = Random(seed)
@@ -124,7 +124,7 @@ class Author:
         what = random.random()
         if what < 0.4:
             operation = self.operation()
-            # ZooKeeper knows a check only within a multi.
+            # ZooKeeper supports check only within a multi.
             return operation if not isinstance(operation, Check) else Exists(path, self.flag())
         if what < 0.55:
             return Multi([self.operation() for _ in range(random.randrange(5))])
@@ -147,7 +147,7 @@ class Author:
 
 
 def decoded(request: Request, reply: Reply) -> Any:
-    """An answer in comparable form: names sorted, since their order means nothing."""
+    """Return a response in comparable form: names are sorted, since their order is undefined."""
     if reply.xid == XID_WATCH_EVENT:
         event = decode_watch_event(Reader(reply.body))
         return event.type.name, event.path
@@ -164,7 +164,7 @@ def decoded(request: Request, reply: Reply) -> Any:
 
 
 class Ranks:
-    """Replaces transaction numbers and times in stats by what can be compared between servers."""
+    """Replaces transaction IDs and times in stats by values that are comparable between servers."""
 
     def __init__(self, session_ids: list[int]) -> None:
         self._session_ids = session_ids
@@ -184,7 +184,8 @@ class Ranks:
 
 
 def transcript(port: int, seed: int) -> list[tuple[Any, Any]]:
-    """Every request of a seed with all that came of it; two sessions take turns, and one has an identity from start."""
+    """Run every request of a seed and return all results; two sessions take turns, and one is authenticated from the
+    start."""
     root = f"/differential-{seed}"
     clients = [BlockingClient(port), BlockingClient(port)]
     clients[0].answer(Create(root))
@@ -207,10 +208,10 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinato
 
 
 @pytest.mark.parametrize("seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(12, 500))])
-def test_both_servers_answer_the_same(
+def test_both_servers_respond_equally(
     real_zookeeper: RealServerUnderTest, coordinator: CoordinatorProcess, seed: int
 ) -> None:
-    """Paths, data, stats, versions, errors, and events with their place among the answers."""
+    """Paths, data, stats, versions, errors, and events with their position among the responses are the same."""
     expected = transcript(real_zookeeper.zookeeper.servers[0].port, seed)
     found = transcript(coordinator.port, seed)
     for line, (wanted, got) in enumerate(zip(expected, found, strict=True)):

@@ -1,4 +1,4 @@
-"""What the coordinator shows to whom before and after it is durable, on virtual time."""
+"""Visibility of changes before and after they are durable, on virtual time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from kreplica.zookeeper.responses import decode_data
 
 
 def data_of(scene: Scene, peer: Peer, path: str) -> bytes:
-    """A znode's data."""
+    """Return a znode's data."""
     reply = scene.ask(peer, GetData(path))
     assert reply.error == 0
     return decode_data(reply.body, 0, len(reply.body))[0]
 
 
-def test_answers_come_in_the_order_of_requests(scene: Scene) -> None:
-    """Reads between writes see what came before them, and nothing of what comes after."""
+def test_responses_keep_the_order_of_requests(scene: Scene) -> None:
+    """Reads between writes see the writes before them only."""
     peer, _ = scene.session()
     scene.ask(peer, Create("/a", b"0"))
     expected = []
@@ -38,8 +38,8 @@ def test_answers_come_in_the_order_of_requests(scene: Scene) -> None:
             assert decode_data(reply.body, 0, len(reply.body))[0] == data
 
 
-def test_an_event_comes_before_the_data_that_it_announces(scene: Scene) -> None:
-    """Also on the connection that makes the change."""
+def test_event_precedes_the_data_that_it_announces(scene: Scene) -> None:
+    """This includes the connection that makes the change."""
     peer, _ = scene.session()
     scene.ask(peer, Create("/a"))
     scene.ask(peer, GetData("/a", watch=True))
@@ -48,8 +48,8 @@ def test_an_event_comes_before_the_data_that_it_announces(scene: Scene) -> None:
     assert scene.run(peer.next()).xid == xid
 
 
-def test_nothing_is_shown_that_a_power_loss_could_undo(scene: Scene) -> None:
-    """While the disk does not answer, only what nobody is changing can be read; then everything comes in order."""
+def test_changes_that_are_not_durable_are_not_visible(scene: Scene) -> None:
+    """While the disk does not respond, only unchanged data can be read; then everything arrives in order."""
     writer, _ = scene.session()
     reader, _ = scene.session()
     scene.ask(writer, Create("/quiet", b"q"))
@@ -70,8 +70,8 @@ def test_nothing_is_shown_that_a_power_loss_could_undo(scene: Scene) -> None:
     assert decode_data(replies[0].body, 0, len(replies[0].body))[0] == b"new"
 
 
-def test_changes_that_gather_behind_a_slow_write_are_not_shown_either(scene: Scene) -> None:
-    """Neither a changed znode, nor that one is gone, nor that one is there, nor an event about it."""
+def test_changes_behind_a_slow_write_are_not_visible(scene: Scene) -> None:
+    """Changed, deleted and created znodes are hidden, and so are events about them."""
     writer, _ = scene.session()
     watcher, _ = scene.session()
     readers = [scene.session()[0] for _ in range(4)]
@@ -88,7 +88,7 @@ def test_changes_that_gather_behind_a_slow_write_are_not_shown_either(scene: Sce
     reads = [GetData("/changed"), GetData("/deleted"), GetData("/created"), GetChildren("/")]
     for reader, request in zip(readers, reads, strict=True):
         reader.send(request)
-    # The first write is durable after two delays; what gathered behind it only two delays later.
+    # The first write is durable after two delays; the changes behind it two delays later.
     scene.pass_time(2.5)
     assert len(writer.frames.pending) == 1
     assert [reader.frames.pending for reader in (*readers, watcher)] == [[]] * 5
@@ -99,8 +99,8 @@ def test_changes_that_gather_behind_a_slow_write_are_not_shown_either(scene: Sce
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(4, 300))])
-def test_a_power_loss_takes_nothing_that_was_answered(seed: int) -> None:
-    """Over many losses, with requests of several clients under way each time."""
+def test_power_loss_loses_no_acknowledged_write(seed: int) -> None:
+    """There are many power losses, each with pending requests of several clients."""
     scene = Scene(seed=seed)
     acknowledged: dict[str, int] = {}
     for round_ in range(15):
@@ -124,8 +124,8 @@ def test_a_power_loss_takes_nothing_that_was_answered(seed: int) -> None:
     assert len(acknowledged) > 10
 
 
-def test_a_store_that_fails_ends_all_connections_and_answers_nothing_more(scene: Scene) -> None:
-    """What is not durable is not acknowledged; the owner is told; a new start finds the old state."""
+def test_failed_store_closes_all_connections(scene: Scene) -> None:
+    """Writes that are not durable are not acknowledged; the owner is notified; a new start finds the old state."""
     peer, _ = scene.session()
     scene.ask(peer, Create("/a", b"old"))
     scene.host.disk.fail("sync", "*/log-*")

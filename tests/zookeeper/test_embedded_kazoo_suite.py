@@ -1,4 +1,4 @@
-"""kazoo's own test suite, which it ships, against the embedded coordinator."""
+"""kazoo's own test suite on the embedded coordinator."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import pytest
 
 # Tests of kazoo 2.11.0 that remain after ``DOES_NOT_APPLY``; docs/explanation/coordinator.md has the same number.
 TESTS_COUNT = 305
-# Most of them wait for something, so more at a time than there are processors.
+# Most of them wait, so there are more at a time than processors.
 PROCESSES_COUNT = 6
 
 
 @pytest.mark.timeout(200)
 def test_kazoos_own_suite_passes(tmp_path: Path) -> None:
-    """What kazoo expects of a ZooKeeper server, the coordinator does: locks, queues, watches, caches and the rest."""
+    """It covers locks, queues, watches, caches and other recipes."""
     report = tmp_path / "report.xml"
     command = [sys.executable, "-m", "pytest", "-q", "--pyargs", "kazoo.tests", "-p", "kazoo_on_coordinator"]
-    # Its own configuration and root: nothing of this project's pytest settings applies to it.
+    # Its own configuration and root: this project's pytest settings do not apply to it.
     isolation = ["-c", os.devnull, "--rootdir", str(tmp_path), "-p", "no:cacheprovider", "--disable-plugin-autoload"]
     limit = ["-p", "pytest_timeout", "--timeout", "60"]
     parallel = ["-p", "xdist.plugin", "-n", str(PROCESSES_COUNT), "--dist", "worksteal", f"--junitxml={report}"]

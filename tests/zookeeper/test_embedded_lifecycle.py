@@ -41,7 +41,7 @@ WORDS = {
 
 @pytest.mark.parametrize("word", WORDS)
 def test_four_letter_words_are_answered(scene: Scene, word: str) -> None:
-    """Then the connection is closed, as ``nc`` expects."""
+    """The connection is closed afterwards, as ``nc`` expects."""
     client, _ = scene.session()
     scene.ask(client, Create("/e", ephemeral=True))
     scene.ask(client, GetData("/e", watch=True))
@@ -55,16 +55,16 @@ def test_four_letter_words_are_answered(scene: Scene, word: str) -> None:
 # --- starting ---
 
 
-def test_a_port_that_is_taken_is_told_by_its_number(scene: Scene) -> None:
-    """And the second coordinator leaves nothing open."""
+def test_port_in_use_is_named(scene: Scene) -> None:
+    """The second coordinator leaves nothing open."""
     second = EmbeddedCoordinator(scene.host.runtime, port=PORT, interface="")
     with pytest.raises(CannotListenError, match=str(PORT)):
         scene.run(second.start())
     scene.run(second.stop())
 
 
-def test_a_directory_that_is_in_use_is_told_by_its_name(scene: Scene) -> None:
-    """Two coordinators on one directory would destroy each other's work."""
+def test_directory_in_use_is_named(scene: Scene) -> None:
+    """Two coordinators on one directory would destroy each other's data."""
     runtime: Runtime = scene.host.runtime
     made: list[EmbeddedCoordinator] = []
     for port in (3001, 3002):
@@ -79,8 +79,8 @@ def test_a_directory_that_is_in_use_is_told_by_its_name(scene: Scene) -> None:
     scene.run(third.stop())
 
 
-def test_a_stopped_coordinator_leaves_no_timer(scene: Scene) -> None:
-    """And stopping again does nothing."""
+def test_stopped_coordinator_leaves_no_timer(scene: Scene) -> None:
+    """A second stop does nothing."""
     peer, _ = scene.session()
     scene.ask(peer, Create("/a"))
     scene.run(scene.coordinator.stop())
@@ -90,15 +90,15 @@ def test_a_stopped_coordinator_leaves_no_timer(scene: Scene) -> None:
     assert scene.host.reactor.getDelayedCalls() == []
 
 
-def test_exists_again_says_so(scene: Scene) -> None:
-    """A failed create is an answer like any other, in its place in the order."""
+def test_create_of_an_existing_znode(scene: Scene) -> None:
+    """The error is a response like any other, in order."""
     peer, _ = scene.session()
     scene.ask(peer, Create("/a"))
     assert scene.ask(peer, Create("/a")).error == NodeExists.code
 
 
-def test_one_seed_is_one_run() -> None:
-    """Event by event, also under several clients: nothing in the coordinator depends on chance of its own."""
+def test_runs_of_one_seed_are_equal() -> None:
+    """Each event is the same, also with several clients: the coordinator has no randomness of its own."""
 
     def trace() -> list[str]:
         lines: list[str] = []

@@ -1,4 +1,4 @@
-"""What one client can make the coordinator hold: znodes, ephemeral znodes, sessions, watches."""
+"""Limits on the resources of one client: znodes, ephemeral znodes, sessions, watches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def quota_scene(**bounds: int) -> Scene:
 
 
 def fill(scene: Scene, peer: Peer, size: int = 100_000) -> int:
-    """Create znodes until one is refused; returns how many were made."""
+    """Create znodes until one is refused; return their number."""
     for number in range(1000):
         error = scene.ask(peer, Create(f"/junk-{number}", bytes(size))).error
         if error:
@@ -30,7 +30,7 @@ def fill(scene: Scene, peer: Peer, size: int = 100_000) -> int:
 
 
 def broker(scene: Scene) -> Peer:
-    """A session that registers as a broker."""
+    """Return a session that registers as a broker."""
     peer, _ = scene.session(host="broker")
     for path in ("/brokers", "/brokers/ids"):
         scene.ask(peer, Create(path))
@@ -38,8 +38,8 @@ def broker(scene: Scene) -> Peer:
     return peer
 
 
-def test_znodes_are_bounded_by_their_bytes() -> None:
-    """A client that fills the tree gets QuotaExceeded; a broker goes on with the reserve; deletions give it back."""
+def test_bytes_of_znodes_are_bounded() -> None:
+    """A client that fills the tree gets QuotaExceeded; a broker continues with the reserve; deletions release bytes."""
     scene = quota_scene(bytes_max=2 * MIB)
     serving = scene.coordinator.serving
     assert serving is not None
@@ -58,8 +58,8 @@ def test_znodes_are_bounded_by_their_bytes() -> None:
     assert quota.held_bytes == before
 
 
-def test_a_new_broker_registers_when_the_tree_is_full() -> None:
-    """The znode by which a broker registers is part of the reserve."""
+def test_broker_registers_in_a_full_tree() -> None:
+    """The znode of its registration is part of the reserve."""
     scene = quota_scene(bytes_max=2 * MIB)
     peer, _ = scene.session()
     for path in ("/brokers", "/brokers/ids"):
@@ -72,20 +72,20 @@ def test_a_new_broker_registers_when_the_tree_is_full() -> None:
     assert scene.ask(joining, Create("/controller", b"{}", ephemeral=True)).error == 0
 
 
-def test_the_reserve_ends_too() -> None:
-    """A broker cannot exceed the whole bound."""
+def test_reserve_is_bounded() -> None:
+    """A broker cannot exceed the total limit."""
     scene = quota_scene(bytes_max=2 * MIB)
     assert fill(scene, broker(scene)) <= 20
 
 
-def test_znodes_are_bounded_by_their_number() -> None:
+def test_number_of_znodes_is_bounded() -> None:
     """Empty znodes count as well."""
     scene = quota_scene(count_max=100)
     peer, _ = scene.session()
-    assert fill(scene, peer, 0) == 76, "80 with the four that every tree has"
+    assert fill(scene, peer, 0) == 76, "80 including the four of an empty tree"
 
 
-def test_a_write_that_does_not_grow_the_tree_is_not_refused() -> None:
+def test_writes_that_do_not_grow_the_tree_are_accepted() -> None:
     """A full tree can be changed and read, and a multi that does not fit changes nothing."""
     scene = quota_scene(bytes_max=2 * MIB)
     peer, _ = scene.session()
@@ -97,8 +97,8 @@ def test_a_write_that_does_not_grow_the_tree_is_not_refused() -> None:
     assert scene.ask(peer, Ping()).error == 0
 
 
-def test_ephemeral_znodes_of_one_session_are_bounded() -> None:
-    """One session cannot take all; another one still has its own."""
+def test_ephemeral_znodes_per_session_are_bounded() -> None:
+    """Another session still has its own limit."""
     scene = quota_scene(session_ephemerals_max=10)
     peer, _ = scene.session()
     codes = [scene.ask(peer, Create(f"/e{number}", ephemeral=True)).error for number in range(11)]
@@ -108,7 +108,7 @@ def test_ephemeral_znodes_of_one_session_are_bounded() -> None:
 
 
 def test_sessions_are_bounded() -> None:
-    """A client that opens sessions and leaves them makes room for others, which keep theirs."""
+    """Abandoned sessions of a client are expired for new ones; sessions of other clients are kept."""
     scene = Scene(CoordinatorSettings(tick_time_ms=TICK_TIME_MS, sessions_max=20))
     serving = scene.coordinator.serving
     assert serving is not None
@@ -120,7 +120,7 @@ def test_sessions_are_bounded() -> None:
         scene.run(peer.closed)
     assert len(serving.sessions.by_id) <= 20
     assert scene.ask(keeper, Exists("/mine")).error == 0
-    assert scene.ask(scene.session(host="neighbour")[0], Ping()).error == 0
+    assert scene.ask(scene.session(host="other")[0], Ping()).error == 0
 
 
 def test_connections_of_one_address_are_bounded() -> None:
@@ -140,7 +140,7 @@ def test_connections_of_one_address_are_bounded() -> None:
 
 
 def test_watches_of_all_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the total only connections that hold little may watch more."""
+    """Above the total, only connections with few watches can add some."""
     monkeypatch.setattr(watches, "TOTAL_BYTES_MAX", 20_000)
     monkeypatch.setattr(watches, "LITTLE_BYTES", 2_000)
     scene = quota_scene()

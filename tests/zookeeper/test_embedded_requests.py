@@ -1,4 +1,4 @@
-"""The requests that few clients make, and what the coordinator answers."""
+"""Rarely used requests, and the coordinator's responses."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def create_body(path: str, flags: int) -> bytes:
     return pack_text(path) + pack_buffer(b"") + pack_acl(OPEN_ACL) + pack_int32(flags)
 
 
-def test_containers_and_times_to_live(scene: Scene) -> None:
-    """They are made by requests of their own, and go when they are empty or old."""
+def test_containers_and_ttl_znodes(scene: Scene) -> None:
+    """They have their own create operations, and are removed when they are empty or expired."""
     peer, _ = scene.session()
     assert peer.send_code(Opcode.CREATE_CONTAINER, create_body("/box", 4))
     reply = scene.run(peer.next())
@@ -81,24 +81,24 @@ def test_containers_and_times_to_live(scene: Scene) -> None:
         (Opcode.CREATE_TTL, create_body("/a", 5) + pack_int64(1 << 41)),
     ],
 )
-def test_creation_flags_without_a_meaning_are_refused(scene: Scene, opcode: int, body: bytes) -> None:
-    """With an error, not with a znode of another kind; the connection goes on."""
+def test_unknown_creation_flags_are_refused(scene: Scene, opcode: int, body: bytes) -> None:
+    """The connection stays open."""
     peer, _ = scene.session()
     peer.send_code(opcode, body)
     assert scene.run(peer.next()).error == BadArguments.code
     assert scene.ask(peer, Exists("/a")).error == NoNode.code
 
 
-def test_an_unknown_operation_is_answered_as_such(scene: Scene) -> None:
-    """Reconfiguration of an ensemble, SASL, and numbers that mean nothing."""
+def test_unknown_operations_are_refused(scene: Scene) -> None:
+    """Among them are reconfiguration, SASL, and undefined numbers."""
     peer, _ = scene.session()
     for opcode in (Opcode.RECONFIG, Opcode.SASL, 4711):
         peer.send_code(opcode, b"")
         assert scene.run(peer.next()).error == Unimplemented.code
 
 
-def test_who_am_i_lists_the_identities(scene: Scene) -> None:
-    """Without hashes."""
+def test_whoami_lists_the_identities(scene: Scene) -> None:
+    """Password hashes are omitted."""
     peer, _ = scene.session()
     scene.ask(peer, Auth("digest", b"ann:secret"))
     peer.send_code(Opcode.WHO_AM_I, b"")
@@ -108,16 +108,16 @@ def test_who_am_i_lists_the_identities(scene: Scene) -> None:
     assert identities[1] == ("digest", "ann")
 
 
-def test_wrong_credentials_end_the_connection_but_not_the_session(scene: Scene) -> None:
-    """The error is told first."""
+def test_wrong_credentials_close_the_connection_but_not_the_session(scene: Scene) -> None:
+    """The error is sent first."""
     peer, session = scene.session()
     assert scene.ask(peer, Auth("unheard-of", b"")).error == AuthFailed.code
     scene.run(peer.closed)
     assert scene.run(scene.peer().connect(session=session)) == session
 
 
-def test_a_failed_multi_names_each_operations_fate(scene: Scene) -> None:
-    """Nothing for those before, the error, and 'not tried' for those behind."""
+def test_failed_multi_has_a_result_for_each_operation(scene: Scene) -> None:
+    """Operations before the failure have no error, those after it 'not tried'."""
     peer, _ = scene.session()
     reply = scene.ask(peer, Multi([Create("/a"), Check("/", 99), Delete("/a")]))
     assert reply.error == 0
@@ -125,8 +125,8 @@ def test_a_failed_multi_names_each_operations_fate(scene: Scene) -> None:
     assert scene.ask(peer, Exists("/a")).error == NoNode.code
 
 
-def test_a_multi_read_that_would_be_huge_is_refused(scene: Scene) -> None:
-    """Twenty thousand times the same large znode would be gigabytes."""
+def test_huge_multi_read_is_refused(scene: Scene) -> None:
+    """Reading the same large znode twenty thousand times would return gigabytes."""
     peer, _ = scene.session()
     scene.ask(peer, Create("/a", bytes(500_000)))
     assert scene.ask(peer, MultiRead([GetData("/a")] * 100)).error == MarshallingError.code
@@ -134,7 +134,7 @@ def test_a_multi_read_that_would_be_huge_is_refused(scene: Scene) -> None:
 
 
 def test_watches_are_checked_and_removed(scene: Scene) -> None:
-    """What is not there is an error; a persistent watch is none of the kinds that fire once."""
+    """A missing watch is an error; a persistent watch is neither a data watch nor a child watch."""
     peer, _ = scene.session()
     scene.ask(peer, GetChildren("/", watch=True))
     scene.ask(peer, AddWatch("/x", AddWatchMode.PERSISTENT))
@@ -146,8 +146,8 @@ def test_watches_are_checked_and_removed(scene: Scene) -> None:
     assert scene.ask(peer, CheckWatches("/x", WatcherType.DATA)).error == NoWatcher.code
 
 
-def test_watches_set_again_tell_what_was_missed(scene: Scene) -> None:
-    """And nothing else; the others watch on."""
+def test_set_watches_sends_missed_events(scene: Scene) -> None:
+    """Only missed events are sent; the other watches stay."""
     writer, _ = scene.session()
     peer, session = scene.session()
     for path in ("/changed", "/deleted", "/same", "/parent"):
@@ -177,8 +177,8 @@ def test_watches_set_again_tell_what_was_missed(scene: Scene) -> None:
     assert scene.run(again.next()).event == (EventType.NODE_CREATED, "/none")
 
 
-def test_who_may_not_read_a_znode_hears_nothing_of_it(scene: Scene) -> None:
-    """A watch is no way around the ACL."""
+def test_watch_without_read_permission_gets_no_event(scene: Scene) -> None:
+    """A watch must not bypass the ACL."""
     owner, _ = scene.session()
     stranger, _ = scene.session()
     scene.ask(owner, Auth("digest", b"ann:secret"))

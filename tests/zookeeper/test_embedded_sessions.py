@@ -1,4 +1,4 @@
-"""Sessions of the coordinator over its protocol, on virtual time."""
+"""Sessions of the coordinator through its protocol, on virtual time."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from kreplica.zookeeper.requests import (
 from kreplica.zookeeper.responses import decode_children
 
 
-def test_a_session_is_negotiated_and_answers_pings(scene: Scene) -> None:
-    """The timeout is within the server's bounds; a session has an id and a password."""
+def test_session_is_negotiated_and_pings_are_answered(scene: Scene) -> None:
+    """The timeout is limited to the server's range; a session has an ID and a password."""
     peer, session = scene.session(timeout_ms=1)
     assert session.timeout_ms == 2 * TICK_TIME_MS
     assert session.session_id > 0
@@ -33,8 +33,8 @@ def test_a_session_is_negotiated_and_answers_pings(scene: Scene) -> None:
     assert scene.ask(peer, Ping()).error == 0
 
 
-def test_a_session_moves_with_its_password_and_only_with_it(scene: Scene) -> None:
-    """The old connection is closed; a wrong password gets what an expired session gets."""
+def test_session_moves_with_its_password_only(scene: Scene) -> None:
+    """The old connection is closed; a wrong password has the response of an expired session."""
     first, session = scene.session()
     thief = scene.peer()
     refused = scene.run(thief.connect(session=session._replace(password=b"x" * 16)))
@@ -47,8 +47,8 @@ def test_a_session_moves_with_its_password_and_only_with_it(scene: Scene) -> Non
     assert scene.ask(second, Create("/a", ephemeral=True)).error == 0
 
 
-def test_a_silent_session_expires_and_its_ephemerals_go(scene: Scene) -> None:
-    """Somebody who watches is told; pings keep a session alive."""
+def test_silent_session_expires_with_its_ephemeral_znodes(scene: Scene) -> None:
+    """Watchers are notified; pings keep a session alive."""
     silent, session = scene.session(timeout_ms=4000)
     watcher, _ = scene.session()
     scene.ask(silent, Create("/e", ephemeral=True))
@@ -64,8 +64,8 @@ def test_a_silent_session_expires_and_its_ephemerals_go(scene: Scene) -> None:
     assert scene.run(scene.peer().connect(session=session)).session_id == 0
 
 
-def test_closing_a_session_is_answered_after_its_ephemerals_are_gone(scene: Scene) -> None:
-    """Then the connection is closed; what else was sent is not served."""
+def test_close_is_answered_after_ephemeral_znodes_are_removed(scene: Scene) -> None:
+    """Then the connection is closed, and later requests are not served."""
     peer, _ = scene.session()
     other, _ = scene.session()
     scene.ask(peer, Create("/e", ephemeral=True))
@@ -77,8 +77,8 @@ def test_closing_a_session_is_answered_after_its_ephemerals_are_gone(scene: Scen
     assert scene.ask(other, Exists("/late")).error == NoNode.code
 
 
-def test_sessions_and_ephemerals_survive_a_restart_until_their_timeout(scene: Scene) -> None:
-    """One that comes back goes on; one that does not expires after its whole timeout."""
+def test_sessions_and_ephemeral_znodes_survive_a_restart(scene: Scene) -> None:
+    """A session that reconnects continues; another one expires after its full timeout."""
     back, session = scene.session(timeout_ms=4000)
     gone, _ = scene.session(timeout_ms=4000)
     scene.ask(back, Create("/back", ephemeral=True))
@@ -99,8 +99,8 @@ def test_sessions_and_ephemerals_survive_a_restart_until_their_timeout(scene: Sc
     assert decode_children(reply.body, 0, len(reply.body)) == ["/back"]
 
 
-def test_a_pause_of_the_process_expires_nobody(scene: Scene) -> None:
-    """Nobody could be heard meanwhile: a session has the rest of its timeout left, and no more than that."""
+def test_process_pause_expires_no_session(scene: Scene) -> None:
+    """Pings could not arrive during the pause: a session keeps the rest of its timeout."""
     peer, _ = scene.session(timeout_ms=4000)
     scene.pass_time(1)
     scene.host.pause()
@@ -112,16 +112,16 @@ def test_a_pause_of_the_process_expires_nobody(scene: Scene) -> None:
     assert peer.is_closed
 
 
-def test_a_client_with_another_history_is_refused(scene: Scene) -> None:
-    """It has seen transactions that this server never made, so its data directory is not the same."""
+def test_client_with_another_history_is_refused(scene: Scene) -> None:
+    """Its last transaction is later than the server's, so the data directory is not the same."""
     peer = scene.peer()
     peer.send_raw(frame(struct.pack(">iqiq", 0, 1000, 4000, 0) + pack_buffer(bytes(16)) + b"\0"))
     scene.run(peer.closed)
     assert not peer.frames.pending
 
 
-def test_a_handshake_without_the_read_only_byte_is_understood(scene: Scene) -> None:
-    """As clients before ZooKeeper 3.4 send it."""
+def test_handshake_without_the_read_only_byte(scene: Scene) -> None:
+    """Clients before ZooKeeper 3.4 send it."""
     peer = scene.peer()
     peer.send_raw(frame(struct.pack(">iqiq", 0, 0, 4000, 0) + pack_buffer(bytes(16))))
     scene.run(peer.frames.get())

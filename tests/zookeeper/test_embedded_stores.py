@@ -1,4 +1,4 @@
-"""What any store of the coordinator promises, and what each does about damage."""
+"""Guarantees of all stores of the coordinator, and their handling of damage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kreplica.zookeeper.records import Acl
 
 
 class AtOnce:
-    """An ``Offload`` that runs everything in place."""
+    """An ``Offload`` that runs everything synchronously."""
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Deferred[Any]:
         try:
@@ -34,7 +34,7 @@ class AtOnce:
 
 
 def result(deferred: Deferred[Any]) -> Any:
-    """What it fired with, or the error raised."""
+    """Return the result of a Deferred that has fired, or raise its error."""
     results: list[Any] = []
     deferred.addBoth(results.append)
     if isinstance(results[0], Failure):
@@ -43,7 +43,7 @@ def result(deferred: Deferred[Any]) -> Any:
 
 
 class Place(Protocol):
-    """Somewhere that a store can be opened again and again."""
+    """A location in which a store can be opened repeatedly."""
 
     def open(self) -> Store: ...
 
@@ -66,7 +66,7 @@ class DiskPlace:
 
 @pytest.fixture(params=["sqlite", "disk"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """A place for each kind of store in turn."""
+    """A location for each kind of store in turn."""
     return SqlitePlace(tmp_path) if request.param == "sqlite" else DiskPlace()
 
 
@@ -75,7 +75,7 @@ def znode(path: str, data: bytes | None = b"data", zxid: int = 1, acl: tuple[Acl
 
 
 def load(store: Store) -> tuple[int, dict[str, ZnodeRow], dict[int, SessionRow]]:
-    """What a store gives, in comparable form."""
+    """Return the contents of a store in comparable form."""
     image: Image = result(store.load())
     return (
         image.zxid,
@@ -84,13 +84,12 @@ def load(store: Store) -> tuple[int, dict[str, ZnodeRow], dict[int, SessionRow]]
     )
 
 
-def test_a_new_store_is_empty(place: Place) -> None:
-    """It has no znodes, no sessions, and no transaction."""
+def test_new_store_is_empty(place: Place) -> None:
     assert load(place.open()) == (0, {}, {})
 
 
-def test_all_that_was_written_comes_back_as_it_was(place: Place) -> None:
-    """Every field, missing data, ACLs, and the greatest numbers."""
+def test_all_fields_are_restored(place: Place) -> None:
+    """The largest numbers, missing data and ACLs are covered."""
     rows = [
         znode("/a", None),
         znode("/ä/文", b"\0\xff" * 1000, zxid=(1 << 62)),
@@ -105,7 +104,7 @@ def test_all_that_was_written_comes_back_as_it_was(place: Place) -> None:
 
 
 def test_later_changes_replace_and_remove_earlier_ones(place: Place) -> None:
-    """What counts is the state after the last group, and the last transaction's number even where nothing is left."""
+    """The result is the state after the last group; the last transaction ID is kept even for an empty state."""
     store = place.open()
     load(store)
     result(store.append(Changes(1, [znode("/a"), znode("/b")], (), [SessionRow(1, 1, b""), SessionRow(2, 2, b"")])))
@@ -116,8 +115,8 @@ def test_later_changes_replace_and_remove_earlier_ones(place: Place) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, ROWS_PER_STATEMENT_MAX, ROWS_PER_STATEMENT_MAX + 1, 3000])
-def test_groups_of_any_size_are_written_whole(place: Place, count: int) -> None:
-    """No row is lost or written for another, however rows are put together."""
+def test_groups_of_any_size_are_written_completely(place: Place, count: int) -> None:
+    """No row is lost or replaced by another, however rows are combined."""
     store = place.open()
     load(store)
     rows = [znode(f"/{number}", b"%d" % number) for number in range(count)]
@@ -127,8 +126,8 @@ def test_groups_of_any_size_are_written_whole(place: Place, count: int) -> None:
     assert load(place.open())[1] == {row.path: row for row in rows[1::2]}
 
 
-def test_it_is_used_again_after_every_start(place: Place) -> None:
-    """Many starts with a few changes each, past several compactions."""
+def test_store_is_reopened_many_times(place: Place) -> None:
+    """Each start makes a few changes, past several compactions."""
     expected = {}
     for round_ in range(12):
         store = place.open()
@@ -141,8 +140,8 @@ def test_it_is_used_again_after_every_start(place: Place) -> None:
     assert load(place.open()) == (36, expected, {})
 
 
-def test_a_store_that_is_not_open_takes_nothing(place: Place) -> None:
-    """Closed twice, or never opened: an error, not a loss."""
+def test_closed_store_refuses_writes(place: Place) -> None:
+    """The store may be closed twice or never opened; the result is an error, not a loss."""
     store = place.open()
     with pytest.raises(StorageError):
         result(store.append(Changes(1)))
@@ -156,15 +155,14 @@ def test_a_store_that_is_not_open_takes_nothing(place: Place) -> None:
 # --- SQLite ---
 
 
-def test_a_file_that_is_no_database_is_refused_by_name(tmp_path: Path) -> None:
-    """The error says which file and why."""
+def test_other_file_is_refused(tmp_path: Path) -> None:
+    """The error has the file's name and the reason."""
     (tmp_path / "coordinator.db").write_bytes(b"no database" * 500)
     with pytest.raises(StorageError, match=r"coordinator\.db cannot be used.*not a database"):
         load(SqlitePlace(tmp_path).open())
 
 
-def test_a_layout_from_the_future_is_refused(tmp_path: Path) -> None:
-    """Rather than misread."""
+def test_newer_schema_is_refused(tmp_path: Path) -> None:
     database = sqlite3.connect(tmp_path / "coordinator.db")
     database.execute("pragma user_version=99")
     database.close()
@@ -172,7 +170,7 @@ def test_a_layout_from_the_future_is_refused(tmp_path: Path) -> None:
         load(SqlitePlace(tmp_path).open())
 
 
-def test_the_database_can_be_read_by_other_programs_meanwhile(tmp_path: Path) -> None:
+def test_database_can_be_read_by_other_programs(tmp_path: Path) -> None:
     """Paths and data are plain columns."""
     store = SqlitePlace(tmp_path).open()
     load(store)
@@ -187,7 +185,7 @@ def test_the_database_can_be_read_by_other_programs_meanwhile(tmp_path: Path) ->
 
 
 def written(place: DiskPlace, count: int) -> int:
-    """Append so many changes to a fresh store; the size of the log after all but the last."""
+    """Append the given number of changes to a new store; return the log size before the last one."""
     store = place.open()
     load(store)
     size = 0
@@ -198,8 +196,8 @@ def written(place: DiskPlace, count: int) -> int:
     return size
 
 
-def test_a_torn_tail_is_cut_off_at_any_byte() -> None:
-    """Whatever part of the last write reached the disk, the store opens without it and goes on."""
+def test_torn_tail_is_truncated_at_any_byte() -> None:
+    """Whatever part of the last write is on disk, the store opens without it and continues."""
     whole = DiskPlace()
     start = written(whole, 3)
     data = whole.disk.read_file("/data/log-0")
@@ -214,16 +212,16 @@ def test_a_torn_tail_is_cut_off_at_any_byte() -> None:
 
 
 @pytest.mark.parametrize("junk", [bytes(1), bytes(100), b"\xff" * 100])
-def test_junk_behind_the_log_is_cut_off(junk: bytes) -> None:
-    """Zeros are what a file system often leaves behind a torn write."""
+def test_garbage_behind_the_log_is_truncated(junk: bytes) -> None:
+    """A file system often leaves zeros behind a torn write."""
     place = DiskPlace()
     written(place, 2)
     place.disk.write_file("/data/log-0", place.disk.read_file("/data/log-0") + junk)
     assert load(place.open())[0] == 2
 
 
-def test_damage_in_the_middle_is_not_taken_for_a_torn_tail() -> None:
-    """What was answered is damaged: the store refuses to open rather than forget the rest."""
+def test_damage_in_the_middle_is_not_a_torn_tail() -> None:
+    """Acknowledged changes are damaged, so the store refuses to open."""
     place = DiskPlace()
     written(place, 3)
     place.disk.flip_bit("/data/log-0", 20)
@@ -231,8 +229,8 @@ def test_damage_in_the_middle_is_not_taken_for_a_torn_tail() -> None:
         load(place.open())
 
 
-def test_a_damaged_snapshot_is_refused() -> None:
-    """By name."""
+def test_damaged_snapshot_is_refused() -> None:
+    """The error names the file."""
     place = DiskPlace()
     written(place, 60)
     (snapshot,) = (name for name in place.disk.list_directory("/data") if name.startswith("snapshot"))
@@ -241,8 +239,7 @@ def test_a_damaged_snapshot_is_refused() -> None:
         load(place.open())
 
 
-def test_logs_and_snapshots_of_earlier_numbers_go_away() -> None:
-    """The directory stays small."""
+def test_old_logs_and_snapshots_are_removed() -> None:
     place = DiskPlace()
     store = place.open()
     load(store)
@@ -254,8 +251,8 @@ def test_logs_and_snapshots_of_earlier_numbers_go_away() -> None:
     assert load(place.open()) == (199, {"/a": znode("/a")}, {})
 
 
-def test_an_append_that_cannot_be_synced_fails() -> None:
-    """The owner is told, and never takes it for durable."""
+def test_append_without_a_sync_fails() -> None:
+    """The owner is notified, and does not consider it durable."""
     place = DiskPlace()
     store = place.open()
     load(store)
@@ -264,8 +261,8 @@ def test_an_append_that_cannot_be_synced_fails() -> None:
         result(store.append(Changes(1)))
 
 
-def test_changes_are_encoded_both_ways() -> None:
-    """And nothing else is read as changes."""
+def test_changes_round_trip() -> None:
+    """Other bytes are refused."""
     changes = Changes(5, [znode("/a")], ["/b"], [SessionRow(1, 2, b"p")], [3])
     encoded = encode_changes(changes)
     assert decode_changes(encoded) == changes

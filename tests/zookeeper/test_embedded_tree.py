@@ -27,26 +27,26 @@ SESSION = 77
 
 
 def create(tree: Tree, path: str, data: bytes | None = b"", **options: Any) -> Znode:
-    """A create by somebody whom every ACL allows everything."""
+    """Create a znode without ACL checks."""
     given: dict[str, Any] = {"acl": OPEN_ACL, "owner": 0, "sequence": False, "zxid": 1, "time_ms": 1000, **options}
     return tree.create(path, data, given["acl"], given["owner"], given["sequence"], (), given["zxid"], given["time_ms"])
 
 
 def state(tree: Tree) -> dict[str, tuple[Any, ...]]:
-    """All that can be known about a tree."""
+    """Return all observable state of a tree."""
     return {path: (node.row(), sorted(node.children or ())) for path, node in sorted(tree.nodes.items())}
 
 
-def test_a_new_tree_is_like_that_of_a_new_zookeeper() -> None:
-    """The first znodes have the stats that ZooKeeper gives them."""
+def test_new_tree_equals_that_of_zookeeper() -> None:
+    """The first znodes have ZooKeeper's stats."""
     tree = Tree()
     assert sorted(tree.nodes) == ["/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"]
     assert tree.nodes["/"].stat() == Stat(0, 0, 0, 0, 0, -1, 0, 0, 0, 1, 0)
     assert tree.nodes["/zookeeper"].stat() == Stat(0, 0, 0, 0, 0, -2, 0, 0, 0, 2, 0)
 
 
-def test_every_field_of_a_stat_moves_when_it_should() -> None:
-    """Data, children and ACL have versions, transactions and times of their own."""
+def test_stat_fields_change_with_their_operations() -> None:
+    """Data, children and ACL have separate versions, transaction IDs and times."""
     tree = Tree()
     create(tree, "/a", b"one", zxid=5, time_ms=500)
     create(tree, "/a/b", zxid=6, time_ms=600, owner=SESSION)
@@ -59,8 +59,8 @@ def test_every_field_of_a_stat_moves_when_it_should() -> None:
     assert tree.ephemerals == {}
 
 
-def test_sequential_names_count_the_creations() -> None:
-    """Deleting never lets a name be used again, and ordinary children count too."""
+def test_sequence_numbers_are_never_reused() -> None:
+    """A deletion does not free a number, and ordinary children count too."""
     tree = Tree()
     create(tree, "/a")
     assert create(tree, "/a/n-", sequence=True).path == "/a/n-0000000000"
@@ -70,8 +70,8 @@ def test_sequential_names_count_the_creations() -> None:
     assert create(tree, "/a/", sequence=True).path == "/a/0000000003"
 
 
-def test_the_sequence_overflows_as_javas_int_does() -> None:
-    """After 2147483647 come negative numbers."""
+def test_sequence_overflows_like_javas_int() -> None:
+    """Negative numbers follow 2147483647."""
     tree = Tree()
     create(tree, "/a")
     tree.nodes["/a"].creates = 0x7FFFFFFF
@@ -95,8 +95,8 @@ def test_the_sequence_overflows_as_javas_int_does() -> None:
         (BadArguments, "/a/\ud8ff"),
     ],
 )
-def test_what_cannot_be_created(error: type[ZooKeeperError], path: str) -> None:
-    """A refused create says why and changes nothing."""
+def test_invalid_creations(error: type[ZooKeeperError], path: str) -> None:
+    """The error has the reason and nothing changes."""
     tree = Tree()
     create(tree, "/a")
     create(tree, "/e", owner=SESSION)
@@ -107,13 +107,13 @@ def test_what_cannot_be_created(error: type[ZooKeeperError], path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/a", "/a.b/..c", "/ä/文", "/a b", "/..."])
-def test_what_is_a_path(path: str) -> None:
-    """Dots within names, spaces and letters of any language are fine."""
+def test_valid_paths(path: str) -> None:
+    """Dots within names, spaces and letters of any language are valid."""
     assert is_valid_path(path)
 
 
 def test_conditions_protect_a_znode() -> None:
-    """Wrong versions, children and missing znodes stop a change."""
+    """Wrong versions, children and missing znodes prevent a change."""
     tree = Tree()
     create(tree, "/a")
     create(tree, "/a/b")
@@ -135,14 +135,13 @@ def test_conditions_protect_a_znode() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/zookeeper", "/zookeeper/quota"])
-def test_zookeepers_own_znodes_stay(path: str) -> None:
-    """They cannot be deleted."""
+def test_zookeepers_own_znodes_cannot_be_deleted(path: str) -> None:
     with pytest.raises(BadArguments):
         Tree().delete(path, -1, (), 1)
 
 
-def test_the_acl_that_counts_is_the_parents_for_creating_and_deleting() -> None:
-    """As in every ZooKeeper: CREATE and DELETE are permissions on the children of a znode."""
+def test_parent_acl_applies_to_create_and_delete() -> None:
+    """ZooKeeper too defines CREATE and DELETE as permissions on the children of a znode."""
     tree = Tree()
     create(tree, "/a", acl=(Acl(Permission.READ, "world", "anyone"),))
     with pytest.raises(NoAuth):
@@ -155,8 +154,8 @@ def test_the_acl_that_counts_is_the_parents_for_creating_and_deleting() -> None:
     tree.delete("/a", -1, (), 2)
 
 
-def test_an_expendable_znode_knows_when_it_may_go() -> None:
-    """A container goes when its last child went; a time to live counts from the last change."""
+def test_containers_and_ttl_znodes_become_removable() -> None:
+    """A container after its last child is deleted, a TTL znode after its time without changes."""
     tree = Tree()
     box = create(tree, "/box", owner=CONTAINER_OWNER)
     mortal = create(tree, "/mortal", owner=TTL_OWNER_BASE + 100, time_ms=1000)
@@ -172,8 +171,8 @@ def test_an_expendable_znode_knows_when_it_may_go() -> None:
     assert list(tree.expendable) == ["/mortal"]
 
 
-def test_counting_what_is_below() -> None:
-    """At any depth, without the znode itself."""
+def test_count_of_descendants() -> None:
+    """The znode itself is not counted."""
     tree = Tree()
     for path in ("/a", "/a/b", "/a/b/c", "/ab"):
         create(tree, path)
@@ -195,7 +194,7 @@ OPERATIONS = st.lists(
 
 
 def apply(tree: Tree, operation: tuple[Any, ...], zxid: int) -> None:
-    """One operation, whether it succeeds or not."""
+    """Apply one operation, successful or not."""
     kind, path, *rest = operation
     try:
         if kind == "create":
@@ -209,15 +208,15 @@ def apply(tree: Tree, operation: tuple[Any, ...], zxid: int) -> None:
 
 
 def assert_counted(tree: Tree) -> None:
-    """The quota's totals are those of the znodes that exist."""
+    """Assert that the quota's totals are those of the existing znodes."""
     assert tree.quota.count == len(tree.nodes)
     assert tree.quota.held_bytes == sum(map(size_of, tree.nodes.values()))
 
 
 @settings(max_examples=150, deadline=None)
 @given(OPERATIONS, OPERATIONS)
-def test_undoing_brings_everything_back(before: list[Any], undone: list[Any]) -> None:
-    """Whatever a multi had done when it failed, the tree and its indexes are as before."""
+def test_undo_restores_the_tree(before: list[Any], undone: list[Any]) -> None:
+    """After a failed multi, the tree and its indexes are as before."""
     tree = Tree()
     for number, operation in enumerate(before, 1):
         apply(tree, operation, number)
@@ -235,8 +234,8 @@ def test_undoing_brings_everything_back(before: list[Any], undone: list[Any]) ->
 
 @settings(max_examples=150, deadline=None)
 @given(OPERATIONS, OPERATIONS)
-def test_the_changed_rows_are_enough_to_make_the_tree_again(first: list[Any], second: list[Any]) -> None:
-    """What a store is given group by group is the whole state."""
+def test_changed_rows_restore_the_tree(first: list[Any], second: list[Any]) -> None:
+    """The rows passed to a store, group by group, are the whole state."""
     tree = Tree()
     stored = {}
     for offset, operations in ((0, first), (100, second)):

@@ -1,4 +1,4 @@
-"""Watches, sessions and access: what the coordinator decides without any I/O."""
+"""Watches, sessions and access checks without I/O."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
 CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED
 
 
-def test_a_watch_fires_once_and_for_its_own_kind() -> None:
-    """Data and child watches see different things; each is used up by the first."""
+def test_watch_fires_once_for_its_own_kind() -> None:
+    """Data and child watches fire for different events; each is removed by the first."""
     watches: Watches[str] = Watches()
     watches.data.add("/a", "ann")
     watches.children.add("/a", "bob")
@@ -36,8 +36,8 @@ def test_a_watch_fires_once_and_for_its_own_kind() -> None:
     assert not watches
 
 
-def test_who_watches_both_hears_of_a_deletion_once() -> None:
-    """A deletion is told to data and child watchers, and to the parent's child watchers as a change."""
+def test_watcher_of_both_kinds_gets_one_deletion_event() -> None:
+    """A deletion is sent to data and child watchers, and to the parent's child watchers as a change."""
     watches: Watches[str] = Watches()
     watches.data.add("/a", "ann")
     watches.children.add("/a", "ann")
@@ -51,8 +51,8 @@ def test_who_watches_both_hears_of_a_deletion_once() -> None:
     assert not watches
 
 
-def test_persistent_watches_stay_and_recursive_ones_see_below() -> None:
-    """A recursive watch hears of every znode below, but not of changed lists of children."""
+def test_persistent_watches_stay_and_recursive_ones_include_descendants() -> None:
+    """A recursive watch fires for every descendant, but not for changed lists of children."""
     watches: Watches[str] = Watches()
     watches.add_persistent("/a", "ann", AddWatchMode.PERSISTENT)
     watches.add_persistent("/a", "bob", AddWatchMode.PERSISTENT_RECURSIVE)
@@ -64,8 +64,8 @@ def test_persistent_watches_stay_and_recursive_ones_see_below() -> None:
     assert watches.data_changed("/x") == [Notice("cat", CHANGED, "/x")]
 
 
-def test_a_one_shot_watch_beside_a_persistent_one_is_told_once() -> None:
-    """One watcher hears of one change once, and the persistent watch is left."""
+def test_one_shot_and_persistent_watch_give_one_event() -> None:
+    """The persistent watch stays."""
     watches: Watches[str] = Watches()
     watches.data.add("/a", "ann")
     watches.add_persistent("/a", "ann", AddWatchMode.PERSISTENT)
@@ -73,8 +73,8 @@ def test_a_one_shot_watch_beside_a_persistent_one_is_told_once() -> None:
     assert watches.data_changed("/a") == [Notice("ann", CHANGED, "/a")]
 
 
-def test_watches_are_taken_back_by_kind() -> None:
-    """Removing what is not there says so."""
+def test_watches_are_removed_by_kind() -> None:
+    """Removing a missing watch is an error."""
     watches: Watches[str] = Watches()
     watches.data.add("/a", "ann")
     watches.children.add("/a", "ann")
@@ -91,8 +91,8 @@ def test_watches_are_taken_back_by_kind() -> None:
     assert not watches
 
 
-def test_a_watcher_that_is_gone_leaves_nothing() -> None:
-    """Its recursive watches no longer cost anybody anything either."""
+def test_removed_watcher_leaves_nothing() -> None:
+    """Its recursive watches cost nothing afterwards."""
     watches: Watches[str] = Watches()
     watches.data.add("/a", "ann")
     watches.add_persistent("/b", "ann", AddWatchMode.PERSISTENT_RECURSIVE)
@@ -103,8 +103,8 @@ def test_a_watcher_that_is_gone_leaves_nothing() -> None:
     assert len(watches.children) == 1
 
 
-def test_one_watcher_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the bound a watch is refused; what is taken back makes room; others are not concerned."""
+def test_watches_per_watcher_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above the limit a watch is refused; removed ones free their place; other watchers are not affected."""
     monkeypatch.setattr(watches_module, "WATCHER_BYTES_MAX", 2 * (watches_module.WATCH_BYTES + 2))
     watches: Watches[str] = Watches()
     watches.data.add("/a", "ann")
@@ -125,13 +125,13 @@ def sessions() -> Sessions:
 
 
 @pytest.mark.parametrize(("asked", "given"), [(0, 2000), (5000, 5000), (10**6, 20_000), (-1, 2000)])
-def test_a_timeout_is_between_two_and_twenty_ticks(asked: int, given: int) -> None:
-    """A client gets the nearest that is allowed."""
+def test_timeout_is_between_two_and_twenty_ticks(asked: int, given: int) -> None:
+    """A client gets the nearest allowed value."""
     assert sessions().open(asked, 1_700_000_000_000, 0.0).timeout_ms == given
 
 
-def test_ids_grow_and_differ_from_run_to_run() -> None:
-    """Also when many come within one millisecond, and when the clock goes back."""
+def test_session_ids_increase_and_differ_between_runs() -> None:
+    """Many may be created within one millisecond, and the clock may go back."""
     first = sessions()
     ids = [first.open(5000, now_ms, 0.0).session_id for now_ms in (1000, 1000, 1001, 999)]
     assert ids == sorted(set(ids))
@@ -141,8 +141,8 @@ def test_ids_grow_and_differ_from_run_to_run() -> None:
     assert later.open(5000, 1000, 0.0).session_id not in ids
 
 
-def test_only_the_right_password_brings_a_session_back() -> None:
-    """A wrong one, and the right one of a session that is over, are told apart by nobody."""
+def test_session_is_resumed_with_its_password_only() -> None:
+    """A wrong password and an expired session have the same response."""
     all_of_them = sessions()
     session = all_of_them.open(5000, 1000, 0.0)
     assert all_of_them.reattach(session.session_id, b"x" * 16, 5000, 1.0) is None
@@ -154,8 +154,8 @@ def test_only_the_right_password_brings_a_session_back() -> None:
     assert all_of_them.close(session.session_id) is None
 
 
-def test_a_silent_session_expires_and_a_pause_of_the_server_is_forgiven() -> None:
-    """Only silence that could have been heard counts."""
+def test_silent_session_expires_but_not_by_a_server_pause() -> None:
+    """The server's own pause does not count as silence."""
     all_of_them = sessions()
     session = all_of_them.open(5000, 1000, 100.0)
     assert all_of_them.expired(105.0) == []
@@ -164,8 +164,8 @@ def test_a_silent_session_expires_and_a_pause_of_the_server_is_forgiven() -> Non
     assert all_of_them.expired(108.0) == []
 
 
-def test_a_restored_session_has_its_whole_timeout() -> None:
-    """Nobody could reach a server that was down."""
+def test_restored_session_has_its_full_timeout() -> None:
+    """No client could reach a server that was down."""
     all_of_them = sessions()
     all_of_them.restore([SessionRow(5, 4000, b"p" * 16)], now=50.0)
     assert all_of_them.expired(54.0) == []
@@ -177,8 +177,8 @@ def test_a_restored_session_has_its_whole_timeout() -> None:
 ANN = digest_identity(b"ann:secret")
 
 
-def test_a_digest_is_the_hash_that_zookeeper_makes() -> None:
-    """Known from ZooKeeper's documentation of its super user: ``super:test``."""
+def test_digest_equals_zookeepers() -> None:
+    """The value for ``super:test`` is in ZooKeeper's documentation of its super user."""
     assert digest_identity(b"super:test") == ("digest", "super:D/InIHSb7yEEbrWz8b9l71RjZJU=")
 
 
@@ -194,8 +194,8 @@ def test_a_digest_is_the_hash_that_zookeeper_makes() -> None:
         (Acl(1, "ip", "10.0.0.0/8"), (("ip", "127.9.9.9"),), False),
     ],
 )
-def test_who_is_allowed(entry: Acl, identities: tuple[tuple[str, str], ...], allowed: bool) -> None:
-    """The world, a user, an address or a network."""
+def test_acl_schemes(entry: Acl, identities: tuple[tuple[str, str], ...], allowed: bool) -> None:
+    """They are world, user, address and network."""
     if allowed:
         check_access((entry,), 1, identities, "/a")
     else:
@@ -214,21 +214,21 @@ def test_who_is_allowed(entry: Acl, identities: tuple[tuple[str, str], ...], all
         (Acl(31, "auth", ""),),
     ],
 )
-def test_an_acl_without_a_meaning_is_refused(acl: tuple[Acl, ...]) -> None:
-    """Scheme auth means nothing for somebody who has not authenticated."""
+def test_invalid_acls_are_refused(acl: tuple[Acl, ...]) -> None:
+    """Scheme auth is invalid for a client without authentication."""
     with pytest.raises(InvalidAcl):
         effective_acl(acl, (("ip", "127.0.0.1"),), "/a")
 
 
-def test_scheme_auth_stands_for_the_caller() -> None:
-    """Addresses do not count as authenticated; entries are kept once."""
+def test_scheme_auth_means_the_caller() -> None:
+    """Addresses do not count as authentication; duplicate entries are removed."""
     acl = effective_acl((Acl(31, "auth", ""), Acl(31, *ANN)), (("ip", "127.0.0.1"), ANN), "/a")
     assert acl == (Acl(31, *ANN),)
     assert effective_acl(list(OPEN_ACL), (), "/a") is OPEN_ACL
 
 
-def test_hashes_are_hidden_from_those_who_may_only_read() -> None:
-    """Whoever may administer the znode sees them."""
+def test_hashes_are_hidden_from_readers() -> None:
+    """They are visible with the ADMIN permission."""
     acl = (Acl(31, *ANN), Acl(1, "world", "anyone"))
     assert hidden_digests(acl) == (Acl(31, "digest", "ann:x"), Acl(1, "world", "anyone"))
     assert sees_digests(acl, (ANN,))
@@ -236,7 +236,7 @@ def test_hashes_are_hidden_from_those_who_may_only_read() -> None:
 
 
 @pytest.mark.parametrize(("scheme", "credentials"), [("digest", b"x"), ("digest", b"\xff:x"), ("sasl", b"x:y")])
-def test_wrong_credentials_are_refused(scheme: str, credentials: bytes) -> None:
-    """Text with a colon for digest; other schemes are not known."""
+def test_invalid_credentials_are_refused(scheme: str, credentials: bytes) -> None:
+    """The digest scheme needs text with a colon; other schemes are unknown."""
     with pytest.raises(AuthFailed):
         authenticate(scheme, credentials, "127.0.0.1")

@@ -21,7 +21,7 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinato
 
 
 def zkcli(coordinator: CoordinatorProcess, lines: str) -> str:
-    """Type these lines; all that it prints."""
+    """Run these lines and return the output."""
     done = subprocess.run(
         [java_path(), *FLAGS, "-cp", class_path(), MAIN, "-server", coordinator.address, "-waitforconnection"],
         input=lines + "\nquit\n",
@@ -32,8 +32,8 @@ def zkcli(coordinator: CoordinatorProcess, lines: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_session_of_zkcli(coordinator: CoordinatorProcess) -> None:
-    """Create, look, change, watch out for versions, delete one and delete a whole branch."""
+def test_zkcli_session(coordinator: CoordinatorProcess) -> None:
+    """It creates, reads, changes, checks versions, and deletes a znode and a subtree."""
     output = zkcli(
         coordinator,
         """create /kc first
@@ -85,9 +85,9 @@ ls /
         assert expected in output, f"{expected!r} is not in:\n{output}"
 
 
-def test_one_command_of_zkcli(coordinator: CoordinatorProcess) -> None:
-    """As scripts use it: the command in the arguments, the answer in the output."""
+def test_single_zkcli_command(coordinator: CoordinatorProcess) -> None:
+    """Scripts pass the command as arguments and read the output."""
     command = [java_path(), *FLAGS, "-cp", class_path(), MAIN, "-server", coordinator.address, "ls", "/"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    # That it has connected it may say before or after.
+    # The message about the connection may come before or after.
     assert (done.returncode, "[zookeeper]" in done.stdout.splitlines()) == (0, True), done.stdout + done.stderr

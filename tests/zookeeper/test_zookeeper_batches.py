@@ -1,4 +1,4 @@
-"""Many writes and reads at once, each with an outcome of its own."""
+"""Batches of writes and reads with a result per unit."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ STAT = Stat(1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1)
 
 
 def kinds(outcomes: Sequence[UnitOutcome]) -> list[str]:
-    """What became of each unit, in a word."""
+    """Return the kind of each unit's outcome."""
     return ["written" if isinstance(outcome, list) else type(outcome).__name__ for outcome in outcomes]
 
 
 class RecordingClient:
-    """Takes multis and answers as told: a path in ``conflicts`` fails the multi that holds it, until it is gone."""
+    """Accepts multis with scripted results: a path in ``conflicts`` fails the multi that contains it, until it is
+    removed."""
 
     def __init__(self) -> None:
         self.conflicts: set[str] = set()
@@ -69,15 +70,15 @@ class RecordingClient:
 
 
 def run(coroutine: object) -> list[UnitOutcome]:
-    """The result of a coroutine that waits for nothing."""
+    """Return the result of a coroutine that waits for nothing."""
     results: list[list[UnitOutcome]] = []
     Deferred.fromCoroutine(coroutine).addCallback(results.append)  # type: ignore[arg-type]
     (result,) = results
     return result
 
 
-def test_units_share_multis_of_a_bounded_size() -> None:
-    """Neither more operations nor more bytes than allowed; a unit is never split, a huge one travels alone."""
+def test_multis_have_a_bounded_size() -> None:
+    """The number of operations and of bytes is limited; a unit is never split, and a large one is sent alone."""
     client = RecordingClient()
     units = [[SetData(f"/{number}", b"x" * 100), Check(f"/{number}/c", 0)] for number in range(10)]
     units[4] = [SetData("/huge", b"x" * 10_000), Check("/huge/c", 0)]
@@ -87,8 +88,8 @@ def test_units_share_multis_of_a_bounded_size() -> None:
     assert client.sent[2] == ["/huge", "/huge/c"]
 
 
-def test_only_so_many_multis_travel_at_a_time() -> None:
-    """The next is sent when one is answered."""
+def test_concurrent_multis_are_bounded() -> None:
+    """The next is sent after a response."""
     client = RecordingClient()
     client.held = []
     done = Deferred.fromCoroutine(
@@ -103,8 +104,8 @@ def test_only_so_many_multis_travel_at_a_time() -> None:
     assert len(client.sent) == 5
 
 
-def test_a_conflict_costs_only_its_own_unit() -> None:
-    """The unit that failed is left out and the rest is sent again."""
+def test_conflict_affects_only_its_own_unit() -> None:
+    """The failed unit is removed and the rest is sent again."""
     client = RecordingClient()
     client.conflicts = {"/1", "/3"}
     outcomes = run(write_units(client, [[SetData(f"/{n}", b"")] for n in range(5)], Check("/epoch", 1)))
@@ -118,8 +119,8 @@ def test_a_conflict_costs_only_its_own_unit() -> None:
     assert outcomes[0] == [STAT]
 
 
-def test_many_conflicts_cost_no_more_than_a_multi_each() -> None:
-    """After a few rounds every unit that is left goes alone, so that the work stays in proportion."""
+def test_many_conflicts_cost_at_most_a_multi_each() -> None:
+    """After a few rounds every remaining unit is sent alone, so that the work stays linear."""
     client = RecordingClient()
     client.conflicts = {f"/{n}" for n in range(0, 100, 2)}
     outcomes = run(write_units(client, [[SetData(f"/{n}", b"")] for n in range(100)]))
@@ -127,8 +128,8 @@ def test_many_conflicts_cost_no_more_than_a_multi_each() -> None:
     assert len(client.sent) < 105
 
 
-def test_when_the_guard_fails_nothing_more_is_sent() -> None:
-    """Every unit that is not written says so; what still waits is not even tried."""
+def test_failed_guard_stops_the_batch() -> None:
+    """Every unit that is not written has this outcome; pending ones are not sent."""
     client = RecordingClient()
     client.conflicts = {"/epoch"}
     units = [[SetData(f"/{n}", b"")] for n in range(10)]
@@ -140,8 +141,8 @@ def test_when_the_guard_fails_nothing_more_is_sent() -> None:
     assert isinstance(failed.error, BadVersion)
 
 
-def test_a_lost_connection_is_the_outcome_of_all_that_travelled() -> None:
-    """Whether it was written is unknown, and not guessed."""
+def test_lost_connection_is_the_outcome_of_sent_units() -> None:
+    """It is unknown whether they were written."""
     client = RecordingClient()
 
     def lose(operations: Sequence[Operation]) -> Deferred[list[OperationResult]]:
@@ -151,15 +152,14 @@ def test_a_lost_connection_is_the_outcome_of_all_that_travelled() -> None:
     assert kinds(run(write_units(client, [[SetData("/a", b"")], [SetData("/b", b"")]]))) == ["ConnectionLoss"] * 2
 
 
-def test_nothing_to_write_or_read_asks_nothing() -> None:
-    """No request at all."""
+def test_empty_batch_sends_nothing() -> None:
     client = RecordingClient()
     assert run(write_units(client, [])) == []
     assert client.sent == []
 
 
 class OldServer:
-    """A client of a server that has no multi-read."""
+    """A client of a server without multi-read."""
 
     def __init__(self) -> None:
         self.tried = 0
@@ -177,8 +177,8 @@ class OldServer:
         return fail(NoNode(path)) if path == "/none" else succeed([path[1:]])
 
 
-def test_a_server_without_multi_read_is_read_one_by_one() -> None:
-    """With the same answers."""
+def test_server_without_multi_read_is_read_one_by_one() -> None:
+    """The results are the same."""
     client = OldServer()
     first, missing = run(read_all(client, ["/a", "/none"]))
     assert first == (b"/a", STAT)
@@ -189,8 +189,8 @@ def test_a_server_without_multi_read_is_read_one_by_one() -> None:
     assert client.tried == 2
 
 
-def test_a_read_that_cannot_be_made_fails_the_whole() -> None:
-    """Missing znodes are answers; a lost connection is not."""
+def test_failed_read_fails_the_batch() -> None:
+    """A missing znode is a result; a lost connection is an error."""
     failures: list[BaseException] = []
     reading = Deferred.fromCoroutine(read_all(OldServer(), ["/a", "/lost", "/b"]))
     reading.addErrback(lambda failure: failures.append(failure.value))
@@ -199,7 +199,7 @@ def test_a_read_that_cannot_be_made_fails_the_whole() -> None:
 
 
 def test_thousands_of_writes_and_reads_on_a_server(zookeeper_server: ServerUnderTest) -> None:
-    """Conditional writes with a guard, some in conflict, all read back."""
+    """Conditional writes with a guard, some in conflict, are all read back."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -231,7 +231,7 @@ def test_thousands_of_writes_and_reads_on_a_server(zookeeper_server: ServerUnder
     zookeeper_server.run(scenario)
 
 
-def test_a_unit_that_is_too_large_fails_alone(zookeeper_server: ServerUnderTest) -> None:
+def test_oversized_unit_fails_alone(zookeeper_server: ServerUnderTest) -> None:
     """The others are written."""
 
     async def scenario(scene: Scene) -> None:
@@ -245,8 +245,8 @@ def test_a_unit_that_is_too_large_fails_alone(zookeeper_server: ServerUnderTest)
     zookeeper_server.run(scenario)
 
 
-def test_an_answer_far_larger_than_a_request_may_be_is_read(zookeeper_server: ServerUnderTest) -> None:
-    """Servers bound what they read, not what they answer."""
+def test_response_larger_than_the_request_limit(zookeeper_server: ServerUnderTest) -> None:
+    """Servers limit the size of requests only."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -260,8 +260,8 @@ def test_an_answer_far_larger_than_a_request_may_be_is_read(zookeeper_server: Se
 
 
 @pytest.mark.parametrize("limits", [BatchLimits(in_flight_max=0), BatchLimits(operations_max=1)])
-def test_limits_at_their_edge_still_make_progress(limits: BatchLimits) -> None:
-    """One at a time, whatever is asked."""
+def test_minimal_limits_still_make_progress(limits: BatchLimits) -> None:
+    """Units are sent one at a time."""
     client = RecordingClient()
     assert kinds(run(write_units(client, [[SetData("/a", b"")], [SetData("/b", b"")]], None, limits))) == [
         "written",
@@ -281,6 +281,6 @@ def test_limits_at_their_edge_still_make_progress(limits: BatchLimits) -> None:
         Check("/a", 3),
     ],
 )
-def test_a_batch_is_never_larger_than_was_reckoned(operation):
-    """What is reckoned of an operation before it is encoded is at least what it takes, and not much more."""
+def test_estimated_size_is_an_upper_bound(operation):
+    """The estimate of an operation is at least its encoded size, and not much more."""
     assert len(encode_operation(operation)) <= size_at_most(operation) <= len(encode_operation(operation)) + 70

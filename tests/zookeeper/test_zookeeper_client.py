@@ -1,4 +1,4 @@
-"""The client against a scripted server, byte by byte and second by second."""
+"""The client with a scripted server, on virtual time."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ TIMEOUT_MS = 9000
 
 
 class Transport(StringTransport):
-    """Counts writes, and knows whether it was aborted."""
+    """Counts writes, and records an abort."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Peer:
         self.protocol.makeConnection(self.transport)
 
     def frames(self) -> list[bytes]:
-        """What has come since the last call, without the lengths."""
+        """Return the frames received since the last call, without the lengths."""
         data = self.transport.value()
         self.transport.clear()
         frames = []
@@ -91,7 +91,7 @@ class Peer:
         return frames
 
     def requests(self) -> list[tuple[int, Request]]:
-        """The same, decoded: (transaction id, request)."""
+        """Return the same, decoded: (transaction ID, request)."""
         return [
             (
                 int.from_bytes(body[:4], "big", signed=True),
@@ -104,7 +104,7 @@ class Peer:
         self.protocol.dataReceived(data)
 
     def accept(self, timeout_ms: int = TIMEOUT_MS, session_id: int = 77) -> ConnectRequest:
-        """Answer the handshake; what it asked for."""
+        """Answer the handshake; return its request."""
         (handshake,) = self.frames()
         self.send(frame(ConnectResponse(timeout_ms, session_id, PASSWORD).encode()))
         return ConnectRequest.decode(Reader(handshake))
@@ -126,7 +126,7 @@ class Stage:
         self._taken = 0
 
     def connecting(self, within_s: float = 5.0) -> Any:
-        """The next connection that is tried: (host, port, factory)."""
+        """Return the next connection attempt: (host, port, factory)."""
         waited = 0.0
         while len(self.reactor.tcpClients) == self._taken and waited < within_s:
             self.reactor.advance(0.01)
@@ -136,7 +136,7 @@ class Stage:
         return host, port, factory
 
     def peer(self) -> Peer:
-        """Let the next connection through."""
+        """Accept the next connection."""
         return Peer(self.connecting()[2])
 
     def connected(self) -> Peer:
@@ -147,7 +147,7 @@ class Stage:
         return peer
 
     def turn(self) -> None:
-        """Let the reactor do what is due now."""
+        """Run the calls of the reactor that are due now."""
         self.reactor.advance(0)
 
     def timers(self) -> list[float]:
@@ -155,14 +155,14 @@ class Stage:
 
 
 def outcome(deferred: Deferred[Any]) -> list[Any]:
-    """Filled with the result, or the exception, when it comes."""
+    """Return a list that gets the result or the exception."""
     results: list[Any] = []
     deferred.addCallbacks(results.append, lambda failure: results.append(failure.value))
     return results
 
 
-def test_the_handshake_asks_for_a_new_session() -> None:
-    """No id, a password of zeros, the timeout that was configured; ``start`` fires with the answer."""
+def test_handshake_requests_a_new_session() -> None:
+    """It has no ID, a password of zeros, and the configured timeout; ``start`` fires with the response."""
     stage = Stage()
     started = outcome(stage.client.start())
     early = outcome(stage.client.exists("/early"))
@@ -179,8 +179,8 @@ def test_the_handshake_asks_for_a_new_session() -> None:
     assert stage.client.last_zxid == 5
 
 
-def test_what_is_asked_in_one_turn_is_written_at_once() -> None:
-    """A thousand requests are one write; those made while answers are read leave together after them."""
+def test_requests_of_one_iteration_are_one_write() -> None:
+    """A thousand requests are one write; requests from callbacks of responses are sent together after them."""
     stage = Stage()
     peer = stage.connected()
     before = peer.transport.writes
@@ -197,7 +197,7 @@ def test_what_is_asked_in_one_turn_is_written_at_once() -> None:
 
 
 def again(stage: Stage) -> Any:
-    """A callback that asks for more."""
+    """Send more requests from a callback."""
 
     def ask(answer: object) -> object:
         outcome(stage.client.get_data("/again"))
@@ -206,8 +206,8 @@ def again(stage: Stage) -> Any:
     return ask
 
 
-def test_answers_are_read_one_byte_at_a_time() -> None:
-    """Handshake, events, errors, and data, however the network cuts them."""
+def test_responses_are_read_byte_by_byte() -> None:
+    """Handshake, events, errors and data are decoded for any segmentation."""
     stage = Stage()
     outcome(stage.client.start())
     peer = stage.peer()
@@ -230,8 +230,8 @@ def test_answers_are_read_one_byte_at_a_time() -> None:
     assert second[0].path == "/b"
 
 
-def test_a_ping_goes_out_every_third_of_the_session() -> None:
-    """Also beside other requests; the session counts as confirmed from the moment a ping was sent."""
+def test_ping_is_sent_every_third_of_the_session() -> None:
+    """Other requests do not replace it; the session is confirmed from the time a ping was sent."""
     stage = Stage()
     peer = stage.connected()
     pings = []
@@ -246,13 +246,13 @@ def test_a_ping_goes_out_every_third_of_the_session() -> None:
     assert stage.timers() == [3]
 
 
-def test_a_ping_that_a_backlog_kept_back_goes_out_soon_after() -> None:
-    """Not only a third of the session later: what a broker may do hangs on the session being confirmed."""
+def test_ping_delayed_by_a_backlog_is_sent_soon_after() -> None:
+    """It is not delayed by another third of the session, because the lease of a broker depends on it."""
     stage = Stage()
     peer = stage.connected()
     connection = stage.client._session._connection
     assert connection is not None
-    connection._buffered = True  # as after a write that the socket did not take whole
+    connection._buffered = True  # as after a partial write to the socket
     stage.reactor.advance(3)
     stage.turn()
     assert peer.requests() == []
@@ -262,8 +262,8 @@ def test_a_ping_that_a_backlog_kept_back_goes_out_soon_after() -> None:
     assert [xid for xid, _request in peer.requests()] == [XID_PING]
 
 
-def test_a_silent_server_is_given_up_after_two_thirds_of_the_session() -> None:
-    """Not before, and not when it answers anything at all."""
+def test_silent_server_is_abandoned_after_two_thirds_of_the_session() -> None:
+    """Any response restarts the time."""
     stage = Stage()
     peer = stage.connected()
     request = outcome(stage.client.exists("/a"))
@@ -279,8 +279,8 @@ def test_a_silent_server_is_given_up_after_two_thirds_of_the_session() -> None:
     assert "silent for 6.0 s" in str(request[0])
 
 
-def test_a_session_may_have_expired_once_its_timeout_has_passed_unconfirmed() -> None:
-    """Counted from the last ping that was answered, not from its answer."""
+def test_session_may_have_expired_after_its_timeout_without_a_confirmation() -> None:
+    """The time counts from when the last answered ping was sent, not from its response."""
     stage = Stage()
     peer = stage.connected()
     stage.reactor.advance(3)
@@ -295,8 +295,8 @@ def test_a_session_may_have_expired_once_its_timeout_has_passed_unconfirmed() ->
     assert stage.client.state is SessionState.SUSPENDED
 
 
-def test_the_next_connection_continues_the_session_and_its_watches() -> None:
-    """Identities first, then watches, then the requests that waited, in their order."""
+def test_next_connection_resumes_session_and_watches() -> None:
+    """Credentials are sent first, then watches, then the pending requests in order."""
     stage = Stage(auth=[("digest", b"me:secret")])
     outcome(stage.client.start())
     peer = stage.peer()
@@ -327,8 +327,8 @@ def test_the_next_connection_continues_the_session_and_its_watches() -> None:
     assert stage.states == [SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.CONNECTED]
 
 
-def test_many_watches_are_set_again_in_several_requests() -> None:
-    """Each well below the server's limit on a request."""
+def test_many_watches_are_restored_in_several_requests() -> None:
+    """Each is well below the server's limit on a request."""
     stage = Stage()
     peer = stage.connected()
     paths = [f"/{number:0500}" for number in range(1000)]
@@ -346,8 +346,8 @@ def test_many_watches_are_set_again_in_several_requests() -> None:
     assert len(sets) == 4
 
 
-def test_expiry_is_told_before_anything_fails_and_leaves_no_timer() -> None:
-    """Listeners, then the requests; nothing is tried again."""
+def test_expiry_is_reported_before_requests_fail() -> None:
+    """Listeners are called first; nothing is retried and no timer is left."""
     stage = Stage()
     peer = stage.connected()
     peer.lose()
@@ -364,8 +364,8 @@ def test_expiry_is_told_before_anything_fails_and_leaves_no_timer() -> None:
     assert isinstance(late, SessionExpired)
 
 
-def test_another_session_than_ours_is_an_expired_one() -> None:
-    """A server that answers with a session of its own does not slip it to us."""
+def test_other_session_id_means_expiry() -> None:
+    """A server that responds with another session has not resumed this one."""
     stage = Stage()
     stage.connected().lose()
     waiting = outcome(stage.client.exists("/a"))
@@ -377,8 +377,8 @@ def test_another_session_than_ours_is_an_expired_one() -> None:
     assert peer.transport.aborted
 
 
-def test_a_server_that_loses_the_session_at_once_is_not_hammered() -> None:
-    """The pauses grow although each connection succeeds; one that lasts makes them short again."""
+def test_backoff_grows_if_the_session_is_lost_at_once() -> None:
+    """It grows although each connection succeeds, and is reset by one that lasts."""
     stage = Stage()
     peer = stage.connected()
     for _ in range(8):
@@ -397,8 +397,8 @@ def test_a_server_that_loses_the_session_at_once_is_not_hammered() -> None:
     assert stage.reactor.seconds() - lost_at < 0.1
 
 
-def test_a_server_that_will_not_watch_again_is_left() -> None:
-    """A session without its watches would go on with a stale view."""
+def test_server_that_refuses_watches_is_abandoned() -> None:
+    """A session without its watches would have an outdated view."""
     stage = Stage()
     peer = stage.connected()
     outcome(stage.client.get_data("/a", print))
@@ -411,8 +411,8 @@ def test_a_server_that_will_not_watch_again_is_left() -> None:
     assert peer.transport.aborted
 
 
-def test_closing_leaves_no_timer() -> None:
-    """Whether connected, on the way, or between two tries."""
+def test_close_leaves_no_timer() -> None:
+    """The client may be connected, connecting, or between two attempts."""
     stage = Stage()
     peer = stage.connected()
     closed = outcome(stage.client.close())
@@ -438,8 +438,8 @@ def test_closing_leaves_no_timer() -> None:
     assert stage.timers() == []
 
 
-def test_a_server_that_never_answers_the_close_is_left() -> None:
-    """Closing ends in any case."""
+def test_close_without_a_response() -> None:
+    """The connection is closed after a timeout."""
     stage = Stage()
     peer = stage.connected()
     closed = outcome(stage.client.close())
@@ -450,8 +450,8 @@ def test_a_server_that_never_answers_the_close_is_left() -> None:
     assert stage.timers() == []
 
 
-def test_a_listener_may_close_the_client_at_any_event() -> None:
-    """The change that it was told of ends there."""
+def test_listener_may_close_the_client_at_any_event() -> None:
+    """Processing of that event ends there."""
     for state in (SessionState.CONNECTED, SessionState.SUSPENDED):
         stage = Stage()
         stage.client.on_session_event(
@@ -470,18 +470,18 @@ def test_a_listener_may_close_the_client_at_any_event() -> None:
 @pytest.mark.parametrize(
     "malformed",
     [
-        reply_frame(1, 1, 0, b"\x00"),  # a body that is no stat
+        reply_frame(1, 1, 0, b"\x00"),  # body that is not a stat
         reply_frame(1, 1, 0, encode_stat(STAT) + b"\x00"),
         frame(b"\x00\x00"),  # no header
         reply_frame(9, 1, 0, encode_stat(STAT)),  # not the next request
-        reply_frame(-77, 1, 0),  # no such transaction id
+        reply_frame(-77, 1, 0),  # unknown transaction ID
         reply_frame(XID_WATCH_EVENT, 1, 0, b"\x00"),
-        b"\xff\xff\xff\xff",  # a negative length
-        b"\x7f\xff\xff\xff",  # a length beyond all bounds
+        b"\xff\xff\xff\xff",  # negative length
+        b"\x7f\xff\xff\xff",  # excessive length
     ],
 )
-def test_malformed_bytes_end_the_connection_and_nothing_else(malformed: bytes) -> None:
-    """The requests fail with typed errors, the session goes on elsewhere."""
+def test_malformed_bytes_close_the_connection_only(malformed: bytes) -> None:
+    """The requests fail with typed errors, and the session resumes on another connection."""
     stage = Stage()
     peer = stage.connected()
     first, second = outcome(stage.client.exists("/a")), outcome(stage.client.exists("/b"))
@@ -498,7 +498,7 @@ def test_malformed_bytes_end_the_connection_and_nothing_else(malformed: bytes) -
 
 
 def test_random_bytes_never_raise_out_of_the_connection() -> None:
-    """Whatever a server sends, the client ends the connection at worst."""
+    """At worst the client closes the connection."""
     choose = random.Random(4)
     good = reply_frame(1, 1, 0, encode_data(b"data", STAT)) + reply_frame(XID_WATCH_EVENT, 1, 0, b"\x00" * 12)
     for _ in range(300):
@@ -515,8 +515,8 @@ def test_random_bytes_never_raise_out_of_the_connection() -> None:
         assert isinstance(request[0], (tuple, ZooKeeperError))
 
 
-def test_too_much_without_an_answer_is_refused() -> None:
-    """By count and by bytes, connected or not; room comes back with the answers."""
+def test_unanswered_requests_are_bounded() -> None:
+    """The limits are a count and a number of bytes, connected or not; responses free their share."""
     for options, full_after in (({"requests_max": 3}, 3), ({"request_bytes_max": 1000}, 2)):
         stage = Stage(**options)
         peer = stage.connected()
@@ -534,8 +534,8 @@ def test_too_much_without_an_answer_is_refused() -> None:
         assert isinstance(waiting[-1][0], PipelineFull)
 
 
-def test_servers_are_tried_in_turn_with_growing_pauses() -> None:
-    """The first round is quick; then the pauses double up to a limit, each with some jitter."""
+def test_servers_are_tried_in_turn_with_growing_backoff() -> None:
+    """The first round is fast; then the backoff doubles up to a limit, with jitter."""
     stage = Stage("10.0.0.1:1,10.0.0.2:2,[::1]:3", connection_timeout_ms=60_000)
     outcome(stage.client.start())
     hosts, times = [], []
@@ -554,8 +554,8 @@ def test_servers_are_tried_in_turn_with_growing_pauses() -> None:
     assert len({round(pause, 2) for pause in pauses[-9:]}) > 1
 
 
-def test_a_server_that_does_not_answer_is_left_for_the_next() -> None:
-    """Both one that accepts no connection and one that never answers the handshake."""
+def test_unresponsive_server_is_skipped() -> None:
+    """It may accept no connection or never answer the handshake."""
     stage = Stage("10.0.0.1:1,10.0.0.2:1")
     outcome(stage.client.start())
     first, _, _ = stage.connecting()
@@ -570,8 +570,8 @@ def test_a_server_that_does_not_answer_is_left_for_the_next() -> None:
     assert stage.states == [SessionState.CONNECTED]
 
 
-def test_a_start_that_fails_can_be_tried_again() -> None:
-    """With ``renew``, for ``start`` has given up for good."""
+def test_failed_start_can_be_repeated() -> None:
+    """This takes ``renew``, because ``start`` is final."""
     stage = Stage(connection_timeout_ms=1000)
     started = outcome(stage.client.start())
     stage.connecting()
@@ -583,8 +583,8 @@ def test_a_start_that_fails_can_be_tried_again() -> None:
     assert renewed == [None]
 
 
-def test_refused_credentials_end_everything() -> None:
-    """Before the client ever counts as connected."""
+def test_refused_credentials_are_fatal() -> None:
+    """The client never counts as connected."""
     stage = Stage(auth=[("digest", b"x")])
     started = outcome(stage.client.start())
     peer = stage.peer()
@@ -596,8 +596,8 @@ def test_refused_credentials_end_everything() -> None:
     assert stage.timers() == []
 
 
-def test_a_cancelled_request_is_forgotten() -> None:
-    """One that waited is not sent; one that was sent has its answer dropped."""
+def test_cancelled_request_is_dropped() -> None:
+    """A pending one is not sent; the response to a sent one is ignored."""
     stage = Stage()
     outcome(stage.client.start())
     waiting = stage.client.exists("/waiting")
@@ -615,8 +615,8 @@ def test_a_cancelled_request_is_forgotten() -> None:
     assert other == [STAT]
 
 
-def test_requests_wait_only_so_long_each() -> None:
-    """Each from the moment it was made."""
+def test_pending_requests_time_out() -> None:
+    """Each timeout counts from its request."""
     stage = Stage(waiting_ms_max=1000)
     stage.connected().lose()
     first = outcome(stage.client.exists("/a"))
@@ -629,8 +629,8 @@ def test_requests_wait_only_so_long_each() -> None:
     assert isinstance(second[0], NotSent)
 
 
-def test_transaction_ids_start_again_before_they_run_out() -> None:
-    """The negative ones mean something else."""
+def test_transaction_ids_wrap_around() -> None:
+    """Negative ones have other meanings."""
     stage = Stage()
     peer = stage.connected()
     peer.protocol._wrappedProtocol._xid = 0x7FFFFFFE
@@ -641,8 +641,8 @@ def test_transaction_ids_start_again_before_they_run_out() -> None:
     assert answers == [[STAT], [STAT]]
 
 
-def test_an_event_that_nobody_watches_is_ignored() -> None:
-    """So is one about a watch that was removed."""
+def test_event_without_a_watch_is_ignored() -> None:
+    """The same holds for a removed watch."""
     stage = Stage()
     peer = stage.connected()
     for kind in EventType:
@@ -652,7 +652,7 @@ def test_an_event_that_nobody_watches_is_ignored() -> None:
 
 
 def test_opcodes_are_those_of_the_protocol() -> None:
-    """A request without a body is told by its code alone."""
+    """A request without a body is identified by its code only."""
     stage = Stage()
     peer = stage.connected()
     outcome(stage.client.close())
@@ -662,7 +662,7 @@ def test_opcodes_are_those_of_the_protocol() -> None:
 
 
 class Socket(tcp.Connection):
-    """A TCP transport whose socket takes only so many bytes, and keeps the rest in the transport's buffer."""
+    """A TCP transport whose socket accepts only some bytes at a time and buffers the rest."""
 
     def __init__(self, reactor: Any) -> None:
         with socket.socket() as unused:
@@ -684,8 +684,8 @@ class Socket(tcp.Connection):
         pass
 
 
-def test_bytes_that_the_socket_does_not_take_keep_their_place() -> None:
-    """Whatever is sent after them goes behind them, until the answers show that all of it was sent."""
+def test_partially_written_bytes_keep_their_order() -> None:
+    """Later bytes are buffered behind them until the responses show that all were sent."""
     stage = Stage()
     outcome(stage.client.start())
     connection = stage.connecting()[2].buildProtocol(IPv4Address("TCP", "server", 1))

@@ -1,4 +1,4 @@
-"""What any ZooKeeper server has to do for this client: the same scenarios for the real one and for the embedded one."""
+"""Contract of any ZooKeeper server for this client: the same scenarios for the real one and the embedded one."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from tests.support.zookeeper_scene import Events, Scene, ServerUnderTest
 
 
 async def raises(error: type[Exception], deferred: Deferred[Any]) -> Any:
-    """The error of that type which the request fails with."""
+    """Assert that the request fails with an error of that type, and return the error."""
     with pytest.raises(error) as caught:
         await deferred
     return caught.value
 
 
-def test_a_znode_is_made_read_changed_and_deleted(zookeeper_server: ServerUnderTest) -> None:
-    """The life of a znode, with its versions and its stat."""
+def test_znode_life_cycle(zookeeper_server: ServerUnderTest) -> None:
+    """A znode is created, read, changed and deleted, with its versions and stat."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -66,8 +66,8 @@ def test_a_znode_is_made_read_changed_and_deleted(zookeeper_server: ServerUnderT
     zookeeper_server.run(scenario)
 
 
-def test_conditions_are_checked_and_errors_name_their_path(zookeeper_server: ServerUnderTest) -> None:
-    """Each way in which a request can fail has its own error, which names the znode."""
+def test_conditions_and_errors_with_their_path(zookeeper_server: ServerUnderTest) -> None:
+    """Each kind of failure has its own error, which names the znode."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -87,8 +87,8 @@ def test_conditions_are_checked_and_errors_name_their_path(zookeeper_server: Ser
     zookeeper_server.run(scenario)
 
 
-def test_what_is_no_path_is_refused_at_once(zookeeper_server: ServerUnderTest) -> None:
-    """Before anything is sent, also where a chroot would hide a missing slash."""
+def test_invalid_paths_are_refused_by_the_client(zookeeper_server: ServerUnderTest) -> None:
+    """They are refused before anything is sent, also if a chroot would hide a missing slash."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -101,7 +101,7 @@ def test_what_is_no_path_is_refused_at_once(zookeeper_server: ServerUnderTest) -
 
 
 def test_children_are_listed_and_counted(zookeeper_server: ServerUnderTest) -> None:
-    """Making and deleting children changes the parent's list, count and version, not its data's version."""
+    """Creating and deleting children changes the parent's list, count and child version, not its data version."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -120,8 +120,8 @@ def test_children_are_listed_and_counted(zookeeper_server: ServerUnderTest) -> N
     zookeeper_server.run(scenario)
 
 
-def test_sequence_numbers_grow_and_are_never_used_again(zookeeper_server: ServerUnderTest) -> None:
-    """Ten digits after the name, counted per parent."""
+def test_sequence_numbers_increase_and_are_never_reused(zookeeper_server: ServerUnderTest) -> None:
+    """They have ten digits and are counted per parent."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -137,8 +137,8 @@ def test_sequence_numbers_grow_and_are_never_used_again(zookeeper_server: Server
     zookeeper_server.run(scenario)
 
 
-def test_ephemeral_znodes_go_with_their_session(zookeeper_server: ServerUnderTest) -> None:
-    """They carry their owner's session id, and are gone once the owner has closed."""
+def test_ephemeral_znodes_are_removed_with_their_session(zookeeper_server: ServerUnderTest) -> None:
+    """They have their owner's session ID, and are removed when the owner closes."""
 
     async def scenario(scene: Scene) -> None:
         owner, other = await scene.client(), await scene.client()
@@ -153,8 +153,8 @@ def test_ephemeral_znodes_go_with_their_session(zookeeper_server: ServerUnderTes
     zookeeper_server.run(scenario)
 
 
-def test_an_expired_session_takes_its_ephemerals_along(zookeeper_server: ServerUnderTest) -> None:
-    """A client that falls silent loses its ephemeral znodes after its timeout, and not before."""
+def test_expired_session_removes_its_ephemeral_znodes(zookeeper_server: ServerUnderTest) -> None:
+    """A silent client loses them after its timeout, and not before."""
 
     async def scenario(scene: Scene) -> None:
         link = scene.link()
@@ -172,8 +172,8 @@ def test_an_expired_session_takes_its_ephemerals_along(zookeeper_server: ServerU
     zookeeper_server.run(scenario)
 
 
-def test_a_watch_tells_once_of_the_first_change(zookeeper_server: ServerUnderTest) -> None:
-    """Data, creation, deletion and children, each with its own kind of event."""
+def test_watch_fires_once_for_the_first_change(zookeeper_server: ServerUnderTest) -> None:
+    """Data, creation, deletion and children have their own kinds of event."""
 
     async def scenario(scene: Scene) -> None:
         watching, acting = await scene.client(), await scene.client()
@@ -203,8 +203,8 @@ def test_a_watch_tells_once_of_the_first_change(zookeeper_server: ServerUnderTes
     zookeeper_server.run(scenario)
 
 
-def test_a_read_that_fails_leaves_no_watch(zookeeper_server: ServerUnderTest) -> None:
-    """Only ``exists`` can watch for what is not there."""
+def test_failed_read_leaves_no_watch(zookeeper_server: ServerUnderTest) -> None:
+    """Only ``exists`` can watch a missing znode."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -218,8 +218,8 @@ def test_a_read_that_fails_leaves_no_watch(zookeeper_server: ServerUnderTest) ->
     zookeeper_server.run(scenario)
 
 
-def test_the_news_comes_before_the_new_data(zookeeper_server: ServerUnderTest) -> None:
-    """A client hears of a change before any read shows it."""
+def test_event_precedes_the_new_data(zookeeper_server: ServerUnderTest) -> None:
+    """A client gets the event before any read returns the change."""
 
     async def scenario(scene: Scene) -> None:
         watching, acting = await scene.client(), await scene.client()
@@ -237,8 +237,8 @@ def test_the_news_comes_before_the_new_data(zookeeper_server: ServerUnderTest) -
     zookeeper_server.run(scenario)
 
 
-def test_a_persistent_watch_tells_of_every_change_until_it_is_removed(zookeeper_server: ServerUnderTest) -> None:
-    """Of the znode itself and of its list of children, time and again."""
+def test_persistent_watch_fires_until_it_is_removed(zookeeper_server: ServerUnderTest) -> None:
+    """It fires for every change of the znode and its list of children."""
 
     async def scenario(scene: Scene) -> None:
         watching, acting = await scene.client(), await scene.client()
@@ -268,8 +268,8 @@ def test_a_persistent_watch_tells_of_every_change_until_it_is_removed(zookeeper_
     zookeeper_server.run(scenario)
 
 
-def test_a_recursive_watch_tells_of_everything_below(zookeeper_server: ServerUnderTest) -> None:
-    """Every znode tells of itself; there is no separate news of children."""
+def test_recursive_watch_fires_for_all_descendants(zookeeper_server: ServerUnderTest) -> None:
+    """Every znode has its own events; there are no events about lists of children."""
 
     async def scenario(scene: Scene) -> None:
         watching, acting = await scene.client(), await scene.client()
@@ -300,8 +300,8 @@ def test_a_recursive_watch_tells_of_everything_below(zookeeper_server: ServerUnd
     zookeeper_server.run(scenario)
 
 
-def test_removing_a_watch_leaves_the_others_of_its_path(zookeeper_server: ServerUnderTest) -> None:
-    """A one-shot watch and another persistent one on the same path still tell."""
+def test_removing_a_watch_leaves_others_of_its_path(zookeeper_server: ServerUnderTest) -> None:
+    """A one-shot watch and another persistent one on the same path still fire."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -318,8 +318,8 @@ def test_removing_a_watch_leaves_the_others_of_its_path(zookeeper_server: Server
     zookeeper_server.run(scenario)
 
 
-def test_a_multi_does_everything_in_order(zookeeper_server: ServerUnderTest) -> None:
-    """Each operation sees those before it; each has its result."""
+def test_multi_applies_operations_in_order(zookeeper_server: ServerUnderTest) -> None:
+    """Each operation sees those before it and has its own result."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -353,8 +353,8 @@ def test_a_multi_does_everything_in_order(zookeeper_server: ServerUnderTest) -> 
     zookeeper_server.run(scenario)
 
 
-def test_a_multi_that_fails_does_nothing_and_names_the_operation(zookeeper_server: ServerUnderTest) -> None:
-    """The first that failed, by position and error; those after it were not tried."""
+def test_failed_multi_changes_nothing(zookeeper_server: ServerUnderTest) -> None:
+    """The error names the first failed operation; later ones were not tried."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -383,8 +383,8 @@ def test_a_multi_that_fails_does_nothing_and_names_the_operation(zookeeper_serve
     zookeeper_server.run(scenario)
 
 
-def test_an_empty_multi_is_fine(zookeeper_server: ServerUnderTest) -> None:
-    """Nothing to do is done."""
+def test_empty_multi(zookeeper_server: ServerUnderTest) -> None:
+    """It succeeds."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -394,8 +394,8 @@ def test_an_empty_multi_is_fine(zookeeper_server: ServerUnderTest) -> None:
     zookeeper_server.run(scenario)
 
 
-def test_the_changes_of_a_multi_fire_watches(zookeeper_server: ServerUnderTest) -> None:
-    """Each change in it tells, as it would alone."""
+def test_changes_of_a_multi_fire_watches(zookeeper_server: ServerUnderTest) -> None:
+    """Each of them has the same event as a single operation."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -413,8 +413,8 @@ def test_the_changes_of_a_multi_fire_watches(zookeeper_server: ServerUnderTest) 
     zookeeper_server.run(scenario)
 
 
-def test_a_multi_read_answers_each_read_for_itself(zookeeper_server: ServerUnderTest) -> None:
-    """Data, children, and errors as values."""
+def test_multi_read_has_a_result_for_each_read(zookeeper_server: ServerUnderTest) -> None:
+    """The results are data, children, and errors as values."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -433,8 +433,8 @@ def test_a_multi_read_answers_each_read_for_itself(zookeeper_server: ServerUnder
     zookeeper_server.run(scenario)
 
 
-def test_requests_are_answered_in_the_order_in_which_they_were_made(zookeeper_server: ServerUnderTest) -> None:
-    """Pipelining changes nothing about what each request sees."""
+def test_responses_keep_the_order_of_requests(zookeeper_server: ServerUnderTest) -> None:
+    """Each pipelined request sees the changes before it."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -453,8 +453,8 @@ def test_requests_are_answered_in_the_order_in_which_they_were_made(zookeeper_se
     zookeeper_server.run(scenario)
 
 
-def test_only_whom_the_acl_allows_may(zookeeper_server: ServerUnderTest) -> None:
-    """A digest identity owns what it made; others may neither read nor write it."""
+def test_acl_is_enforced(zookeeper_server: ServerUnderTest) -> None:
+    """A digest identity owns its znodes; others can neither read nor write them."""
 
     async def scenario(scene: Scene) -> None:
         owner = await scene.client(auth=[("digest", b"owner:secret")])
@@ -480,8 +480,8 @@ def test_only_whom_the_acl_allows_may(zookeeper_server: ServerUnderTest) -> None
     zookeeper_server.run(scenario)
 
 
-def test_an_acl_that_means_nothing_is_refused(zookeeper_server: ServerUnderTest) -> None:
-    """No entry at all, an unknown scheme, or "myself" without an identity."""
+def test_invalid_acls_are_refused(zookeeper_server: ServerUnderTest) -> None:
+    """An ACL must have entries of a known scheme, and scheme auth needs an identity."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -493,8 +493,8 @@ def test_an_acl_that_means_nothing_is_refused(zookeeper_server: ServerUnderTest)
     zookeeper_server.run(scenario)
 
 
-def test_a_chroot_is_the_clients_whole_world(zookeeper_server: ServerUnderTest) -> None:
-    """Paths of requests, answers, errors and events are all below it."""
+def test_chroot(zookeeper_server: ServerUnderTest) -> None:
+    """Paths in requests, responses, errors and events are relative to it."""
 
     async def scenario(scene: Scene) -> None:
         outside = await scene.client()
@@ -519,8 +519,8 @@ def test_a_chroot_is_the_clients_whole_world(zookeeper_server: ServerUnderTest) 
     zookeeper_server.run(scenario)
 
 
-def test_a_request_beyond_the_limit_is_refused_here_and_harms_nobody(zookeeper_server: ServerUnderTest) -> None:
-    """A server would drop the connection; the client refuses, names both sizes, and goes on."""
+def test_oversized_request_is_refused_by_the_client(zookeeper_server: ServerUnderTest) -> None:
+    """A server would close the connection; the client refuses, names both sizes, and continues."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -536,8 +536,8 @@ def test_a_request_beyond_the_limit_is_refused_here_and_harms_nobody(zookeeper_s
     zookeeper_server.run(scenario)
 
 
-def test_reads_after_a_sync_see_all_that_was_written_before(zookeeper_server: ServerUnderTest) -> None:
-    """Sync answers with its path and brings the server up to date."""
+def test_read_after_sync_is_current(zookeeper_server: ServerUnderTest) -> None:
+    """Sync returns its path and brings the server up to date."""
 
     async def scenario(scene: Scene) -> None:
         writer, reader = await scene.client(), await scene.client()
@@ -550,8 +550,8 @@ def test_reads_after_a_sync_see_all_that_was_written_before(zookeeper_server: Se
     zookeeper_server.run(scenario)
 
 
-def test_many_clients_count_together(zookeeper_server: ServerUnderTest) -> None:
-    """Conditional writes of several clients at once: each version is written by exactly one of them."""
+def test_concurrent_conditional_writes(zookeeper_server: ServerUnderTest) -> None:
+    """Several clients increment a counter: each version is written by exactly one of them."""
 
     async def scenario(scene: Scene) -> None:
         clients = [await scene.client() for _ in range(4)]

@@ -1,4 +1,4 @@
-"""The way to the servers: connect strings, and a real ensemble that loses some of them."""
+"""Connect strings, and a real ensemble that loses some of its servers."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from tests.support.real_zookeeper import LOOPBACK, RealZooKeeper
         ("::1/k", [("::1", 2181)], "/k"),
     ],
 )
-def test_connect_strings_are_read(text: str, servers: list[tuple[str, int]], chroot: str) -> None:
-    """As ``zookeeper.connect`` has them, with IPv6."""
+def test_connect_strings(text: str, servers: list[tuple[str, int]], chroot: str) -> None:
+    """They have the format of ``zookeeper.connect``, with IPv6."""
     assert Ensemble.parse(text) == Ensemble(tuple(Server(*each) for each in servers), chroot)
 
 
 @pytest.mark.parametrize("text", ["", "a:b", "a:0", "a:70000", "a,,b", "/x", "[::1", "[::1]2181", "a/b//c", "a:-1"])
-def test_what_is_no_connect_string_is_refused(text: str) -> None:
-    """With an error that shows it."""
+def test_invalid_connect_strings_are_refused(text: str) -> None:
+    """The error contains the string."""
     with pytest.raises(BadArguments, match="connect string"):
         Ensemble.parse(text)
 
 
-def test_clients_spread_over_the_servers() -> None:
+def test_clients_are_spread_over_the_servers() -> None:
     """Each has an order of its own."""
     ensemble = Ensemble.parse("a,b,c,d")
     firsts = [ServerOrder(ensemble, random.Random(seed)).next()[0].host for seed in range(200)]
@@ -64,7 +64,7 @@ def client_of(zookeeper: RealZooKeeper, **options: Any) -> ZooKeeperClient:
 
 
 async def until(client: ZooKeeperClient, state: SessionState) -> None:
-    """Wait for the next change to a state; at once where it is in it."""
+    """Wait for the next change to a state, unless it is the current one."""
     if client.state is not state:
         reached: Deferred[None] = Deferred()
         remove = client.on_session_event(lambda new: reached.callback(None) if new is state else None)
@@ -72,11 +72,11 @@ async def until(client: ZooKeeperClient, state: SessionState) -> None:
         remove()
 
 
-def test_a_session_survives_the_death_of_the_leader(ensemble: RealZooKeeper) -> None:
-    """Killed without warning: ephemeral znodes, watches and the session are still there, and writes go on."""
+def test_session_survives_the_death_of_the_leader(ensemble: RealZooKeeper) -> None:
+    """After a kill, ephemeral znodes, watches and the session remain, and writes continue."""
 
     async def scenario() -> None:
-        # Several sessions, so that some of them have been on the server that dies.
+        # Several sessions, so that some of them are on the server that dies.
         clients = [client_of(ensemble, random=random.Random(seed)) for seed in range(6)]
         for client in clients:
             await client.start()
@@ -104,7 +104,7 @@ def test_a_session_survives_the_death_of_the_leader(ensemble: RealZooKeeper) -> 
 
 
 async def read_until_done(client: ZooKeeperClient, path: str) -> Stat | None:
-    """Reads can simply be made again."""
+    """Read, and retry after errors."""
     while True:
         try:
             return await client.exists(path)
@@ -113,7 +113,7 @@ async def read_until_done(client: ZooKeeperClient, path: str) -> Stat | None:
 
 
 async def write_until_done(client: ZooKeeperClient, path: str) -> None:
-    """As callers have to: after a lost connection look whether it was done."""
+    """Write as callers must: after a lost connection, check whether the write was applied."""
     while True:
         try:
             if await client.exists(path) is None:
@@ -123,8 +123,8 @@ async def write_until_done(client: ZooKeeperClient, path: str) -> None:
             continue
 
 
-def test_without_a_quorum_the_session_waits_and_then_goes_on(ensemble: RealZooKeeper) -> None:
-    """Nothing is declared dead by the client: when the ensemble is back, so is the session."""
+def test_session_survives_the_loss_of_the_quorum(ensemble: RealZooKeeper) -> None:
+    """The client does not consider it expired: when the ensemble is back, so is the session."""
 
     async def scenario() -> None:
         client = client_of(ensemble, waiting_ms_max=20_000)
@@ -146,8 +146,8 @@ def test_without_a_quorum_the_session_waits_and_then_goes_on(ensemble: RealZooKe
     ensemble.wait_until_serving()
 
 
-def test_a_client_that_comes_back_too_late_finds_its_session_expired(ensemble: RealZooKeeper) -> None:
-    """It pauses past its session, as a process that is stopped; the ensemble has ended it meanwhile."""
+def test_client_that_pauses_too_long_finds_its_session_expired(ensemble: RealZooKeeper) -> None:
+    """The ensemble expired the session during the pause, as for a stopped process."""
 
     async def scenario() -> None:
         observer = client_of(ensemble)
@@ -171,7 +171,7 @@ def test_a_client_that_comes_back_too_late_finds_its_session_expired(ensemble: R
 
 
 def silence(client: ZooKeeperClient) -> None:
-    """Stop this client's reading and timers, as a pause of its process would."""
+    """Stop this client's reads and timers, as a pause of its process would."""
     connection: Any = client._session._connection
     connection.transport.pauseProducing()
     connection._timer.cancel()
@@ -184,8 +184,8 @@ def wake(client: ZooKeeperClient) -> None:
     connection.transport.resumeProducing()
 
 
-def test_a_name_is_looked_up_and_a_dead_server_passed_over(ensemble: RealZooKeeper) -> None:
-    """``localhost`` by name, behind a server that nobody listens on."""
+def test_host_name_is_resolved_and_a_dead_server_is_skipped(ensemble: RealZooKeeper) -> None:
+    """``localhost`` is given by name, behind an address without a server."""
 
     async def scenario() -> None:
         from twisted.internet import reactor

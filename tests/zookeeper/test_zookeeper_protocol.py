@@ -1,4 +1,4 @@
-"""ZooKeeper's protocol both ways: golden bytes, round trips, an independent peer's encoder, damaged input."""
+"""Encoding and decoding of ZooKeeper's protocol: golden bytes, round trips, an independent encoder, damaged input."""
 
 from __future__ import annotations
 
@@ -133,15 +133,14 @@ ANSWERS: list[tuple[bytes, Callable[[bytes, int, int], Any], Any]] = [
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda each: type(each).__name__)
-def test_every_request_survives_the_way_to_the_server(request_: requests.Request) -> None:
-    """What a client asks is what the server reads."""
+def test_request_round_trip(request_: requests.Request) -> None:
     body = b"xx" + request_.encode()
     assert requests.decode_request(requests.opcode_of(request_), Reader(body, 2)) == request_
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda each: type(each).__name__)
-def test_a_request_cut_short_is_refused(request_: requests.Request) -> None:
-    """However few bytes arrive, the server gets the one typed error and nothing else."""
+def test_truncated_request_is_refused(request_: requests.Request) -> None:
+    """For every length the server raises the same typed error."""
     body = request_.encode()
     for size in range(len(body)):
         with pytest.raises(ProtocolError):
@@ -149,25 +148,25 @@ def test_a_request_cut_short_is_refused(request_: requests.Request) -> None:
 
 
 @pytest.mark.parametrize(("body", "decode", "value"), ANSWERS)
-def test_every_answer_survives_the_way_to_the_client(
+def test_response_round_trip(
     body: bytes, decode: Callable[[bytes, int, int], Any], value: object
 ) -> None:
-    """What a server answers is what the client reads, wherever in the buffer it lies."""
+    """The response may be at any position of the buffer."""
     assert decode(b"before" + body + b"after", 6, 6 + len(body)) == value
 
 
 @pytest.mark.parametrize(("body", "decode", "value"), ANSWERS)
-def test_an_answer_that_is_cut_short_or_too_long_is_refused(
+def test_truncated_or_extended_response_is_refused(
     body: bytes, decode: Callable[[bytes, int, int], Any], value: object
 ) -> None:
-    """A damaged answer raises the one typed error, also when other frames follow it in the buffer."""
+    """The typed error is raised, also if other frames follow in the buffer."""
     for end in (*range(len(body)), len(body) + 1):
         with pytest.raises(ProtocolError):
             decode(body + b"\x00" * 100, 0, end)
 
 
-def test_a_multi_read_answers_each_read_or_its_error() -> None:
-    """One missing znode costs only its own answer, which names it."""
+def test_multi_read_response_has_a_result_for_each_read() -> None:
+    """A missing znode affects only its own result, which names it."""
     body = responses.encode_multi_read_results([(b"x", STAT_VALUE), NoNode("/b"), ["c"]])
     data, missing, children = responses.decode_multi_read_results(body, 0, len(body), ["/a", "/b", "/c"])
     assert (data, children) == ((b"x", STAT_VALUE), ["c"])
@@ -178,8 +177,7 @@ def test_a_multi_read_answers_each_read_or_its_error() -> None:
             responses.decode_multi_read_results(body, 0, len(body), paths)
 
 
-def test_golden_bytes_of_a_set() -> None:
-    """The frame of setData, byte by byte."""
+def test_golden_bytes_of_set_data() -> None:
     expected = bytes.fromhex(
         "0000001b"  # length
         "00000007"  # xid
@@ -191,8 +189,8 @@ def test_golden_bytes_of_a_set() -> None:
     assert request_frame(7, Opcode.SET_DATA, requests.SetData("/a", b"hello", 3).encode()) == expected
 
 
-def test_golden_bytes_of_an_error_and_of_a_watch_event() -> None:
-    """What a server sends for a missing znode, and for a deleted one that was watched."""
+def test_golden_bytes_of_an_error_and_a_watch_event() -> None:
+    """The error is that of a missing znode, the event that of a deleted one."""
     assert reply_frame(7, 9, -101) == bytes.fromhex("00000010000000070000000000000009ffffff9b")
     event = WatchEvent(EventType.NODE_DELETED, KeeperState.SYNC_CONNECTED, "/a")
     body = bytes.fromhex("0000000200000003000000022f61")
@@ -238,14 +236,14 @@ KAZOO_PAIRS: list[tuple[Any, requests.Request]] = [
 
 
 @pytest.mark.parametrize(("theirs", "ours"), KAZOO_PAIRS)
-def test_requests_are_those_of_an_independent_client(theirs: Any, ours: requests.Request) -> None:
+def test_requests_equal_those_of_an_independent_client(theirs: Any, ours: requests.Request) -> None:
     """kazoo and this client write the same bytes under the same code."""
     assert ours.encode() == bytes(theirs.serialize())
     assert requests.opcode_of(ours) == theirs.type
 
 
-def test_the_session_handshake_both_ways() -> None:
-    """With the last byte of ZooKeeper 3.4 and without it."""
+def test_handshake_round_trip() -> None:
+    """The last byte of ZooKeeper 3.4 is optional."""
     for handshake in (ConnectRequest(5, 6000, 7, b"p" * 16, True), ConnectResponse(6000, 7, b"p" * 16)):
         body = handshake.encode()
         assert type(handshake).decode(Reader(body)) == handshake
@@ -255,8 +253,8 @@ def test_the_session_handshake_both_ways() -> None:
     )
 
 
-def test_what_the_server_cannot_do_is_an_error_it_can_answer() -> None:
-    """Unknown operations and flags are told from damaged bytes: the connection goes on."""
+def test_unsupported_requests_are_distinguished_from_damage() -> None:
+    """Unknown operations and flags are answered with an error, and the connection stays open."""
     container = requests.Create("/a").encode()[:-4] + (4).to_bytes(4, "big")
     for opcode, body in ((Opcode.CREATE2, container), (Opcode.CREATE_CONTAINER, container), (999, b"")):
         with pytest.raises(Unimplemented):
@@ -266,8 +264,8 @@ def test_what_the_server_cannot_do_is_an_error_it_can_answer() -> None:
             requests.decode_request(opcode, Reader(b"\x00\x00\x00\x02/a\x00\x00\x00\x09"))
 
 
-def test_every_code_has_its_error_and_unknown_ones_keep_their_number() -> None:
-    """A caller can tell errors apart by class and by code."""
+def test_every_code_has_its_error() -> None:
+    """Unknown codes are kept, so that a caller can distinguish errors by class and by code."""
     assert isinstance(error_of(-103, "/a"), BadVersion)
     assert str(error_of(-103, "/a")) == "/a: the znode's version differs from the expected one"
     assert all(error_of(code).code == code for code in ERRORS_BY_CODE)
@@ -281,8 +279,7 @@ def _split(pieces: list[bytes], frame_size_max: int = 100_000) -> list[bytes]:
     return [buffer[start:end] for piece in pieces for buffer, start, end in splitter.frames(piece)]
 
 
-def test_frames_arrive_whole_however_the_stream_is_cut() -> None:
-    """One byte at a time, all at once, or anything between."""
+def test_frames_for_any_segmentation() -> None:
     bodies = [b"", b"a", b"bc" * 700, b"", b"d" * 100_000, b"e"]
     stream = b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
     assert _split([stream]) == bodies
@@ -295,14 +292,14 @@ def test_frames_arrive_whole_however_the_stream_is_cut() -> None:
 
 
 @pytest.mark.parametrize("length", [-1, 100_001, 2**31 - 1])
-def test_a_frame_that_is_too_long_ends_the_stream(length: int) -> None:
-    """The length alone is enough to refuse it: nothing of it is kept."""
+def test_frame_above_the_limit_ends_the_stream(length: int) -> None:
+    """The length is sufficient to refuse it, and nothing of it is kept."""
     with pytest.raises(ProtocolError, match="length"):
         _split([length.to_bytes(4, "big", signed=True)])
 
 
-def test_damaged_bytes_never_raise_anything_else() -> None:
-    """A server survives 20,000 mutated requests with typed errors only."""
+def test_damaged_bytes_raise_typed_errors_only() -> None:
+    """A server handles 20,000 mutated requests."""
     choose = random.Random(2)
     bodies = [(requests.opcode_of(each), each.encode()) for each in REQUESTS]
     for _ in range(20_000):
@@ -316,6 +313,5 @@ def test_damaged_bytes_never_raise_anything_else() -> None:
             pass
 
 
-def test_the_stat_has_the_size_of_the_protocol() -> None:
-    """68 bytes."""
+def test_size_of_a_stat() -> None:
     assert STAT.size == 68

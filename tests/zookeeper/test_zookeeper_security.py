@@ -1,4 +1,4 @@
-"""SASL and TLS against a real ZooKeeper."""
+"""SASL and TLS with a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Server {
 
 
 def certificate(path: Path) -> None:
-    """A key and a certificate for ``localhost`` that nobody but itself has signed, in one file."""
+    """Write a key and a self-signed certificate for ``localhost`` to one file."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime(2020, 1, 1)
@@ -96,8 +96,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureServer]:
         yield secure
 
 
-def test_the_digest_is_that_of_the_standard() -> None:
-    """The example of RFC 2831, section 4."""
+def test_digest_equals_the_rfc_example() -> None:
+    """It is in RFC 2831, section 4."""
     exchange = DigestExchange(
         SaslCredentials("chris", "secret"),
         "elwood.innosoft.com",
@@ -109,8 +109,8 @@ def test_the_digest_is_that_of_the_standard() -> None:
     assert exchange.digest(from_client=False) == "ea40f60335c427b5527b84dbabcdfffd"
 
 
-def test_a_sasl_user_owns_what_it_makes(server: SecureServer) -> None:
-    """Proven by password; another user may not read it."""
+def test_sasl_user_owns_its_znodes(server: SecureServer) -> None:
+    """The user authenticates with a password; another user cannot read the znode."""
 
     async def scenario() -> None:
         alice = server.client(sasl=SaslCredentials("alice", "open sesame"))
@@ -128,8 +128,8 @@ def test_a_sasl_user_owns_what_it_makes(server: SecureServer) -> None:
     run(scenario())
 
 
-def test_a_wrong_sasl_password_is_refused(server: SecureServer) -> None:
-    """As ``AuthFailed``, and not tried again and again."""
+def test_wrong_sasl_password_is_refused(server: SecureServer) -> None:
+    """The error is ``AuthFailed``, without a retry."""
 
     async def scenario() -> None:
         client = server.client(sasl=SaslCredentials("alice", "wrong"))
@@ -139,20 +139,18 @@ def test_a_wrong_sasl_password_is_refused(server: SecureServer) -> None:
     run(scenario())
 
 
-def test_credentials_do_not_show_their_password() -> None:
-    """Not in logs, not in tracebacks."""
+def test_credentials_hide_their_password() -> None:
+    """It appears neither in logs nor in tracebacks."""
     assert "sesame" not in repr(SaslCredentials("alice", "open sesame"))
 
 
 def trusting(path: Path) -> Any:
-    """A client's TLS settings that trust this certificate alone."""
+    """Return a client's TLS settings that trust only this certificate."""
     authority = ssl.Certificate(crypto.load_certificate(crypto.FILETYPE_PEM, path.read_bytes()))
     return lambda host: ssl.optionsForClientTLS(host, ssl.trustRootFromCertificates([authority]))
 
 
-def test_tls_carries_the_same_protocol(server: SecureServer) -> None:
-    """To a server whose certificate is trusted."""
-
+def test_tls_with_a_trusted_certificate(server: SecureServer) -> None:
     async def scenario() -> None:
         client = server.client(f"localhost:{server.tls_port}", tls_context_factory=trusting(server.certificate_path))
         await client.start()
@@ -164,8 +162,8 @@ def test_tls_carries_the_same_protocol(server: SecureServer) -> None:
     run(scenario())
 
 
-def test_a_certificate_that_is_not_trusted_is_no_server(server: SecureServer) -> None:
-    """The client finds no session, and says why."""
+def test_tls_with_an_untrusted_certificate(server: SecureServer) -> None:
+    """The client gets no session, and reports the reason."""
 
     async def scenario() -> None:
         client = server.client(

@@ -1,4 +1,4 @@
-"""Sessions over lost connections, expiry, and refusal; the same for the real server and for the embedded one."""
+"""Sessions during lost connections, expiry and refusal; the same for the real server and the embedded one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONNECTED, SUSPENDED, EXPIRED = SessionState.CONNECTED, SessionState.SUSPENDED, 
 
 
 class States(list[SessionState]):
-    """A session listener that keeps what it hears and can be waited on."""
+    """A session listener that records the states and can be awaited."""
 
     def __init__(self, client: ZooKeeperClient) -> None:
         super().__init__()
@@ -41,14 +41,14 @@ class States(list[SessionState]):
                 self._waiters.append((wanted, waiter))
 
     def next(self, state: SessionState) -> Deferred[None]:
-        """Fires with the next change to a state."""
+        """Return a Deferred that fires with the next change to a state."""
         waiter: Deferred[None] = Deferred()
         self._waiters.append((state, waiter))
         return waiter
 
 
-def test_a_session_survives_the_loss_of_its_connection(zookeeper_server: ServerUnderTest) -> None:
-    """It is suspended, then connected again, with the same id, its ephemeral znodes, and requests that waited."""
+def test_session_survives_a_lost_connection(zookeeper_server: ServerUnderTest) -> None:
+    """It is suspended, then connected again, with the same ID, its ephemeral znodes and its pending requests."""
 
     async def scenario(scene: Scene) -> None:
         link = scene.link()
@@ -68,10 +68,10 @@ def test_a_session_survives_the_loss_of_its_connection(zookeeper_server: ServerU
     zookeeper_server.run(scenario)
 
 
-def test_requests_under_way_fail_with_an_unknown_outcome_after_the_session_event(
+def test_requests_in_flight_fail_after_the_session_event(
     zookeeper_server: ServerUnderTest,
 ) -> None:
-    """Whoever listens hears that the connection is lost before any request fails because of it."""
+    """Listeners are notified of the lost connection before any request fails with an unknown outcome."""
 
     async def scenario(scene: Scene) -> None:
         link = scene.link()
@@ -93,21 +93,21 @@ def test_requests_under_way_fail_with_an_unknown_outcome_after_the_session_event
 
 
 def test_watches_move_to_the_next_connection(zookeeper_server: ServerUnderTest) -> None:
-    """What changed meanwhile is told at once; watches that stay say that they may have missed something."""
+    """Missed changes are sent at once; persistent watches report that they may have missed events."""
 
     async def scenario(scene: Scene) -> None:
         link = scene.link()
         watching, acting = await scene.client(connect_string=link.connect_string), await scene.client()
-        for path in ("/data", "/children", "/deleted", "/quiet", "/standing"):
+        for path in ("/data", "/children", "/deleted", "/quiet", "/persistent"):
             await acting.create(path)
-        data, children, made, deleted, quiet, standing = (Events() for _ in range(6))
+        data, children, made, deleted, quiet, persistent = (Events() for _ in range(6))
         await watching.get_data("/data", data)
         await watching.get_children("/children", children)
         await watching.exists("/made", made)
         await watching.get_data("/deleted", deleted)
         await watching.get_data("/quiet", quiet)
-        await watching.add_watch("/standing", standing)
-        await watching.add_watch("/deep", standing, recursive=True)
+        await watching.add_watch("/persistent", persistent)
+        await watching.add_watch("/deep", persistent, recursive=True)
         suspended = States(watching).next(SUSPENDED)
         await link.stop()
         await suspended
@@ -115,7 +115,7 @@ def test_watches_move_to_the_next_connection(zookeeper_server: ServerUnderTest) 
         await acting.create("/children/c")
         await acting.create("/made")
         await acting.delete("/deleted")
-        await acting.set_data("/standing", b"missed")
+        await acting.set_data("/persistent", b"missed")
         link.restart()
         await watching.sync()
         assert [(await each.get()).type for each in (data, children, made, deleted)] == [
@@ -124,24 +124,24 @@ def test_watches_move_to_the_next_connection(zookeeper_server: ServerUnderTest) 
             EventType.NODE_CREATED,
             EventType.NODE_DELETED,
         ]
-        assert [(event.type, event.path) for event in standing.unheard] == [
-            (EventType.NONE, "/standing"),
+        assert [(event.type, event.path) for event in persistent.unheard] == [
+            (EventType.NONE, "/persistent"),
             (EventType.NONE, "/deep"),
         ]
-        standing.pending.clear()
+        persistent.pending.clear()
         await acting.set_data("/quiet", b"1")
-        await acting.set_data("/standing", b"1")
+        await acting.set_data("/persistent", b"1")
         await acting.create("/deep")
         await acting.create("/deep/er")
         await watching.sync()
         assert [event.path for event in quiet.unheard] == ["/quiet"]
-        assert [event.path for event in standing.unheard] == ["/standing", "/deep", "/deep/er"]
+        assert [event.path for event in persistent.unheard] == ["/persistent", "/deep", "/deep/er"]
 
     zookeeper_server.run(scenario)
 
 
-def test_an_expired_session_is_over_until_its_owner_asks_for_another(zookeeper_server: ServerUnderTest) -> None:
-    """No other session is made behind the caller's back, and nothing of the old one reaches the new one."""
+def test_expired_session_is_renewed_by_its_owner_only(zookeeper_server: ServerUnderTest) -> None:
+    """No session is created without a call, and no event of the old one reaches the new one."""
 
     async def scenario(scene: Scene) -> None:
         link = scene.link()
@@ -180,8 +180,8 @@ def test_an_expired_session_is_over_until_its_owner_asks_for_another(zookeeper_s
     zookeeper_server.run(scenario)
 
 
-def test_a_session_that_ends_while_connected_is_noticed(zookeeper_server: ServerUnderTest) -> None:
-    """The server closes the connection or refuses the next request; both end in expiry."""
+def test_expiry_while_connected_is_detected(zookeeper_server: ServerUnderTest) -> None:
+    """The server closes the connection or refuses the next request."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client(session_timeout_ms=1000)
@@ -193,8 +193,8 @@ def test_a_session_that_ends_while_connected_is_noticed(zookeeper_server: Server
     zookeeper_server.run(scenario)
 
 
-def test_a_session_can_be_continued_by_another_client(zookeeper_server: ServerUnderTest) -> None:
-    """With its id and password; a wrong password, or a session that is gone, is refused."""
+def test_session_is_resumed_by_another_client(zookeeper_server: ServerUnderTest) -> None:
+    """It needs the ID and the password; a wrong password, or an expired session, is refused."""
 
     async def scenario(scene: Scene) -> None:
         link = scene.link()
@@ -218,8 +218,8 @@ def test_a_session_can_be_continued_by_another_client(zookeeper_server: ServerUn
     zookeeper_server.run(scenario)
 
 
-def test_a_silent_server_is_left_in_time(zookeeper_server: ServerUnderTest) -> None:
-    """A connection that passes nothing on is given up after two thirds of the session, not for ever."""
+def test_silent_server_is_abandoned_in_time(zookeeper_server: ServerUnderTest) -> None:
+    """A connection that transports nothing is closed after two thirds of the session timeout."""
 
     async def scenario(scene: Scene) -> None:
         link = scene.link()
@@ -238,7 +238,7 @@ def test_a_silent_server_is_left_in_time(zookeeper_server: ServerUnderTest) -> N
     zookeeper_server.run(scenario)
 
 
-def test_an_idle_session_is_kept_alive(zookeeper_server: ServerUnderTest) -> None:
+def test_idle_session_is_kept_alive(zookeeper_server: ServerUnderTest) -> None:
     """Pings alone keep it for many times its timeout."""
 
     async def scenario(scene: Scene) -> None:
@@ -254,8 +254,8 @@ def test_an_idle_session_is_kept_alive(zookeeper_server: ServerUnderTest) -> Non
     zookeeper_server.run(scenario)
 
 
-def test_the_server_has_the_last_word_on_the_timeout(zookeeper_server: ServerUnderTest) -> None:
-    """What it grants is what counts."""
+def test_server_decides_the_timeout(zookeeper_server: ServerUnderTest) -> None:
+    """The client uses the granted value."""
 
     async def scenario(scene: Scene) -> None:
         modest = await scene.client(session_timeout_ms=3000)
@@ -266,8 +266,8 @@ def test_the_server_has_the_last_word_on_the_timeout(zookeeper_server: ServerUnd
     zookeeper_server.run(scenario)
 
 
-def test_credentials_that_are_refused_end_the_session(zookeeper_server: ServerUnderTest) -> None:
-    """An unknown scheme: ``start`` fails, requests fail, and nothing is tried again."""
+def test_refused_credentials_end_the_session(zookeeper_server: ServerUnderTest) -> None:
+    """With an unknown scheme ``start`` and requests fail, and nothing is retried."""
 
     async def scenario(scene: Scene) -> None:
         client = scene.new_client(auth=[("nosuch", b"x")])
@@ -283,8 +283,8 @@ def test_credentials_that_are_refused_end_the_session(zookeeper_server: ServerUn
     zookeeper_server.run(scenario)
 
 
-def test_closing_lets_earlier_requests_finish(zookeeper_server: ServerUnderTest) -> None:
-    """What was asked before is answered; what is asked after is refused."""
+def test_close_lets_earlier_requests_finish(zookeeper_server: ServerUnderTest) -> None:
+    """Later requests are refused."""
 
     async def scenario(scene: Scene) -> None:
         client, other = await scene.client(), await scene.client()
@@ -303,8 +303,8 @@ def test_closing_lets_earlier_requests_finish(zookeeper_server: ServerUnderTest)
     zookeeper_server.run(scenario)
 
 
-def test_without_a_server_start_gives_up_and_says_why(zookeeper_server: ServerUnderTest) -> None:
-    """After the time allowed, with the last thing that went wrong."""
+def test_start_without_a_server_fails(zookeeper_server: ServerUnderTest) -> None:
+    """After a timeout the error contains the last failure."""
 
     async def scenario(scene: Scene) -> None:
         link = scene.link()
@@ -320,8 +320,8 @@ def test_without_a_server_start_gives_up_and_says_why(zookeeper_server: ServerUn
     zookeeper_server.run(scenario)
 
 
-def test_requests_wait_for_a_connection_only_so_long(zookeeper_server: ServerUnderTest) -> None:
-    """Then they fail as not sent, which is certain to have changed nothing; the session goes on."""
+def test_requests_without_a_connection_time_out(zookeeper_server: ServerUnderTest) -> None:
+    """They fail as not sent, so they have changed nothing; the session continues."""
 
     async def scenario(scene: Scene) -> None:
         link = scene.link()
@@ -343,8 +343,8 @@ def test_requests_wait_for_a_connection_only_so_long(zookeeper_server: ServerUnd
     zookeeper_server.run(scenario)
 
 
-def test_a_listener_that_fails_disturbs_nobody(zookeeper_server: ServerUnderTest) -> None:
-    """Neither the other listeners nor the answers; a removed listener hears nothing more."""
+def test_failing_listener_does_not_affect_others(zookeeper_server: ServerUnderTest) -> None:
+    """Other listeners and responses are not affected; a removed listener is no longer called."""
 
     async def scenario(scene: Scene) -> None:
         client = scene.new_client()
