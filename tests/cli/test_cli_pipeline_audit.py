@@ -93,13 +93,13 @@ def test_nothing_was_compared(run: Run) -> None:
 def test_json(run: Run) -> None:
     result = run("--log-dirs", "/a", "--json", found=report(differences=1))
     assert result.exit_code == 1
-    report = json.loads(result.stdout)
-    assert (report["agrees"], report["difference_count"], report["batches"]) == (False, 1, 150)
-    assert report["partitions"][0]["differences"] == [
+    document = json.loads(result.stdout)
+    assert (document["agrees"], document["difference_count"], document["batches"]) == (False, 1, 150)
+    assert document["partitions"][0]["differences"] == [
         {"topic": GOOD, "partition": 2, "base_offset": 10, "broker": 1, "kind": "damaged",
          "detail": "why <script>0</script>"}
     ]  # fmt: skip
-    assert report["partitions"][0]["coverages"][2]["is_short"]
+    assert document["partitions"][0]["coverages"][2]["is_short"]
 
 
 def test_options(run: Run) -> None:

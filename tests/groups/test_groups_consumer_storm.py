@@ -276,5 +276,5 @@ def test_random_faults(seed: int) -> None:
 def test_storm_detects_missing_fencing_rules(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without any one of them, a partition gets two owners."""
     monkeypatch.setattr(fencing, guard, lambda *_: True)
-    with pytest.raises(AssertionError, match="two owners|two readers|differ from the members"):
+    with pytest.raises(AssertionError, match=r"two owners|two readers|differ from the members"):
         run_all()
