@@ -166,7 +166,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     ),
     "lost sessions": (
         "kreplica.replication.partitions:Partitions.session_lost",
-        "tests/testing/test_cluster_failures.py::test_a_new_session_gives_no_leadership_back",
+        "tests/testing/test_cluster_failures.py::test_a_new_session_does_not_restore_leadership",
     ),
     "truncation": (
         "kreplica.replication.follower.truncation:cut_at_divergence",

@@ -1,6 +1,6 @@
-"""Attacks, each a function that works until its time is over: ``python attackers.py NAME TARGET_JSON SECONDS SEED``.
+"""Attacks, each a function that runs until its time is over: ``python attackers.py NAME TARGET_JSON SECONDS SEED``.
 
-They run in a process of their own at a low priority: in a real attack the attacker's machine is another one.
+Attacks run in their own process at a low priority, because a real attacker uses another machine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ EPOCH_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The addresses that an attacker reaches, and what it knows of the cluster.
+    """Addresses that an attacker can reach, and topics that it knows.
 
     :param topic: an existing topic with three replicas.
     :param compacted: an existing compacted topic.
@@ -51,7 +51,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How long an attack lasts."""
+    """Deadline of an attack."""
 
     deadline_s: float
 
@@ -75,7 +75,7 @@ def _connected(port: int, host: str, timeout_s: float = 20.0) -> Iterator[socket
 
 
 def _exchange(target: Target, data: bytes) -> None:
-    """Send one frame, and read whatever comes until the answer ends, the connection closes, or 20 s pass."""
+    """Send one frame, and read until the response ends, the connection closes, or 20 s pass."""
     with contextlib.suppress(OSError), _connected(target.port, target.host) as opened:
         opened.sendall(data)
         size = b""
@@ -87,13 +87,13 @@ def _exchange(target: Target, data: bytes) -> None:
 
 
 def nothing(target: Target, clock: Clock, random: Random) -> None:
-    """No attack: what the neighbour measures on this machine anyway."""
+    """No attack: the baseline of the honest client's measurements on this machine."""
     while clock.runs:
         time.sleep(0.1)
 
 
 def large_metadata(target: Target, clock: Clock, random: Random) -> None:
-    """S1: requests for the metadata of hundreds of thousands of topics that do not exist."""
+    """S1: metadata requests for hundreds of thousands of topics that do not exist."""
     names = [{"name": f"{number:05x}"} for number in range(900_000)]
     body = {"topics": names, "allow_auto_topic_creation": False}
     data = _frame(messages.METADATA, 4, messages.METADATA.request.build(4, body))
@@ -102,7 +102,7 @@ def large_metadata(target: Target, clock: Clock, random: Random) -> None:
 
 
 def partial_frames(target: Target, clock: Clock, random: Random) -> None:
-    """S2: six connections with most of a 100 MiB request each, and one byte every two seconds."""
+    """S2: six connections, each with most of a 100 MiB request, and one more byte every two seconds."""
     opened: list[socket.socket] = []
     most = bytes(95 << 20)
     while clock.runs:
@@ -125,8 +125,8 @@ def partial_frames(target: Target, clock: Clock, random: Random) -> None:
                 one.close()
 
 
-def commands_of_no_controller(target: Target, clock: Clock, random: Random) -> None:
-    """S4: the controller's commands with the highest epoch there is."""
+def forged_controller_commands(target: Target, clock: Clock, random: Random) -> None:
+    """S4: the controller's commands with the highest possible epoch."""
     states = [{"topic_name": target.topic, "partition_index": p, "delete_partition": True} for p in range(3)]
     topics = [{"topic_name": target.topic, "partition_states": states}]
     stop = {"controller_id": 1, "controller_epoch": EPOCH_MAX, "broker_epoch": -1, "topic_states": topics}
@@ -139,7 +139,7 @@ def commands_of_no_controller(target: Target, clock: Clock, random: Random) -> N
 
 
 def large_groups(target: Target, clock: Clock, random: Random) -> None:
-    """S5: a hundred groups whose members' metadata takes 20 MB each."""
+    """S5: a hundred groups, each with 20 MB of member metadata."""
     metadata = bytes(20 << 20)
     number = 0
     while clock.runs:
@@ -166,7 +166,7 @@ def _produce(target: Target, topic: str, records: bytes) -> None:
 
 
 def compression_bombs(target: Target, clock: Clock, random: Random) -> None:
-    """S6: batches of half a megabyte that unpack to half a gigabyte, to a topic whose keys have to be read."""
+    """S6: batches of half a megabyte that decompress to half a gigabyte, for a compacted topic, whose keys are read."""
     bomb = _compressed(1, gzip.compress(bytes(500 << 20), 9))
     while clock.runs:
         _produce(target, target.compacted, bomb)
@@ -174,7 +174,7 @@ def compression_bombs(target: Target, clock: Clock, random: Random) -> None:
 
 
 def compressed_garbage(target: Target, clock: Clock, random: Random) -> None:
-    """S7: random bytes that say they are compressed, and snappy that declares two gibibytes."""
+    """S7: random bytes marked as compressed, and snappy data with a declared size of two gibibytes."""
     while clock.runs:
         codec = random.randint(1, 4)
         data = random.randbytes(random.choice([0, 1, 18, 500]))
@@ -184,13 +184,13 @@ def compressed_garbage(target: Target, clock: Clock, random: Random) -> None:
 
 
 def _compressed(codec: int, payload: bytes) -> bytes:
-    """One batch of one record whose records are these bytes, with a valid checksum."""
+    """Return one batch of one record with this payload and a valid checksum."""
     header = parse_header(build_batch([Record(0, 0, None, b"x")]))
     return seal(header._replace(attributes=codec), payload)
 
 
 def coordinator_flood(target: Target, clock: Clock, random: Random) -> None:
-    """S9: znodes of a megabyte each in the embedded coordinator, as fast as it takes them."""
+    """S9: znodes of a megabyte each in the embedded coordinator, created as fast as possible."""
     data = bytes(1_000_000)
     while clock.runs:
         with contextlib.suppress(OSError, EOFError), _connected(target.coordinator_port, target.host) as opened:
@@ -234,7 +234,7 @@ def auto_creation(target: Target, clock: Clock, random: Random) -> None:
 
 
 def slow_readers(target: Target, clock: Clock, random: Random) -> None:
-    """Clients that ask for all metadata and for records again and again, and never read an answer."""
+    """Clients that repeatedly request all metadata and records, and never read a response."""
     ask = _frame(messages.METADATA, 4, messages.METADATA.request.build(4, {"topics": None}))
     opened: list[socket.socket] = []
     while clock.runs:
@@ -254,7 +254,7 @@ def slow_readers(target: Target, clock: Clock, random: Random) -> None:
 
 
 def half_open(target: Target, clock: Clock, random: Random) -> None:
-    """A thousand connections that send half a length and nothing more."""
+    """A thousand connections that send half of a length field."""
     opened: list[socket.socket] = []
     while clock.runs:
         with contextlib.suppress(OSError):
@@ -266,7 +266,7 @@ def half_open(target: Target, clock: Clock, random: Random) -> None:
 
 
 def random_bytes(target: Target, clock: Clock, random: Random) -> None:
-    """Frames that are noise, behind a valid header or none."""
+    """Frames of random bytes, some with a valid header."""
     while clock.runs:
         noise = random.randbytes(random.choice([1, 100, 10_000, 1_000_000]))
         api = random.choice(list(APIS.values()))
@@ -276,7 +276,7 @@ def random_bytes(target: Target, clock: Clock, random: Random) -> None:
 
 
 def extreme_requests(target: Target, clock: Clock, random: Random) -> None:
-    """Every API with valid structure and extreme values: large arrays, long names, numbers at their ends."""
+    """Valid requests of every API with extreme values: large arrays, long names, largest and smallest numbers."""
     apis = [api for api in APIS.values() if api is not messages.CONTROLLED_SHUTDOWN]
     while clock.runs:
         api = random.choice(apis)
@@ -300,7 +300,7 @@ ATTACKS: dict[str, Attack] = {
         nothing,
         large_metadata,
         partial_frames,
-        commands_of_no_controller,
+        forged_controller_commands,
         large_groups,
         compression_bombs,
         compressed_garbage,
@@ -316,7 +316,7 @@ ATTACKS: dict[str, Attack] = {
 
 
 def main(name: str, target: str, seconds: str, seed: str) -> None:
-    """Run one attack for that long."""
+    """Run one attack."""
     os.nice(10)
     values: dict[str, Any] = json.loads(target)
     ATTACKS[name](Target(**values), Clock(time.monotonic() + float(seconds)), Random(int(seed)))

@@ -1,4 +1,4 @@
-"""Values of a message that keep to its structure and go to its ends: large arrays, long names, extreme numbers."""
+"""Valid messages with extreme values: large arrays, long names, largest and smallest numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BITS = {"b": 8, "h": 16, "H": 16, "i": 32, "I": 32, "q": 64}
 
 
 def extreme_message(schema: Schema, version: int, random: Random) -> dict[str, Any]:
-    """A value of one message at one version, with at most about ``ELEMENTS_MAX`` elements in all."""
+    """Return a body of one message at one version, with at most about ``ELEMENTS_MAX`` elements in total."""
     budget = [random.choice([10, 1000, ELEMENTS_MAX])]
     value: dict[str, Any] = _value(schema.tree(version), random, budget)
     return value

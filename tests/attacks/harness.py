@@ -1,4 +1,4 @@
-"""An attack on a real cluster, what an honest client beside it notices, and what it leaves behind."""
+"""Attacks a real cluster, and measures an honest client during the attack and the state of the cluster afterwards."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ HERE = Path(__file__).parent
 SAMPLE_S = 0.2
 GIVEN_BACK_S_MAX = 10.0
 KEPT_BYTES_MAX = 96 << 20
-"""More than before the attack that a broker may still occupy when the time to give back is over."""
+"""Memory growth that a broker may keep ten seconds after the attack."""
 
 MEMORY_GROWTH_MAX = 1 << 30
 """Sum of the limits (``docs/reference/limits.md``) of all buffers that one kind of attack can fill: 512 MiB of
-incomplete frames, 256 MiB of batches that wait, and their decompressed size."""
+incomplete frames, 256 MiB of queued batches, and their decompressed size."""
 
 JOINED = "has joined with epoch"
 SETTINGS = {
@@ -41,14 +41,14 @@ SETTINGS = {
 
 @dataclass
 class Outcome:
-    """What one attack did.
+    """Result of one attack.
 
-    :param produce_ms: p50, p99 and the longest of the neighbour's produces.
-    :param heartbeat_ms: of its heartbeats.
-    :param memory_growth: bytes of the broker that grew most, at the most, over what it had before.
-    :param memory_kept: of it, what the same broker still had ten seconds after the attack.
-    :param sessions_lost: times that a broker registered again.
-    :param works_after: the controller still creates topics, and every replica of the attacked topics is in sync.
+    :param produce_ms: p50, p99 and maximum latency of the honest client's produce requests.
+    :param heartbeat_ms: the same for its heartbeats.
+    :param memory_growth: largest growth of a broker's memory during the attack, in bytes.
+    :param memory_kept: growth of the same broker ten seconds after the attack.
+    :param sessions_lost: number of times that a broker registered again.
+    :param works_after: True if the controller still creates topics and all replicas of the attacked topics are in sync.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Outcome:
     tracebacks: list[str] = field(default_factory=list)
 
     def violations(self) -> list[str]:
-        """What an attack must not do, whatever the machine: lose sessions, break the cluster, or keep memory."""
+        """Failures on any machine: lost sessions, a broken cluster, memory that is not released."""
         found = [f"traceback: {text}" for text in self.tracebacks]
         if self.sessions_lost:
             found.append(f"{self.sessions_lost} sessions were lost")
@@ -77,12 +77,11 @@ class Outcome:
         return found
 
     def as_json(self) -> str:
-        """One line."""
         return json.dumps(asdict(self))
 
 
 class AttackedCluster:
-    """Three brokers on an embedded coordinator, with the topics that attackers and the neighbour use."""
+    """Three brokers on an embedded coordinator, with the topics of attackers and of the honest client."""
 
     def __init__(self, directory: Path) -> None:
         self._coordinator = CoordinatorProcess(directory / "coordinator")
@@ -113,24 +112,24 @@ class AttackedCluster:
         self._coordinator.__exit__(None, None, None)
 
     def run(self, name: str, seconds: float, seed: int = 1, rest_s: float = GIVEN_BACK_S_MAX) -> Outcome:
-        """Attack broker 1 for that long while the neighbour works on it too.
+        """Attack broker 1 while the honest client uses it too.
 
-        :param rest_s: how long after the attack the memory is looked at.
+        :param rest_s: time after the attack until the memory is measured.
         """
         outcome = Outcome(name, seconds)
         joins = self._joins()
         tracebacks = len(self.cluster.tracebacks())
-        topic = f"neighbour-{name.replace('_', '-')}"
+        topic = f"honest_client-{name.replace('_', '-')}"
         self._create_led_by(topic, 1)
         before = self._memory()
         group = self._group_coordinated_by(topic, 1)
-        with Memory(self) as memory, NeighbourProcess(self.target, self.neighbour_topic, group) as neighbour:
+        with Memory(self) as memory, HonestClientProcess(self.target, self.client_topic, group) as honest_client:
             attacker = [sys.executable, str(HERE / "attackers.py"), name, json.dumps(asdict(self.target))]
             subprocess.run([*attacker, str(seconds), str(seed)], timeout=seconds + 120, check=True)
-            told = neighbour.finish()
-        outcome.produce_ms, outcome.heartbeat_ms = map(_summary, told["latencies_ms"].values())
-        outcome.requests = len(told["latencies_ms"]["produce"])
-        outcome.errors = told["errors"]
+            measured = honest_client.finish()
+        outcome.produce_ms, outcome.heartbeat_ms = map(_summary, measured["latencies_ms"].values())
+        outcome.requests = len(measured["latencies_ms"]["produce"])
+        outcome.errors = measured["errors"]
         time.sleep(rest_s)
         after = self._memory()
         outcome.memory_growth = max(memory.most[broker_id] - before[broker_id] for broker_id in before)
@@ -156,17 +155,17 @@ class AttackedCluster:
         return {broker_id: broker.resident_bytes() for broker_id, broker in self.cluster.brokers.items()}
 
     def _create_led_by(self, topic: str, broker_id: int) -> None:
-        """Create a topic of one partition, until its leader is the broker that is attacked."""
+        """Create topics of one partition until the attacked broker leads one."""
         for attempt in range(20):
             self.cluster.create_topic(f"{topic}-{attempt}", 1, 3)
             if self.cluster.leader(f"{topic}-{attempt}") == broker_id:
-                self.neighbour_topic = f"{topic}-{attempt}"
+                self.client_topic = f"{topic}-{attempt}"
                 return
         raise AssertionError("no topic is led by the attacked broker")
 
 
     def _group_coordinated_by(self, prefix: str, broker_id: int) -> str:
-        """A group's name that hashes to a partition led by the broker that is attacked."""
+        """Return a group ID that hashes to a partition led by the attacked broker."""
 
         def found() -> str | None:
             for number in range(100):
@@ -178,19 +177,19 @@ class AttackedCluster:
         return wait_until(found, "a group that the attacked broker coordinates")
 
 
-class NeighbourProcess:
-    """The honest client, in a process of its own."""
+class HonestClientProcess:
+    """The honest client, which runs in a separate process."""
 
     def __init__(self, target: Target, topic: str, group: str) -> None:
-        command = [sys.executable, str(HERE / "neighbour.py"), target.host, str(target.port), topic, group]
+        command = [sys.executable, str(HERE / "honest_client.py"), target.host, str(target.port), topic, group]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def __enter__(self) -> NeighbourProcess:
+    def __enter__(self) -> HonestClientProcess:
         assert self._process.stdout is not None
         ready = self._process.stdout.readline()
         if ready != "ready\n":
             self._process.kill()
-            raise AssertionError(f"the neighbour cannot work: {ready!r}")
+            raise AssertionError(f"the honest client cannot connect: {ready!r}")
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -198,9 +197,9 @@ class NeighbourProcess:
         self._process.wait()
 
     def finish(self) -> dict[str, Any]:
-        """Stop it, and return what it measured."""
-        told, _ = self._process.communicate(timeout=60)
-        measured: dict[str, Any] = json.loads(told)
+        """Stop the process, and return its measurements."""
+        output, _ = self._process.communicate(timeout=60)
+        measured: dict[str, Any] = json.loads(output)
         return measured
 
 
@@ -211,9 +210,9 @@ def _summary(latencies_ms: list[float]) -> dict[str, float]:
 
 
 class Memory:
-    """Watches how much memory the brokers occupy.
+    """Samples the memory of the brokers in a thread.
 
-    :ivar most: broker id -> the largest value seen.
+    :ivar most: broker ID -> the largest value.
     """
 
     def __init__(self, attacked: AttackedCluster) -> None:

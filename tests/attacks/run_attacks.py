@@ -11,10 +11,10 @@ from harness import AttackedCluster
 
 
 def main() -> None:
-    """Print one line of JSON for each attack; every attack has a cluster of its own."""
+    """Run each attack on a new cluster, and print one line of JSON for each."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", default=list(ATTACKS), help="attacks; all without any")
-    parser.add_argument("--seconds", type=float, default=600.0, help="how long each lasts")
+    parser.add_argument("names", nargs="*", default=list(ATTACKS), help="attacks (default: all)")
+    parser.add_argument("--seconds", type=float, default=600.0, help="duration of each attack")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     for name in options.names:

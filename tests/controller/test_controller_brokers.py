@@ -23,7 +23,7 @@ def scene() -> ControllerScene:
     made = ControllerScene(brokers=3)
     made.start()
     made.make_topic("t", ROUND)
-    made.forget_told()
+    made.clear_received()
     return made
 
 
@@ -83,7 +83,7 @@ def test_a_joining_broker_receives_the_full_state(scene: ControllerScene) -> Non
     """A new broker gets all metadata first and then its roles; the other brokers get only the list of live brokers."""
     scene.brokers[1].kill()
     scene.await_expiry()
-    scene.forget_told()
+    scene.clear_received()
     scene.run(scene.brokers[1].start())
     scene.settle()
     metadata, roles = scene.brokers[1].received

@@ -16,7 +16,7 @@ def made() -> ControllerScene:
     scene = ControllerScene(brokers=3)
     scene.start()
     scene.make_topic("t", {0: (1, 2, 3)})
-    scene.forget_told()
+    scene.clear_received()
     return scene
 
 
@@ -93,7 +93,7 @@ def test_a_recovered_replica_receives_the_latest_epoch() -> None:
     fail(scene, 1)
     latest = scene.state("t", 0)
     scene.brokers[1].errors = {}
-    scene.forget_told()
+    scene.clear_received()
     scene.controller.queue.put(ReplicasRecovered(1, (P0,)))
     scene.settle(FIRST_RETRY_SECONDS / 10)
     received = scene.brokers[1].received_of("LeaderAndIsr")[-1].partitions[P0]

@@ -25,7 +25,7 @@ def scene_with(partitions: int, *, brokers: int = 3, wait_s: float = 10.0) -> Co
     controller.config = replace(controller.config, removal_wait_s=wait_s)
     scene.start()
     scene.make_topic("t", dict.fromkeys(range(partitions), (1, 2)))
-    scene.forget_told()
+    scene.clear_received()
     return scene
 
 

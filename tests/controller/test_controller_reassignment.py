@@ -17,7 +17,7 @@ def scene_with(partitions: dict[int, tuple[int, ...]], *, brokers: int = 6) -> C
     scene = ControllerScene(brokers=brokers)
     scene.start()
     scene.make_topic("t", partitions)
-    scene.forget_told()
+    scene.clear_received()
     return scene
 
 

@@ -41,7 +41,7 @@ def measured(scene: ControllerScene, act: Callable[[], object], *, fresh: bool =
 
     :param fresh: a new controller does it, with counters at zero.
     """
-    scene.forget_told()
+    scene.clear_received()
     before = Cost() if fresh else scene.controller.counters.cost
     act()
     scene.settle()

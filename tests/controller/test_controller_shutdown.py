@@ -18,7 +18,7 @@ def scene() -> ControllerScene:
     made.start()
     made.make_topic("t", {0: (1, 2, 3), 1: (2, 3, 1), 2: (1, 2)})
     made.make_topic("single", {0: (1,)})
-    made.forget_told()
+    made.clear_received()
     return made
 
 
@@ -54,7 +54,7 @@ def test_a_second_request_continues_the_shutdown(scene: ControllerScene) -> None
     scene.settle()
     scene.run(scene.brokers[1].write_isr(P2, (1, 2)))
     scene.settle()
-    scene.forget_told()
+    scene.clear_received()
     assert scene.ask(ShutdownAsked(1, scene.brokers[1].epoch)) == []
     scene.settle()
     assert scene.state("t", 2).leader == 2

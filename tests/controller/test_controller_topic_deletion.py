@@ -17,7 +17,7 @@ def scene_with_topic(partitions: int = 2) -> ControllerScene:
     scene = ControllerScene(brokers=3)
     scene.start()
     scene.make_topic("t", dict.fromkeys(range(partitions), (1, 2, 3)))
-    scene.forget_told()
+    scene.clear_received()
     return scene
 
 
@@ -125,7 +125,7 @@ def test_leaders_that_die_meanwhile_are_not_replaced():
     scene.brokers[3].kill()
     scene.await_expiry()
     ask(scene)
-    scene.forget_told()
+    scene.clear_received()
     scene.brokers[1].kill()
     scene.await_expiry()
     assert not scene.brokers[2].received_of("LeaderAndIsr")

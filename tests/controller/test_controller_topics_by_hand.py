@@ -35,7 +35,7 @@ def scene() -> ControllerScene:
 def test_a_removed_topic_is_no_longer_served(scene: ControllerScene) -> None:
     """Its replicas are deleted, and it disappears from the metadata."""
     scene.make_topic("t", {0: (1, 2), 1: (2,)})
-    scene.forget_told()
+    scene.clear_received()
     scene.run(scene.zookeeper.multi(REMOVAL))
     scene.settle()
     for number, partitions in ((1, {P0}), (2, {P0, P1})):
@@ -44,7 +44,7 @@ def test_a_removed_topic_is_no_longer_served(scene: ControllerScene) -> None:
         assert set(stop.partitions) == partitions
         assert all(row["delete_partition"] and row["leader_epoch"] == -2 for row in stop.partitions.values())
     assert "t" not in scene.context.topics
-    scene.forget_told()
+    scene.clear_received()
     scene.make_topic("t", {0: (1, 2)})
     assert set(scene.brokers[1].received_of("LeaderAndIsr")[0].partitions) == {P0}
 
@@ -52,7 +52,7 @@ def test_a_removed_topic_is_no_longer_served(scene: ControllerScene) -> None:
 def test_a_replaced_topic_is_another_topic(scene: ControllerScene) -> None:
     """After a removal and creation in one step, the old replicas are deleted before the new ones start."""
     old = scene.make_topic("t", {0: (1, 2), 1: (2,)})
-    scene.forget_told()
+    scene.clear_received()
     new = replace(old, topic_id=OTHER_ID, partitions={0: (2, 1)})
     scene.run(scene.zookeeper.multi([*REMOVAL, Create(znodes.topic_path("t"), documents.encode_topic(new))]))
     scene.settle()
@@ -73,7 +73,7 @@ def test_a_topic_replaced_without_a_controller(scene: ControllerScene) -> None:
     scene.run(scene.zookeeper.multi([*REMOVAL, Create(znodes.topic_path("t"), documents.encode_topic(new))]))
     scene.await_expiry()
     scene.brokers[1].errors[P0] = ErrorCode.INCONSISTENT_TOPIC_ID
-    scene.forget_told()
+    scene.clear_received()
     scene.run(scene.controllers[101].start())
     scene.settle(60)
     commands = [command for command in scene.brokers[1].received if P0 in command.partitions]
@@ -93,7 +93,7 @@ def test_a_topic_removed_without_a_controller(scene: ControllerScene) -> None:
     scene.controllers[101].kill()
     scene.run(scene.zookeeper.multi(REMOVAL))
     scene.await_expiry()
-    scene.forget_told()
+    scene.clear_received()
     scene.run(scene.controllers[101].start())
     scene.settle(5)
     assert [full_metadata(command) for command in scene.brokers[1].received_of("UpdateMetadata")] == [None, {"u"}]
@@ -114,7 +114,7 @@ def test_an_unreadable_topic_is_not_removed(scene: ControllerScene) -> None:
     scene.controllers[101].kill()
     scene.run(scene.zookeeper.set_data(znodes.topic_path("t"), b"{"))
     scene.await_expiry()
-    scene.forget_told()
+    scene.clear_received()
     scene.run(scene.controllers[101].start())
     scene.settle(5)
     assert [full_metadata(command) for command in scene.brokers[1].received_of("UpdateMetadata")] == [None, None]
@@ -129,7 +129,7 @@ def test_a_topic_id_lost_without_a_controller(scene: ControllerScene) -> None:
     for broker in scene.brokers.values():
         broker.errors.update({P0: ErrorCode.INCONSISTENT_TOPIC_ID, P1: ErrorCode.INCONSISTENT_TOPIC_ID})
     scene.await_expiry()
-    scene.forget_told()
+    scene.clear_received()
     scene.run(scene.controllers[101].start())
     scene.settle(5)
     assert scene.brokers[2].received_of("LeaderAndIsr")[0].body["topic_states"][0]["topic_id"] == OTHER_ID
@@ -139,7 +139,7 @@ def test_a_topic_id_lost_without_a_controller(scene: ControllerScene) -> None:
 def test_a_rewritten_topic_keeps_its_id(scene: ControllerScene) -> None:
     """The original id is kept whatever id a tool writes, because the replicas' files belong to it."""
     old = scene.make_topic("t", {0: (1, 2), 1: (2,)})
-    scene.forget_told()
+    scene.clear_received()
     scene.run(scene.zookeeper.set_data(znodes.topic_path("t"), documents.encode_topic(replace(old, topic_id=OTHER_ID))))
     scene.settle()
     data, _ = scene.run(scene.zookeeper.get_data(znodes.topic_path("t")))

@@ -3,11 +3,11 @@
 debootstrap makes the smallest Debian, and apt adds python3.11, python3.11-venv, make and git. The last commit of this
 repository is cloned there twice, each time into a folder named ``kreplica``:
 
-* for an ordinary user, shallow, below a folder with a space in its name, with another time zone and umask and the C
+* for an ordinary user, shallow, below a directory with a space in its name, with another time zone and umask and the C
   locale; no program of the tests is installed, so tests are skipped by name
 * for root, with ``CI`` set: ``make test`` installs the programs, and none may be missing
 
-It needs root and debootstrap. Everything runs in mount and process namespaces of its own, which end with it.
+It needs root and debootstrap. Everything runs in its own mount and process namespaces, which end with it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SUITE = "bookworm"
 PACKAGES = ("python3.11", "python3.11-venv", "make", "git")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PASSED_ON = re.compile(r"PIP_(?!FIND_LINKS|CACHE_DIR)\w+|(?i:\w+_proxy)|(SSL_CERT|REQUESTS_CA|CURL_CA)_(FILE|BUNDLE)")
-"""Variables of the host by which package indexes are reached; the files that they name are copied."""
+"""Environment variables for access to package indexes; the files that they name are copied."""
 
 HOST_FILES = ("/etc/hosts", "/etc/resolv.conf", "/etc/pip.conf")
 APT_SETTINGS = re.compile(r"^Acquire::(?:https?|Check-|Retries).* \".*\";$", re.MULTILINE)
@@ -43,10 +43,10 @@ BANNER = " is ready\n"
 
 
 class Account(NamedTuple):
-    """Who runs ``make``, and in which surroundings.
+    """The account that runs ``make``, and its environment.
 
-    :param home: the folder that the repository is cloned into.
-    :param clone: further words of ``git clone``.
+    :param home: the directory that the repository is cloned into.
+    :param clone: additional arguments of ``git clone``.
     """
 
     name: str
@@ -81,20 +81,20 @@ class Figures(NamedTuple):
 
 
 class Machine:
-    """A Debian in a folder, with namespaces in which commands run."""
+    """A Debian in a directory, with namespaces in which commands run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._environment = {name: value for name, value in os.environ.items() if PASSED_ON.fullmatch(name)}
 
     def make(self) -> None:
-        """Install Debian and the few packages, and let them reach the indexes as the host does."""
+        """Install Debian and the few packages, with the host's access to package indexes."""
         say(f"debootstrap --variant=minbase {SUITE}")
         checked(["debootstrap", "--variant=minbase", "--include=ca-certificates", SUITE, str(self.path)])
         self._copy_settings()
 
     def add_packages(self) -> None:
-        """Install what a person has who wants to try kreplica, and add an ordinary account."""
+        """Install the packages that a user needs to try kreplica, and add an ordinary account."""
         say(f"apt-get install {' '.join(PACKAGES)}")
         words = f"apt-get -qq update && apt-get -qq install --yes --no-install-recommends {' '.join(PACKAGES)}"
         checked(self.command("root", {"DEBIAN_FRONTEND": "noninteractive"}, words))
@@ -112,7 +112,7 @@ class Machine:
         (self.path / "etc/apt/apt.conf.d/99host").write_text("\n".join(APT_SETTINGS.findall(apt)) + "\n")
 
     def clone(self, account: Account) -> None:
-        """Clone the last commit of this repository, as that account's own."""
+        """Clone the last commit of this repository, owned by the account."""
         target = self.path / account.home.lstrip("/") / "kreplica"
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(target, ignore_errors=True)
@@ -120,11 +120,11 @@ class Machine:
         checked(self.command("root", {}, f"chown -R {account.user}: '{account.home}'"))
 
     def command(self, user: str, environment: dict[str, str], words: str) -> list[str]:
-        """Return the command that runs a line of shell there; its processes end when it ends."""
+        """Return the command that runs a line of shell there and ends with all processes that it started."""
         given = {"PATH": PATH, "HOME": "/root", **self._environment, **environment}
         inside = ["chroot", str(self.path), "/usr/bin/env", "-i", *(f"{name}={value}" for name, value in given.items())]
         inside += ["setpriv", "--reuid", user, "--regid", user, "--init-groups", "/bin/bash", "-c", words]
-        # The root of the new system has to be a mount point: `ip netns exec` remounts it.
+        # The root of the new system must be a mount point, because `ip netns exec` remounts it.
         mounts = (
             'mount --bind "$0" "$0" && mount -t proc proc "$0/proc" && mount -t sysfs sysfs "$0/sys" '
             '&& mount --rbind /dev "$0/dev" && exec "$@"'
@@ -162,7 +162,7 @@ def time_to_ready(machine: Machine, account: Account) -> float:
     """Run ``make run`` on free ports until its banner and the admin address say that it is ready, then interrupt it.
 
     :return: seconds from the command to the banner.
-    :raise RuntimeError: it ended before the banner, or did not stop in order.
+    :raise RuntimeError: the command ended before the banner, or did not stop in order.
     """
     port, admin, coordinator = free_ports(3)
     words = f"make run ARGS='--port {port} --admin-port {admin} --coordinator-port {coordinator}'"
@@ -181,7 +181,7 @@ def time_to_ready(machine: Machine, account: Account) -> float:
             assert answer.status == 200
         interrupt_broker(process.pid)
         rest = process.stdout.read()
-    # make itself reports the interrupt by its exit status.
+    # make reports the interrupt in its exit status.
     if "Traceback" in rest or " stopped" not in rest:
         raise RuntimeError(f"make run did not stop in order after Ctrl-C:\n{rest}")
     return ready_s
@@ -189,7 +189,7 @@ def time_to_ready(machine: Machine, account: Account) -> float:
 
 @contextmanager
 def running(command: Sequence[str], seconds_max: float) -> Iterator[subprocess.Popen[str]]:
-    """A process that is killed, with all that it started, after an error or after some time."""
+    """Run a process that is killed, with all processes that it started, after an error or a timeout."""
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as process:
@@ -213,7 +213,7 @@ def interrupt_broker(pid: int) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of the loopback interface that were free a moment ago."""
+    """Return loopback ports that were free a moment ago."""
     with_sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in with_sockets]
     for each in with_sockets:
@@ -223,14 +223,14 @@ def free_ports(count: int) -> list[int]:
 
 @contextmanager
 def machine_in(directory: Path | None, keep: bool) -> Iterator[Machine]:
-    """A new machine in a folder, or in one of ``/tmp``; it is removed afterwards unless it is to be kept."""
+    """Create a machine in this directory or below ``/tmp``, and remove it afterwards unless ``keep`` is set."""
     path = directory or Path(tempfile.mkdtemp(prefix="kreplica-fresh-", dir="/tmp"))
     path.mkdir(parents=True, exist_ok=True)
     path.chmod(0o755)
     try:
         yield Machine(path)
     finally:
-        # Mounts were made in namespaces that have ended; a folder that is still one is left alone.
+        # The mounts ended with their namespaces; a directory that is still a mount point is left alone.
         if keep or str(path) in Path("/proc/mounts").read_text():
             say(f"left in {path}")
         else:
@@ -240,7 +240,7 @@ def machine_in(directory: Path | None, keep: bool) -> Iterator[Machine]:
 def checked(command: Sequence[str]) -> None:
     """Run a command.
 
-    :raise RuntimeError: it failed; the text is the end of what it printed.
+    :raise RuntimeError: it failed; the message is the end of its output.
     """
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
@@ -256,7 +256,7 @@ def say(text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run make run and make test on a fresh Debian 12.")
     parser.add_argument("accounts", nargs="*", help=f"which of {', '.join(ACCOUNTS)} (default: all, in this order)")
-    parser.add_argument("--directory", type=Path, help="where to make it; one that is there already is used again")
+    parser.add_argument("--directory", type=Path, help="directory of the machine; an existing machine is used again")
     parser.add_argument("--keep", action="store_true", help="do not remove it afterwards")
     parser.add_argument("--tests", default="", help="arguments for pytest, such as the files to run")
     arguments = parser.parse_args()
@@ -266,7 +266,7 @@ def main() -> None:
         sys.exit("fresh machine: this needs root and debootstrap (Debian: apt install debootstrap)")
     commit = subprocess.run(["git", "-C", str(ROOT), "log", "-1", "--format=%h %s"], capture_output=True, text=True)
     say(f"commit {commit.stdout.strip()}; changes that are not committed are left out")
-    # A shell that starts this in the background has it ignore SIGINT, and the broker would inherit that.
+    # A shell that starts this script in the background makes it ignore SIGINT, and the broker would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     found = []
     with machine_in(arguments.directory, arguments.keep) as machine:

@@ -1,4 +1,4 @@
-"""Archives are unpacked alike, with and without ``tarfile``'s filters (Python 3.11.0 to 3.11.3 has none)."""
+"""Archives are unpacked equally with and without ``tarfile``'s filters (Python 3.11.0 to 3.11.3 has none)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from archives import UnsafeArchive, unpack
 
 @pytest.fixture(params=["filters", "no filters"])
 def refusals(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[type[Exception], ...]:
-    """The errors that a refused member raises; each test runs with the filters of this Python and without."""
+    """The errors of a rejected member; each test runs with this Python's filters and without them."""
     if request.param == "no filters":
         monkeypatch.setattr(archives, "HAS_FILTERS", False)
     return (UnsafeArchive, tarfile.FilterError) if archives.HAS_FILTERS else (UnsafeArchive,)
@@ -65,7 +65,7 @@ def test_only_the_chosen_members(refusals: tuple[type[Exception], ...], tmp_path
 def test_nothing_is_written_elsewhere(
     hostile: tarfile.TarInfo, refusals: tuple[type[Exception], ...], tmp_path: Path
 ) -> None:
-    """A path or a link that leaves the directory is refused, and so is a device."""
+    """A path or link that leaves the directory is rejected, and so is a device."""
     directory = tmp_path / "inside"
     directory.mkdir()
     with pytest.raises(refusals):
@@ -74,7 +74,7 @@ def test_nothing_is_written_elsewhere(
 
 
 def test_an_absolute_path_stays_inside(refusals: tuple[type[Exception], ...], tmp_path: Path) -> None:
-    """The filters strip the leading slash; without them the member is refused."""
+    """The filters remove the leading slash; without them the member is rejected."""
     outside, directory = tmp_path / "outside", tmp_path / "inside"
     directory.mkdir()
     if archives.HAS_FILTERS:

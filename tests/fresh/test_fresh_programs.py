@@ -1,4 +1,4 @@
-"""Programs of the system: which tests need them, what is missing, and what is installed."""
+"""Programs of the system that tests need: the list of missing programs, and their installation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_four(): pass
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is all of ``PATH``."""
+    """A directory that is the only one in ``PATH``."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -44,8 +44,8 @@ def program(path: Path, text: str = "#!/bin/sh\n") -> None:
     path.chmod(0o755)
 
 
-def test_what_is_missing(programs: Path) -> None:
-    """Programs are looked for in PATH, and their packages are listed once each."""
+def test_missing_programs(programs: Path) -> None:
+    """Programs are searched in PATH, and each missing package is listed once."""
     program(programs / "jq")
     assert missing(["jq", "kcat", "systemctl", "systemd-analyze"]) == ["kcat", "systemctl", "systemd-analyze"]
     assert packages_of(["systemctl", "systemd-analyze", "gcc"]) == ["gcc", "libc6-dev", "systemd"]
@@ -72,7 +72,7 @@ def test_every_program_that_a_test_needs_has_a_package() -> None:
     ],
 )
 def test_systems_that_have_apt(text: str, is_debian: bool, programs: Path, tmp_path: Path) -> None:
-    """Debian and its derivatives, if apt-get is there."""
+    """Debian and its derivatives, if apt-get exists."""
     (tmp_path / "os-release").write_text(text)
     assert not has_apt(tmp_path / "os-release")
     program(programs / "apt-get")
@@ -80,10 +80,10 @@ def test_systems_that_have_apt(text: str, is_debian: bool, programs: Path, tmp_p
     assert not has_apt(tmp_path / "absent")
 
 
-def test_one_package_that_cannot_be_had_does_not_keep_the_others_out(
+def test_one_unavailable_package_does_not_prevent_the_others(
     programs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """After a failed installation of all packages each is tried alone; errors are printed."""
+    """If the installation of all packages fails, each one is tried alone; errors are printed."""
     asked = tmp_path / "asked"
     refusing = f'#!/bin/sh\necho "$@" >> {asked}\ncase "$*" in *chromium*) echo "E: no chromium" >&2; exit 100;; esac\n'
     program(programs / "apt-get", refusing)
@@ -96,7 +96,7 @@ def test_one_package_that_cannot_be_had_does_not_keep_the_others_out(
 def test_without_a_network_nothing_is_installed(
     programs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """If the package lists cannot be had, that is printed and make test continues."""
+    """If the package lists cannot be downloaded, the error is printed and make test continues."""
     asked = tmp_path / "asked"
     program(programs / "apt-get", f'#!/bin/sh\necho "$@" >> {asked}\necho "E: no network" >&2\nexit 100\n')
     system_programs.install(["jq"])
@@ -105,8 +105,8 @@ def test_without_a_network_nothing_is_installed(
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_the_last_lines_of_a_run(workers: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skipped tests are counted, their packages are named, and pytest's own line comes last."""
+def test_the_summary_of_a_run(workers: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Skipped tests are counted, their packages are listed, and pytest's own line is the last."""
     monkeypatch.delenv("CI", raising=False)
     done = run(pytester, monkeypatch, "-n", workers)
     assert done.ret == 0
@@ -115,7 +115,9 @@ def test_the_last_lines_of_a_run(workers: str, pytester: pytest.Pytester, monkey
     assert re.match(r"(=+ )?2 passed, 2 skipped", last)
 
 
-def test_in_continuous_integration_it_is_a_failure(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_fails_in_continuous_integration(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With CI set, a missing program fails the test that needs it."""
     monkeypatch.setenv("CI", "true")
     done = run(pytester, monkeypatch, "-n", "0")
@@ -125,7 +127,7 @@ def test_in_continuous_integration_it_is_a_failure(pytester: pytest.Pytester, mo
 
 
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, *words: str) -> pytest.RunResult:
-    """Run a small suite under this repository's conftest, with nothing but ``sh`` in ``PATH``."""
+    """Run a small suite with this repository's conftest and only ``sh`` in ``PATH``."""
     pytester.makepyfile(test_small=SUITE)
     (pytester.path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
     (pytester.path / "pytest.ini").write_text("[pytest]\nmarkers =\n    needs_program(name): as in setup.cfg\n")

@@ -1,4 +1,4 @@
-"""``make`` says what is missing of Python before it makes a virtual environment."""
+"""``make`` reports missing parts of Python before it creates a virtual environment."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ runpy.run_path(sys.argv[1])
 
 
 def check(before: str) -> subprocess.CompletedProcess[str]:
-    """Run the check in a Python that is changed first."""
+    """Run the check in a Python that runs the given code first."""
     command = [sys.executable, "-c", CHECKED.format(before=before), str(CHECK)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """The Makefile and the check, in a folder with a space in its name."""
+    """The Makefile and the check, in a directory with a space in its name."""
     folder = tmp_path / "a folder"
     (folder / "packaging").mkdir(parents=True)
     shutil.copy(ROOT / "Makefile", folder)
@@ -37,7 +37,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def make(checkout: Path, programs: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Make the virtual environment with only these programs, and sh and rm, in ``PATH``."""
+    """Create the virtual environment with only these programs, and sh and rm, in ``PATH``."""
     folder = checkout / "bin"
     folder.mkdir()
     for name in ("sh", "rm"):
@@ -52,21 +52,21 @@ def make(checkout: Path, programs: dict[str, str]) -> subprocess.CompletedProces
     )
 
 
-def test_this_python_will_do() -> None:
-    """Nothing is printed for a Python that has all that is needed."""
+def test_a_suitable_python() -> None:
+    """Nothing is printed for a Python with everything needed."""
     done = check("")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_an_old_python() -> None:
-    """The version that is needed and the one that is there are named."""
+    """The required and the actual version are named."""
     done = check("sys.version_info = (3, 9, 2)")
     assert done.returncode == 1
     assert "Python 3.11 or later is needed, this is 3.9 (" in done.stderr
 
 
 def test_a_python_without_venv() -> None:
-    """Debian has ensurepip in a package of its own, which is named."""
+    """Debian has ensurepip in a separate package, which is named."""
     done = check("sys.modules['ensurepip'] = None")
     assert done.returncode == 1
     assert f"apt install python3.{sys.version_info[1]}-venv" in done.stderr
@@ -74,15 +74,15 @@ def test_a_python_without_venv() -> None:
 
 @pytest.mark.needs_program("make")
 def test_no_python_at_all(checkout: Path) -> None:
-    """The package that brings one is named."""
+    """The package with Python is named."""
     done = make(checkout, {})
     assert done.returncode == 2
     assert "Python 3.11 or later is needed; Debian: apt install python3.11-venv" in done.stderr
 
 
 @pytest.mark.needs_program("make")
-def test_a_python_by_the_name_of_python3(checkout: Path) -> None:
-    """python3 is taken if python3.11 is not there; an environment that could not be made is removed."""
+def test_a_python_named_python3(checkout: Path) -> None:
+    """python3 is used if python3.11 is missing; an incomplete environment is removed."""
     script = 'case "$1" in -m) mkdir .venv && echo made by python3 && exit 7;; esac\n'
     script = script.replace("mkdir .venv", f"{shutil.which('mkdir')} .venv")
     done = make(checkout, {"python3": "#!/bin/sh\n" + script})

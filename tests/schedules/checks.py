@@ -1,4 +1,4 @@
-"""What must hold after a schedule: nothing acknowledged is lost, doubled, shown too early or shown in part."""
+"""Invariants after a schedule: no acknowledged record is lost, duplicated or visible early or in part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXAMPLES_MAX = 5
 
 
 def check_acknowledged(producer: SteadyProducer, found: Sequence[Mapping[int, int]], *, once: bool) -> Iterator[str]:
-    """Every acknowledged record is where the producer was told, and, if it is idempotent, there only once and in order.
+    """Find violations: every acknowledged record is at its offset; with idempotence also once and in order.
 
     :param found: for each partition, offset -> number of the record.
     """
@@ -31,9 +31,10 @@ def check_acknowledged(producer: SteadyProducer, found: Sequence[Mapping[int, in
 
 
 def check_transactions(transactions: Transactions, seen: Sequence[Sequence[int]]) -> Iterator[str]:
-    """Each committed transaction is in every partition once, an aborted one in none, an unknown one in all or none.
+    """Find violations: a committed transaction is once in each partition, an aborted one in none, an unknown one in all
+    or none.
 
-    :param seen: for each partition, the numbers that a reader of committed records was given.
+    :param seen: for each partition, the numbers that a reader of committed records received.
     """
     counts = [Counter(numbers) for numbers in seen]
     for number, outcome in transactions.outcomes.items():
@@ -46,7 +47,7 @@ def check_transactions(transactions: Transactions, seen: Sequence[Sequence[int]]
 
 
 def check_prefix(early: Sequence[Sequence[tuple[int, int]]], final: Sequence[Mapping[int, int]]) -> Iterator[str]:
-    """What a reader was given while faults happened is what is there in the end, in the order of offsets.
+    """Find violations: records that a reader received during the faults are in the final log, in the order of offsets.
 
     :param early: for each partition, (offset, number) in the order of reading.
     """
@@ -58,7 +59,7 @@ def check_prefix(early: Sequence[Sequence[tuple[int, int]]], final: Sequence[Map
 
 
 def check_copy(source: Sequence[Iterable[bytes]], target: Sequence[Iterable[bytes]]) -> Iterator[str]:
-    """Each record of the source was copied once, within its partition, in order."""
+    """Find violations: each record of the source was copied once, within its partition, in order."""
     for partition, (wanted, copied) in enumerate(zip(source, target, strict=True)):
         expected, values = [b"seen " + value for value in wanted], list(copied)
         if values != expected:
@@ -68,7 +69,7 @@ def check_copy(source: Sequence[Iterable[bytes]], target: Sequence[Iterable[byte
 
 
 def check_replicas(cluster: ProcessCluster, topic: str) -> Iterator[str]:
-    """All replicas of a topic hold the same bytes, once no client writes any more."""
+    """Find differences between the replicas of a topic after all clients have stopped writing."""
 
     def differing() -> list[str]:
         found = []

@@ -1,4 +1,4 @@
-"""The faults of schedules: what happens to real processes, disks, clocks and networks, and how each is healed."""
+"""Faults of schedules on real processes, disks, clocks and networks, each with the function that heals it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ KILOBITS_PER_S = (300, 1000, 4000)
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """All that a fault may touch.
+    """Everything that a fault can affect.
 
-    :param topic: its leaders are preferred victims.
+    :param topic: the topic whose leaders are preferred victims.
     """
 
     hosts: Hosts
@@ -35,7 +35,7 @@ class World:
     random: Random
 
     def victim(self) -> BrokerProcess:
-        """A broker that answers: the controller, the leader of a partition, or any."""
+        """Choose a running broker: the controller, the leader of a partition, or any broker."""
         roles: list[Callable[[], int]] = [
             self.cluster.controller,
             lambda: self.cluster.leader(self.topic, 0),
@@ -48,7 +48,7 @@ class World:
         return chosen if chosen.answering else self.random.choice(self.cluster.answering)
 
     def others(self, broker_id: int) -> set[int]:
-        """The hosts of the other brokers and of ZooKeeper."""
+        """Return the hosts of the other brokers and of ZooKeeper."""
         return {*BROKERS, *ZOOKEEPERS} - {broker_id, COORDINATOR}
 
 
@@ -60,10 +60,10 @@ Begin = Callable[[World], Heal]
 class Kind:
     """One kind of fault.
 
-    :param begin: makes it happen and returns the function that ends it.
-    :param destructive: a replica loses data that it had: every replica must be in sync before, or an acknowledged
-        record could be lost rightly.
-    :param combines: may happen together with another kind that combines.
+    :param begin: injects the fault and returns the function that heals it.
+    :param destructive: True if a replica loses data: all replicas must be in sync before, because otherwise the loss of
+        an acknowledged record would be expected.
+    :param combines: True if it can happen together with another kind that combines.
     """
 
     name: str
@@ -93,10 +93,10 @@ def _pause(world: World) -> Heal:
     return broker.resume
 
 
-def _cut(both_ways: bool, from_whom: Callable[[World, int], Iterable[int]]) -> Begin:
+def _cut(both_ways: bool, sources_of: Callable[[World, int], Iterable[int]]) -> Begin:
     def begin(world: World) -> Heal:
         broker_id = world.victim().broker_id
-        others = set(from_whom(world, broker_id))
+        others = set(sources_of(world, broker_id))
         if both_ways:
             cut(world.hosts.links, {broker_id}, others)
         elif world.random.random() < 0.5:
@@ -109,7 +109,7 @@ def _cut(both_ways: bool, from_whom: Callable[[World, int], Iterable[int]]) -> B
 
 
 def _cut_ring(world: World) -> Heal:
-    """Each broker still hears one other broker, and is heard by the third."""
+    """Each broker receives packets from one other broker and sends packets to the third."""
     for broker_id, next_id in zip(BROKERS, (*BROKERS[1:], BROKERS[0]), strict=True):
         world.hosts.links.cut_one_way({broker_id}, {next_id})
     return world.hosts.links.heal
@@ -148,7 +148,7 @@ def _fill_disks(brokers: Callable[[World], Iterable[int]]) -> Begin:
 
 
 def _fail_disk(world: World) -> Heal:
-    """Every write that makes a file longer fails with EFBIG, as on a disk with a fault: the directory goes offline."""
+    """Make every write that extends a file fail with EFBIG, as on a faulty disk: the directory goes offline."""
     broker = world.victim()
     hard = resource.prlimit(broker.pid, resource.RLIMIT_FSIZE)[1]
     resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (0, hard))
@@ -218,12 +218,12 @@ KINDS: tuple[Kind, ...] = (
     Kind("kill all brokers", _kill(3)),
     Kind("stop a broker", _stop),
     Kind("pause a broker", _pause),
-    Kind("cut a broker off", _cut(True, World.others)),
-    Kind("cut a broker off in one direction", _cut(False, World.others)),
-    Kind("cut a broker off from ZooKeeper", _cut(True, lambda world, broker_id: ZOOKEEPERS)),
-    Kind("cut a broker off from brokers", _cut(True, lambda world, broker_id: {*BROKERS} - {broker_id})),
-    Kind("cut a broker off from clients", _cut(True, lambda world, broker_id: {CLIENTS})),
-    Kind("cut brokers in a ring", _cut_ring),
+    Kind("disconnect a broker", _cut(True, World.others)),
+    Kind("disconnect a broker in one direction", _cut(False, World.others)),
+    Kind("disconnect a broker from ZooKeeper", _cut(True, lambda world, broker_id: ZOOKEEPERS)),
+    Kind("disconnect a broker from brokers", _cut(True, lambda world, broker_id: {*BROKERS} - {broker_id})),
+    Kind("disconnect a broker from clients", _cut(True, lambda world, broker_id: {CLIENTS})),
+    Kind("one-way connections in a ring", _cut_ring),
     Kind("power cut", _power_cut, destructive=True),
     Kind("wipe a disk", _wipe, destructive=True),
     Kind("fill a disk", _fill_disks(lambda world: [world.victim().broker_id]), combines=True),

@@ -21,7 +21,7 @@ _FAKETIME_PATHS = ("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1", "/usr/
 
 
 class Hosts:
-    """Three hosts for brokers and three for ZooKeeper; a context manager that removes everything it made.
+    """Three hosts for brokers and three for ZooKeeper; a context manager that removes everything it created.
 
     :ivar links: the network between the hosts; clients run on the bridge.
     """
@@ -51,11 +51,11 @@ class Hosts:
             subprocess.run(["umount", "--lazy", str(path)], check=False)
 
     def zookeeper_places(self) -> list[ServerPlace]:
-        """One place for each ZooKeeper server."""
+        """Return one place for each ZooKeeper server."""
         return [ServerPlace(self.links.host(node), self.links.command_prefix(node)) for node in ZOOKEEPERS]
 
     def broker_places(self, zookeeper: str) -> dict[int, Place]:
-        """One place for each broker, in which it sees its own boot ID and clock.
+        """Return one place for each broker, with its own boot ID and clock.
 
         :param zookeeper: the connect string.
         """
@@ -79,13 +79,13 @@ class Hosts:
         self._file(broker_id, "boot_id").write_text(f"{uuid.uuid4()}\n")
 
     def set_clock(self, broker_id: int, offset_s: int) -> None:
-        """Make the wall clock of a running broker jump to that distance from the true time."""
+        """Set the wall clock of a running broker to the true time plus an offset."""
         self._file(broker_id, "clock").write_text(f"{offset_s:+d}s\n")
 
     # --- disks ---
 
     def disk(self, broker_id: int) -> Path:
-        """Where a file system of that broker alone is mounted."""
+        """Return the mount point of the broker's file system."""
         return self._directory / f"disk-{broker_id}"
 
     def fill_disk(self, broker_id: int) -> None:
@@ -98,13 +98,12 @@ class Hosts:
                 pass
 
     def free_disk(self, broker_id: int) -> None:
-        """Undo ``fill_disk``."""
         (self.disk(broker_id) / "filling").unlink(missing_ok=True)
 
     # --- network ---
 
     def lose_packets(self, broker_id: int, percent: int) -> None:
-        """Drop that share of the packets that reach and leave a broker's host."""
+        """Drop this percentage of the packets from and to a broker's host."""
         rules = (
             "add table ip loss; "
             "add chain ip loss in { type filter hook input priority 0; }; "
@@ -115,12 +114,12 @@ class Hosts:
         self._run(broker_id, "nft", rules)
 
     def slow_down(self, broker_id: int, kilobits_per_s: int) -> None:
-        """Queue what a broker sends behind a narrow link, so that it is late by up to 400 ms."""
+        """Limit the bandwidth of a broker's outgoing packets, so that they are late by up to 400 ms."""
         rate = f"rate {kilobits_per_s}kbit burst 16kb latency 400ms"
         self._run(broker_id, "tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", *rate.split())
 
     def restore_network(self, broker_id: int) -> None:
-        """Undo ``lose_packets`` and ``slow_down``; without effect if neither was done."""
+        """Undo ``lose_packets`` and ``slow_down``; does nothing if neither was called."""
         for words in (["nft", "delete table ip loss"], ["tc", "qdisc", "del", "dev", "eth0", "root"]):
             self._run(broker_id, *words, check=False)
 
@@ -151,5 +150,5 @@ class Hosts:
 
 
 def faketime_library() -> str | None:
-    """The library that changes a process's wall clock (Debian's ``libfaketime``), or None if it is not installed."""
+    """Return the library that changes a process's wall clock (Debian's ``libfaketime``), None if it is missing."""
     return next((path for path in _FAKETIME_PATHS if os.path.exists(path)), None)

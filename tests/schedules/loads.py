@@ -1,4 +1,4 @@
-"""Clients that work while faults happen: transactions, an exactly-once pipeline, and a consumer group."""
+"""Clients that run during faults: transactions, an exactly-once pipeline, and a consumer group."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RECONNECT: dict[str, Any] = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.
 
 
 class Background:
-    """Work in a thread until ``finish``; an unexpected error is raised there."""
+    """Work in a thread until ``finish``, which raises any unexpected error of the thread."""
 
     def __init__(self, name: str) -> None:
         self.finishing = threading.Event()
@@ -32,11 +32,10 @@ class Background:
         self._thread = threading.Thread(target=self._guarded, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin to work."""
         self._thread.start()
 
     def finish(self) -> None:
-        """Stop working, wait for the end, and raise the error that ended it early."""
+        """Stop, wait for the end of the thread, and raise the error that ended it early."""
         self.finishing.set()
         self._thread.join(180)
         assert not self._thread.is_alive(), f"{self._thread.name} does not end"
@@ -50,14 +49,14 @@ class Background:
             self._error = error
 
     def run(self) -> None:
-        """The work itself; returns soon after ``finishing`` is set."""
+        """Do the work; must return soon after ``finishing`` is set."""
         raise NotImplementedError
 
 
 class Transactions(Background):
-    """Transactions of one record per partition, each committed or aborted on purpose.
+    """Transactions of one record per partition, with some aborts on purpose.
 
-    :ivar outcomes: number of each transaction -> what the client knows of its end.
+    :ivar outcomes: number of each transaction -> its outcome as the client knows it.
     """
 
     def __init__(self, bootstrap_servers: str, topic: str, seed: int) -> None:
@@ -76,7 +75,7 @@ class Transactions(Background):
 
     @property
     def committed(self) -> int:
-        """How many transactions are known to be committed."""
+        """Number of transactions that are known to be committed."""
         return sum(outcome == COMMITTED for outcome in self.outcomes.values())
 
     def run(self) -> None:
@@ -106,7 +105,7 @@ class Transactions(Background):
         except KafkaException as failed:
             self.errors[failed.args[0].name()] += 1
             if not failed.args[0].txn_requires_abort():
-                raise  # unknown: the coordinator completes what was prepared, and aborts the rest
+                raise  # outcome unknown: the coordinator completes a prepared transaction and aborts any other
             abort = True
         if abort:
             producer.abort_transaction(CLIENT_TIMEOUT_S)
@@ -114,7 +113,7 @@ class Transactions(Background):
 
 
 class Pipeline(Background):
-    """A process that copies one topic to another, each record exactly once; started again whenever it gives up."""
+    """A process that copies each record of one topic to another exactly once; restarted when it ends."""
 
     def __init__(self, bootstrap_servers: str, source: str, target: str, log: Path) -> None:
         super().__init__("pipeline")
@@ -138,10 +137,10 @@ class Pipeline(Background):
 
 
 class GroupMember(Background):
-    """One member of a consumer group that commits what it read, again and again.
+    """One member of a consumer group that repeatedly commits its position.
 
     :ivar read: (partition, offset) of each record.
-    :ivar jumps: each assignment that began below what had been committed, or above what had been read, as a sentence.
+    :ivar jumps: one sentence per assignment that started below the committed offset or above the records read.
     """
 
     def __init__(self, bootstrap_servers: str, topic: str, shared: GroupPositions) -> None:
@@ -183,16 +182,16 @@ class GroupMember(Background):
         try:
             done = consumer.commit(offsets=rows, asynchronous=False)
         except KafkaException:
-            return  # not known to be committed; the next one says the same or more
+            return  # outcome unknown; the next commit is at the same offset or higher
         for row in done or ():
             if row.error is None:
                 self._shared.was_committed(row.partition, row.offset)
 
 
 class GroupPositions:
-    """What all members of a group committed and read, partition by partition.
+    """Positions of all members of a group by partition.
 
-    :ivar jumps: each assignment that began below a committed offset, or beyond what was read, as a sentence.
+    :ivar jumps: one sentence per assignment that started below the committed offset or above the records read.
     """
 
     def __init__(self) -> None:
@@ -202,14 +201,14 @@ class GroupPositions:
         self._lock = threading.Lock()
 
     def was_committed(self, partition: int, offset: int) -> None:
-        """A member was answered that this offset is committed; members of earlier generations are refused."""
+        """Record a successful commit; commits of earlier generations are rejected."""
         with self._lock:
             self.committed[partition] = max(self.committed[partition], offset)
 
     def was_read(self, partition: int, offset: int, *, is_first: bool) -> None:
-        """A member was given a record.
+        """Record a record that a member received.
 
-        :param is_first: of its assignment, so that the offset is what the coordinator kept.
+        :param is_first: True for the first record of an assignment, which shows the coordinator's committed offset.
         """
         with self._lock:
             if is_first and offset < self.committed[partition]:
@@ -220,10 +219,10 @@ class GroupPositions:
 
 
 def read_all(bootstrap_servers: str, topic: str, isolation: str, timeout_s: float = 90.0) -> list[list[Any]]:
-    """All messages of a topic by partition, from its first to its last offset now.
+    """Read all messages of a topic by partition, from the first offset to the present end offset.
 
     :param isolation: ``read_committed`` or ``read_uncommitted``.
-    :raise AssertionError: a partition cannot be read to its end in time.
+    :raise AssertionError: a partition could not be read to its end in time.
     """
     consumer = Consumer(
         {
@@ -240,7 +239,7 @@ def read_all(bootstrap_servers: str, topic: str, isolation: str, timeout_s: floa
     ended: set[int] = set()
     deadline_s = time.monotonic() + timeout_s
     while len(ended) < PARTITIONS:
-        assert time.monotonic() < deadline_s, f"{topic} cannot be read to its end: {len(ended)} partitions ended"
+        assert time.monotonic() < deadline_s, f"{topic}: only {len(ended)} partitions were read to their end"
         for message in consumer.consume(5000, 0.5):
             partition = message.partition()
             if message.error() is not None:

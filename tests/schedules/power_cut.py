@@ -1,4 +1,4 @@
-"""What a power cut leaves of a broker's logs: everything that was synced, and a torn tail of what was not."""
+"""Simulates a power cut on a broker's logs: keeps everything that was synced, and tears the unsynced tail."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kreplica.wire.batches import iter_headers
 
 
 def cut_tails(log_directory: Path, random: Random) -> int:
-    """Cut every log of a broker that does not run at a random byte behind its recovery point.
+    """Truncate every log of a stopped broker at a random byte above its recovery point.
 
-    What lies below the recovery point was synced, so it stays.
+    Data below the recovery point was synced, so it is kept.
 
-    :return: how many bytes were lost.
+    :return: number of lost bytes.
     """
     recovery_points = read_offsets(OsDisk(), str(log_directory / RECOVERY_POINTS))
     lost = 0

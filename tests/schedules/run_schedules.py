@@ -1,8 +1,8 @@
 """Fault schedules on real processes: ``python tests/schedules/run_schedules.py --seeds 1-100``.
 
-Three broker processes and a ZooKeeper ensemble of three, each in a network namespace of its own; idempotent, plain
-and transactional producers, an exactly-once pipeline, readers and a consumer group; faults by a schedule that one seed
-decides.  It takes root, ``iproute2`` and ``nftables``; clocks jump if ``libfaketime`` is installed.
+Three broker processes and a ZooKeeper ensemble of three, each in its own network namespace; idempotent, plain and
+transactional producers, an exactly-once pipeline, readers and a consumer group; faults by a schedule that depends only
+on the seed.  Requires root, ``iproute2`` and ``nftables``; clocks jump if ``libfaketime`` is installed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ CREATE_ATTEMPTS_MAX = 5
 
 @dataclass
 class Result:
-    """What came of one schedule; ``violations`` is empty if every promise held."""
+    """Result of one schedule; ``violations`` is empty if all invariants held."""
 
     schedule: str
     seed: int
@@ -66,7 +66,7 @@ class Result:
 
 
 class Run:
-    """One schedule on a cluster of its own."""
+    """One schedule on its own cluster."""
 
     def __init__(self, schedule: Schedule, hosts: Hosts, zookeeper: RealZooKeeper, directory: Path) -> None:
         self._schedule = schedule
@@ -76,9 +76,9 @@ class Run:
         self._result = Result(str(schedule), schedule.seed)
 
     def run(self) -> Result:
-        """Start the cluster and its clients, let the faults happen, heal them, compare.
+        """Start the cluster and its clients, inject and heal the faults, and check the invariants.
 
-        :return: with a violation also for a cluster or a client that does not come back.
+        :return: the result; a cluster or client that does not recover is a violation too.
         """
         began_s = time.monotonic()
         places = self._hosts.broker_places(f"{self._zookeeper.connect_string}/schedule-{self._schedule.seed}")
@@ -95,7 +95,7 @@ class Run:
             self._result.violations.append("".join(traceback.format_exception(error))[-3000:])
         finally:
             cluster.kill()
-            (self._directory / "brokers.txt").write_text(cluster.told())
+            (self._directory / "brokers.txt").write_text(cluster.output_ends())
         self._result.seconds = round(time.monotonic() - began_s, 1)
         return self._result
 
@@ -136,7 +136,7 @@ class Run:
             result.violations += check_replicas(cluster, topic)
 
     def _step(self, world: World, step: Step, producer: SteadyProducer) -> None:
-        """One fault, or two at once; afterwards every replica is in sync again."""
+        """Run one fault, or two at once, and wait until every replica is in sync again."""
         heals = [step.kind.begin(world)]
         if step.also is not None:
             heals.append(step.also.begin(world))
@@ -156,7 +156,7 @@ class Run:
         def settled() -> bool:
             return not list(check_transactions(transactions, seen()))
 
-        # The coordinator ends what a producer left open when its timeout (20 s) is over.
+        # The coordinator aborts a producer's open transaction after its timeout (20 s).
         with contextlib.suppress(AssertionError):
             wait_until(settled, "open transactions to end", 60)
         self._result.violations += check_transactions(transactions, seen())
@@ -186,7 +186,7 @@ class Run:
         _finish(*members)
         missing = len(wanted - read())
         if missing:
-            self._result.violations.append(f"{missing} records were never given to the group")
+            self._result.violations.append(f"{missing} records were not delivered to the group")
         self._result.violations += positions.jumps
 
 
@@ -203,7 +203,7 @@ def _started(*workers: Transactions | Pipeline | GroupMember) -> Iterator[None]:
 
 
 def _create(cluster: ProcessCluster, topic: str) -> None:
-    """Create a topic; ask again if the controller changes or ZooKeeper is slow, as on a busy machine."""
+    """Create a topic; retry if the controller changes or ZooKeeper is slow, as on a busy machine."""
     for attempt in range(CREATE_ATTEMPTS_MAX):
         try:
             cluster.create_topic(topic, PARTITIONS)
@@ -247,23 +247,23 @@ def run_schedules(seeds: list[int], directory: Path) -> Iterator[Result]:
 
 
 def parse_seeds(text: str) -> list[int]:
-    """``7`` or ``1-100``."""
+    """Parse ``7`` or ``1-100``."""
     first, _, last = text.partition("-")
     return list(range(int(first), int(last or first) + 1))
 
 
 def main() -> int:
-    """Run, print a line of JSON for each schedule, and a summary.
+    """Run the schedules, and print a line of JSON for each and a summary.
 
-    :return: 1 if any promise was broken.
+    :return: 1 if an invariant was violated.
     """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=parse_seeds, default=parse_seeds("1-100"), help="such as 7 or 1-100")
-    parser.add_argument("--directory", type=Path, help="where logs go; a temporary directory otherwise")
+    parser.add_argument("--directory", type=Path, help="directory of the logs (default: a temporary directory)")
     options = parser.parse_args()
     directory = options.directory or Path(tempfile.mkdtemp(prefix="schedules-"))
     directory.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # namespaces, disks and brokers are removed then, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that namespaces, disks and brokers are removed
     results = []
     for result in run_schedules(options.seeds, directory):
         print(json.dumps(asdict(result)), flush=True)
@@ -273,7 +273,7 @@ def main() -> int:
     transactions = sum(result.transactions for result in results)
     print(
         f"{len(results)} schedules, {acknowledged:,} acknowledged records, {transactions:,} transactions; "
-        f"broken promises in: {broken or 'none'}"
+        f"violations in: {broken or 'none'}"
     )
     return 1 if broken else 0
 

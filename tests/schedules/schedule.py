@@ -1,4 +1,4 @@
-"""A schedule: which faults happen, in which order, to which brokers, all chosen from one seed."""
+"""A schedule: kinds, order and targets of faults, all derived from one seed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ DURATION_S_MAX = 6.0
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One fault, and how long it lasts before it is healed.
+    """One fault and its duration.
 
-    :param also: a second fault that begins while the first lasts, or None.
+    :param also: a second fault that starts during the first, or None.
     """
 
     kind: Kind
@@ -32,7 +32,7 @@ class Step:
 class Schedule:
     """The faults of one run.
 
-    :param seed: also decides what each fault chooses at random.
+    :param seed: also seeds the random choices of each fault.
     """
 
     seed: int
@@ -43,7 +43,7 @@ class Schedule:
 
 
 def plan(seed: int) -> Schedule:
-    """The schedule of a seed: its first kind rotates through all kinds, so that ``len(KINDS)`` seeds cover them."""
+    """Return the schedule of a seed; the first kind rotates, so that ``len(KINDS)`` seeds in a row cover all."""
     random = Random(seed)
     kinds = [KINDS[seed % len(KINDS)]]
     kinds += random.choices(KINDS, k=random.randint(STEPS_MIN, STEPS_MAX) - 1)

@@ -1,4 +1,4 @@
-"""Fault schedules: seeds cover every kind of fault, every check can fail, and (in the soak) real clusters pass them."""
+"""Fault schedules: seeds cover all kinds of faults, each check can fail, and (in the soak) real clusters pass them."""
 
 import json
 import os
@@ -20,8 +20,8 @@ from tests.support.namespaces import are_permitted
 SOAK_SEEDS = os.environ.get("SCHEDULES", f"1-{len(KINDS)}")
 
 
-class Told:
-    """What a producer was told, as the checks look at it."""
+class Acknowledgements:
+    """A producer's acknowledgements, as the checks read them."""
 
     def __init__(self, sent, acknowledged):
         self.sent = [sent, 0, 0]
@@ -35,14 +35,12 @@ class Ended:
         self.outcomes = {int(number.removeprefix("n")): outcome for number, outcome in outcomes.items()}
 
 
-def test_seeds_in_a_row_cover_every_kind_of_fault():
-    """As many seeds as there are kinds have each kind at least once."""
+def test_consecutive_seeds_cover_every_kind_of_fault():
     kinds = {step.kind.name for seed in range(len(KINDS)) for step in plan(seed).steps}
     assert kinds == {kind.name for kind in KINDS}
 
 
-def test_a_seed_is_one_schedule():
-    """The same seed gives the same faults and durations."""
+def test_a_seed_determines_the_schedule():
     assert plan(7) == plan(7)
     assert plan(7) != plan(8)
 
@@ -57,18 +55,17 @@ def test_a_seed_is_one_schedule():
         ({0: 0, 1: 1, 2: 0}, "out of order"),
     ],
 )
-def test_lost_doubled_and_reordered_records_are_reported(found, complaint):
-    """Each of them is a violation for an idempotent producer; a sound log is none."""
-    complaints = "; ".join(check_acknowledged(Told(2, {0: 0, 1: 1}), [found, {}, {}], once=True))
+def test_lost_duplicated_and_reordered_records_are_reported(found, complaint):
+    complaints = "; ".join(check_acknowledged(Acknowledgements(2, {0: 0, 1: 1}), [found, {}, {}], once=True))
     assert complaint in complaints
     assert bool(complaint) == bool(complaints)
 
 
-def test_a_plain_producer_may_write_twice():
-    """Duplicates are allowed without idempotence, losses are not."""
-    told = Told(1, {0: 0})
-    assert not list(check_acknowledged(told, [{0: 0, 1: 0}, {}, {}], once=False))
-    assert list(check_acknowledged(told, [{1: 0}, {}, {}], once=False))
+def test_duplicates_of_a_plain_producer_are_allowed():
+    """Losses are reported all the same."""
+    producer = Acknowledgements(1, {0: 0})
+    assert not list(check_acknowledged(producer, [{0: 0, 1: 0}, {}, {}], once=False))
+    assert list(check_acknowledged(producer, [{1: 0}, {}, {}], once=False))
 
 
 @pytest.mark.parametrize(
@@ -84,27 +81,27 @@ def test_a_plain_producer_may_write_twice():
         (UNKNOWN, [[1], [], []], False),
     ],
 )
-def test_transactions_are_seen_whole_or_not_at_all(outcome, seen, holds):
-    """Committed: once everywhere; aborted: nowhere; unknown: everywhere or nowhere."""
+def test_partially_visible_transactions_are_reported(outcome, seen, holds):
+    """Committed: once in each partition; aborted: in none; unknown: in all or none."""
     assert (not list(check_transactions(Ended(n1=outcome), seen))) == holds
 
 
 def test_a_dirty_read_is_reported():
-    """A reader was given a record that is not at that offset in the end."""
+    """A dirty read: a record that is not at that offset in the final log."""
     assert not list(check_prefix([[(0, 0), (1, 1)]], [{0: 0, 1: 1, 2: 2}]))
     assert list(check_prefix([[(0, 0), (1, 9)]], [{0: 0, 1: 1}]))
     assert list(check_prefix([[(1, 1), (0, 0)]], [{0: 0, 1: 1}]))
 
 
-def test_a_copy_that_is_not_exact_is_reported():
-    """Lost, doubled or reordered records of the pipeline."""
+def test_an_inexact_copy_is_reported():
+    """Lost, duplicated or reordered records of the pipeline."""
     assert not list(check_copy([[b"0/0", b"0/1"]], [[b"seen 0/0", b"seen 0/1"]]))
     for copied in ([b"seen 0/0"], [b"seen 0/0", b"seen 0/1", b"seen 0/1"], [b"seen 0/1", b"seen 0/0"]):
         assert list(check_copy([[b"0/0", b"0/1"]], [copied]))
 
 
-def test_a_group_that_goes_back_or_skips_is_reported():
-    """A first record below the committed offset, or a gap, is a violation; reading again from the commit is not."""
+def test_a_group_that_rewinds_or_skips_is_reported():
+    """A first record below the committed offset, or a gap, is a violation; rereading from the commit is not."""
     positions = GroupPositions()
     for offset in range(3):
         positions.was_read(0, offset, is_first=offset == 0)
@@ -116,8 +113,8 @@ def test_a_group_that_goes_back_or_skips_is_reported():
     assert len(positions.jumps) == 2
 
 
-def test_a_power_cut_takes_only_what_was_not_synced(tmp_path):
-    """Bytes below the recovery point stay, and some cut takes a part of the rest."""
+def test_a_power_cut_loses_only_unsynced_bytes(tmp_path):
+    """Bytes below the recovery point are kept, and some cut loses a part of the rest."""
     log = tmp_path / "t-0"
     log.mkdir()
     first = build_batch([Record(0, 0, None, b"synced")])
@@ -134,16 +131,15 @@ def test_a_power_cut_takes_only_what_was_not_synced(tmp_path):
     assert len(sizes) > 2
 
 
-def test_seeds_are_given_as_a_number_or_a_range():
-    """``7`` is one schedule, ``2-4`` are three."""
+def test_seeds_are_a_number_or_a_range():
     assert parse_seeds("7") == [7]
     assert parse_seeds("2-4") == [2, 3, 4]
 
 
 @pytest.mark.soak
 @pytest.mark.needs_program("ip", "nft", "tc")
-def test_no_schedule_breaks_a_promise(tmp_path):
-    """Each kind of fault happens to a real cluster under load (other seeds by the variable SCHEDULES)."""
+def test_schedules_keep_all_invariants(tmp_path):
+    """Runs each kind of fault on a real cluster under load (other seeds by the variable SCHEDULES)."""
     if not are_permitted():
         pytest.skip("network namespaces are not permitted here")
     broken = []

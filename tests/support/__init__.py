@@ -4,10 +4,10 @@ Clusters of real processes:
 
 * ``process_cluster`` several broker processes: start here
 * ``server_process`` one ``twistd kreplica`` process; ``broker_process`` and ``standalone`` two kinds of it
-* ``coordinator`` kreplica's own coordinator as a process; ``real_zookeeper`` ZooKeeper from the jars that PySpark ships
-* ``links`` the interface for cutting and slowing connections; ``proxy`` implements it with TCP proxies,
+* ``coordinator`` kreplica's own coordinator as a process; ``real_zookeeper`` ZooKeeper from PySpark's jars
+* ``links`` the interface for cutting and delaying connections; ``proxy`` implements it with TCP proxies,
   ``namespaces`` with network namespaces of the kernel
-* ``outside_clients`` a producer and a reader built on librdkafka; ``blocking_client`` single blocking requests
+* ``outside_clients`` a producer and a consumer built on librdkafka; ``blocking_client`` single blocking requests
 * ``replica_files`` compares the replicas of a partition byte by byte
 
 Scenes in one process:
@@ -20,5 +20,5 @@ Scenes in one process:
 
 Mutation score:
 
-* ``mutations`` disables each guard of the product and reports which tests notice
+* ``mutations`` disables each guard of the product and reports which tests detect it
 """

@@ -1,4 +1,4 @@
-"""Requests to a broker on a plain socket, one after the other: for tests and trials that have no reactor."""
+"""Blocking client that sends one request at a time on a plain socket, for tests and benchmarks without a reactor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kreplica.wire.messages import Api
 class BlockingClient:
     """One connection; use it as a context manager, or ``close`` it.
 
-    :raise OSError: from everything, where the broker cannot be reached, or does not answer in time.
+    :raise OSError: from every method, if the broker cannot be reached or does not respond in time.
     """
 
     def __init__(self, host: str, port: int, *, client_id: str = "blocking", timeout_s: float = 5.0) -> None:
@@ -24,10 +24,10 @@ class BlockingClient:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def request(self, api: Api, body: dict[str, Any], *, version: int | None = None) -> dict[str, Any]:
-        """Send one request and wait for its answer.
+        """Send one request and return the response.
 
-        :param version: the highest that this library has, where none is given; nothing is negotiated.
-        :raise ProtocolError: the body does not fit the message, or the answer cannot be read.
+        :param version: by default the highest version that this library implements; nothing is negotiated.
+        :raise ProtocolError: the body does not match the schema, or the response cannot be decoded.
         """
         chosen = api.versions[1] if version is None else version
         self._correlation_id += 1
@@ -41,7 +41,6 @@ class BlockingClient:
         return api.response.parse(chosen, frame, position)
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
     def __enter__(self) -> Self:

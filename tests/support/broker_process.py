@@ -1,4 +1,4 @@
-"""A real ``twistd kreplica broker`` process of a cluster, with a settings file of its own."""
+"""A ``twistd kreplica broker`` process that is one member of a cluster."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.support.server_process import ServerProcess, free_ports, twistd
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a broker is found.
+    """Network addresses of a broker.
 
-    :param port: where it listens.
-    :param advertised_host: what it tells others, such as a proxy's.
-    :param zookeeper: ``host:port,...`` as this broker sees it.
-    :param command_prefix: what is to run the command, such as ``ip netns exec NAME``.
+    :param port: port that the broker listens on.
+    :param advertised_host: host in the broker's metadata, such as a proxy's.
+    :param zookeeper: ``host:port,...`` of the coordinator as seen from this broker.
+    :param command_prefix: command that runs the broker's command, such as ``ip netns exec NAME``.
     """
 
     host: str
@@ -28,16 +28,16 @@ class Place:
 
 
 def direct_place(zookeeper: str) -> Place:
-    """On loopback, with nothing in between."""
+    """Return an address on loopback without a proxy."""
     (port,) = free_ports(1)
     return Place("127.0.0.1", port, "127.0.0.1", port, zookeeper)
 
 
 class BrokerProcess(ServerProcess):
-    """One broker; place, settings and data stay the same over restarts.
+    """One broker; addresses, settings and data are kept across restarts.
 
-    :param directory: where settings file and logs go.
-    :param settings: as in ``server.properties``; they go before what this class sets.
+    :param directory: directory of the settings file and of the logs.
+    :param settings: as in ``server.properties``; they override the settings of this class.
     """
 
     def __init__(
@@ -57,12 +57,11 @@ class BrokerProcess(ServerProcess):
 
     @property
     def address(self) -> str:
-        """``host:port`` for clients, through whatever is in between."""
+        """``host:port`` for clients, possibly of a proxy."""
         return f"{self.place.advertised_host}:{self.place.advertised_port}"
 
     @property
     def log_directories(self) -> Sequence[Path]:
-        """Where its logs are."""
         return [Path(path) for path in str(self.settings["log.dirs"]).split(",")]
 
     def command(self) -> list[str]:

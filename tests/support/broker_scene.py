@@ -1,4 +1,4 @@
-"""A real broker with its embedded coordinator in a test's process, and a client that speaks any version of an API."""
+"""A broker with its embedded coordinator in the test's process, and a client that sends any version of any API."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Row = dict[str, Any]
 NOW_MS = 1_700_000_000_000
 TIMEOUT_S = 20.0
 STORY_SECONDS_MAX = 90.0
-"""Start and stop included: a stop syncs every log, which a busy disk makes slow."""
+"""Includes start and stop; the stop syncs every log, which is slow on a busy disk."""
 
 
 class Scene:
@@ -48,29 +48,29 @@ class Scene:
 
     @property
     def zookeeper(self) -> ZooKeeperClient:
-        """The broker's own session, for looking at znodes and changing them from outside."""
+        """The broker's own session, for reading znodes and changing them."""
         return self.broker.client
 
     async def connect(self, broker: Broker | None = None) -> Connection:
-        """Another connection, closed with the scene."""
+        """Open another connection, which is closed with the scene."""
         connection = await connect(self.reactor, "127.0.0.1", (broker or self.broker).port, client_id="another")
         await connection.negotiate()
         self._opened.append(connection)
         return connection
 
     async def ask(self, api: Api, body: Row, version: int | None = None, connection: Connection | None = None) -> Row:
-        """The answer to a request; in the newest version that the broker advertises unless one is given."""
+        """Return the response to a request, by default in the newest version that the broker advertises."""
         connection = connection or self.connection
         chosen = connection.version(api) if version is None else version
         return await connection.request(api, chosen, body, timeout_s=TIMEOUT_S)
 
     def versions(self, api: Api) -> range:
-        """Every version of an API that the broker advertises."""
+        """Return all versions of an API that the broker advertises."""
         low, high = self.connection.versions[api.key]
         return range(low, high + 1)
 
     async def make_topic(self, name: str, partitions: int = 1, **configs: str) -> Row:
-        """Make a topic that must not exist; the answer's row.  Dots in settings' names are written as underscores."""
+        """Create a topic and return its row of the response.  Setting names use underscores instead of dots."""
         answer = await self.ask(CREATE_TOPICS, create_body(name, partitions, configs=configs))
         row: Row = answer["topics"][0]
         assert row["error_code"] == 0, row
@@ -79,29 +79,31 @@ class Scene:
     async def produce(
         self, topic: str, records: bytes | None, *, partition: int = 0, acks: int = -1, version: int | None = None
     ) -> Row:
-        """Produce one batch; the partition's row of the answer."""
+        """Produce one batch and return the partition's row of the response."""
         answer = await self.ask(PRODUCE, produce_body(topic, records, partition=partition, acks=acks), version)
         row: Row = answer["responses"][0]["partition_responses"][0]
         return row
 
     async def fetch(self, topic: str, offset: int, **changes: Any) -> Row:
-        """Fetch one partition by the topic's name (version 12); the partition's row of the answer."""
+        """Fetch one partition by topic name (version 12) and return its row of the response."""
         answer = await self.ask(FETCH, fetch_body(topic, offset, **changes), 12)
         row: Row = answer["responses"][0]["partitions"][0]
         return row
 
     async def metadata(self, *names: str, create: bool = False) -> dict[str, Row]:
-        """The metadata of these topics by name; of all where none is given."""
+        """Return the metadata of these topics by name, or of all topics if none is given."""
         rows = [{"topic_id": NO_ID, "name": name} for name in names] or None
         answer = await self.ask(METADATA, {"topics": rows, "allow_auto_topic_creation": create})
         return {row["name"]: row for row in answer["topics"]}
 
     async def sleep(self, seconds: float) -> None:
-        """Let the reactor run."""
         await deferLater(self.reactor, seconds)
 
     async def until(self, condition: Callable[[], bool], what: str, timeout_s: float = 10.0) -> None:
-        """Let the reactor run until something has come about."""
+        """Run the reactor until the condition is true.
+
+        :param what: the condition, for the message of the error.
+        """
         end = self.reactor.seconds() + timeout_s
         while not condition():
             assert self.reactor.seconds() < end, f"{what}: not within {timeout_s} s"
@@ -119,11 +121,11 @@ def on_broker(
     brokers: int = 1,
     errors_logged: bool = False,
 ) -> T:
-    """Start a broker in this directory, tell the story, and stop the broker in order.
+    """Start a broker in this directory, run the story, and stop the broker.
 
-    Whatever the broker logged as an error, an unhandled failure of a Deferred included, fails the test.
+    Every error that the broker logs, including an unhandled failure of a Deferred, fails the test.
 
-    :param errors_logged: whether the story makes the broker log errors.
+    :param errors_logged: True if the story makes the broker log errors.
     """
     logged: list[Row] = []
 
@@ -162,7 +164,7 @@ def on_broker(
 
 
 def batch(*values: bytes | None, key: bytes | None = None, timestamp_ms: int = NOW_MS, **options: Any) -> bytes:
-    """A batch of records with these values, one millisecond apart."""
+    """Encode a batch of records with these values and timestamps that are one millisecond apart."""
     records = [Record(NEXT_OFFSET, timestamp_ms + i, key, value, ()) for i, value in enumerate(values)]
     return build_batch(records, **options)
 

@@ -1,7 +1,4 @@
-"""A member of a group of KIP-848, as consumers are: it does what it is told, and says what it owns.
-
-It does nothing by itself: whoever has it lets it send heartbeats between whatever else is done.
-"""
+"""A member of a consumer group (KIP-848) that sends heartbeats only when the test asks for them."""
 
 from __future__ import annotations
 
@@ -19,16 +16,16 @@ JOINING, LEAVING = 0, -1
 REBALANCE_TIMEOUT_MS = 6000
 
 JOINING_AGAIN = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
-"""What a member is told that is to drop everything, and to join again."""
+"""Errors after which a member gives up all partitions and joins again."""
 
 Owned = tuple[UUID, int]
-"""A partition, by its topic's id."""
+"""Topic ID and partition number."""
 
 
 class Owners:
-    """Who owns what, by what the members of one group were told, and did.
+    """Ownership of partitions in one group, as the members know it.
 
-    :ivar contradictions: where something had two owners, as sentences.
+    :ivar contradictions: one sentence for each partition that had two owners at once.
     """
 
     def __init__(self) -> None:
@@ -36,7 +33,7 @@ class Owners:
         self._owners: dict[Owned, str] = {}
 
     def now(self, member_id: str, owned: Sequence[Owned]) -> None:
-        """A member owns these from now on, and nothing else."""
+        """Replace the partitions that a member owns."""
         for partition, owner in list(self._owners.items()):
             if owner == member_id:
                 del self._owners[partition]
@@ -47,14 +44,14 @@ class Owners:
 
 
 class ConsumerMember:
-    """One process's membership.
+    """Membership of one consumer process.
 
-    :param client: that of the group's coordinator, and of nobody else.
-    :param topics: that it reads.
-    :ivar owned: what it reads, sorted.
-    :ivar epoch: what it was told last, in this membership.
-    :ivar is_slow: it goes on with what it is to give up.
-    :ivar fenced_count: how often it was told to join again.
+    :param client: a client of the group's coordinator, used by this member only.
+    :param topics: topics that the member subscribes to.
+    :ivar owned: partitions that it reads, sorted.
+    :ivar epoch: last member epoch that the coordinator sent.
+    :ivar is_slow: True to keep reading partitions that are being revoked.
+    :ivar fenced_count: number of times that the coordinator fenced it.
     """
 
     def __init__(
@@ -71,9 +68,9 @@ class ConsumerMember:
         self._owners = owners
 
     async def heartbeat(self) -> None:
-        """Say all there is to say, and do as is told.
+        """Send a full heartbeat and apply the assignment in the response.
 
-        :raise Refused: what no member can help.
+        :raise Refused: an error that the member cannot handle.
         """
         try:
             answer = (await self._client.ask(messages.CONSUMER_GROUP_HEARTBEAT, self._body(self.epoch))).body
@@ -89,28 +86,28 @@ class ConsumerMember:
         self.epoch = answer["member_epoch"]
         if answer["assignment"] is not None:
             rows = answer["assignment"]["topic_partitions"]
-            told = [(row["topic_id"], partition) for row in rows for partition in row["partitions"]]
-            self._own([*told, *(self.owned if self.is_slow else ())])
+            assigned = [(row["topic_id"], partition) for row in rows for partition in row["partitions"]]
+            self._own([*assigned, *(self.owned if self.is_slow else ())])
 
     async def subscribe(self, topics: Sequence[str]) -> None:
-        """Read other topics than before."""
+        """Replace the subscription."""
         self._topics = list(topics)
         await self.heartbeat()
 
     async def leave(self) -> None:
-        """Leave the group, with nothing."""
+        """Leave the group and give up all partitions."""
         self._own([])
         await self._client.ask(messages.CONSUMER_GROUP_HEARTBEAT, self._body(LEAVING))
 
     def die(self) -> None:
-        """It reads nothing any more, and says nothing of that."""
+        """Stop reading without leaving the group."""
         self._own([])
 
     async def commit(self, offsets: Mapping[TopicPartition, int], epoch: int | None = None) -> bool:
-        """Commit how far it has read.
+        """Commit offsets.
 
-        :param epoch: that it says; None for its own.
-        :return: whether the epoch was that of a member, so that they are committed.
+        :param epoch: member epoch in the request; by default the member's own.
+        :return: True if the coordinator accepted the epoch and the offsets are committed.
         """
         body = {
             "group_id": self._group_id,
@@ -127,7 +124,7 @@ class ConsumerMember:
         return True
 
     async def offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """What the group has committed; -1 where it has not."""
+        """Return the group's committed offsets; -1 for a partition without one."""
         topics = [{"name": name, "partition_indexes": numbers} for name, numbers in by_topic(partitions).items()]
         group = {
             "group_id": self._group_id,
@@ -143,7 +140,6 @@ class ConsumerMember:
         }
 
     async def close(self) -> None:
-        """Close its connection."""
         await self._client.close()
 
     def _own(self, owned: Sequence[Owned]) -> None:

@@ -263,7 +263,7 @@ class ControllerScene:
         self.simulation.run_until(condition, timeout_s)
 
     def settle(self, seconds: float = 1.0) -> None:
-        """Let enough time pass for decisions and commands about everything noticed so far."""
+        """Let enough time pass for the controller to decide on all changes and for brokers to receive its commands."""
         self.simulation.run(seconds)
 
     def await_expiry(self) -> None:
@@ -319,7 +319,7 @@ class ControllerScene:
         data, stat = self.run(self.zookeeper.get_data(path))
         return documents.decode_partition_state(path, data, stat.version)
 
-    def forget_told(self) -> None:
+    def clear_received(self) -> None:
         """Clear the recorded commands."""
         for broker in self.brokers.values():
             broker.received.clear()

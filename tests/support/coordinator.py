@@ -1,4 +1,4 @@
-"""An embedded coordinator in a process of its own: for tests that kill it, for trials, and for other programs' suites.
+"""An embedded coordinator in its own process, for tests that kill it, benchmarks, and test suites of other programs.
 
 ``python -m tests.support.coordinator DIRECTORY PORT TICK_TIME_MS`` runs one and prints its port.
 """
@@ -22,11 +22,11 @@ STOP_TIME_S_MAX = 20.0
 
 
 class CoordinatorUnavailable(KreplicaError):
-    """The process did not start; the text is the end of what it wrote."""
+    """The process did not start; the message is the end of its output."""
 
 
 class CoordinatorProcess:
-    """One coordinator process on loopback, below one directory; it can be killed and started again.
+    """One coordinator process on loopback that can be killed and started again.
 
     :param port: 0 lets the system choose at the first start; later starts keep it.
     """
@@ -39,24 +39,24 @@ class CoordinatorProcess:
 
     @property
     def address(self) -> str:
-        """``host:port``, as clients want it."""
+        """``host:port`` for clients."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int:
-        """Of the running process."""
+        """Process ID of the running process."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether the process exists."""
+        """True while the process exists."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start it and wait until it serves; does nothing while it runs.
+        """Start the process and wait until it serves; does nothing if it is running.
 
-        :raise CoordinatorUnavailable: where it ends instead.
+        :raise CoordinatorUnavailable: the process ended instead.
         """
         if self.running:
             return
@@ -76,13 +76,13 @@ class CoordinatorProcess:
         self.port = int(line)
 
     def four_letters(self, word: str, timeout_s: float = 5.0) -> str:
-        """Ask with one of the four-letter words."""
+        """Return the response to a four-letter command."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=timeout_s) as connection:
             connection.sendall(word.encode())
             return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
 
     def stop(self) -> None:
-        """End it in order; its data stays.  Again does nothing."""
+        """Stop the process in order and keep its data; does nothing if it is not running."""
         process = self._process
         if process is not None:
             process.terminate()
@@ -92,7 +92,7 @@ class CoordinatorProcess:
                 self.kill()
 
     def kill(self) -> None:
-        """``kill -9``; its data stays.  Again does nothing."""
+        """Kill the process with SIGKILL and keep its data; does nothing if it is not running."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -102,7 +102,7 @@ class CoordinatorProcess:
                     pipe.close()
 
     def last_output(self) -> str:
-        """The end of its log, for the text of an error."""
+        """Return the end of its log, for error messages."""
         return (self.directory / "output.log").read_text(errors="replace")[-3000:]
 
     def __enter__(self) -> CoordinatorProcess:
@@ -116,9 +116,9 @@ class CoordinatorProcess:
 
 
 def main(directory: str, port: int, tick_time_ms: int) -> int:
-    """Run a coordinator until the process is told to end, or its parent is gone.
+    """Run a coordinator until the process is stopped or its parent ends.
 
-    :return: the exit status: 1 where it could not start.
+    :return: the exit status, 1 if the coordinator could not start.
     """
     from twisted.internet import reactor, stdio
     from twisted.internet.protocol import Protocol
@@ -126,7 +126,7 @@ def main(directory: str, port: int, tick_time_ms: int) -> int:
     from twisted.python.failure import Failure
 
     class Parent(Protocol):
-        """Standard input: it ends when the parent does, however that ends."""
+        """Standard input, which is closed when the parent ends for any reason."""
 
         def connectionLost(self, reason: Failure | None = None) -> None:
             if reactor.running:

@@ -7,13 +7,10 @@ from twisted.internet.task import Clock
 
 
 class IteratedClock(Clock):
-    """Twisted's ``Clock`` also runs, within one ``advance``, the calls that due calls schedule for at once."""
+    """``Clock`` whose ``advance`` also runs calls that a due call schedules without delay."""
 
     def iterate(self) -> int:
-        """Run the calls that are due, without those that they add.
-
-        :return: how many ran.
-        """
+        """Run the calls that are due, without calls that they add, and return their number."""
         calls: list[DelayedCall] = self.calls
         due = [call for call in calls if call.getTime() <= self.seconds()]
         count = 0

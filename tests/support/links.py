@@ -1,4 +1,4 @@
-"""What a test may do to the ways between brokers, their coordinator and their clients, by whatever means."""
+"""Interface for cutting network links between brokers, their coordinator and their clients."""
 
 from __future__ import annotations
 
@@ -8,30 +8,27 @@ from types import TracebackType
 from typing import Protocol, Self
 
 COORDINATOR = 0
-"""The coordinator, where brokers have their ids."""
+"""Node number of the coordinator; brokers have their broker IDs."""
 
 CLIENTS = -1
-"""Whoever is no broker."""
+"""Node number of all clients."""
 
 
 class Links(Protocol):
-    """Ways between nodes, each of which goes in one direction; all are whole at first.
+    """One-way links between nodes, all up at first.
 
-    A context manager: at its end nothing is left of it.  What is sent on a way that is cut is neither delivered nor
-    refused: connections stay as they are, and go on when it is whole again, as with TCP.
+    Use it as a context manager, which removes all traces at its end.  Packets on a link that is down are dropped, not
+    refused: connections stay open and continue when the link is up again, as with TCP.
     """
 
     def attach(self, pids: Callable[[], Mapping[int, int]]) -> None:
-        """Be told how to find the brokers' processes.
-
-        :param pids: process id -> broker id, of those that run.
-        """
+        """Set the function that returns the process ID -> broker ID of all running brokers."""
 
     def cut_one_way(self, sources: Iterable[int], destinations: Iterable[int]) -> None:
-        """Let nothing through from any of the ones to any of the others."""
+        """Take down all links from the sources to the destinations."""
 
     def heal(self) -> None:
-        """Make all ways whole."""
+        """Bring all links up again."""
 
     def __enter__(self) -> Self: ...
 
@@ -41,12 +38,12 @@ class Links(Protocol):
 
 
 def cut(links: Links, some: Iterable[int], others: Iterable[int]) -> None:
-    """Part two groups of nodes from each other, in both directions."""
+    """Separate two groups of nodes in both directions."""
     some, others = list(some), list(others)
     links.cut_one_way(some, others)
     links.cut_one_way(others, some)
 
 
-def ways(sources: Iterable[int], destinations: Iterable[int]) -> list[tuple[int, int]]:
-    """Every way from one of the ones to one of the others."""
+def node_pairs(sources: Iterable[int], destinations: Iterable[int]) -> list[tuple[int, int]]:
+    """Return all pairs of a source and another node as destination."""
     return [(source, destination) for source, destination in product(sources, destinations) if source != destination]

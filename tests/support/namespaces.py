@@ -1,7 +1,7 @@
-"""Network namespaces for every broker and the coordinator: links of the kernel's own, where they are permitted.
+"""Network namespaces for each broker and the coordinator, with links of the kernel, on systems that permit them.
 
-A way is cut at its source, by an Ethernet address that nobody has: packets leave and are lost without a word, also
-those of the kernel itself.  All of it exists in this machine only; the names begin with ``kr`` and the process's id.
+A link is cut at its source by an Ethernet address that does not exist: packets leave and are lost silently, including
+packets of the kernel itself.  Names of namespaces and links start with ``kr`` and the process ID.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Self
 
 from kreplica.errors import KreplicaError
 from tests.support.broker_process import Place
-from tests.support.links import CLIENTS, COORDINATOR, ways
+from tests.support.links import CLIENTS, COORDINATOR, node_pairs
 
-NOBODY = "02:00:00:00:00:01"
+UNUSED_ADDRESS = "02:00:00:00:00:01"
 BROKER_PORT = 9092
 CLIENTS_HOST = 254
 
 
 class NamespacesUnavailable(KreplicaError):
-    """They cannot be made or changed here; the text says which command failed."""
+    """Namespaces cannot be created or changed here; the message names the command that failed."""
 
 
 class NamespaceLinks:
-    """``Links`` between namespaces on one bridge; the clients are on the bridge itself.
+    """``Links`` between namespaces on one bridge; clients are on the bridge itself.
 
-    :param brokers: 1 to N.
+    :param brokers: the brokers have the IDs 1 to N.
     """
 
     def __init__(self, brokers: int = 3) -> None:
@@ -39,17 +39,17 @@ class NamespaceLinks:
         self._lost: set[tuple[int, int]] = set()
 
     def host(self, node: int) -> str:
-        """The address of a broker, of the coordinator or of the clients."""
+        """Return the address of a broker, of the coordinator or of the clients."""
         return f"{self._subnet}.{CLIENTS_HOST if node == CLIENTS else node + 1}"
 
     def command_prefix(self, node: int) -> tuple[str, ...]:
-        """What runs a command in the namespace of a node; empty for clients."""
+        """Return the command that runs another command in a node's namespace; empty for clients."""
         return () if node == CLIENTS else ("ip", "netns", "exec", self._namespace(node))
 
     def places(self, zookeeper: str) -> dict[int, Place]:
-        """Where each broker is to be.
+        """Return the addresses of each broker.
 
-        :param zookeeper: the coordinator, which has to run in its namespace and listen on its address.
+        :param zookeeper: the coordinator, which must run in its namespace and listen on its address.
         """
         return {
             node: Place(
@@ -60,17 +60,18 @@ class NamespaceLinks:
         }
 
     def attach(self, pids: Callable[[], Mapping[int, int]]) -> None:
-        """Not needed: a process is in its namespace."""
+        """Does nothing: the namespace identifies a process."""
 
     def cut_one_way(self, sources: Iterable[int], destinations: Iterable[int]) -> None:
-        """Let nothing through from any of the ones to any of the others."""
-        for source, destination in ways(sources, destinations):
+        """Take down all links from the sources to the destinations."""
+        for source, destination in node_pairs(sources, destinations):
             self._lost.add((source, destination))
             device = ("dev", self._device(source))
-            self._in(source, "neigh", "replace", self.host(destination), "lladdr", NOBODY, *device, "nud", "permanent")
+            self._in(source, "neigh", "replace", self.host(destination), "lladdr", UNUSED_ADDRESS, *device, "nud",
+                    "permanent")  # fmt: skip
 
     def heal(self) -> None:
-        """Make all ways whole."""
+        """Bring all links up again."""
         for source, destination in sorted(self._lost):
             self._in(source, "neigh", "del", self.host(destination), "dev", self._device(source))
         self._lost.clear()
@@ -102,13 +103,13 @@ class NamespaceLinks:
         self._in(node, "link", "set", "eth0", "up")
 
     def _remove(self) -> None:
-        # The links first: those of a namespace that is deleted go later, by themselves.
+        # Links first: the kernel deletes the links of a deleted namespace later, in the background.
         links = [("link", "del", name) for name in (*map(self._namespace, self._nodes), self._name)]
         for words in [*links, *(("netns", "del", self._namespace(node)) for node in self._nodes)]:
-            subprocess.run(["ip", *words], capture_output=True, check=False)  # what was not made need not go
+            subprocess.run(["ip", *words], capture_output=True, check=False)  # fails for devices that were not created
 
     def _namespace(self, node: int) -> str:
-        """Also the name of the end of its link that is on the bridge."""
+        """Return the name of a node's namespace, which is also the name of its link's end on the bridge."""
         return f"{self._name}-{node}"
 
     def _device(self, node: int) -> str:
@@ -124,7 +125,7 @@ class NamespaceLinks:
 
 
 def are_permitted() -> bool:
-    """Whether this process may make namespaces and links."""
+    """True if this process may create namespaces and links."""
     try:
         with NamespaceLinks(0):
             return True

@@ -1,6 +1,6 @@
-"""A producer and a reader that nobody here wrote (librdkafka), and whether what they were told holds together.
+"""A producer and a consumer built on librdkafka, and a check that their results are consistent.
 
-Values are the ``PARTITION/NUMBER`` of ``histories``: what is lost, there twice or out of order shows by itself.
+Values are the ``PARTITION/NUMBER`` of ``histories``, which show losses, duplicates and wrong order.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ RECONNECT = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500, "log_l
 
 
 class SteadyProducer:
-    """An idempotent producer with ``acks=all`` in a thread of its own, at a steady rate, until ``finish``.
+    """An idempotent producer with ``acks=all`` that runs in its own thread at a steady rate until ``finish``.
 
-    :ivar sent: partition -> how many records were given to the client.
-    :ivar acknowledged: partition -> offset -> number of the record, as it was told.
-    :ivar without_offset: records that are in the log but nobody told where: the client concludes from the
-        acknowledgement of a later one, or from the refusal of its retry, that it was the answer that was lost.
-    :ivar failures: what it was told instead; a retry that goes on is none.
-    :ivar longest_silence_s: the longest time in which nothing was acknowledged.
+    :ivar sent: partition -> number of records passed to the client.
+    :ivar acknowledged: partition -> offset -> number of the record.
+    :ivar without_offset: records that are in the log at an unknown offset: the client concludes from a later
+        acknowledgement, or from the rejection of a retry, that only the response was lost.
+    :ivar failures: errors of deliveries; a retry in progress is not a failure.
+    :ivar longest_silence_s: the longest time without an acknowledgement.
     """
 
     def __init__(
@@ -73,18 +73,18 @@ class SteadyProducer:
 
     @property
     def sent_count(self) -> int:
-        """Records that were given to the client."""
+        """Number of records passed to the client."""
         return sum(self.sent)
 
     @property
     def acknowledged_count(self) -> int:
-        """Records of which it was told that they are in the log."""
+        """Number of records that are known to be in the log."""
         return self._acknowledged_count
 
     def wait_for_more(self, count: int, timeout_s: float = 30.0) -> None:
-        """Wait until so many more are acknowledged.
+        """Wait until ``count`` more records are acknowledged.
 
-        :raise AssertionError: they are not in time.
+        :raise AssertionError: they were not acknowledged in time.
         """
         with self._changed:
             wanted = self._acknowledged_count + count
@@ -93,19 +93,19 @@ class SteadyProducer:
         assert came, f"{missing} of {count} records are not acknowledged in {timeout_s:g} s; {self.failures[:3]}"
 
     def finish(self) -> None:
-        """Send no more, and wait until every record is acknowledged.
+        """Stop sending, and wait until every record is acknowledged.
 
-        :raise AssertionError: one is not.
+        :raise AssertionError: a record was not acknowledged.
         """
         self._finishing.set()
         self._thread.join()
         left = self._producer.flush(FLUSH_S_MAX)
-        assert not left, f"{left} records were never answered"
+        assert not left, f"{left} records were not acknowledged"
         assert not self.failures, f"{len(self.failures)} records failed: {self.failures[:3]}"
         assert self._acknowledged_count == self.sent_count
 
     def abandon(self) -> None:
-        """Send no more, and wait for nothing: for the end of a test that has failed.  Again does nothing."""
+        """Stop sending without waiting, at the end of a failed test; does nothing the second time."""
         self._finishing.set()
         self._thread.join()
         self._producer.purge()
@@ -127,7 +127,7 @@ class SteadyProducer:
             self._producer.poll(0)
 
     def _send(self) -> bool:
-        """:return: False where the client's queue is full."""
+        """:return: False if the client's queue is full."""
         partition = self.sent_count % len(self.sent)
         number = self.sent[partition]
         value = (b"%d/%d " % (partition, number)).ljust(number * 7919 % self._size_max, b".")
@@ -156,15 +156,15 @@ class SteadyProducer:
 
 
 class TailingReader:
-    """A consumer of all partitions in a thread of its own, from the first record on, until ``finish``.
+    """A consumer of all partitions that runs in its own thread from the first record until ``finish``.
 
-    :ivar read: partition -> (offset, number) of each record, in the order in which they were read.
+    :ivar read: partition -> (offset, number) of each record, in the order of arrival.
     """
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
         self.read: list[list[tuple[int, int]]] = [[] for _ in range(partitions)]
         self._finishing = threading.Event()
-        # Consumers of this client have a group even where they use none of it.
+        # librdkafka requires a group ID even without a group.
         group = {"group.id": "none", "enable.auto.commit": False, "auto.offset.reset": "error"}
         self._consumer = Consumer(
             {"bootstrap.servers": bootstrap_servers, "fetch.error.backoff.ms": 50, **group, **RECONNECT}
@@ -175,10 +175,10 @@ class TailingReader:
         self._thread.start()
 
     def finish(self, ends: list[int], timeout_s: float = READ_S_MAX) -> None:
-        """Wait until every partition was read up to an end.
+        """Wait until every partition is read up to its end.
 
-        :param ends: the first offset, for each partition, that need not be read: how many were sent to it.
-        :raise AssertionError: it is not in time.
+        :param ends: the end offset of each partition, which is the number of records sent to it.
+        :raise AssertionError: the end was not reached in time.
         """
         deadline_s = time.monotonic() + timeout_s
         while any(self.position(p) < end for p, end in enumerate(ends)) and time.monotonic() < deadline_s:
@@ -186,16 +186,16 @@ class TailingReader:
         self.abandon()
         positions = [self.position(p) for p in range(len(ends))]
         assert all(at >= end for at, end in zip(positions, ends, strict=True)), (
-            f"read up to {positions}, acknowledged up to {ends}; the reader was told {self.errors[-3:]}"
+            f"read up to {positions}, acknowledged up to {ends}; last errors of the reader: {self.errors[-3:]}"
         )
 
     def position(self, partition: int) -> int:
-        """The offset behind what was read last."""
+        """Return the offset after the last record read."""
         read = self.read[partition]
         return read[-1][0] + 1 if read else 0
 
     def abandon(self) -> None:
-        """Stop reading.  Again does nothing."""
+        """Stop reading; does nothing the second time."""
         self._finishing.set()
         self._thread.join()
 
@@ -223,9 +223,9 @@ class TailingReader:
 
 
 def check_exactly_once(producer: SteadyProducer, reader: TailingReader) -> None:
-    """Whether every record was read once, in the order in which it was sent, and at the offset that was told of it.
+    """Check that every record was read once, in the order of sending and at the acknowledged offset.
 
-    :raise AssertionError: it was not.
+    :raise AssertionError: a record was lost, duplicated or moved.
     """
     for partition, read in enumerate(reader.read):
         offsets = [offset for offset, _ in read]
@@ -241,4 +241,4 @@ def check_exactly_once(producer: SteadyProducer, reader: TailingReader) -> None:
 
 def _first_break(numbers: list[int]) -> str:
     at = next(i for i, number in enumerate(numbers) if number != i)
-    return f"behind {numbers[max(at - 3, 0) : at]} comes {numbers[at : at + 3]}"
+    return f"{numbers[max(at - 3, 0) : at]} is followed by {numbers[at : at + 3]}"

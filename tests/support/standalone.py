@@ -9,10 +9,10 @@ from tests.support.server_process import ServerProcess, free_ports, twistd
 
 
 class StandaloneProcess(ServerProcess):
-    """One process, on ports of its own that stay the same over restarts.
+    """One process with ports that are kept across restarts.
 
-    :param directory: where data and log go.
-    :param brokers: how many brokers it runs.
+    :param directory: directory of data and log.
+    :param brokers: number of brokers in the process.
     """
 
     def __init__(self, directory: Path, *, brokers: int = 1, arguments: tuple[str, ...] = ()) -> None:
@@ -25,12 +25,12 @@ class StandaloneProcess(ServerProcess):
 
     @property
     def bootstrap_servers(self) -> str:
-        """For any Kafka client."""
+        """Bootstrap servers for any Kafka client."""
         return ",".join(f"127.0.0.1:{self.port + i}" for i in range(self._brokers))
 
     @property
     def admin_url(self) -> str:
-        """Of the admin API."""
+        """URL of the admin API."""
         return f"http://127.0.0.1:{self.admin_port}"
 
     def command(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a test of ZooKeeper's behaviour needs: clients of a server, in a place of their own, and ways to disturb them.
+"""Clients of a ZooKeeper server for one test, with a private chroot, and links that can be cut.
 
 The same scenarios run against a real ZooKeeper and against the embedded coordinator: a scenario is a coroutine
 function that takes a ``Scene``; a ``ServerUnderTest`` runs it.
@@ -22,10 +22,10 @@ from tests.support.real_zookeeper import RealZooKeeper
 
 
 class Scene:
-    """Clients for one test; ``finish`` ends them all.
+    """Clients for one test; ``finish`` closes them all.
 
     :param connect_string: of the servers, without a chroot.
-    :param chroot: where this test's znodes are, so that tests can share a server.
+    :param chroot: parent of this test's znodes, so that tests can share a server.
     """
 
     def __init__(self, reactor: Reactor, connect_string: str, chroot: str) -> None:
@@ -38,7 +38,7 @@ class Scene:
     async def client(
         self, *, connect_string: str | None = None, chroot: str | None = None, **options: Any
     ) -> ZooKeeperClient:
-        """A started client in this test's chroot; takes the client's own options."""
+        """Start a client in this test's chroot; takes the client's own options."""
         client = self.new_client(connect_string=connect_string, chroot=chroot, **options)
         await client.start()
         await client.create_chroot()
@@ -47,7 +47,7 @@ class Scene:
     def new_client(
         self, *, connect_string: str | None = None, chroot: str | None = None, **options: Any
     ) -> ZooKeeperClient:
-        """The same, not started."""
+        """Create a client in this test's chroot without starting it."""
         place = (connect_string or self.connect_string) + (self.chroot if chroot is None else chroot)
         client = ZooKeeperClient(
             self.reactor, place, **{"random": random.Random(1), "session_timeout_ms": 6000, **options}
@@ -56,14 +56,14 @@ class Scene:
         return client
 
     def link(self) -> Link:
-        """A way to the first server that can be cut."""
+        """Create a link to the first server that can be cut."""
         host, _, port = self.connect_string.partition(",")[0].rpartition(":")
         link = Link(self.reactor, host, int(port))
         self._links.append(link)
         return link
 
     async def expire(self, client: ZooKeeperClient) -> None:
-        """End a client's session behind its back, as its expiry at the server would."""
+        """End a client's session at the server without the client's knowledge, as its expiry does."""
         other = ZooKeeperClient(
             self.reactor,
             self.connect_string,
@@ -74,7 +74,6 @@ class Scene:
         await other.close()
 
     async def finish(self) -> None:
-        """Close every client and link."""
         for client in self._clients:
             await client.close()
         for link in self._links:
@@ -82,14 +81,14 @@ class Scene:
 
 
 class Events(DeferredQueue[WatchEvent]):
-    """A watch listener that keeps what it hears: ``await events.get()``."""
+    """Watch listener that queues events: ``await events.get()``."""
 
     def __call__(self, event: WatchEvent) -> None:
         self.put(event)
 
     @property
     def unheard(self) -> list[WatchEvent]:
-        """What came and was not asked for yet."""
+        """Return the events that were not consumed yet."""
         return list(self.pending)
 
 
@@ -133,30 +132,30 @@ class Link:
 
     @property
     def connect_string(self) -> str:
-        """The way through this link."""
+        """Connect string through this link."""
         return f"127.0.0.1:{self._port}"
 
     def cut(self) -> None:
-        """Reset the connections of the moment; new ones are let through."""
+        """Reset the current connections; new connections are accepted."""
         for connection in list(self._factory.connections):
             connection.transport.abortConnection()
 
     def freeze(self) -> None:
-        """Pass nothing on any more, in neither direction, without closing anything."""
+        """Stop forwarding in both directions without closing connections."""
         for connection in self._factory.connections:
             for end in (connection, connection.peer):
                 if end is not None:
                     end.transport.pauseProducing()
 
     async def stop(self) -> None:
-        """Cut, and let nobody through; again does nothing."""
+        """Reset the connections and refuse new ones; does nothing the second time."""
         listening, self._listening = self._listening, None
         if listening is not None:
             await listening.stopListening()
         self.cut()
 
     def restart(self) -> None:
-        """Let connections through again, at the same place."""
+        """Accept connections again on the same port."""
         self._listening = self._reactor.listenTCP(self._port, self._factory, interface="127.0.0.1")
 
 
@@ -167,11 +166,11 @@ class ServerUnderTest(Protocol):
     """A server that scenarios run against."""
 
     def run(self, scenario: Scenario, timeout_s: float = 30.0) -> None:
-        """Run one, with a chroot of its own, and leave nothing behind."""
+        """Run a scenario with a private chroot, and remove everything afterwards."""
 
 
 class RealServerUnderTest:
-    """A real ZooKeeper that is running already; many tests share it."""
+    """A running real ZooKeeper that many tests share."""
 
     def __init__(self, zookeeper: RealZooKeeper) -> None:
         self.zookeeper = zookeeper
@@ -186,7 +185,7 @@ class RealServerUnderTest:
 
 
 async def play(scene: Scene, scenario: Callable[[Scene], Awaitable[None]]) -> None:
-    """Run a scenario and close its clients, however it ends."""
+    """Run a scenario and always close its clients."""
     try:
         await scenario(scene)
     finally:

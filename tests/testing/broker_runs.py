@@ -1,6 +1,6 @@
-"""Runs of a simulated broker that several tests share: an everyday one with its trace, and one with crashes.
+"""Runs of a simulated broker that several tests share: one of ordinary use with its trace, and one with crashes.
 
-``python broker_runs.py SEED`` prints the trace of the everyday run, for comparing processes.
+``python broker_runs.py SEED`` prints the trace of ordinary use, for comparison between processes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kreplica.wire.records import Record
 
 TOPIC = "load"
 DEFAULT = {"segment.bytes": "5000"}
-"""Settings of a topic as they are, but that segments are rolled often."""
+"""Default settings of a topic, except that segments are rolled often."""
 
 EVERY_ACK_SYNCED = {**DEFAULT, "flush.messages": "1"}
 QUICK = (
@@ -35,11 +35,11 @@ QUICK = (
     "log.flush.offset.checkpoint.interval.ms=2000",
     "log.retention.check.interval.ms=2000",
 )
-"""Less waiting for sessions of broken machines; checkpoints and retention that have their say in every run."""
+"""A shorter session timeout, and checkpoints and retention checks that happen in every run."""
 
 
 def batch(*values: bytes, timestamp_ms: int = 1_700_000_000_000) -> bytes:
-    """A batch of values without keys."""
+    """Encode a batch of values without keys."""
     builder = BatchBuilder()
     for value in values:
         builder.append(timestamp_ms, None, value)
@@ -47,12 +47,12 @@ def batch(*values: bytes, timestamp_ms: int = 1_700_000_000_000) -> bytes:
 
 
 def values(records: Iterable[Record]) -> list[bytes | None]:
-    """The values of records."""
+    """Return the values of records."""
     return [record.value for record in records]
 
 
-def until_it_works(cluster: SimulatedCluster, ask: Callable[[], Any]) -> Any:
-    """Ask again and again, as clients do while a broker does not know yet what it leads."""
+def retry_until_success(cluster: SimulatedCluster, ask: Callable[[], Any]) -> Any:
+    """Repeat a request until it succeeds, as clients do while a broker does not know its leaderships yet."""
     for _ in range(100):
         try:
             return cluster.run_until(ask())
@@ -60,21 +60,21 @@ def until_it_works(cluster: SimulatedCluster, ask: Callable[[], Any]) -> Any:
             if not error.code.retriable:
                 raise
         cluster.run(0.5)
-    raise AssertionError("it never worked")
+    raise AssertionError("the request never succeeded")
 
 
-# --- an everyday run --------------------------------------------------------------------------------------------------
+# --- ordinary use -----------------------------------------------------------------------------------------------------
 
 
-def everyday(seed: int) -> str:
-    """All that a client does in a day, from the first start to an orderly stop.
+def ordinary_use(seed: int) -> str:
+    """Run the typical requests of a client from the first start to an orderly stop.
 
-    :return: the trace of every event, what the client saw, and a digest of what is on the disks.
+    :return: the trace of all events, the client's results, and a digest of the files.
     """
     trace: list[str] = []
     cluster = SimulatedCluster(seed, trace=trace.append)
     cluster.start()
-    trace.append(repr(cluster.run_until(_a_day(cluster))))
+    trace.append(repr(cluster.run_until(_typical_requests(cluster))))
     cluster.stop()
     assert cluster.simulation.failures == []
     for machine in (cluster.coordinator, *cluster.brokers.values()):
@@ -83,7 +83,7 @@ def everyday(seed: int) -> str:
     return "\n".join(trace)
 
 
-async def _a_day(cluster: SimulatedCluster) -> list[Any]:
+async def _typical_requests(cluster: SimulatedCluster) -> list[Any]:
     client, reader = cluster.client(), cluster.client()
     seen: list[Any] = []
     await client.create_topic("orders", 3, {"retention.ms": "3600000"})
@@ -117,10 +117,10 @@ def _files(disk: Disk, path: str) -> Iterator[tuple[str, bytes]]:
 
 
 class CrashRun:
-    """One broker, one idempotent producer, a consumer a partition; whoever wants lets the broker's machine crash.
+    """One broker, one idempotent producer, a consumer per partition, and crashes of the broker's machine on request.
 
-    :param interval_s: the mean time between two batches of one partition.
-    :ivar history: what the clients were told.
+    :param interval_s: mean time between two batches of a partition.
+    :ivar history: responses that the clients received.
     """
 
     def __init__(
@@ -158,23 +158,23 @@ class CrashRun:
         return WireClient(self.cluster.simulation.host(name).reactor, "broker-1", BROKER_PORT, client_id=name)
 
     def log(self, partition: int) -> Log:
-        """A partition's log in the running broker."""
+        """Return a partition's log in the running broker."""
         return self.machine.program.directories.logs[TopicPartition(TOPIC, partition)]
 
-    def go_on(self) -> None:
-        """Let some more be acknowledged, and stop in the middle of whatever happens then."""
+    def run_load(self) -> None:
+        """Run until more records are acknowledged, and stop at an arbitrary event."""
         wanted = self.history.acked_count + self.random.randrange(1, 60)
         self.cluster.run_until(lambda: self.history.acked_count >= wanted, timeout_s=120.0)
         self.steps(self.random.randrange(200))
         assert self.history.contradictions == []
 
     def steps(self, count: int) -> None:
-        """Let so many events happen."""
+        """Run this number of events."""
         for _ in range(count):
             self.cluster.simulation.step()
 
     def crash(self, *, power_loss: bool) -> None:
-        """Crash the machine, now and then again while it starts, and start it."""
+        """Crash the machine, sometimes again during the start, and start it."""
         while True:
             self.machine.power_loss() if power_loss else self.machine.kill()
             if self.random.random() < 0.2:
@@ -186,15 +186,15 @@ class CrashRun:
         self.cluster.run_until(starting, timeout_s=120.0)
 
     def finish(self) -> None:
-        """Let everything be acknowledged that was sent."""
+        """Run until all sent records are acknowledged."""
         self.cluster.run_until(self.producer.finish(), timeout_s=300.0)
         for consumer in self.consumers:
             self.cluster.run_until(consumer.finish(), timeout_s=120.0)
 
     def check(self, *, everything_sent: bool = True) -> None:
-        """Whether each partition holds what it has to, whole and in order; then everything is stopped.
+        """Check that each partition contains the expected records in order, and stop everything.
 
-        :param everything_sent: it holds all that was ever sent.
+        :param everything_sent: True to require all records that were sent.
         """
         assert self.history.contradictions == []
         report(self.history.told, Expectations(kept=everything_sent, caught_up=False)).check()
@@ -211,9 +211,9 @@ class CrashRun:
 
 
 def bytes_of(log: Log) -> bytes:
-    """All bytes of a log, whether committed or not."""
+    """Return all bytes of a log, committed or not."""
     return b"".join(segment.file.read_at(0, segment.size) for segment in log.segments)
 
 
 if __name__ == "__main__":
-    print(everyday(int(sys.argv[1])))
+    print(ordinary_use(int(sys.argv[1])))

@@ -1,7 +1,7 @@
-"""Scripted runs of a replicated cluster, from the seeds that a test names.
+"""Scripted runs of a replicated cluster, for each seed of a test.
 
-``KREPLICA_SEEDS=17,18 pytest tests/testing/test_cluster_failures.py`` runs those seeds instead of the usual ones;
-``KREPLICA_TRACE=FILE`` besides writes every event to a file.
+``KREPLICA_SEEDS=17,18 pytest tests/testing/test_cluster_failures.py`` runs these seeds instead of the usual ones;
+``KREPLICA_TRACE=FILE`` also writes every event to a file.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ TRACE: list[str] | None = [] if os.environ.get("KREPLICA_TRACE") else None
 
 
 def seeds(usual: Iterable[int]) -> list[int]:
-    """The seeds of a test: the usual ones, or those that the environment names."""
+    """Return the seeds of a test: the usual ones, or those in the environment."""
     chosen = os.environ.get("KREPLICA_SEEDS")
     return [int(seed) for seed in chosen.split(",")] if chosen else list(usual)
 
 
 def traced_run(seed: int, **options: Any) -> ReplicatedRun:
-    """A run whose events are kept where the environment asks for them."""
+    """Create a run that writes its events to the file in the environment, if any."""
     return ReplicatedRun(seed, trace=TRACE.append if TRACE is not None else None, **options)
 
 
 @contextmanager
 def replicated(seed: int, make: Callable[[int], ReplicatedRun] = traced_run) -> Iterator[ReplicatedRun]:
-    """A run that tells its seed and its story when it fails."""
+    """Create a run whose failure shows the seed and the event list."""
     if TRACE is not None:
         TRACE.clear()
     run = make(seed)

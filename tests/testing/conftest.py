@@ -1,4 +1,4 @@
-"""What is logged as a failure fails the test, unless the test expects it."""
+"""Fails tests that log unexpected failures."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ import pytest
 from twisted.logger import LogLevel, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
-THROWN_AWAY = "cannot reuse already awaited coroutine"
-"""What a coroutine of a killed process says to whom waits for it, when Python throws both away in this order."""
+COLLECTED = "cannot reuse already awaited coroutine"
+"""Message of a killed process's coroutine to its waiter, if Python collects both in this order."""
 
 
 @pytest.fixture
 def logged_errors() -> Iterator[list[str]]:
-    """Texts of what was logged at error level or above; a test takes out what it expects."""
-    gc.collect()  # what earlier tests have left behind is theirs
+    """Messages logged at error level or above; a test removes those that it expects."""
+    gc.collect()  # garbage of earlier tests
     errors: list[str] = []
 
     def observe(event: Any) -> None:
         if event.get("log_level", LogLevel.info) >= LogLevel.error:
             failure = event.get("log_failure")
-            if failure is not None and _is_thrown_away(failure):
+            if failure is not None and _is_of_garbage(failure):
                 return
             errors.append(formatEvent(event) + (f": {failure.getTraceback()}" if failure else ""))
 
     globalLogPublisher.addObserver(observe)
     try:
         yield errors
-        gc.collect()  # what nobody awaited speaks up when it is thrown away
+        gc.collect()  # a failure without errback is logged when it is collected
     finally:
         globalLogPublisher.removeObserver(observe)
     assert errors == []
 
 
-def _is_thrown_away(failure: Failure) -> bool:
-    """Whether nobody lives whom it concerns: only what Python throws away can fail like this."""
-    return failure.check(RuntimeError) is not None and failure.getErrorMessage() == THROWN_AWAY
+def _is_of_garbage(failure: Failure) -> bool:
+    """True for a failure that can only happen if its coroutine and its waiter are collected together."""
+    return failure.check(RuntimeError) is not None and failure.getErrorMessage() == COLLECTED

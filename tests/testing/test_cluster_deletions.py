@@ -1,4 +1,4 @@
-"""A topic that is deleted while clients still ask for it with auto-creation."""
+"""Deletion of a topic while clients still request it with auto-creation."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.usefixtures("logged_errors")
 ASKED = {"topics": [{"name": "orders"}], "allow_auto_topic_creation": True}
 
 
-def test_a_topic_asked_for_while_its_deletion_ends() -> None:
-    """The name is free once the deletion is answered: a request from before that does not make the topic again."""
+def test_a_request_during_deletion_does_not_recreate_the_topic() -> None:
+    """A request from before the end of the deletion does not create the topic again."""
     cluster = SimulatedCluster(1, brokers=2)
     cluster.start()
     client, other = cluster.client(broker=1), cluster.client(broker=2)
@@ -25,7 +25,7 @@ def test_a_topic_asked_for_while_its_deletion_ends() -> None:
     runtime = cluster.host("tool").runtime
     tool = ZooKeeperClient(runtime.reactor, "coordinator:2181", random=runtime.random)
     cluster.run_until(tool.start())
-    # The controller's last two writes are far apart: that of the topic's znodes, and that of the request.
+    # Leaves much time between the controller's last two writes: the topic's znodes, and the deletion request.
     cluster.simulation.network.slow("broker-1", "coordinator", (0.4, 0.4))
     deleted = Deferred.fromCoroutine(client.delete_topic("orders"))
     outcomes: list[object] = []

@@ -1,4 +1,4 @@
-"""Three replicas under load, and bad media under one of them: nothing damaged spreads, and it is made good again."""
+"""Three replicas under load and bad media under one of them: damage never spreads, and it is repaired."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ CHECKPOINTS = "log.flush.offset.checkpoint.interval.ms=1000"
 NO_SCRUB = "kreplica.scrub.bytes.per.second=0"
 SMALL_SEGMENTS = {**SAFE, "segment.bytes": "4000"}
 LEADER_EPOCH_AT = 12
-"""Where the highest byte of a batch's leader epoch is."""
+"""Position of the highest byte of a batch's leader epoch."""
 
-FETCH_ANEW_S = 60.0
-"""A controller tries a replica that failed again after a second, then every 30 s."""
+REFETCH_S = 60.0
+"""A controller retries a failed replica after one second, then every 30 s."""
 
 
 @pytest.fixture(autouse=True)
 def _errors(logged_errors: list[str]) -> object:
-    """What is damaged is told at error level; nothing else is."""
+    """Damage is logged at error level; no other error is allowed."""
     yield
     damaged = ("is taken out", "cannot be opened", "is offline")
     logged_errors[:] = [text for text in logged_errors if not any(told in text for told in damaged)]
@@ -54,7 +54,7 @@ def disk_of(run: ReplicatedRun, broker: int) -> MemoryDisk:
 
 
 def set_aside(run: ReplicatedRun, broker: int, key: TopicPartition) -> list[str]:
-    """The files that were kept of what was damaged."""
+    """Return the files that were set aside because of damage."""
     return [name for name in disk_of(run, broker).list_directory(f"/data/logs/{key}") if name.endswith(DAMAGED_SUFFIX)]
 
 
@@ -71,7 +71,7 @@ def roll(run: ReplicatedRun, broker: int, segments: int) -> Log:
 
 
 def start_of_last_batch(disk: MemoryDisk, segment: Segment) -> int:
-    """Where the last batch of a segment begins."""
+    """Return the position of the last batch in a segment."""
     return [position for position, _ in iter_headers(memoryview(disk.stored(segment.path(LOG_SUFFIX))))][-1]
 
 
@@ -85,13 +85,13 @@ class TestFlippedBit:
     @pytest.mark.parametrize(
         ("whose", "position"), [("leader", 3), ("follower", 14), ("follower", 20), ("leader", 100)]
     )
-    def test_in_an_old_segment_is_found_and_mended(self, whose: str, position: int, seed: int) -> None:
-        """It is found by reading all again and again; the replica leaves, fetches what was damaged, and is back."""
+    def test_in_an_old_segment_is_found_and_repaired(self, whose: str, position: int, seed: int) -> None:
+        """The scrubber finds it; the replica leaves the ISR, fetches the damaged range and rejoins."""
         with replicated(seed, made) as run:
             broker = run.leader() if whose == "leader" else run.followers()[0]
             log = roll(run, broker, 4)
             damage(run, broker, log.segments[1], position)
-            run.cluster.run_until(lambda: is_repaired(run, broker), timeout_s=FETCH_ANEW_S)
+            run.cluster.run_until(lambda: is_repaired(run, broker), timeout_s=REFETCH_S)
             assert disk_of(run, broker).damaged_files() == [
                 f"/data/logs/{run.keys[0]}/{name}" for name in set_aside(run, broker, run.keys[0])[:1]
             ]
@@ -99,8 +99,8 @@ class TestFlippedBit:
 
     @pytest.mark.parametrize("seed", seeds([1]))
     @pytest.mark.parametrize("field", [0, 8, 30])
-    def test_a_leader_that_cannot_bring_a_follower_up_hands_over(self, field: int, seed: int) -> None:
-        """The follower takes nothing that is damaged, and asks again; the leader looks at what it sent, and goes."""
+    def test_a_leader_with_an_unreadable_batch_resigns(self, field: int, seed: int) -> None:
+        """The follower rejects the damaged batch and retries; the leader checks its log and resigns."""
         with replicated(seed, lambda s: made(s, NO_SCRUB)) as run:
             leader, away = run.leader(), run.followers()[0]
             run.kill(away)
@@ -111,12 +111,12 @@ class TestFlippedBit:
             segment, at, _ = found
             damage(run, leader, segment, at + field + 3)
             run.start(away)
-            run.cluster.run_until(lambda: is_repaired(run, leader), timeout_s=FETCH_ANEW_S + 30)
+            run.cluster.run_until(lambda: is_repaired(run, leader), timeout_s=REFETCH_S + 30)
             run.converge()
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_in_the_leader_epoch_of_the_last_batch_while_the_broker_is_down(self, seed: int) -> None:
-        """No checksum covers it: the replica seems to be ahead of every leader, cuts what cannot be, and is back."""
+        """No checksum covers it: the replica seems to be ahead of every leader, truncates its log and rejoins."""
         with replicated(seed, lambda s: made(s, NO_SCRUB, configs={**SYNCED, "segment.bytes": "100000"})) as run:
             broker = run.followers()[0]
             log = log_of(run, broker, run.keys[0])
@@ -129,9 +129,9 @@ class TestFlippedBit:
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_below_the_recovery_point_while_the_broker_is_down(self, seed: int) -> None:
-        """Recovery finds it: the replica is refused until others are relied on, then it is fetched again from there.
+        """Recovery finds it: the replica is rejected until other replicas hold the records, then it is fetched again.
 
-        The machine was off: after a kill alone the broker resumes its logs, and the scrubber finds the damage.
+        The machine was off: after a mere kill, the broker resumes its logs, and the scrubber finds the damage.
         """
         with replicated(seed, lambda s: made(s, NO_SCRUB, CHECKPOINTS, configs=SYNCED)) as run:
             run.cluster.run(3)
@@ -142,12 +142,12 @@ class TestFlippedBit:
             segment = log.segments[log.segments.index_of(recovery_point - 1)]
             damage(run, broker, segment)
             run.start(broker)
-            run.cluster.run_until(lambda: is_repaired(run, broker), timeout_s=FETCH_ANEW_S)
+            run.cluster.run_until(lambda: is_repaired(run, broker), timeout_s=REFETCH_S)
             run.converge()
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_beyond_the_recovery_point_while_the_broker_is_down(self, seed: int) -> None:
-        """Recovery cuts the log there; the broker does not count as in sync before it has fetched the rest again."""
+        """Recovery truncates the log there; the replica is in sync only after it has fetched the rest again."""
         with replicated(seed, lambda s: made(s, NO_SCRUB, configs=SAFE)) as run:
             run.acknowledge(30)
             broker = run.leader()
@@ -160,7 +160,7 @@ class TestFlippedBit:
 
     @pytest.mark.parametrize("seed", seeds([1]))
     def test_in_the_only_copy(self, seed: int, logged_errors: list[str]) -> None:
-        """What is whole is served on; the log names file and position; once others have it, it is made good."""
+        """Intact records are served; the log shows file and position; with new replicas the damage is repaired."""
         with replicated(seed, made) as run:
             leader, others = run.leader(), run.followers()
             log = roll(run, leader, 4)
@@ -177,25 +177,25 @@ class TestFlippedBit:
             assert partition.role is Role.LEADER
             logged_errors.clear()
             run.start(*others)
-            run.cluster.run_until(lambda: is_repaired(run, leader), timeout_s=FETCH_ANEW_S + 30)
+            run.cluster.run_until(lambda: is_repaired(run, leader), timeout_s=REFETCH_S + 30)
             run.converge()
 
 
 class TestReadErrors:
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_of_an_old_segment(self, seed: int) -> None:
-        """A segment that the device does not give back is fetched from the others; the rest of the broker goes on."""
+        """An unreadable segment is fetched from other replicas; the broker's other partitions are not affected."""
         with replicated(seed, made) as run:
             broker = run.leader() if seed % 2 else run.followers()[0]
             segment = roll(run, broker, 4).segments[1]
             disk_of(run, broker).fail("read", segment.path(), errno.EIO)
-            run.cluster.run_until(lambda: is_repaired(run, broker), timeout_s=FETCH_ANEW_S)
+            run.cluster.run_until(lambda: is_repaired(run, broker), timeout_s=REFETCH_S)
             assert run.machine(broker).program.directories.directories[0].offline is None
             run.converge()
 
     @pytest.mark.parametrize("seed", seeds([1]))
-    def test_of_a_replica_that_the_controller_takes_for_out_of_sync(self, seed: int) -> None:
-        """The leader let it in, and the controller speaks before it was told so: nothing may be begun anew yet."""
+    def test_of_a_replica_that_has_just_joined_the_isr(self, seed: int) -> None:
+        """The leader has added the replica to the ISR, which the controller does not know yet: it must not be reset."""
         with replicated(seed, made) as run:
             broker, key = run.followers()[0], run.keys[0]
             segment = roll(run, broker, 4).segments[1]
@@ -205,19 +205,19 @@ class TestReadErrors:
             assert partition is not None
             run.cluster.run_until(lambda: partition.role is Role.OFFLINE, timeout_s=60)
             late = partition.leadership._replace(isr=(run.leader(),))
-            told = Deferred.fromCoroutine(partitions.lead_and_follow({key: late}))
-            assert run.cluster.run_until(told) == {key: ErrorCode.KAFKA_STORAGE_ERROR}
-            run.cluster.run_until(lambda: is_repaired(run, broker), timeout_s=FETCH_ANEW_S)
+            command = Deferred.fromCoroutine(partitions.lead_and_follow({key: late}))
+            assert run.cluster.run_until(command) == {key: ErrorCode.KAFKA_STORAGE_ERROR}
+            run.cluster.run_until(lambda: is_repaired(run, broker), timeout_s=REFETCH_S)
             run.converge()
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
-    def test_at_a_start(self, seed: int) -> None:
-        """One segment that cannot be read keeps no broker from starting."""
+    def test_during_start(self, seed: int) -> None:
+        """One unreadable segment does not prevent the broker's start."""
         with replicated(seed, lambda s: made(s, NO_SCRUB)) as run:
             broker = run.leader() if seed % 2 else run.followers()[0]
             segment = roll(run, broker, 3).segments.active
             run.kill(broker)
             disk_of(run, broker).fail("read", segment.path(), errno.EIO)
             run.start(broker)
-            run.cluster.run_until(lambda: is_repaired(run, broker), timeout_s=FETCH_ANEW_S)
+            run.cluster.run_until(lambda: is_repaired(run, broker), timeout_s=REFETCH_S)
             run.converge()

@@ -1,4 +1,4 @@
-"""Three replicas under load, one fault each: what was acknowledged stays, and the cluster comes back by itself."""
+"""Three replicas under load and one fault: no acknowledged record is lost, and the cluster recovers by itself."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.usefixtures("logged_errors")
 
 SYNCED = {**SAFE, "flush.messages": "1"}
 SESSION_S = 6.0
-"""The session timeout of the simulated brokers; the coordinator looks once a second."""
+"""The session timeout of the simulated brokers; the coordinator checks once per second."""
 
 LAG_S = 3.0
 CHECKPOINT_S = 5.0
-"""How often high watermarks are written down."""
+"""Interval of high watermark checkpoints."""
 
 
 def synced(seed: int) -> ReplicatedRun:
@@ -33,7 +33,7 @@ def synced(seed: int) -> ReplicatedRun:
 class TestKilled:
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_leader(self, seed: int) -> None:
-        """Another replica leads within a few seconds of the session's end, three times over."""
+        """Another replica leads within a few seconds of the session's expiry, three times in a row."""
         with replicated(seed) as run:
             for _ in range(3):
                 run.acknowledge(30)
@@ -47,7 +47,7 @@ class TestKilled:
 
     @pytest.mark.parametrize("seed", seeds([1]))
     def test_follower(self, seed: int) -> None:
-        """The other two go on, and it comes back in sync."""
+        """The other two continue, and it rejoins the ISR."""
         with replicated(seed) as run:
             run.acknowledge(20)
             follower = run.followers()[0]
@@ -59,7 +59,7 @@ class TestKilled:
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_controller(self, seed: int) -> None:
-        """Another broker takes the office, and moves what the dead one led."""
+        """Another broker becomes controller, and moves the leaderships of the dead one."""
         with replicated(seed) as run:
             for _ in range(2):
                 run.acknowledge(20)
@@ -75,7 +75,7 @@ class TestKilled:
 
     @pytest.mark.parametrize("seed", seeds([1, 2, 3]))
     def test_controller_between_its_steps(self, seed: int) -> None:
-        """The leader dies, then the controller in the midst of moving its partitions: the next one ends the work."""
+        """The leader dies, then the controller while it moves the leaderships: the next one completes the work."""
         with replicated(seed) as run:
             for _ in range(3):
                 run.acknowledge(20)
@@ -92,8 +92,8 @@ class TestKilled:
             run.converge()
 
     @pytest.mark.parametrize("seed", seeds([1, 2, 3]))
-    def test_and_back_before_anybody_noticed(self, seed: int) -> None:
-        """Each broker bounces within its session; commands and fetches of its earlier life are refused."""
+    def test_and_restarted_before_its_session_expires(self, seed: int) -> None:
+        """Each broker restarts within its session; commands and fetches of its previous process are rejected."""
         with replicated(seed) as run:
             for broker in (1, 2, 3, run.leader()):
                 run.acknowledge(20)
@@ -104,7 +104,7 @@ class TestKilled:
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_all_at_once(self, seed: int) -> None:
-        """The whole cluster comes back by itself, in whichever order its brokers start."""
+        """The whole cluster recovers by itself, in any start order."""
         with replicated(seed) as run:
             for _ in range(2):
                 run.acknowledge(40)
@@ -122,7 +122,7 @@ class TestKilled:
 class TestStopped:
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_one_after_the_other(self, seed: int) -> None:
-        """A rolling restart: each broker hands its leaderships over before it goes, so nobody waits for a session."""
+        """In a rolling restart each broker first hands over its leaderships, so no client waits for session expiry."""
         with replicated(seed) as run:
             for broker in run.cluster.brokers:
                 run.acknowledge(20)
@@ -135,7 +135,7 @@ class TestStopped:
 
     @pytest.mark.parametrize("seed", seeds([1]))
     def test_all(self, seed: int) -> None:
-        """All stop in order, the last one leading all; all start again."""
+        """All brokers stop in order, the last one leads all partitions; all start again."""
         with replicated(seed) as run:
             run.acknowledge(40)
             for broker in run.cluster.brokers:
@@ -147,7 +147,7 @@ class TestStopped:
 class TestPowerLoss:
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_of_any_broker(self, seed: int) -> None:
-        """With default settings, what one broker loses the others have: no client sees a record go."""
+        """With default settings, other replicas have the lost records: consumers see no loss."""
         with replicated(seed) as run:
             for _ in range(4):
                 run.acknowledge(30)
@@ -160,7 +160,7 @@ class TestPowerLoss:
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_of_all_at_once(self, seed: int) -> None:
-        """With flush.messages=1 every acknowledged record is on the disks of all in-sync replicas."""
+        """With flush.messages=1, acknowledged records are on the disks of all in-sync replicas."""
         with replicated(seed, synced) as run:
             for _ in range(3):
                 run.acknowledge(30)
@@ -172,9 +172,11 @@ class TestPowerLoss:
 
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
-    def test_an_older_history_that_comes_back_is_not_taken_for_committed(self, seed: int) -> None:
-        """A leader of the past cuts off what it wrote alone, gets what was committed instead, and loses power: what it
-        had cut off may be back, under the high watermark of what has replaced it."""
+    def test_truncated_records_that_reappear_are_not_committed(self, seed: int) -> None:
+        """A former leader truncates its own records, fetches the committed ones and loses power.
+
+        The truncated records may be back on the disk, below the high watermark of the records that replaced them.
+        """
         with replicated(seed, lambda s: traced_run(s, partitions=1, configs=TOGETHER)) as run:
             run.acknowledge(30)
             past = run.leader()
@@ -183,7 +185,7 @@ class TestPowerLoss:
                 run.network.cut(f"broker-{past}", f"broker-{other}")
             run.network.cut(f"broker-{past}", "coordinator")
             run.cluster.run(1.0)
-            disk.write_back()  # what it wrote alone is on the disk, though nobody synced it
+            disk.write_back()  # the kernel has written its own records without a sync
             run.cluster.run_until(lambda: run.leader() not in (past, -1), timeout_s=SESSION_S + 3)
             run.network.heal()
             run.acknowledge(100)
@@ -195,10 +197,10 @@ class TestPowerLoss:
             run.converge()
 
 
-class TestCutOff:
+class TestDisconnected:
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_leader_from_zookeeper(self, seed: int) -> None:
-        """A leader that clients still reach stops acknowledging before its session can have ended."""
+        """A leader that clients can reach stops acknowledging before its session can have expired."""
         with replicated(seed) as run:
             run.acknowledge(20)
             leader = run.leader()
@@ -214,7 +216,7 @@ class TestCutOff:
 
     @pytest.mark.parametrize("seed", seeds([1]))
     def test_follower_from_the_leader(self, seed: int) -> None:
-        """A follower that cannot fetch leaves the in-sync set after the lag limit; two go on; it comes back."""
+        """A follower that cannot fetch leaves the ISR after the lag limit; two replicas continue; it rejoins."""
         with replicated(seed) as run:
             run.acknowledge(20)
             leader, follower = run.leader(), run.followers()[0]
@@ -227,7 +229,7 @@ class TestCutOff:
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_both_followers_from_the_leader(self, seed: int) -> None:
-        """Alone in sync the leader commits nothing; when it dies, one of the others leads, and nothing is lost."""
+        """A leader alone in the ISR commits nothing; when it dies, a follower leads, and nothing is lost."""
         with replicated(seed) as run:
             run.acknowledge(20)
             leader = run.leader()
@@ -245,7 +247,7 @@ class TestCutOff:
 
     @pytest.mark.parametrize("seed", seeds([1]))
     def test_settings_of_a_new_topic(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A broker that loses ZooKeeper while it reads them takes its replicas all the same: it is told again."""
+        """A broker that loses ZooKeeper while it reads them becomes a replica all the same: the command is repeated."""
         with replicated(seed) as run:
             broker = next(number for number in run.cluster.brokers if number != run.cluster.controller())
             settings = run.machine(broker).program.dynamic_settings
@@ -266,7 +268,7 @@ class TestCutOff:
 
     @pytest.mark.parametrize("seed", seeds([1]))
     def test_one_way(self, seed: int) -> None:
-        """Of links that pass one way only, nobody concludes what is not so."""
+        """One-way links cause no wrong conclusion."""
         with replicated(seed) as run:
             for a, b in ((run.leader(), run.followers()[0]), (run.followers()[0], run.leader())):
                 run.acknowledge(20)
@@ -281,7 +283,7 @@ class TestSessions:
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     @pytest.mark.parametrize("whose", ["leader", "follower", "controller"])
     def test_expired_while_the_broker_lives(self, whose: str, seed: int) -> None:
-        """The broker registers anew, and is taken for one that went and came back."""
+        """The broker registers again, and counts as restarted."""
         with replicated(seed) as run:
             run.acknowledge(20)
             chosen = {"leader": run.leader(), "follower": run.followers()[0], "controller": run.cluster.controller()}
@@ -296,12 +298,12 @@ class TestSessions:
 
     @pytest.mark.parametrize("seed", seeds([1]))
     def test_leader_paused(self, seed: int) -> None:
-        """A leader that stood still past its session wakes up as a follower, whatever clients sent it meanwhile."""
+        """A leader that paused for longer than its session timeout resumes as a follower, despite clients' requests."""
         with replicated(seed) as run:
             for _ in range(2):
                 run.acknowledge(20)
                 leader = run.leader()
-                run.tell(f"broker {leader} stands still")
+                run.tell(f"broker {leader} pauses")
                 run.machine(leader).host.pause()
                 run.acknowledge(20, timeout_s=60)
                 run.machine(leader).host.resume()
@@ -309,8 +311,8 @@ class TestSessions:
             run.converge()
 
     @pytest.mark.parametrize("seed", seeds([1]))
-    def test_a_new_session_gives_no_leadership_back(self, seed: int) -> None:
-        """A leader whose session ended leads again when the controller says so, not when it has another session."""
+    def test_a_new_session_does_not_restore_leadership(self, seed: int) -> None:
+        """A leader whose session expired leads again on a command of the controller, not because of its new session."""
         with replicated(seed) as run:
             run.acknowledge(20)
             leader = run.leader()
@@ -330,7 +332,7 @@ class TestSessions:
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_coordinator_restarts(self, seed: int) -> None:
-        """While nobody decides anything, everybody goes on as before."""
+        """All continue while no decision is possible."""
         with replicated(seed) as run:
             run.acknowledge(20)
             state = state_of(run.cluster, run.keys[0])
@@ -344,8 +346,8 @@ class TestSessions:
 
 
 class TestHalfOpen:
-    def test_a_follower_that_waits_for_an_answer_which_nobody_owes_it(self) -> None:
-        """It is in sync until the lag limit, and then for a while behind; it asks again, and has everything."""
+    def test_a_follower_that_waits_on_a_half_open_connection(self) -> None:
+        """It is in sync until the lag limit, then out of sync; it reconnects and catches up."""
         with replicated(1, lambda s: traced_run(s, partitions=1)) as run:
             run.acknowledge(20)
             leader, follower = run.leader(), run.followers()[0]
@@ -360,7 +362,7 @@ class TestHalfOpen:
 class TestSlowLinks:
     @pytest.mark.parametrize("seed", seeds([1]))
     def test_between_brokers(self, seed: int) -> None:
-        """A slow link between replicas slows acknowledgements down, and costs nobody its place in sync."""
+        """A slow link between replicas delays acknowledgements without removing a replica from the ISR."""
         with replicated(seed) as run:
             leader = run.leader()
             for follower in run.followers():
@@ -373,8 +375,8 @@ class TestSlowLinks:
 class TestDisks:
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     @pytest.mark.parametrize("whose", ["leader", "follower"])
-    def test_that_cannot_sync(self, whose: str, seed: int, logged_errors: list[str]) -> None:
-        """The broker's directory goes offline, the others go on; with a mended disk it comes back after a restart."""
+    def test_sync_errors(self, whose: str, seed: int, logged_errors: list[str]) -> None:
+        """The broker's directory goes offline, the others continue; after repair and a restart it is back."""
         with replicated(seed, synced) as run:
             run.acknowledge(20)
             broker = run.leader() if whose == "leader" else run.followers()[0]
@@ -392,8 +394,8 @@ class TestDisks:
 
     @pytest.mark.parametrize("seed", seeds([1]))
     @pytest.mark.parametrize("whose", ["leader", "follower"])
-    def test_that_is_full(self, whose: str, seed: int, logged_errors: list[str]) -> None:
-        """A follower without room falls behind, a leader refuses; once there is room all go on by themselves."""
+    def test_full(self, whose: str, seed: int, logged_errors: list[str]) -> None:
+        """A follower with a full disk falls behind, a leader rejects records; both resume by themselves."""
         with replicated(seed) as run:
             run.acknowledge(20)
             broker = run.leader() if whose == "leader" else run.followers()[0]

@@ -1,6 +1,6 @@
-"""The tests are tested: every guard of replication is taken away, and the order of events in which it counts shows it.
+"""Mutation tests: each guard of replication is disabled, and a scenario that needs it must fail.
 
-``python -m tests.support.mutations`` also counts how many storms notice.
+``python -m tests.support.mutations`` also counts how many storms detect it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCENARIOS = {guard.scenario.__name__: guard.scenario for guard in GUARDS}
 
 @pytest.fixture(scope="module", autouse=True)
 def _quiet() -> None:
-    """What is logged before anybody has asked for it is kept, and with it all programs that something went wrong in."""
+    """Takes early log events, which Twisted would keep with all objects that they name."""
     keep_quiet()
 
 
@@ -32,14 +32,14 @@ def _deferred_collection() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_scenario_ends_well(name: str) -> None:
-    """With all guards in place nothing is lost, whatever comes late or twice."""
+def test_a_scenario_passes_with_all_guards(name: str) -> None:
+    """With all guards in place nothing is lost, despite late and repeated messages."""
     SCENARIOS[name](SEED)
 
 
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name)
-def test_a_guard_that_is_taken_away_is_missed(guard: Guard) -> None:
-    """The very rule breaks that it keeps."""
+def test_a_scenario_fails_without_its_guard(guard: Guard) -> None:
+    """The rule breaks that the guard enforces."""
     with without(guard), pytest.raises((AssertionError, TimeoutError)) as broken:
         guard.scenario(SEED)
-    assert re.search(guard.breaks, str(broken.value)), f"something else broke: {broken.value}"
+    assert re.search(guard.breaks, str(broken.value)), f"a different rule broke: {broken.value}"

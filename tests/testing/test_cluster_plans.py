@@ -1,4 +1,4 @@
-"""Plans on four brokers under load, while controllers and others die: nothing acknowledged is lost, and they end."""
+"""Plans on four brokers under load while brokers die: no acknowledged record is lost, and the plans end."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def planned(seed: int) -> Iterator[tuple[ReplicatedRun, Planner]]:
         run.converge()
 
 
-def begun(run: ReplicatedRun, planner: Planner, plan_id: str) -> None:
-    """Until the first step has finished, so that there is something of each kind."""
+def run_to_first_finished_step(run: ReplicatedRun, planner: Planner, plan_id: str) -> None:
+    """Run until the first step has finished, so that the plan has steps in different states."""
     run.cluster.run_until(lambda: planner.count(plan_id, StepState.FINISHED) > 0)
 
 
 def copier(run: ReplicatedRun) -> int:
-    """A broker that copies a partition now."""
+    """Return a broker that is copying a partition."""
 
     def adding() -> list[int]:
         assignment = assignment_of(run.cluster, TOPIC)
@@ -58,8 +58,8 @@ def holders(run: ReplicatedRun) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("seed", seeds([1]))
-def test_a_drained_broker_holds_nothing_and_gets_nothing(seed: int) -> None:
-    """Its replicas are elsewhere, its files are gone, and a topic that is made now has none there."""
+def test_a_drained_broker_has_and_gets_no_replicas(seed: int) -> None:
+    """Its replicas have moved, its files are deleted, and a new topic has no replica there."""
     with planned(seed) as (run, planner):
         plan_id = planner.make({"kind": "drain", "brokers": [2], "moves_at_once": 1}, topics=[TOPIC])
         assert planner.until_ended(plan_id) is PlanState.COMPLETED
@@ -74,7 +74,7 @@ def test_a_drained_broker_holds_nothing_and_gets_nothing(seed: int) -> None:
             run.cluster.run_until(client.create_topic("too-many", 1, replication_factor=4))
         assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
         assert "[2] are cordoned" in str(refused.value)
-        # A group that cannot do without a cordoned broker is better off than one that waits for ever.
+        # A group that cannot do without a cordoned broker gets it, because the alternative is to wait forever.
         run.cluster.run_until(client.create_topic(CONSUMER_OFFSETS, 1, replication_factor=4))
         run.cluster.run_until(client.close())
         run.cluster.run_until(lambda: not any(key in run.machine(2).program.directories.logs for key in run.keys))
@@ -82,12 +82,12 @@ def test_a_drained_broker_holds_nothing_and_gets_nothing(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds([1]))
 @pytest.mark.parametrize("victim", ["controller", "drained", "copying"])
-def test_a_plan_ends_although_somebody_dies_in_the_middle_of_it(seed: int, victim: str) -> None:
-    """Whoever it is: the controller's successor carries on, and a broker that copies goes on when it is back."""
+def test_a_plan_ends_although_a_broker_dies(seed: int, victim: str) -> None:
+    """The next controller continues the plan, and a broker that was copying resumes after its restart."""
     with planned(seed) as (run, planner):
         body = {"kind": "drain", "brokers": [2], "moves_at_once": 1, "throttle_bytes_per_second": 100_000}
         plan_id = planner.make(body, topics=[TOPIC])
-        begun(run, planner, plan_id)
+        run_to_first_finished_step(run, planner, plan_id)
         controller = run.cluster.controller()
         assert controller is not None
         chosen = {"controller": controller, "drained": 2, "copying": copier(run)}[victim]
@@ -100,8 +100,8 @@ def test_a_plan_ends_although_somebody_dies_in_the_middle_of_it(seed: int, victi
 
 
 @pytest.mark.parametrize("seed", seeds([1]))
-def test_every_controller_dies_in_its_turn(seed: int) -> None:
-    """Each in the middle of the same plan; the third ends it."""
+def test_consecutive_controllers_die_during_a_plan(seed: int) -> None:
+    """Each dies during the same plan; the third one completes it."""
     with planned(seed) as (run, planner):
         plan_id = planner.make({"kind": "drain", "brokers": [2], "moves_at_once": 1}, topics=[TOPIC])
         for _ in range(2):
@@ -114,12 +114,12 @@ def test_every_controller_dies_in_its_turn(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds([1]))
-def test_a_rollback_ends_where_all_began(seed: int) -> None:
-    """Also where the controller dies in the middle of it."""
+def test_a_rollback_restores_the_original_assignment(seed: int) -> None:
+    """Also if the controller dies during the rollback."""
     with planned(seed) as (run, planner):
         before = holders(run)
         plan_id = planner.make({"kind": "drain", "brokers": [2], "moves_at_once": 1}, topics=[TOPIC])
-        begun(run, planner, plan_id)
+        run_to_first_finished_step(run, planner, plan_id)
         planner.cancel(plan_id, rollback=True)
         controller = run.cluster.controller()
         assert controller is not None
@@ -131,8 +131,8 @@ def test_a_rollback_ends_where_all_began(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds([1]))
-def test_a_throttle_slows_what_is_added_and_nothing_else(seed: int) -> None:
-    """The move takes as long as its rate says; producers with acks=all wait for nobody."""
+def test_a_throttle_applies_only_to_added_replicas(seed: int) -> None:
+    """The move takes as long as its rate implies; producers with acks=all are not delayed."""
     with planned(seed) as (run, planner):
         run.acknowledge(100)
         before = holders(run)
@@ -149,7 +149,7 @@ def test_a_throttle_slows_what_is_added_and_nothing_else(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds([1]))
 def test_the_replication_factor_changes_in_one_step(seed: int) -> None:
-    """Up, and down again."""
+    """Increased and reduced again."""
     with planned(seed) as (run, planner):
         for factor in (4, 3):
             body = {"kind": "replication_factor", "topics": [TOPIC], "replication_factor": factor}
@@ -160,8 +160,8 @@ def test_the_replication_factor_changes_in_one_step(seed: int) -> None:
 ROUNDS = 6
 
 
-def some_request(run: ReplicatedRun, random: Random) -> dict[str, Any]:
-    """What an administrator may think of next; it may be refused."""
+def random_request(run: ReplicatedRun, random: Random) -> dict[str, Any]:
+    """Return a random request of an administrator, which may be rejected."""
     broker = random.randrange(1, 5)
     rows = [
         {"topic": TOPIC, "partition": key.partition, "replicas": random.sample(range(1, 5), 3)}
@@ -180,7 +180,7 @@ def some_request(run: ReplicatedRun, random: Random) -> dict[str, Any]:
 
 
 def disturb(run: ReplicatedRun, random: Random) -> None:
-    """One thing goes wrong for a while."""
+    """Inject one temporary fault."""
     broker = random.choice([run.cluster.controller() or 1, random.randrange(1, 5)])
     match random.randrange(4):
         case 0:
@@ -191,30 +191,30 @@ def disturb(run: ReplicatedRun, random: Random) -> None:
             run.tell(f"the session of broker {broker} expires")
             run.cluster.expire_session(broker)
         case 2:
-            run.tell(f"broker {broker} is cut off from ZooKeeper")
+            run.tell(f"broker {broker} is disconnected from ZooKeeper")
             run.network.cut(f"broker-{broker}", "coordinator")
             run.cluster.run(random.uniform(0.1, 10))
             run.network.heal()
         case 3:
-            run.tell(f"broker {broker} stands still")
+            run.tell(f"broker {broker} pauses")
             run.machine(broker).host.pause()
             run.cluster.run(random.uniform(0.1, 10))
             run.machine(broker).host.resume()
 
 
 @pytest.mark.parametrize("seed", seeds([1]))
-def test_plans_end_whatever_happens_meanwhile(seed: int) -> None:
-    """Several at a time, some cancelled or rolled back, while brokers die, stand still and lose their sessions."""
+def test_plans_end_despite_faults(seed: int) -> None:
+    """Several plans at a time, some cancelled or rolled back, while brokers die, pause and lose their sessions."""
     with planned(seed) as (run, planner):
         random, made = Random(seed), []
         for _ in range(ROUNDS):
-            body = some_request(run, random)
+            body = random_request(run, random)
             try:
                 plan_id = planner.make(body, topics=[TOPIC])
                 made.append(plan_id)
                 run.tell(f"{plan_id}: {body}")
             except KafkaError as error:
-                run.tell(f"{body} is refused: {error}")
+                run.tell(f"{body} is rejected: {error}")
             run.cluster.run(random.choice([0.01, 0.1, 1.0]))
             open_plans = [each for each in made if not planner.plan(each).state.is_ended]
             if open_plans and random.random() < 0.4:

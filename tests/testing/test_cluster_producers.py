@@ -1,4 +1,4 @@
-"""Who writes to a partition is asked of its replicas, as tools do that look for transactions that hang."""
+"""DescribeProducers on all replicas, as used by tools that search for hanging transactions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.support.broker_scene import batch
 pytestmark = pytest.mark.usefixtures("logged_errors")
 
 
-def test_every_replica_says_who_writes() -> None:
-    """A follower knows as much as the leader; a broker without a replica says that it has none."""
+def test_every_replica_describes_producers() -> None:
+    """A follower returns the same producers as the leader; a broker without a replica returns an error."""
     cluster = SimulatedCluster(1, brokers=3)
     cluster.start()
     client = cluster.client()
@@ -26,12 +26,12 @@ def test_every_replica_says_who_writes() -> None:
     cluster.run_until(client.close())
     cluster.run_until(writer.close())
     asked = {"topics": [{"name": "t", "partition_indexes": [0]}]}
-    told = {}
+    described = {}
     for broker in cluster.brokers:
         asking = cluster.client(broker=broker)
         (row,) = cluster.run_until(asking.request(DESCRIBE_PRODUCERS, asked))["topics"][0]["partitions"]
-        told[broker] = (row["error_code"], [one["producer_id"] for one in row["active_producers"]])
+        described[broker] = (row["error_code"], [one["producer_id"] for one in row["active_producers"]])
         cluster.run_until(asking.close())
-    assert sorted(told.values()) == [(0, [7]), (0, [7]), (6, [])]
-    assert told[leader] == (0, [7])
+    assert sorted(described.values()) == [(0, [7]), (0, [7]), (6, [])]
+    assert described[leader] == (0, [7])
     cluster.stop()

@@ -1,4 +1,4 @@
-"""Replicas move between four brokers while records come and brokers fail; nothing acknowledged is lost."""
+"""Replicas move between four brokers under load while brokers fail: no acknowledged record is lost."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def four_brokers(seed: int) -> ReplicatedRun:
 
 
 class Mover:
-    """An administrator who moves replicas, by whichever broker is the controller."""
+    """An administrator that moves replicas through the present controller."""
 
     def __init__(self, run: ReplicatedRun) -> None:
         self.run = run
         self.cluster = run.cluster
 
     def ask(self, targets: Targets) -> dict[TopicPartition, int]:
-        """The error code of each; asked again where there is no controller, or another by now."""
+        """Return an error code for each partition; retries while there is no controller or it has changed."""
         self.run.tell(f"move {', '.join(f'{p.partition} to {target}' for p, target in targets.items())}")
         for _ in range(60):
             controller = self.cluster.controller()
@@ -46,7 +46,7 @@ class Mover:
                 if answer is not None:
                     return answer
             self.cluster.run(0.5)
-        raise AssertionError("nobody would move anything")
+        raise AssertionError("no controller accepted the reassignment")
 
     def _ask(self, controller: int, targets: Targets) -> dict[TopicPartition, int] | None:
         rows = [
@@ -58,7 +58,7 @@ class Mover:
         try:
             answer = self.cluster.run_until(client.request(messages.ALTER_PARTITION_REASSIGNMENTS, body))
         except ClientError:
-            return None  # it died
+            return None  # the controller died
         finally:
             self.cluster.run_until(client.close())
         if answer["error_code"]:
@@ -71,7 +71,7 @@ class Mover:
         }
 
     def elsewhere(self, key: TopicPartition) -> tuple[int, ...]:
-        """Other replicas: the broker that has none comes in for the preferred leader, and leads."""
+        """Return other replicas: the broker without a replica replaces the preferred leader, and leads."""
         now = replicas_of(self.cluster, key)
         (free,) = (broker for broker in range(1, BROKERS + 1) if broker not in now)
         return (free, *now[1:])
@@ -84,11 +84,11 @@ class Mover:
         return bool(assignment.adding or assignment.removing)
 
     def arrive(self, timeout_s: float = 60.0) -> None:
-        """Until nothing moves any more, and nothing is left to be deleted."""
+        """Run until no replica moves and none is left to be deleted."""
         self.cluster.run_until(lambda: not self.is_moving, timeout_s)
 
     def check_files(self) -> None:
-        """Only the replicas have files."""
+        """Check that only replicas have files."""
         for key in self.run.keys:
             holders = {b for b, machine in self.cluster.brokers.items() if key in machine.program.directories.logs}
             assert holders == set(replicas_of(self.cluster, key)), str(key)
@@ -96,7 +96,7 @@ class Mover:
 
 @pytest.mark.parametrize("seed", seeds([1, 2, 3]))
 def test_replicas_move_under_load(seed: int) -> None:
-    """Every partition gets a new leader on another broker; who left has no files any more."""
+    """Every partition gets a new leader on another broker; former replicas have no files."""
     with replicated(seed, four_brokers) as run:
         mover = Mover(run)
         for _ in range(3):
@@ -116,8 +116,8 @@ def test_replicas_move_under_load(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds([1, 2]))
 @pytest.mark.parametrize("victim", ["controller", "leader", "new replica", "old replica"])
-def test_somebody_dies_in_the_middle_of_a_move(seed: int, victim: str) -> None:
-    """Whoever it is, the move ends when it is back; records are acknowledged all the time."""
+def test_a_broker_dies_during_a_move(seed: int, victim: str) -> None:
+    """The move completes after the broker's restart; records are acknowledged all the time."""
     with replicated(seed, four_brokers) as run:
         mover = Mover(run)
         run.acknowledge(30)
@@ -144,7 +144,7 @@ def test_somebody_dies_in_the_middle_of_a_move(seed: int, victim: str) -> None:
 
 @pytest.mark.parametrize("seed", seeds([1, 2]))
 def test_a_move_is_cancelled_under_load(seed: int) -> None:
-    """The replicas are the old ones again, whether the new one had caught up or not."""
+    """The old assignment is restored, whether the new replica had caught up or not."""
     with replicated(seed, four_brokers) as run:
         mover = Mover(run)
         key = run.keys[0]
@@ -165,19 +165,17 @@ def test_a_move_is_cancelled_under_load(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds([1, 4]))
 def test_moves_in_a_storm(seed: int) -> None:
-    """Targets are replaced and cancelled at random while brokers die and come back; in the end all is in place."""
+    """Targets are replaced and cancelled at random while brokers die and restart; in the end all moves are complete."""
     storm(seed)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", seeds(range(2000, 2040)))
 def test_moves_in_many_storms(seed: int) -> None:
-    """The same, from many more seeds."""
     storm(seed)
 
 
 def storm(seed: int) -> None:
-    """One run."""
     with replicated(seed, four_brokers) as run:
         mover = Mover(run)
         dead: list[int] = []
@@ -201,8 +199,8 @@ def storm(seed: int) -> None:
         run.converge()
 
 
-def test_a_partition_is_removed_and_its_number_used_again() -> None:
-    """Producers try again, consumers read on; then it is gone with its files, and a new one begins empty."""
+def test_a_removed_partition_number_is_used_again() -> None:
+    """Producers retry, consumers continue; then the partition is gone with its files, and a new one is empty."""
     with replicated(1, four_brokers) as run:
         cluster, key = run.cluster, TopicPartition("shrinking", 2)
         admin = cluster.client()
@@ -230,13 +228,13 @@ def test_a_partition_is_removed_and_its_number_used_again() -> None:
         assert [record.value for record in cluster.run_until(again.read_all(*key))] == [b"new"]
         state = state_of(cluster, key)
         assert state is not None
-        assert state.leader_epoch == 2, "above that of the one that was removed"
+        assert state.leader_epoch == 2, "above the leader epoch of the removed partition"
         for each in (admin, client, again):
             cluster.run_until(each.close())
         run.converge()
 
 
 def listed(metadata: dict[str, Any], topic: str) -> list[int]:
-    """The partitions that clients are told of."""
+    """Return the partitions in the metadata."""
     (row,) = (row for row in metadata["topics"] if row["name"] == topic)
     return sorted(partition["partition_index"] for partition in row["partitions"])

@@ -1,4 +1,4 @@
-"""Settings of topics are changed on a whole cluster, and something comes in between."""
+"""Changes of topic configurations on a whole cluster, with faults in between."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COORDINATOR = "coordinator"
 
 
 def three_brokers() -> SimulatedCluster:
-    """With one topic, of one setting."""
+    """Start a cluster with one topic that has one configuration."""
     cluster = SimulatedCluster(1, brokers=3, overrides=["zookeeper.session.timeout.ms=6000"])
     cluster.start()
     client = cluster.client()
@@ -29,13 +29,13 @@ def three_brokers() -> SimulatedCluster:
 
 
 def settings(cluster: SimulatedCluster) -> dict[str, str] | None:
-    """As ZooKeeper has them."""
+    """Return the topic's configuration in ZooKeeper."""
     node = znode(cluster, PATH)
     return None if node is None else documents.decode_config(PATH, node.data or b"")
 
 
-def test_every_broker_learns_of_a_change_whose_answer_nobody_heard() -> None:
-    """It is written; the broker that wrote it is cut off at that moment, for longer than its session lasts."""
+def test_a_change_with_a_lost_response_reaches_all_brokers() -> None:
+    """The broker that wrote the change is disconnected at that moment, for longer than its session timeout."""
     cluster = three_brokers()
     client = cluster.client(broker=2)
     answer: list[object] = []
@@ -54,7 +54,7 @@ def test_every_broker_learns_of_a_change_whose_answer_nobody_heard() -> None:
 
 
 def test_a_change_does_not_outlive_its_topic() -> None:
-    """The topic is deleted between the broker's look at its settings and the write: there is no such topic."""
+    """The topic is deleted between a broker's read and its write: the response is UNKNOWN_TOPIC_OR_PARTITION."""
     cluster = three_brokers()
     controller = cluster.controller()
     assert controller is not None

@@ -1,4 +1,4 @@
-"""Brokers that start while ZooKeeper is slow, loses connections or loses sessions: none of them gives up."""
+"""Broker starts while ZooKeeper is slow or loses connections or sessions: no broker gives up."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ pytestmark = pytest.mark.usefixtures("logged_errors")
 
 COORDINATOR, BROKER = "coordinator", "broker-1"
 INSTANTS = 24
-"""Instants of a start, evenly spaced, at which the trouble begins."""
+"""Number of evenly spaced instants of a start at which the fault happens."""
 
 Trouble = Callable[[SimulatedCluster], None]
 
 
 def lost_connection(cluster: SimulatedCluster) -> None:
-    """The requests under way may have taken effect; no answer comes."""
+    """Break the connection; requests in flight may have taken effect."""
     cluster.simulation.network.drop_connections(BROKER, COORDINATOR)
 
 
 def lost_answers(cluster: SimulatedCluster) -> None:
-    """Requests arrive and take effect, answers do not, for longer than the broker waits for one."""
+    """Requests take effect, but their responses are lost, for longer than the broker's request timeout."""
     network = cluster.simulation.network
     network.cut(COORDINATOR, BROKER, one_way=True)
     cluster.run(5.0)
@@ -35,7 +35,7 @@ def lost_answers(cluster: SimulatedCluster) -> None:
 
 
 def lost_session(cluster: SimulatedCluster) -> None:
-    """The session ends, with all that it had written ephemerally."""
+    """Expire the session, and delete its ephemeral znodes."""
     session_id = cluster.brokers[1].program.client.session_id
     if session_id:
         serving = cluster.coordinator.program.serving
@@ -44,7 +44,7 @@ def lost_session(cluster: SimulatedCluster) -> None:
 
 
 def restarting(fresh: bool) -> tuple[SimulatedCluster, Deferred[None]]:
-    """A broker's start, not yet begun to run: its first one, or one after ``kill -9`` of a broker with a topic."""
+    """Prepare a broker's first start, or its start after ``kill -9`` with a topic."""
     cluster = SimulatedCluster(1, overrides=["zookeeper.session.timeout.ms=6000"])
     cluster.run_until(cluster.coordinator.start())
     if not fresh:
@@ -63,8 +63,8 @@ def seconds_of_start(fresh: bool) -> float:
 
 @pytest.mark.parametrize("fresh", [True, False], ids=["first", "killed"])
 @pytest.mark.parametrize("trouble", [lost_connection, lost_answers, lost_session])
-def test_trouble_at_any_instant_of_a_start(trouble: Trouble, fresh: bool) -> None:
-    """Wherever in its start the trouble begins, the broker is registered in the end and serves its topics."""
+def test_a_fault_at_any_instant_of_a_start(trouble: Trouble, fresh: bool) -> None:
+    """The broker is registered in the end and serves its topics."""
     seconds = seconds_of_start(fresh)
     for instant in range(INSTANTS):
         cluster, started = restarting(fresh)
@@ -83,7 +83,7 @@ def test_trouble_at_any_instant_of_a_start(trouble: Trouble, fresh: bool) -> Non
 
 
 def change_settings(cluster: SimulatedCluster, value: int, *, create: bool = False) -> None:
-    """Change a setting of the topic ``orders`` as a tool does, with a notification for every broker."""
+    """Change a configuration of the topic ``orders`` as a tool does, with a notification for every broker."""
     runtime = cluster.host("tool").runtime
     tool = ZooKeeperClient(runtime.reactor, "coordinator:2181", random=runtime.random)
     cluster.run_until(tool.start())
@@ -95,7 +95,7 @@ def change_settings(cluster: SimulatedCluster, value: int, *, create: bool = Fal
 
 
 def test_settings_of_a_session_that_ended_during_the_start() -> None:
-    """A broker that replaced its session while it started still follows changed settings."""
+    """A broker whose session was replaced during its start still applies configuration changes."""
     cluster, started = restarting(fresh=False)
     broker = cluster.brokers[1].program
     cluster.run_until(lambda: broker._opened)
@@ -108,7 +108,7 @@ def test_settings_of_a_session_that_ended_during_the_start() -> None:
 
 
 def test_old_notifications_of_changed_settings() -> None:
-    """A restart removes notifications older than 15 minutes, each of them once, and follows later changes."""
+    """A restart removes notifications older than 15 minutes, each once, and processes later changes."""
     cluster, started = restarting(fresh=False)
     cluster.run_until(started)
     for value in (2, 3, 4):
@@ -134,7 +134,7 @@ def logged(kept: list[str]) -> Callable[[dict], None]:
 
 
 def test_a_slow_zookeeper_is_waited_for_and_named() -> None:
-    """A server that accepts connections and opens no session is waited for past every timeout, and the log says so."""
+    """The broker waits beyond every timeout for a server that accepts connections but opens no session, and logs it."""
     cluster = SimulatedCluster(1, overrides=["zookeeper.connection.timeout.ms=6000"])
     cluster.run_until(cluster.coordinator.start())
     cluster.coordinator.host.pause()
@@ -154,8 +154,8 @@ def test_a_slow_zookeeper_is_waited_for_and_named() -> None:
     cluster.stop()
 
 
-def test_a_zookeeper_that_no_server_answers_for() -> None:
-    """Where no server accepts a connection, the start ends after the configured time, having said what it waits for."""
+def test_an_unreachable_zookeeper_fails_the_start() -> None:
+    """If no server accepts a connection, the start ends after the configured time, and the log names the cause."""
     cluster = SimulatedCluster(1, overrides=["zookeeper.connection.timeout.ms=12000"])
     lines: list[str] = []
     observer = logged(lines)
@@ -169,8 +169,8 @@ def test_a_zookeeper_that_no_server_answers_for() -> None:
     assert "coordinator:2181" in waiting[0]
 
 
-def test_a_start_says_how_long_each_part_took() -> None:
-    """One line with every part, in order: a slow restart is explained without a profiler."""
+def test_a_start_logs_the_duration_of_each_part() -> None:
+    """One line with all parts in order: it explains a slow restart without a profiler."""
     cluster, started = restarting(fresh=False)
     lines: list[str] = []
     observer = logged(lines)

@@ -1,4 +1,4 @@
-"""Replicas that went while their broker was cut off, and lived."""
+"""Replicas that were removed while their broker was disconnected from ZooKeeper but running."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ TOPIC = "t"
 OTHERS = ("coordinator", "broker-1", "broker-2")
 
 
-def test_a_broker_that_was_cut_off_does_away_with_what_is_gone() -> None:
-    """A partition is removed while the broker of a replica is cut off, then its topic deleted and made again.
+def test_a_reconnected_broker_deletes_removed_replicas() -> None:
+    """A partition is removed while a replica's broker is disconnected, then its topic is deleted and created again.
 
-    The broker registers anew, without a start: it deletes the log that nobody tells it of, and can hold the new one.
+    The broker registers again without a restart: it deletes the obsolete log, and can create the new one.
     """
     cluster = SimulatedCluster(1, brokers=3, overrides=["controlled.shutdown.enable=false"])
     cluster.start()

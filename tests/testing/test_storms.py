@@ -1,4 +1,4 @@
-"""Clusters under load and every fault there is, several at a time, from many seeds; then all is well again."""
+"""Clusters under load with several simultaneous faults of all kinds, for many seeds; all recover at the end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kreplica.testing.storms.sweep import Tally, sweep
 SEEDS = 200
 SEEDS_PER_TEST = 50
 SECONDS = 12
-"""Virtual duration of each storm; those of ``make soak`` have a minute each."""
+"""Virtual duration of each storm; storms of ``make soak`` take a minute each."""
 
 JOBS = min(2, os.cpu_count() or 1)
 SHORT = {"seconds": "10", "messages_per_s": "20"}
@@ -49,32 +49,32 @@ def test_storms(first: int) -> None:
     assert tally.acknowledged > 100 * tally.storms
 
 
-def same(outcome: Outcome) -> Outcome:
-    """All of it that depends on the seed."""
+def deterministic_part(outcome: Outcome) -> Outcome:
+    """Return the parts of an outcome that depend only on the seed."""
     return replace(outcome, wall_s=0.0)
 
 
-def test_one_seed_is_one_run() -> None:
-    """Again in this process, and in others: the same events, the same records, the same story."""
-    here = [same(outcome) for outcome in sweep([3, 5], chosen=SHORT)]
-    elsewhere = [same(outcome) for outcome in sweep([3, 5], jobs=2, chosen=SHORT)]
+def test_a_seed_determines_the_run() -> None:
+    """The events, records and event lists are equal, in this process and in others."""
+    here = [deterministic_part(outcome) for outcome in sweep([3, 5], chosen=SHORT)]
+    elsewhere = [deterministic_part(outcome) for outcome in sweep([3, 5], jobs=2, chosen=SHORT)]
     assert sorted(elsewhere, key=lambda outcome: outcome.seed) == here
     assert here[0].events != here[1].events
 
 
 def test_a_trace_has_a_line_for_every_event() -> None:
-    """And one for each thing that is done to the cluster, where it happens."""
+    """And one for each injected fault, at its place."""
     lines: list[str] = []
     outcome = run_storm(4, options_of(4, SHORT), trace=lines.append)
-    told = [line.partition(" * ")[2] for line in lines if " * " in line]
-    assert told == [line[10:].strip() for line in outcome.story]
-    assert len(lines) == outcome.events + len(told)
+    events = [line.partition(" * ")[2] for line in lines if " * " in line]
+    assert events == [line[10:].strip() for line in outcome.story]
+    assert len(lines) == outcome.events + len(events)
     times_s = [float(line.split()[0]) for line in lines]
     assert times_s == sorted(times_s)
 
 
-def test_faults_that_are_left_out_do_not_happen() -> None:
-    """A storm with some of its faults has just those, at their own times."""
+def test_omitted_faults_do_not_happen() -> None:
+    """A storm with a part of its faults has the same faults at the same times."""
     options = options_of(8, SHORT)
     whole = run_storm(8, options)
     some = [fault.number for fault in whole.plan[::2]]
@@ -82,22 +82,22 @@ def test_faults_that_are_left_out_do_not_happen() -> None:
     part = run_storm(8, options, some)
     check(part)
     assert [fault for fault in whole.plan if fault.number in some] == list(part.plan)
-    told = [line[11:].partition(": ") for line in part.story]
-    begun = [int(number) for number, _, what in told if number.isdigit() and not what.startswith("end of ")]
+    events = [line[11:].partition(": ") for line in part.story]
+    begun = [int(number) for number, _, what in events if number.isdigit() and not what.startswith("end of ")]
     assert begun == some
 
 
-def test_endless_seeds_end_with_the_time() -> None:
-    """A sweep that is given a time begins no storm after it."""
+def test_endless_seeds_end_at_the_time_limit() -> None:
+    """With a time limit, a sweep starts no storm after it."""
     outcomes = list(sweep(iter(range(1, 10_000)), chosen={**SHORT, "seconds": "1"}, seconds_max=1.0))
     assert 1 <= len(outcomes) < 1000
 
 
-def test_a_failure_is_told_and_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that does not survive a pause fails the storm; what is left of the plan is that pause."""
+def test_a_failure_is_reported_and_minimized(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that fails after a pause fails the storm; the minimized plan contains only the pause."""
 
     def burst(run: object, random: object) -> None:
-        raise RuntimeError("paused to death")
+        raise RuntimeError("failed after a pause")
 
     monkeypatch.setitem(storms.FAULTS, "pause", (burst, 1.0))
     options = StormOptions(seconds=20.0, messages_per_s=20, calm_s=0.5)
@@ -106,26 +106,26 @@ def test_a_failure_is_told_and_made_smaller(monkeypatch: pytest.MonkeyPatch) -> 
         for outcome in (run_storm(seed, options) for seed in range(1, 10))
         if any(fault.name == "pause" for fault in outcome.plan)
     )
-    assert failed.failure == "RuntimeError: paused to death"
+    assert failed.failure == "RuntimeError: failed after a pause"
     minimum = minimize(failed)
     assert [fault.name for fault in minimum.outcome.plan] == ["pause"]
     assert minimum.outcome.failure == failed.failure
 
 
-def test_a_cluster_that_does_not_even_start_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One seed of thousands whose cluster never comes up is reported like any other."""
+def test_a_cluster_that_does_not_start_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster that does not start is reported like other failures."""
 
     def burst(self: SimulatedCluster) -> None:
-        raise RuntimeError("no cluster today")
+        raise RuntimeError("cluster does not start")
 
     monkeypatch.setattr(SimulatedCluster, "start", burst)
     outcome = run_storm(1, options_of(1, SHORT))
-    assert outcome.failure == "RuntimeError: no cluster today"
+    assert outcome.failure == "RuntimeError: cluster does not start"
     assert outcome.story == ()
 
 
-def test_a_process_that_dies_in_a_storm_costs_that_seed_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sweep goes on; which seed it was, it says."""
+def test_a_process_that_dies_in_a_storm_fails_only_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sweep continues, and the report names the seed."""
     monkeypatch.setattr(sweeps, "run_unburied", lambda seed, options: os._exit(9))
     outcome = sweeps.run_in_child(7, SHORT)
     assert (outcome.seed, outcome.failure) == (7, "ChildFailed: the process of a storm ended with 9")

@@ -1,4 +1,4 @@
-"""Programs that use the client library, under faults that aim at them; and what they may be told."""
+"""Programs that use the client library under faults that target them, and checks of their results."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def of(run: ReplicatedRun) -> Applications:
 @pytest.mark.usefixtures("logged_errors")
 class TestApplications:
     @pytest.mark.parametrize("name", OF_APPLICATIONS)
-    def test_come_through(self, name: str) -> None:
-        """Whatever happens to them and to who coordinates them: nothing is lost, there twice, or stuck."""
+    def test_survive_faults(self, name: str) -> None:
+        """Faults of applications and coordinators cause no loss, no duplicate and no stall."""
         begin, _ = OF_APPLICATIONS[name]
         with replicated(sorted(OF_APPLICATIONS).index(name), with_applications) as run:
             run.cluster.run(1.5)
@@ -46,18 +46,18 @@ class TestApplications:
                 end()
             run.converge()
 
-    def test_that_are_left_alone_process_each_record_once(self) -> None:
-        """Nobody dies and nothing fails, so nothing is processed again."""
+    def test_process_each_record_once_without_faults(self) -> None:
+        """Without faults, no record is processed again."""
         with replicated(3, with_applications) as run:
             run.cluster.run(10.0)
             run.converge()
-            tellings = of(run).tellings
-            written = [sent for sent in tellings.sent.values() if sent.written is not None]
-            workers = tellings.groups[WORKERS]
+            history = of(run).tellings
+            written = [sent for sent in history.sent.values() if sent.written is not None]
+            workers = history.groups[WORKERS]
             assert workers.processed_count == sum(workers.processed_ends.values()) >= len(written) > 0
 
-    def test_change_no_fault_of_others(self) -> None:
-        """The plan of a seed is the same with applications and without; what aims at them comes behind it."""
+    def test_do_not_change_other_faults(self) -> None:
+        """A seed's plan is the same with and without applications; faults of applications are appended."""
         without, with_them = (planned(7, options_of(7, {"applications": each})) for each in ("no", "yes"))
         added = with_them[len(without) :]
         assert with_them[: len(without)] == without
@@ -65,12 +65,12 @@ class TestApplications:
         assert [fault.number for fault in with_them] == list(range(1, len(with_them) + 1))
 
     @pytest.mark.parametrize("seed", range(1, 3))
-    def test_come_through_a_storm(self, seed: int, logged_errors: list[str]) -> None:
+    def test_survive_a_storm(self, seed: int, logged_errors: list[str]) -> None:
         """Faults of all kinds, several at a time."""
         chosen = {"applications": "yes", "chain": "no", "seconds": "10", "messages_per_s": "5", "batch_records": "5"}
         outcome = run_storm(seed, options_of(seed, chosen))
         assert outcome.clean, outcome.details
-        # A bit that a fault flips takes the damaged replica out.
+        # A flipped bit makes the damaged replica leave the ISR.
         logged_errors[:] = [text for text in logged_errors if "is taken out, for others to lead" not in text]
 
 
@@ -79,10 +79,10 @@ def record(offset: int, value: bytes, key: bytes | None = None) -> Record:
 
 
 class TestChecks:
-    """Each notices what it is there for."""
+    """Each check finds its kind of violation."""
 
-    def test_of_what_was_sent(self) -> None:
-        """Lost, twice, in another order, elsewhere than was told, in spite of a failure, from nobody."""
+    def test_of_sent_records(self) -> None:
+        """Lost, duplicated, reordered, moved, written despite an error, unknown."""
         one, two = Sent(b"one", "p", 0, None), Sent(b"two", "p", 1, None)
         sent = {b"one": one, b"two": two}
         good = [record(0, b"one"), record(1, b"two")]
@@ -106,8 +106,8 @@ class TestChecks:
         with pytest.raises(AssertionError, match="which failed"):
             check_sent(sent, {KEY: good, OTHER: []})
 
-    def test_of_what_was_read(self) -> None:
-        """Something else, in another order, more than there is, something left out."""
+    def test_of_read_records(self) -> None:
+        """Different, reordered, too many or missing records."""
         log = [record(0, b"a"), record(2, b"b"), record(3, b"c")]
         for given, text in (
             ([(0, b"a"), (2, b"b")], ""),
@@ -123,7 +123,7 @@ class TestChecks:
             else:
                 check_followed(followed, {KEY: log})
 
-    def test_of_what_was_carried_over(self) -> None:
+    def test_of_copied_records(self) -> None:
         """Once and in order."""
         source = [record(0, b"a"), record(1, b"b")]
         check_carried(source, [record(0, b"of a"), record(4, b"of b")], KEY)
@@ -133,61 +133,61 @@ class TestChecks:
             check_carried(source, [record(0, b"of a"), record(1, b"of a")], KEY)
 
 
-class TestGroupTellings:
-    """What members of a group may be told, and what contradicts itself."""
+class TestGroupRecords:
+    """Contradictions in the assignments and records that members of a group receive."""
 
     @pytest.fixture
-    def told(self) -> GroupTellings:
+    def group(self) -> GroupTellings:
         group = GroupTellings("g", lambda: 0.0)
         group.assigned("a", [KEY, OTHER])
         return group
 
-    def test_members_come_and_go(self, told: GroupTellings) -> None:
-        """The next one goes on where all was processed, or before."""
+    def test_members_join_and_leave(self, group: GroupTellings) -> None:
+        """The next member starts at the end of the processed records, or before."""
         for offset in range(3):
-            told.given("a", KEY, offset)
-        told.processed(KEY, 0)
-        told.processed(KEY, 1)
-        told.taken("a", [KEY])
-        told.assigned("b", [KEY])
-        told.given("b", KEY, 2)
-        assert not told.contradictions
-        assert told.processed_ends == {KEY: 2}
+            group.given("a", KEY, offset)
+        group.processed(KEY, 0)
+        group.processed(KEY, 1)
+        group.taken("a", [KEY])
+        group.assigned("b", [KEY])
+        group.given("b", KEY, 2)
+        assert not group.contradictions
+        assert group.processed_ends == {KEY: 2}
 
-    def test_what_nobody_processed_is_not_left_out(self, told: GroupTellings) -> None:
-        """Whoever begins behind it has lost it."""
-        told.given("a", KEY, 0)
-        told.taken("a", [KEY])
-        told.assigned("b", [KEY])
-        told.given("b", KEY, 1)
-        assert "begins with t-0 at 1; 0 was not processed" in told.contradictions[0]
+    def test_unprocessed_records_are_not_skipped(self, group: GroupTellings) -> None:
+        """A member that starts behind an unprocessed record has lost it."""
+        group.given("a", KEY, 0)
+        group.taken("a", [KEY])
+        group.assigned("b", [KEY])
+        group.given("b", KEY, 1)
+        assert "begins with t-0 at 1; 0 was not processed" in group.contradictions[0]
 
-    def test_a_group_does_not_go_back_behind_where_somebody_began(self, told: GroupTellings) -> None:
-        """What that one began behind was committed."""
+    def test_a_group_does_not_rewind_behind_an_earlier_start(self, group: GroupTellings) -> None:
+        """Records before the start of an earlier member were committed."""
         for member, begin in (("a", 0), ("b", 1), ("c", 0)):
             if member != "a":
-                told.assigned(member, [KEY])
-            told.given(member, KEY, begin)
-            told.processed(KEY, begin)
-            told.taken(member, [KEY])
-        assert "begins with t-0 at 0, b before it began at 1" in told.contradictions[0]
+                group.assigned(member, [KEY])
+            group.given(member, KEY, begin)
+            group.processed(KEY, begin)
+            group.taken(member, [KEY])
+        assert "begins with t-0 at 0, b before it began at 1" in group.contradictions[0]
 
-    def test_records_come_one_after_the_other(self, told: GroupTellings) -> None:
-        """None is left out, none comes again, and none of what a member does not have."""
-        told.given("a", KEY, 0)
-        told.given("a", KEY, 2)
-        told.given("b", KEY, 0)
-        told.taken("b", [KEY])
-        assert [text.partition("group g: ")[2] for text in told.contradictions] == [
+    def test_records_are_consecutive(self, group: GroupTellings) -> None:
+        """No record is skipped, repeated, or outside a member's assignment."""
+        group.given("a", KEY, 0)
+        group.given("a", KEY, 2)
+        group.given("b", KEY, 0)
+        group.taken("b", [KEY])
+        assert [text.partition("group g: ")[2] for text in group.contradictions] == [
             "a was given t-0 at 2, not at 1",
             "b was given t-0 at 0, which it may not read",
             "t-0 was taken from b, which did not have it",
         ]
 
-    def test_a_partition_has_one_owner(self, told: GroupTellings) -> None:
-        """But for one that cannot know that it is another's by now."""
-        told.assigned("b", [KEY])
-        assert "was given to b, while a had it" in told.contradictions[0]
+    def test_a_partition_has_one_owner(self, group: GroupTellings) -> None:
+        """Except a member that cannot know yet that the partition was reassigned."""
+        group.assigned("b", [KEY])
+        assert "was given to b, while a had it" in group.contradictions[0]
         late = GroupTellings("g", lambda: 0.0, lambda had, has: had == "a")
         late.assigned("a", [KEY])
         late.assigned("b", [KEY])

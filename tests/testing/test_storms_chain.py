@@ -1,4 +1,4 @@
-"""A chain of consuming, transforming and producing, under faults that aim at it; and what its clients may be told."""
+"""A consume-transform-produce chain under faults that target it, and checks of its clients' results."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def chained(seed: int) -> ReplicatedRun:
 @pytest.mark.usefixtures("logged_errors")
 class TestChain:
     @pytest.mark.parametrize("name", OF_CHAINS)
-    def test_comes_through(self, name: str) -> None:
-        """Whatever happens to members and to who coordinates them: each record is carried over once and in order."""
+    def test_survives_faults(self, name: str) -> None:
+        """Faults of members and coordinators: each record is copied once and in order."""
         begin, _ = OF_CHAINS[name]
         with replicated(sorted(OF_CHAINS).index(name), chained) as run:
             run.cluster.run(1.0)
@@ -49,8 +49,8 @@ class TestChain:
                 end()
             run.converge()
 
-    def test_that_is_left_alone_carries_everything_over(self) -> None:
-        """Some transactions are aborted on purpose, many are committed; both kinds of producers work side by side."""
+    def test_copies_everything_without_faults(self) -> None:
+        """Some transactions are aborted on purpose, many are committed; both kinds of producers run side by side."""
         with replicated(2, chained) as run:
             run.cluster.run(6.0)
             run.converge()
@@ -58,8 +58,8 @@ class TestChain:
             target = chain.clients.target
             assert target.committed_count > target.aborted_count > 0
 
-    def test_changes_no_fault_of_others(self) -> None:
-        """The plan of a seed is the same with a chain and without; what aims at the chain comes behind it."""
+    def test_does_not_change_other_faults(self) -> None:
+        """A seed's plan is the same with and without a chain; faults of the chain are appended."""
         without, with_chain = (planned(7, options_of(7, {"chain": chain})) for chain in ("no", "yes"))
         added = with_chain[len(without) :]
         assert with_chain[: len(without)] == without
@@ -68,8 +68,8 @@ class TestChain:
 
 
 class TestGroupHistory:
-    def test_offsets_that_go_back_are_told(self) -> None:
-        """What was acknowledged is what is fetched next."""
+    def test_offsets_that_go_back_are_reported(self) -> None:
+        """The acknowledged offset is fetched next."""
         history = GroupHistory()
         history.joined("a", 1, [KEY])
         history.committed(history.committing(1, {KEY: 5}), is_doubtful=False)
@@ -78,8 +78,8 @@ class TestGroupHistory:
         history.fetched(history.expected([KEY]), {KEY: 4})
         assert "committed up to 5, and is now up to 4" in history.contradictions[0]
 
-    def test_an_attempt_without_answer_may_arrive_while_its_generation_lasts(self) -> None:
-        """Behind later commits even; not any more when offsets were fetched in the next generation."""
+    def test_an_unanswered_commit_may_apply_in_its_generation(self) -> None:
+        """Even after later commits; but no longer after offsets were fetched in the next generation."""
         history = GroupHistory()
         history.joined("a", 1, [KEY])
         history.committed(history.committing(1, {KEY: 5}), is_doubtful=True)
@@ -92,8 +92,8 @@ class TestGroupHistory:
         history.fetched(history.expected([KEY]), {KEY: 5})
         assert len(history.contradictions) == 1
 
-    def test_what_was_committed_while_an_answer_was_on_its_way_counts(self) -> None:
-        """A fetch may be answered from before a commit of which somebody else is told first."""
+    def test_commits_during_a_fetch_are_accepted(self) -> None:
+        """The response to a fetch may be older than a commit that another client learns of first."""
         history = GroupHistory()
         expected = history.expected([KEY])
         history.decided({KEY: 3})
@@ -101,8 +101,8 @@ class TestGroupHistory:
         assert not history.contradictions
         assert history.acknowledged == {KEY: 3}
 
-    def test_one_generation_shares_out_once(self) -> None:
-        """No partition has two members, no member two shares, and none comes back into an earlier generation."""
+    def test_a_generation_has_one_assignment(self) -> None:
+        """No partition has two members, no member two assignments, and no member returns to an earlier generation."""
         history = GroupHistory()
         history.joined("a", 1, [KEY])
         history.joined("b", 1, [OTHER])
@@ -113,19 +113,19 @@ class TestGroupHistory:
         history.joined("a", 1, [KEY])
         assert [text.partition(": ")[2][:5] for text in history.contradictions] == ["sourc", "a was", "a was"]
 
-    def test_a_generation_that_is_over_commits_nothing(self) -> None:
-        """Once somebody knows of the next one."""
+    def test_an_old_generation_commits_nothing(self) -> None:
+        """A client that knows the next generation is enough."""
         history = GroupHistory()
         history.joined("a", 1, [KEY])
         number = history.committing(1, {KEY: 1})
         history.joined("b", 2, [KEY])
-        history.committed(number, is_doubtful=False)  # it was on its way
+        history.committed(number, is_doubtful=False)  # the request was in flight
         assert not history.contradictions
         history.committed(history.committing(1, {KEY: 2}), is_doubtful=False)
         assert "generation 1 has committed in 2" in history.contradictions[0]
 
-    def test_who_asked_may_be_told_long_after_its_generation_was_over(self) -> None:
-        """The others have gone on from what they fetched: neither a refusal nor a late yes changes that."""
+    def test_a_response_may_arrive_after_the_generation(self) -> None:
+        """The others continued from their fetched offsets: neither a rejection nor a late success changes that."""
         history = GroupHistory()
         history.joined("a", 1, [KEY, OTHER])
         refused, late = (history.committing(1, {KEY: offset}) for offset in (3, 4))
@@ -142,8 +142,8 @@ class TestTransactionHistory:
     def records(self, *values: bytes) -> list[Record]:
         return [Record(offset, 0, None, value) for offset, value in enumerate(values)]
 
-    def test_what_a_newer_incarnation_has_fenced_is_never_read(self) -> None:
-        """It was not asked to commit by then; whatever is asked afterwards changes nothing."""
+    def test_fenced_transactions_are_never_read(self) -> None:
+        """It had not requested the commit by then; later requests change nothing."""
         history = TransactionHistory()
         name = history.began("id")
         history.acknowledged(0, 0, [b"a"], history.sending_in(name, 0, [b"a"]))
@@ -156,8 +156,8 @@ class TestTransactionHistory:
         history.ended(name, committed=True)
         assert "was fenced" in history.contradictions[0]
 
-    def test_what_was_asked_to_commit_before_may_be(self) -> None:
-        """Nobody can tell what became of it, before it is read."""
+    def test_a_commit_requested_before_fencing_may_be_read(self) -> None:
+        """Its outcome is unknown until the record is read."""
         history = TransactionHistory()
         name = history.began("id")
         history.sending_in(name, 0, [b"a"])
@@ -166,16 +166,16 @@ class TestTransactionHistory:
         history.given(0, self.records(b"a"), "committed", read_committed=True)
         assert not report(history.told).errors
 
-    def test_nothing_is_read_before_its_commit_is_asked_for(self) -> None:
-        """By readers of committed records."""
+    def test_nothing_is_read_before_its_commit_is_requested(self) -> None:
+        """For readers of committed records."""
         history = TransactionHistory()
         history.sending_in(history.began("id"), 0, [b"a"])
         history.given(0, self.records(b"a"), "committed", read_committed=True)
         assert report(history.told).errors == {Kind.PRECOMMITTED_READ: 1}
 
 
-class TestShown:
-    """A log of two producers: 1 aborts what stands at 0, then commits what stands at 3; 2 commits what stands at 1."""
+class TestVisibleRecords:
+    """A log of two producers: 1 aborts offset 0, then commits offset 3; 2 commits offset 1."""
 
     def log(self) -> bytes:
         batches = [
@@ -196,21 +196,21 @@ class TestShown:
         builder.append(0, None, value)
         return bytes(builder.build())
 
-    def test_what_is_aborted_and_markers_are_passed_over(self) -> None:
-        """The same producer's next transaction is shown; what comes next is behind all of it."""
+    def test_aborted_records_and_markers_are_skipped(self) -> None:
+        """The same producer's next transaction is visible, and the position is after all of them."""
         aborted = [{"producer_id": 1, "first_offset": 0}]
         row = {"error_code": 0, "high_watermark": 5, "records": self.log(), "aborted_transactions": aborted}
         records, position = shown(row, 0)
         assert [(record.offset, record.value) for record in records] == [(1, b"two"), (3, b"three")]
         assert position == 5
 
-    def test_all_is_shown_to_who_reads_all(self) -> None:
-        """But for markers."""
+    def test_read_uncommitted_returns_all_records(self) -> None:
+        """Except markers."""
         row = {"error_code": 0, "high_watermark": 5, "records": self.log(), "aborted_transactions": None}
         assert [record.offset for record in shown(row, 0).records] == [0, 1, 3]
 
     def test_errors_are_raised(self) -> None:
-        """What a broker refuses, and records that are damaged."""
+        """Errors of the broker, and damaged records."""
         with pytest.raises(KafkaError, match="NOT_LEADER"):
             shown({"error_code": 6, "records": None}, 0)
         damaged = bytearray(self.log())
@@ -219,26 +219,26 @@ class TestShown:
             shown({"error_code": 0, "high_watermark": 5, "records": bytes(damaged)}, 0)
 
 
-class Patient:
-    """Works until it is told to go."""
+class SlowToStop:
+    """Runs until it is stopped."""
 
     def __init__(self) -> None:
-        self.told: Deferred[None] = Deferred()
+        self.stopped: Deferred[None] = Deferred()
 
     async def run(self) -> None:
-        await self.told
+        await self.stopped
 
     def finish(self) -> None:
-        """It takes a while: the test says when it has gone."""
+        """Takes some time: the test fires the Deferred."""
 
 
-def test_who_is_to_leave_at_last_is_not_replaced() -> None:
-    """A place that was to be taken again when its process had left is given up, while it still leaves."""
+def test_a_process_that_leaves_for_good_is_not_replaced() -> None:
+    """A process that would be replaced after its exit is removed for good while it is still exiting."""
     with replicated(1) as run:
-        workers: list[Patient] = []
+        workers: list[SlowToStop] = []
 
-        def make(_: Host) -> Patient:
-            workers.append(Patient())
+        def make(_: Host) -> SlowToStop:
+            workers.append(SlowToStop())
             return workers[-1]
 
         seat = Seat(run, "member", make)
@@ -246,7 +246,7 @@ def test_who_is_to_leave_at_last_is_not_replaced() -> None:
         seat.leave()
         seat.fill()
         seat.leave()
-        workers[0].told.callback(None)
+        workers[0].stopped.callback(None)
         assert not seat.is_taken
         assert len(workers) == 1
         run.converge()

@@ -1,4 +1,4 @@
-"""Work in a copy of a process."""
+"""Work in a forked process."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from kreplica.testing.storms.child import ChildFailed, in_child
 
 
-def test_a_result_comes_back_and_nothing_else_changes() -> None:
-    """However large it is; what the copy did to its memory is gone with it."""
+def test_only_the_result_of_the_child_is_returned() -> None:
+    """Results of any size; changes of the child's memory have no effect on the parent."""
     left_behind: list[int] = []
 
     def work() -> tuple[int, bytes]:
@@ -23,14 +23,14 @@ def test_a_result_comes_back_and_nothing_else_changes() -> None:
     assert left_behind == []
 
 
-def test_work_that_fails_is_told(capfd: pytest.CaptureFixture[str]) -> None:
-    """Its traceback is on standard error."""
+def test_failed_work_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
+    """The traceback is on standard error."""
     with pytest.raises(ChildFailed, match="ended with 1"):
         in_child(lambda: {}["nothing"])
     assert "KeyError: 'nothing'" in capfd.readouterr().err
 
 
-def test_a_copy_that_is_killed_is_told() -> None:
-    """By the number of the signal."""
+def test_a_killed_child_is_reported() -> None:
+    """The error contains the number of the signal."""
     with pytest.raises(ChildFailed, match="ended with -9"):
         in_child(lambda: os.kill(os.getpid(), 9))

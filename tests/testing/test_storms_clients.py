@@ -1,4 +1,4 @@
-"""Clients of a run besides its own: what they may be told, what they may not, and from whom they read."""
+"""Additional clients of a run: their results, contradictions in them, and fetches from followers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def in_racks(seed: int) -> ReplicatedRun:
 
 
 def read_all(run: ReplicatedRun, rack: str, size_max: int = 300) -> PickyReader:
-    """A reader of that rack, when it has read all that was acknowledged in one partition."""
+    """Return a reader in that rack that has read all acknowledged records of one partition."""
     reader = run.readers.read(run.keys[0], rack=rack, size_max=size_max)
     run.cluster.run_until(lambda: reader.position >= run.history.ends(0)[0] > 0)
     run.cluster.run_until(reader.abandon())
     return reader
 
 
-def test_a_reader_in_a_rack_reads_from_the_replica_there() -> None:
-    """The leader sends it there, unless it is there itself; what it is given is what others are."""
+def test_a_reader_fetches_from_the_replica_in_its_rack() -> None:
+    """The leader redirects it unless it is in the same rack; the records are the same."""
     with replicated(1, in_racks) as run:
         run.acknowledge(200)
         for broker, rack in run.racks.items():
@@ -36,8 +36,8 @@ def test_a_reader_in_a_rack_reads_from_the_replica_there() -> None:
         run.converge()
 
 
-def test_a_late_reader_reads_everything_bit_by_bit() -> None:
-    """From the leader, where it says of no rack; a byte at a time is a batch at a time (KIP-74)."""
+def test_a_late_reader_reads_everything_in_small_fetches() -> None:
+    """A reader without a rack reads from the leader; a limit of one byte returns one batch at a time (KIP-74)."""
     with replicated(2, in_racks) as run:
         run.acknowledge(100)
         assert not read_all(run, "", size_max=1).sent_to
@@ -45,8 +45,8 @@ def test_a_late_reader_reads_everything_bit_by_bit() -> None:
         run.converge()
 
 
-def test_a_reader_leaves_a_near_replica_that_dies() -> None:
-    """The leader knows another, or gives the records itself."""
+def test_a_reader_leaves_a_dead_follower() -> None:
+    """The leader names another replica, or returns the records itself."""
     with replicated(3, in_racks) as run:
         run.acknowledge(200)
         near = run.followers(0)[0]
@@ -59,7 +59,7 @@ def test_a_reader_leaves_a_near_replica_that_dies() -> None:
 
 
 def test_a_client_does_not_go_back_to_an_earlier_leader() -> None:
-    """Where a broker that it asks has not heard of the one it knows, it asks the next."""
+    """If a broker's metadata is older than the leader that the client knows, it asks the next broker."""
     with replicated(3) as run:
         client = run.cluster.leader_client(*run.keys[0], name="somebody")
         run.cluster.run_until(client.connection())
@@ -73,8 +73,8 @@ def test_a_client_does_not_go_back_to_an_earlier_leader() -> None:
         run.converge()
 
 
-def test_an_end_that_went_back_is_found() -> None:
-    """The run fails with it, when it is over."""
+def test_a_decreasing_end_offset_is_found() -> None:
+    """The run fails at its end."""
     with replicated(4) as run:
         watcher = run.readers.watch_end(run.keys[0])
         run.acknowledge(50)
@@ -86,8 +86,8 @@ def test_an_end_that_went_back_is_found() -> None:
         run.converge()
 
 
-def test_acknowledged_by_the_leader_alone_may_be_lost() -> None:
-    """Its record is cut when another leads: no error to those who asked for no more, and one to all others."""
+def test_records_with_acks_1_may_be_lost() -> None:
+    """Its record is truncated when another broker leads, which is an error except with acks=1."""
     with replicated(5) as run:
         loose = LooseClients(run, 3, SAFE)
         run.companions.append(loose)
@@ -108,8 +108,8 @@ def test_acknowledged_by_the_leader_alone_may_be_lost() -> None:
         assert Kind.LOST_WRITE in found.errors or Kind.INCONSISTENT_ACKNOWLEDGEMENT in found.errors
 
 
-def test_the_last_record_of_a_leader_alone_is_waited_for() -> None:
-    """Its producer is done before any other replica has it; it can be read as soon as they do."""
+def test_the_last_record_with_acks_1_is_waited_for() -> None:
+    """Its producer is done before another replica has the record; consumers read it as soon as the replicas have it."""
     with replicated(5) as run:
         loose = LooseClients(run, 3, SAFE)
         history = loose.histories[ONE_REPLICA]
@@ -125,8 +125,8 @@ def test_the_last_record_of_a_leader_alone_is_waited_for() -> None:
         run.converge()
 
 
-def test_without_idempotence_a_batch_may_be_there_twice() -> None:
-    """It was written, its acknowledgement was not heard, and it was sent again."""
+def test_without_idempotence_a_batch_may_be_duplicated() -> None:
+    """The batch was written, its acknowledgement was lost, and it was sent again."""
     with replicated(6) as run:
         loose = LooseClients(run, 3, SAFE)
         run.companions.append(loose)

@@ -1,4 +1,4 @@
-"""Disks that fail in storms: what ends one fault leaves the others of that disk."""
+"""Disk faults in storms: the end of one fault does not end other faults of the same disk."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def _deferred_collection() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", ["fail to sync", "run out of descriptors", "fail to read"])
-def test_a_fault_of_a_disk_ends_alone(name: str) -> None:
-    """Another that was planted on the same disk goes on until its own end."""
+def test_the_end_of_a_disk_fault_affects_no_other_fault(name: str) -> None:
+    """Another fault of the same disk lasts until its own end."""
     run = ReplicatedRun(1)
     run.acknowledge(20)
     for broker in run.cluster.brokers:
@@ -41,8 +41,8 @@ def test_a_fault_of_a_disk_ends_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_broker_that_ran_out_of_descriptors_is_well_again_by_itself(seed: int) -> None:
-    """No directory is given up for it, nobody has to start it again, and every replica is in sync in the end."""
+def test_a_broker_recovers_from_running_out_of_descriptors(seed: int) -> None:
+    """No directory goes offline, no restart is needed, and every replica is in sync in the end."""
     run = ReplicatedRun(seed, configs={**(SYNCED if seed % 2 else SAFE), "segment.bytes": "4000"})
     run.acknowledge(20)
     programs = {broker: run.machine(broker).program for broker in run.cluster.brokers}
@@ -59,8 +59,8 @@ def test_a_broker_that_ran_out_of_descriptors_is_well_again_by_itself(seed: int)
     run.converge()
 
 
-def test_a_slow_disk_is_as_quick_as_before_in_the_end() -> None:
-    """Also where it became slower still meanwhile, and the earlier fault ends first."""
+def test_a_slow_disk_recovers_its_speed() -> None:
+    """Also if another fault made it slower in between, and the earlier fault ends first."""
     run = ReplicatedRun(1)
     ends = [FAULTS["slow disk"][0](run, Random(seed)) for seed in range(12)]
     for end in ends:
@@ -70,8 +70,8 @@ def test_a_slow_disk_is_as_quick_as_before_in_the_end() -> None:
     run.converge()
 
 
-def test_one_machine_at_a_time_loses_what_was_committed() -> None:
-    """Whoever else is in sync may be killed before it is noticed: only who lost something would be counted on then."""
+def test_one_machine_at_a_time_loses_committed_records() -> None:
+    """Any other in-sync replica may be killed without notice: then only the broker with losses would be left."""
     run = ReplicatedRun(3)
     run.acknowledge(20)
     assert run.survives(1)

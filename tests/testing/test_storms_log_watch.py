@@ -1,4 +1,4 @@
-"""What a storm takes amiss in the log of its programs."""
+"""Log messages of programs that fail a storm."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ log = Logger()
 
 
 @pytest.mark.parametrize("error", [KafkaError(ErrorCode.NOT_CONTROLLER), OSError("full"), KeyError("x")])
-def test_errors_that_nobody_handled(error: Exception) -> None:
-    """Also those that may be logged by whoever expects them: somebody waited for that answer, or should have."""
+def test_unhandled_errors(error: Exception) -> None:
+    """Also errors that may be logged if they are handled: no code handled this Deferred's failure."""
     with LogWatch() as watch:
         fail(error)
     with pytest.raises(UnexpectedLog, match="nobody handled an error"):
         watch.check()
 
 
-def test_errors_of_the_world_around_a_program() -> None:
-    """A program that logs them has handled them."""
+def test_handled_errors_of_the_environment() -> None:
+    """A program that logs such an error has handled it."""
     with LogWatch() as watch:
         try:
             raise OSError("full")
@@ -32,8 +32,8 @@ def test_errors_of_the_world_around_a_program() -> None:
     watch.check()
 
 
-def test_mistakes_that_are_logged() -> None:
-    """A program that went on after one is not taken for sound."""
+def test_logged_bugs() -> None:
+    """A program that continues after a bug fails the storm too."""
     with LogWatch() as watch:
         try:
             raise KeyError("x")

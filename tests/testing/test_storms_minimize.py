@@ -1,4 +1,4 @@
-"""The fewest faults with which something still fails."""
+"""Minimizing the faults of a failing storm."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kreplica.testing.storms.minimize import fewest
 
 
-def test_one_culprit_is_found_in_a_few_steps() -> None:
-    """Of a hundred faults the one that matters, in about as many tries as halving takes."""
+def test_one_responsible_fault_is_found_in_a_few_steps() -> None:
+    """One fault of a hundred is found in about as many runs as bisection takes."""
     tried: list[Sequence[int]] = []
 
     def fails(numbers: Sequence[int]) -> bool:
@@ -22,20 +22,20 @@ def test_one_culprit_is_found_in_a_few_steps() -> None:
     assert len(tried) < 25
 
 
-def test_what_fails_without_any_fault_needs_none() -> None:
-    """A cluster that is broken by itself is shown so."""
+def test_a_failure_without_faults_needs_none() -> None:
+    """A cluster that fails by itself needs no fault."""
     assert fewest([1, 2, 3], lambda _: True) == []
 
 
 @given(st.sets(st.integers(1, 40), min_size=1, max_size=5), st.integers(40, 60))
-def test_all_that_is_needed_stays_and_nothing_else(needed: set[int], count: int) -> None:
-    """Several faults that only together make it fail are all kept."""
+def test_exactly_the_necessary_faults_are_kept(needed: set[int], count: int) -> None:
+    """Several faults that fail only together are all kept."""
     assert fewest(range(1, count + 1), lambda numbers: needed <= set(numbers)) == sorted(needed)
 
 
 @given(st.lists(st.booleans(), min_size=2, max_size=300))
-def test_none_of_the_rest_can_be_left_out(answers: list[bool]) -> None:
-    """Whatever fails in whatever way: without any one of what is left it does not."""
+def test_no_remaining_fault_can_be_omitted(answers: list[bool]) -> None:
+    """For any criterion of failure, removing one more fault makes the storm pass."""
     known: dict[tuple[int, ...], bool] = {tuple(range(12)): True}
     chances = iter(answers)
 

@@ -1,4 +1,4 @@
-"""The score of the tests themselves."""
+"""The mutation score of the tests."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def _deferred_collection() -> Iterator[None]:
         yield
 
 
-def test_a_guard_is_back_afterwards() -> None:
-    """Also where something failed without it."""
+def test_a_guard_is_restored_afterwards() -> None:
+    """Also after a failure without it."""
     before = in_sync.expected_version
 
     def fail() -> None:
@@ -46,16 +46,16 @@ def test_a_guard_is_back_afterwards() -> None:
     assert in_sync.expected_version is before
 
 
-def test_a_guard_that_is_missed() -> None:
-    """The scenario tells what broke; in a process of its own, so that nothing of it stays behind."""
+def test_a_caught_mutant() -> None:
+    """The scenario reports the broken rule; it runs in a separate process, so that no state remains."""
     (found,) = score(numbers=[CONDITIONAL])
     assert found.is_caught
-    assert (found.scenario, found.storms) == ("deposed_and_does_not_know", 0)
+    assert (found.scenario, found.storms) == ("deposed_leader_writes_isr", 0)
     assert "the leader epoch went back" in found.scenario_said
 
 
-def test_a_guard_that_nothing_misses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mutant that changes nothing is not caught, by the scenario nor by any storm."""
+def test_a_mutant_that_is_not_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant without a change is caught neither by the scenario nor by a storm."""
     same = GUARDS[CONDITIONAL]._replace(
         places=(Place("kreplica.replication.leader.in_sync:expected_version", lambda epoch: epoch),)
     )
@@ -66,8 +66,8 @@ def test_a_guard_that_nothing_misses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_table_and_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that was missed by nothing fails the command, and is named."""
-    caught = Score(0, "lease", "is_alone", "it broke", True, 4, (2, 3), (), "too")
+    """A mutant that is not caught fails the command, and is named."""
+    caught = Score(0, "lease", "leader_alone_in_sync", "it broke", True, 4, (2, 3), (), "too")
     missed = Score(1, "union", "is_torn", "a typing error", False, 4, (), (4,), "it took long")
     monkeypatch.setattr(command_line, "score", lambda *_, **__: iter([missed, caught]))
     result = CliRunner().invoke(command, ["--seeds", "1-4"])
@@ -82,8 +82,8 @@ def test_the_table_and_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("error", [TypeError("the leader epoch went back"), TimeoutError(), AssertionError("other")])
-def test_an_error_of_another_kind_is_no_catch(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    """A mutant that cannot run shows nothing of the rule that it lacks, nor does one by which all stands still."""
+def test_an_error_of_another_kind_does_not_count_as_caught(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """A mutant that cannot run or that hangs does not show that the rule matters."""
 
     def scenario(seed: int) -> None:
         raise error
@@ -93,8 +93,8 @@ def test_an_error_of_another_kind_is_no_catch(monkeypatch: pytest.MonkeyPatch, e
     assert not score_guard(0, [], 1, {}).is_caught
 
 
-def test_what_storms_fail_by_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rules that break catch; time-outs are counted beside; what a program raised counts for nothing."""
+def test_causes_of_failed_storms_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broken rules count as caught; timeouts are counted separately; exceptions of a program do not count."""
     errors = [BrokenRule("first"), TimeoutError("stuck"), TypeError(), UnexpectedLog(), ProgramFailed()]
     storms = dict(enumerate(errors, 1))
 
@@ -122,17 +122,17 @@ OFTEN = (
     "truncation by epoch instead of high watermark",
     "log end >= high watermark at ISR join",
     "high watermark uses the union ISR",
-    "high watermark stands still with too few in sync",
+    "high watermark does not advance with too few in sync",
 )
-"""Guards that do not need a script: within so many seeds some storm misses them."""
+"""Guards that do not need a scenario: within this number of seeds a storm detects their absence."""
 
 SEEDS_MAX = 50
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", OFTEN)
-def test_storms_miss_it_too(name: str) -> None:
-    """Not only the scenario that was written for it."""
+def test_storms_detect_it_too(name: str) -> None:
+    """The scenario is not the only test that detects it."""
     number = next(number for number, guard in enumerate(GUARDS) if guard.name == name)
     (found,) = score(range(1, SEEDS_MAX + 1), catches_max=1, numbers=[number])
-    assert found.caught, f"{found.storms} storms did not miss it"
+    assert found.caught, f"{found.storms} storms did not detect it"

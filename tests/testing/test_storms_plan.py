@@ -1,4 +1,4 @@
-"""What a seed wants: the circumstances of a storm, and its faults as data."""
+"""Options and faults of a storm, as derived from its seed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ WEIGHTS = {"kill": 2.0, "cut": 1.0, "pause": 1.0, "bounce": 1.0}
 
 
 class TestOptions:
-    def test_are_those_of_the_seed(self) -> None:
-        """The same seed draws the same; not all seeds do."""
+    def test_are_determined_by_the_seed(self) -> None:
+        """Equal for the same seed, different between some seeds."""
         assert options_of(7) == options_of(7)
         assert len({options_of(seed) for seed in range(30)}) > 25
 
-    def test_what_is_chosen_stays_and_the_rest_is_the_seeds(self) -> None:
-        """Choosing one option changes no other."""
+    def test_chosen_options_are_kept_and_others_come_from_the_seed(self) -> None:
+        """A chosen option does not change other options."""
         assert options_of(7, {"brokers": "5", "synced": "yes"}) == replace(options_of(7), brokers=5, synced=True)
 
-    def test_are_printed_as_they_are_given(self) -> None:
-        """What a report shows can be given back."""
+    def test_can_be_printed_and_parsed(self) -> None:
+        """The printed options can be passed to the command again."""
         options = options_of(11)
         assert options_of(12, dict(text.split("=") for text in str(options).split())) == options
 
@@ -39,27 +39,27 @@ class TestOptions:
         ],
     )
     def test_mistakes_are_named(self, name: str, text: str, message: str) -> None:
-        """Whoever mistypes one is told which, and what there is."""
+        """The error names the mistyped option and the existing ones."""
         with pytest.raises(BadOption, match=message):
             options_of(1, {name: text})
 
-    def test_load_is_as_much_as_was_asked_for(self) -> None:
-        """The partitions' producers together write so many messages in a second."""
+    def test_load_has_the_requested_rate(self) -> None:
+        """The producers of all partitions together send this number of messages per second."""
         load = StormOptions(messages_per_s=100, batch_records=10, partitions=2).load
         mean_records = (1 + load.records_max) / 2
         assert 2 * mean_records / load.interval_s == 100
 
 
 class TestPlan:
-    def test_is_the_seeds(self) -> None:
-        """The same seed plans the same; another something else."""
+    def test_is_determined_by_the_seed(self) -> None:
+        """Equal for the same seed, different for another one."""
         options = StormOptions()
         assert make_plan(3, options, WEIGHTS) == make_plan(3, options, WEIGHTS)
         assert make_plan(3, options, WEIGHTS) != make_plan(4, options, WEIGHTS)
 
     @pytest.mark.parametrize("seed", range(20))
     def test_is_in_order_and_within_the_storm(self, seed: int) -> None:
-        """Faults begin and end while it blows, no more of them at once than was asked for."""
+        """Faults start and end within the storm, and the number of simultaneous faults is limited by the option."""
         options = options_of(seed)
         plan = make_plan(seed, options, WEIGHTS)
         assert [fault.number for fault in plan] == list(range(1, len(plan) + 1))
@@ -69,13 +69,13 @@ class TestPlan:
             others = [o for o in plan if o.number < fault.number and o.at_s + o.lasts_s > fault.at_s]
             assert len(others) < options.overlap
 
-    def test_seeds_leave_kinds_of_faults_out(self) -> None:
-        """Some storms have no kill at all: what needs one undisturbed by them gets its chance."""
+    def test_some_seeds_omit_kinds_of_faults(self) -> None:
+        """Some storms have no kills, so that bugs which kills would hide have a chance."""
         kinds = [{fault.name for fault in make_plan(seed, StormOptions(seconds=600), WEIGHTS)} for seed in range(20)]
         assert set(WEIGHTS) in kinds
         assert any("kill" not in each for each in kinds)
 
     def test_part_of_it_keeps_its_numbers(self) -> None:
-        """Leaving faults out changes nothing in those that stay."""
+        """Omitting faults does not change the others."""
         plan = [Fault(number, "kill", float(number), 1.0, 0) for number in (1, 2, 3)]
         assert numbered(plan, [3, 1]) == [plan[0], plan[2]]

@@ -1,4 +1,4 @@
-"""Trouble when roles change: each fault is what it says, and a cluster gets over it."""
+"""Faults of role changes: each has its effect, and a cluster recovers from it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def _deferred_collection() -> Iterator[None]:
         yield
 
 
-def test_what_is_late_is_late_by_seconds() -> None:
-    """A segment that is lost is sent again after a second or more; the other direction is as quick as ever."""
+def test_late_segments_are_late_by_seconds() -> None:
+    """A lost segment is retransmitted after a second or more; the other direction keeps its latency."""
     cluster = SimulatedCluster(1)
     cluster.start()
     client = cluster.client()
@@ -33,8 +33,8 @@ def test_what_is_late_is_late_by_seconds() -> None:
     cluster.stop()
 
 
-def test_a_controller_that_is_deposed() -> None:
-    """Another is elected before the old one hears of it; in the end there is one."""
+def test_a_deposed_controller() -> None:
+    """Another controller is elected before the old one learns of it; one remains in the end."""
     run = ReplicatedRun(1)
     old = run.cluster.controller()
     assert old is not None
@@ -48,8 +48,8 @@ def test_a_controller_that_is_deposed() -> None:
 
 
 @pytest.mark.parametrize("name", ["flip", "pause at change", "speak late", "kill in order"])
-def test_it_is_got_over(name: str) -> None:
-    """Three times in a row, and nothing is lost."""
+def test_a_cluster_recovers(name: str) -> None:
+    """Three times in a row, without losses."""
     run = ReplicatedRun(1)
     for number in range(3):
         end = FAULTS[name][0](run, Random(number))

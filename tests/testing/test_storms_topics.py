@@ -1,4 +1,4 @@
-"""Topics that come and go in a run: their clients live as long as they do, and what is wrong with them is found."""
+"""Topics that are created and deleted in a run, and checks of their clients and remains."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTINGS = {
 
 
 def create(run: ReplicatedRun, partitions: int = 1) -> None:
-    """One topic, and wait until something was written to it."""
+    """Create a topic, and wait until a record was written to it."""
     topic = run.side_topics.topic(NAME)
     client = run.side_topics.administrator(Random(0))
     asked = client.create_topic(NAME, partitions, SETTINGS, replication_factor=3)
@@ -45,8 +45,8 @@ def delete(run: ReplicatedRun) -> None:
     assert run.cluster.run_until(run.side_topics.ask(client, client.delete_topic(NAME), expected)) is Answer.DONE
 
 
-def test_a_topic_of_an_earlier_ones_name_begins_empty() -> None:
-    """Its clients are others, and write and read from the beginning; of the earlier one nothing is left."""
+def test_a_topic_with_a_reused_name_is_empty() -> None:
+    """It has new clients that start at offset 0; nothing of the earlier topic remains."""
     with replicated(1) as run:
         create(run, 2)
         earlier = list(run.side_topics.current())
@@ -60,8 +60,8 @@ def test_a_topic_of_an_earlier_ones_name_begins_empty() -> None:
         assert all(partition.committed_end > 3 for partition in earlier)
 
 
-def test_a_partition_of_a_removed_ones_number_begins_empty() -> None:
-    """It is another one, above the epochs of the removed one, with clients of its own."""
+def test_a_partition_with_a_reused_number_is_empty() -> None:
+    """It is a new partition, with epochs above the removed one's and its own clients."""
     with replicated(2) as run:
         create(run, 2)
         before = {partition.life.key.partition: partition for partition in run.side_topics.current()}
@@ -84,8 +84,8 @@ def test_a_partition_of_a_removed_ones_number_begins_empty() -> None:
 
 
 @pytest.mark.parametrize("left", ["a directory", "a topic", "settings"])
-def test_what_is_left_of_a_deleted_topic_is_found(left: str) -> None:
-    """Files on a broker, or something in ZooKeeper."""
+def test_remains_of_a_deleted_topic_are_found(left: str) -> None:
+    """Files on a broker, or znodes."""
     with replicated(3) as run:
         create(run)
         delete(run)
@@ -101,8 +101,8 @@ def test_what_is_left_of_a_deleted_topic_is_found(left: str) -> None:
             run.converge()
 
 
-def test_settings_that_are_not_as_asked_for_are_found() -> None:
-    """Where an administrator was told that they were changed."""
+def test_wrong_configurations_are_found() -> None:
+    """An administrator's change was acknowledged, and is not in effect."""
     with replicated(4) as run:
         create(run)
         run.side_topics.topic(NAME).settings["segment.bytes"].values = {"5000": None}
@@ -110,8 +110,8 @@ def test_settings_that_are_not_as_asked_for_are_found() -> None:
             run.converge()
 
 
-def test_what_a_trimmed_topic_loses_is_found() -> None:
-    """Only what lies before the latest start of any replica's log may be gone before anybody read it."""
+def test_losses_of_a_trimmed_topic_are_found() -> None:
+    """Only records below the highest log start offset of all replicas may be gone before they are read."""
     with deferred_collection(), replicated(5) as run:
         create(run)
         run.cluster.run(5.0)
@@ -126,8 +126,8 @@ def test_what_a_trimmed_topic_loses_is_found() -> None:
         partition.check(caught_up=False)
 
 
-def test_where_logs_began_is_known() -> None:
-    """Also when the replica that began last is gone."""
+def test_the_highest_log_start_is_known() -> None:
+    """Also if the replica with the highest log start offset is gone."""
     with deferred_collection(), replicated(6) as run:
         create(run)
         (partition,) = run.side_topics.current()
@@ -142,8 +142,8 @@ def test_where_logs_began_is_known() -> None:
         assert partition.committed.start_offset == 2
 
 
-def test_what_is_expected_after_answers() -> None:
-    """One value after a certain answer, several after none, and for ever where requests may pass one another."""
+def test_expected_values_after_responses() -> None:
+    """One value after a confirmed change, several after an unconfirmed one, as long as requests can be reordered."""
     expected = Expected("a")
     expected.asked("b")
     assert list(expected.values) == ["a", "b"]
@@ -156,11 +156,11 @@ def test_what_is_expected_after_answers() -> None:
     expected.answered("d", Answer.UNKNOWN)
     expected.asked("e")
     expected.answered("e", Answer.DONE)
-    assert list(expected.values) == ["b", "d", "e"], "d may yet be obeyed"
+    assert list(expected.values) == ["b", "d", "e"], "d may still be applied"
 
 
-def test_of_two_requests_at_once_either_may_come_last() -> None:
-    """Both were answered; the values of both are possible, until another is answered that nothing was beside."""
+def test_either_of_two_concurrent_requests_may_win() -> None:
+    """Both were confirmed; both values are possible until a later change without a concurrent one is confirmed."""
     expected = Expected("a")
     expected.asked("b")
     expected.asked("c")
@@ -183,8 +183,8 @@ def side_history(label: int, *, lives: bool = True, late: bytes = b"") -> SideHi
     return SideHistory(label, 0, lambda: 0.0, lambda: lives, lambda value: value == late)
 
 
-def test_a_record_of_an_earlier_life_is_found() -> None:
-    """It was acknowledged and sent once, so nothing can bring it into another topic but old files."""
+def test_a_record_of_a_previous_topic_is_found() -> None:
+    """The record was acknowledged and sent once, so only old files can bring it into another topic."""
     history = side_history(1)
     own = history.next_value(0, 1)
     history.sending("producer", 0, [own])
@@ -192,8 +192,8 @@ def test_a_record_of_an_earlier_life_is_found() -> None:
     assert Kind.UNSENT_READ in report(history.told).errors
 
 
-def test_an_attempt_that_comes_late_may_be_read() -> None:
-    """A record that was on its way when the topic was replaced is written to what bears the name by then."""
+def test_a_late_attempt_may_be_read() -> None:
+    """A record in flight while the topic was replaced is written to the new topic of that name."""
     history = side_history(1, late=b"0:0/5 ")
     own = history.next_value(0, 1)
     history.sending("producer", 0, [own])
@@ -202,7 +202,7 @@ def test_an_attempt_that_comes_late_may_be_read() -> None:
     assert [send.producer for send in history.told.sends] == ["producer", LATE]
 
 
-def test_what_is_acknowledged_after_the_end_is_not_counted() -> None:
+def test_acknowledgements_after_the_end_are_not_counted() -> None:
     """It was written to another topic of that name."""
     history = side_history(1, lives=False)
     value = history.next_value(0, 1)
@@ -212,16 +212,16 @@ def test_what_is_acknowledged_after_the_end_is_not_counted() -> None:
 
 
 @pytest.mark.parametrize("operation", [topics.create, topics.delete, partitions.grow, topics.change_settings])
-def test_an_operation_with_nothing_to_do_makes_a_topic(operation: topics.Operation) -> None:
-    """So a storm whose seed chose few of them has something to work on."""
+def test_an_operation_without_a_topic_creates_one(operation: topics.Operation) -> None:
+    """A storm whose seed chose few operations still has topics to operate on."""
     with replicated(5) as run:
         operation(run, Random(1))
         run.cluster.run_until(lambda: bool(run.side_topics.keys))
         run.converge()
 
 
-def test_a_deletion_that_nobody_was_told_of_may_be_undone() -> None:
-    """The coordinator crashes before it is durable; the topic's replicas are gone, and it is deleted once more."""
+def test_an_unacknowledged_deletion_may_be_undone() -> None:
+    """The coordinator crashes before the deletion is durable; the replicas are gone, and it is deleted again."""
     with replicated(7) as run:
         create(run)
         client = run.side_topics.administrator(Random(0))

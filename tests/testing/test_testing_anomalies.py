@@ -1,4 +1,4 @@
-"""Each kind of anomaly in a history made by hand, and beside it what comes close and is none."""
+"""Each kind of anomaly in a handwritten history, and similar histories without an anomaly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kreplica.testing.anomalies.history import NO_OFFSET
 
 
 class Story:
-    """A history of one partition in few words: sends are acknowledged at once, a second passes with each step."""
+    """Builder of a history of one partition: sends are acknowledged at once, and each step takes one second."""
 
     def __init__(self):
         self.history = ClientHistory()
@@ -72,21 +72,21 @@ def story():
 
 
 def log(values, first=0):
-    """Records that stand at consecutive offsets."""
+    """Return records at consecutive offsets."""
     return list(enumerate(values, first))
 
 
 # --- writes -----------------------------------------------------------------------------------------------------------
 
 
-def test_all_is_well(story):
-    """What was acknowledged is read at its offsets by everybody."""
+def test_no_anomaly(story):
+    """All readers receive the acknowledged records at their offsets."""
     story.write("ab", 0).write("c", 2).read(*log("ab")).read((2, "c")).read(*log("abc"), consumer="late")
     assert story.found == []
 
 
 def test_lost_write(story):
-    """A record was acknowledged, and readers went on behind its offset without it."""
+    """A record was acknowledged, and readers continued after its offset without it."""
     story.write("a", 0).write("b", 1).write("c", 2).read((0, "a"), (2, "c"))
     anomaly = story.only
     assert (anomaly.kind, anomaly.offsets, anomaly.values, anomaly.who) == (Kind.LOST_WRITE, (1,), ("b",), ("p",))
@@ -96,114 +96,112 @@ def test_lost_write(story):
 
 
 def test_lost_write_at_the_last_offset(story):
-    """A record was acknowledged at the highest offset that anybody read, where they were given another."""
+    """A record was acknowledged at the highest offset that was read, but readers received another record."""
     story.write("a", 0).write("b", 1).unanswered("c").read((0, "a"), (1, "c"))
     assert story.found == [Kind.LOST_WRITE, Kind.INCONSISTENT_ACKNOWLEDGEMENT]
 
 
-def test_not_lost_but_read_by_one(story):
-    """One reader is enough, whatever another one missed (which is a skip)."""
+def test_a_record_read_by_one_reader_is_not_lost(story):
+    """One reader is enough; the other reader's gap is a skip."""
     story.write("abc", 0).read((0, "a"), (1, "b"), (2, "c")).read((0, "a"), (2, "c"), consumer="d")
     assert story.found == [Kind.POLL_SKIP_WITHIN]
 
 
 @pytest.mark.parametrize("how", ["refused", "unanswered"])
-def test_not_lost_but_never_acknowledged(story, how):
-    """What nobody acknowledged need not be there."""
+def test_an_unacknowledged_record_is_not_lost(story, how):
     story.write("a", 0)
     getattr(story, how)("b")
     assert story.write("c", 2).read((0, "a"), (2, "c")).found == []
 
 
 def test_unseen(story):
-    """A record was acknowledged behind all that anybody read."""
+    """A record was acknowledged at a higher offset than any that was read."""
     story.write("a", 0).write("b", 1).read((0, "a"))
     assert (story.only.kind, story.only.offsets) == (Kind.UNSEEN, (1,))
 
 
-def test_unseen_where_nobody_read(story):
-    """Nothing was read at all: then nothing is known to be lost."""
+def test_unread_partition_has_no_anomaly(story):
+    """Without reads, no loss is known."""
     assert story.write("a", 0).found == [Kind.UNSEEN]
 
 
 def test_unseen_at_an_unknown_offset(story):
-    """Acknowledged by way of a later record, as some clients conclude, and not there."""
+    """Acknowledged through a later record, as some clients conclude, and missing."""
     story.write("a", NO_OFFSET).write("b", 1).read((1, "b"))
     assert (story.only.kind, story.only.offsets) == (Kind.UNSEEN, ())
     assert "at an unknown offset" in str(story.only)
 
 
 def test_seen_at_an_unknown_offset(story):
-    """Where a record stands matters to nobody who was not told."""
+    """The offset does not matter if no client knows it."""
     assert story.write("a", NO_OFFSET).read((7, "a")).found == []
 
 
 def test_duplicate(story):
-    """A retry was written again: readers are given the record twice."""
+    """A retry was written again: readers receive the record twice."""
     story.write("a", 0).write("b", 2).read((0, "a"), (1, "a"), (2, "b"))
     assert (story.only.kind, story.only.offsets, story.only.values) == (Kind.DUPLICATE, (0, 1), ("a",))
 
 
 def test_duplicate_by_acknowledgement(story):
-    """A record was read where it was not acknowledged, and nobody read where it was."""
+    """A record was read at another offset than the acknowledged one, where no reader has read."""
     assert story.write("a", 5).read((0, "a")).found == [Kind.DUPLICATE]
 
 
 def test_no_duplicate_in_another_partition(story):
-    """Partitions have nothing to do with each other."""
     story.write("a", 0).write("b", 0, partition=1).write("a", 1, partition=1)
     assert story.read((0, "a")).read((0, "b"), (1, "a"), partition=1).found == []
 
 
 def test_no_duplicate_when_read_again(story):
-    """Two readers, or one that went back on purpose, are given the same record at the same offset."""
+    """Two readers, or one that seeks back, receive the same record at the same offset."""
     assert story.write("a", 0).read((0, "a")).seek(0).read((0, "a")).read((0, "a"), consumer="d").found == []
 
 
 def test_inconsistent_offsets(story):
-    """Two readers are given different records at one offset."""
+    """Two readers receive different records at one offset."""
     story.write("a", 0).unanswered("b").read((0, "a")).read((0, "b"), consumer="d")
     assert (story.only.kind, story.only.offsets, story.only.values) == (Kind.INCONSISTENT_OFFSETS, (0,), ("a", "b"))
     assert story.only.who == ("c", "d")
 
 
 def test_inconsistent_acknowledgement(story):
-    """A producer was told an offset that another record has."""
+    """A producer received the offset of another record."""
     story.write("a", 0).write("b", 0, producer="q").read((0, "a"), (1, "b"))
     assert (story.only.kind, story.only.who) == (Kind.INCONSISTENT_ACKNOWLEDGEMENT, ("c", "q"))
 
 
 def test_inconsistent_acknowledgements_alone(story):
-    """Two producers were told the same offset, and nobody has read so far."""
+    """Two producers received the same offset, and no reader has read so far."""
     story.write("a", 0).write("b", 0, producer="q")
     assert Kind.INCONSISTENT_ACKNOWLEDGEMENT in story.found
 
 
-def test_consistent_where_nobody_was_told(story):
-    """An unanswered send may stand anywhere."""
+def test_an_unanswered_send_is_consistent(story):
+    """An unanswered send may be at any offset."""
     assert story.unanswered("a").write("b", 1).read((0, "a"), (1, "b")).found == []
 
 
 def test_non_monotonic_send(story):
-    """A producer's later record was acknowledged before an earlier one's offset."""
+    """A producer's later record was acknowledged at a lower offset than an earlier one."""
     story.write("ab", 1).write("c", 0).read((0, "c"), (1, "a"), (2, "b"))
     assert (story.only.kind, story.only.offsets, story.only.values) == (Kind.NON_MONOTONIC_SEND, (0, 2), ("c", "b"))
 
 
 def test_monotonic_sends_of_several(story):
-    """Producers, and partitions of one, are in no order with each other."""
+    """No order exists between producers, nor between partitions of one producer."""
     story.write("a", 1).write("b", 0, producer="q").write("c", 0, partition=1)
     assert story.read((0, "b"), (1, "a")).read((0, "c"), partition=1).found == []
 
 
 def test_unsent_read(story):
-    """A reader was given what nobody sent: bytes changed on the way, or another topic's."""
+    """A reader received a record that was never sent: corrupted bytes, or another topic's record."""
     story.write("a", 0).read((0, "a"), (1, "?"))
     assert (story.only.kind, story.only.offsets, story.only.values) == (Kind.UNSENT_READ, (1,), ("?",))
 
 
 def test_readers_alone(story):
-    """Where nobody's sends are known, readers are only compared with each other."""
+    """If no sends are known, readers are only compared with each other."""
     assert story.read((0, "x")).read((0, "x"), consumer="d").found == []
 
 
@@ -211,34 +209,34 @@ def test_readers_alone(story):
 
 
 def test_poll_skip_between(story):
-    """A reader's next poll begins behind a record that another one was given."""
+    """A reader's next poll starts after a record that another reader received."""
     story.write("abc", 0).read((0, "a")).read((2, "c")).read(*log("abc"), consumer="d")
     assert (story.only.kind, story.only.offsets, story.only.who) == (Kind.POLL_SKIP_BETWEEN, (1,), ("c", "d"))
 
 
 def test_poll_skip_after_a_seek(story):
-    """A reader asked for an offset, and was given a later one though the first is there."""
+    """A reader asked for an offset and received a later one, although the first exists."""
     story.write("ab", 0).read(*log("ab"), consumer="d").seek(0).read((1, "b"))
     assert (story.only.kind, story.only.offsets) == (Kind.POLL_SKIP_BETWEEN, (0,))
 
 
 def test_no_skip_over_offsets_without_records(story):
-    """Markers of transactions and compaction leave offsets that nobody is given."""
+    """Transaction markers and compaction leave offsets without records."""
     assert (
         story.write("a", 0).write("b", 2).read((0, "a")).read((2, "b")).read((0, "a"), (2, "b"), consumer="d").found
         == []
     )
 
 
-def test_no_skip_where_the_log_was_cut_behind_a_reader(story):
-    """It goes on where it was, once others have written and read what is there now."""
+def test_no_skip_after_truncation_before_the_position(story):
+    """It continues at its position, after other clients have written and read the new records there."""
     story.write("abc", 0).read(*log("abc"))
     story.history.forget_from(0, 1)
     assert story.write("xyz", 1).read((3, "z")).read(*log("axyz"), consumer="d").found == []
 
 
-def test_skip_where_the_log_was_cut_ahead_of_a_reader(story):
-    """One that had not come so far has no excuse."""
+def test_skip_after_truncation_beyond_the_position(story):
+    """A reader that had not read so far has no reason to skip."""
     story.write("abc", 0).read((0, "a")).read(*log("abc"), consumer="e")
     story.history.forget_from(0, 1)
     story.write("xyz", 1).read((3, "z")).read(*log("axyz"), consumer="d")
@@ -246,7 +244,7 @@ def test_skip_where_the_log_was_cut_ahead_of_a_reader(story):
 
 
 def test_no_skip_after_an_assignment(story):
-    """A partition that comes to a reader may begin anywhere; one that stays goes on."""
+    """A newly assigned partition may start anywhere; a retained one continues."""
     story.write("abc", 0).read(*log("abc"), consumer="d")
     assert story.read((0, "a")).assign().assign(0).read((2, "c")).found == []
     assert Story().write("abc", 0).read(*log("abc"), consumer="d").assign(0).read((0, "a")).assign(0, 1).read(
@@ -255,24 +253,23 @@ def test_no_skip_after_an_assignment(story):
 
 
 def test_non_monotonic_poll_within(story):
-    """Offsets go back in one poll."""
+    """Offsets decrease within one poll."""
     story.write("ab", 0).read((0, "a"), (1, "b"), (0, "a"))
     assert (story.only.kind, story.only.offsets) == (Kind.NON_MONOTONIC_POLL_WITHIN, (0,))
 
 
 def test_the_same_record_twice_in_a_poll(story):
-    """An offset comes once."""
     assert story.write("a", 0).read((0, "a"), (0, "a")).found == [Kind.NON_MONOTONIC_POLL_WITHIN]
 
 
 def test_non_monotonic_poll_between(story):
-    """A poll gives again what an earlier one gave, and nobody asked for it."""
+    """A poll returns a record again although the reader did not seek."""
     story.write("ab", 0).read(*log("ab")).read((1, "b"))
     assert (story.only.kind, story.only.offsets) == (Kind.NON_MONOTONIC_POLL_BETWEEN, (1,))
 
 
 def test_empty_polls(story):
-    """A poll that gives nothing leaves the position where it is."""
+    """An empty poll does not change the position."""
     assert story.write("ab", 0).read((0, "a")).read().read((1, "b")).found == []
 
 
@@ -280,27 +277,26 @@ def test_empty_polls(story):
 
 
 def test_aborted_read_of_a_refused_write(story):
-    """The producer was told that a record is not there, and it is."""
+    """The producer received an error for a record that is in the log."""
     story.refused("a").read((0, "a"))
     assert (story.only.kind, story.only.values, story.only.who) == (Kind.ABORTED_READ, ("a",), ("p", "c"))
 
 
-def test_no_aborted_read_of_what_was_sent_again(story):
-    """A refused record that was then sent again may be read."""
+def test_no_aborted_read_of_a_retry(story):
+    """A rejected record that was then sent again may be read."""
     assert story.refused("a").write("a", 0).read((0, "a")).found == []
 
 
 @pytest.mark.parametrize("state", ["asked", "sure", "refused commit"])
 def test_aborted_read(story, state):
-    """A record of an aborted transaction was read."""
     story.begin("t").write("a", 0, transaction="t").ending("t", commit=state == "refused commit")
     if state != "asked":
         story.ended("t", committed=False)
     assert story.read((0, "a")).found == [Kind.ABORTED_READ]
 
 
-def test_aborted_records_are_passed_over(story):
-    """Readers of what is committed pass over aborted records; others are given them."""
+def test_aborted_records_are_skipped(story):
+    """Only readers of uncommitted records receive aborted ones."""
     story.begin("t").write("a", 0, transaction="t").ending("t", commit=False).write("b", 2)
     assert (
         story.read((0, "a"), (2, "b"), read_committed=False).seek(0, consumer="d").read((2, "b"), consumer="d").found
@@ -309,19 +305,19 @@ def test_aborted_records_are_passed_over(story):
 
 
 def test_precommitted_read(story):
-    """A record was read before the commit of its transaction was asked for."""
+    """A record was read before the commit of its transaction was requested."""
     story.begin("t").write("a", 0, transaction="t").read((0, "a")).ending("t", commit=True).ended("t", committed=True)
     assert story.only.kind is Kind.PRECOMMITTED_READ
 
 
 def test_precommitted_read_of_an_open_transaction(story):
-    """A record was read whose transaction never ended."""
+    """A record of a transaction without an end was read."""
     assert story.begin("t").write("a", 0, transaction="t").read((0, "a")).found == [Kind.PRECOMMITTED_READ]
 
 
 @pytest.mark.parametrize("known", [True, False])
 def test_read_once_committed(story, known):
-    """From when the commit is asked for on, its records may be read, whether or not its outcome is ever told."""
+    """Records may be read as soon as the commit is requested, even if its outcome is never known."""
     story.begin("t").write("a", 0, transaction="t").ending("t", commit=True)
     if known:
         story.ended("t", committed=True)
@@ -330,19 +326,19 @@ def test_read_once_committed(story, known):
 
 @pytest.mark.parametrize(("committed", "kinds"), [(True, [Kind.LOST_WRITE]), (False, [])])
 def test_lost_write_of_a_transaction(story, committed, kinds):
-    """Records of a committed transaction must be there, whatever was acknowledged before it ended."""
+    """Records of a committed transaction must exist, even if they were not acknowledged before its end."""
     story.begin("t").write("a", 0, transaction="t").ending("t", commit=True).ended("t", committed=committed)
     assert story.write("b", 2).read((2, "b")).found == kinds
 
 
-def test_unknown_commit_promises_nothing(story):
-    """Where nobody knows whether the commit came about, its records may be there or not."""
+def test_unknown_commit_guarantees_nothing(story):
+    """If the outcome of a commit is unknown, its records may exist or not."""
     story.begin("t").write("a", 0, transaction="t").ending("t", commit=True)
     assert story.write("b", 2).read((2, "b")).found == []
 
 
 def test_sent_again_after_an_abort(story):
-    """The same record, in a transaction that was aborted and then in one that was committed, stands there once."""
+    """A record in an aborted and then in a committed transaction is in the log once."""
     story.begin("t").write("a", 0, transaction="t").ending("t", commit=False)
     story.begin("u").write("a", 2, transaction="u").ending("u", commit=True).ended("u", committed=True)
     assert story.read((2, "a")).found == []
@@ -352,7 +348,7 @@ def test_sent_again_after_an_abort(story):
 
 
 def test_report(story):
-    """Each kind is counted, errors apart from what the settings allow; a few examples are kept of each."""
+    """All kinds are counted, errors apart from violations that the settings allow, with a few examples of each."""
     story.write([f"v{number}" for number in range(1000)], 0).write("z", 1000).read((1000, "z"))
     found = report(story.history)
     assert found.counts == found.errors == {Kind.LOST_WRITE: 1000}
@@ -389,12 +385,12 @@ def test_report_of_nothing(story):
     ],
 )
 def test_expectations(expectations, noteworthy):
-    """What the settings do not promise is noteworthy; what readers may count on in any case stays an error."""
+    """Violations that the settings allow are noteworthy; violations of general guarantees stay errors."""
     assert {kind for kind in Kind if not expectations.is_error(kind)} == noteworthy
 
 
 def test_records_may_be_deleted(story):
-    """Before anybody read them, up to where the log began at the latest; behind that a lost write is one."""
+    """Unread records below the highest log start offset; a lost write above it is an error."""
     history = story.write("abcd", 0).read((3, "d")).history
     assert not report(history, Expectations(kept_from=3)).counts
     assert report(history, Expectations(kept_from=2)).errors == {Kind.LOST_WRITE: 1}
@@ -402,14 +398,14 @@ def test_records_may_be_deleted(story):
 
 
 def test_records_of_an_unknown_offset_may_be_deleted(story):
-    """Where any may; a producer whose retry was known already is told no offset."""
+    """If deletion is allowed; a producer whose retry was recognized receives no offset."""
     history = story.write("ab", NO_OFFSET).read((3, "d")).history
     assert Kind.UNSEEN not in report(history, Expectations(kept_from=1)).counts
     assert report(history).errors[Kind.UNSEEN] == 2
 
 
 def test_allowed_losses_pass(story):
-    """With ``acks=1`` a lost write is told, and fails nothing."""
+    """With ``acks=1`` a lost write is reported without failing the check."""
     found = report(story.write("ab", 0).read((1, "b")).history, Expectations(kept=False))
     found.check()
     assert found.counts == {Kind.LOST_WRITE: 1}

@@ -1,4 +1,4 @@
-"""Histories of a log without fault have no anomaly; with one thing changed they have that one."""
+"""Generated histories of a correct log have no anomaly; with one change they have exactly that anomaly."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PLAIN, COMMITTED, ABORTED, REFUSED, UNANSWERED, UNANSWERED_LOST = range(6)
 
 @dataclass
 class Generated:
-    """A history, and the log that it is of.
+    """A history and its log.
 
-    :ivar log: what readers are to be given.
+    :ivar log: records that readers must receive.
     """
 
     history: ClientHistory = field(default_factory=ClientHistory)
@@ -35,7 +35,7 @@ class Generated:
 
 @st.composite
 def histories(draw) -> Generated:
-    """Producers write batches of every fate; readers then read all, in polls of every size."""
+    """Producers write batches with all outcomes; readers then read all, in polls of all sizes."""
     made = Generated()
     numbers = iter(range(10_000))
     fates = st.sampled_from([PLAIN, PLAIN, PLAIN, COMMITTED, ABORTED, REFUSED, UNANSWERED, UNANSWERED_LOST])
@@ -79,7 +79,7 @@ def kinds(made: Generated) -> list[Kind]:
 @several
 @given(histories())
 def test_no_fault_no_anomaly(made):
-    """A correct log shows none, whatever was refused, aborted or never answered."""
+    """A correct log with errors, aborts and unanswered sends has no anomaly."""
     assert kinds(made) == []
 
 
@@ -87,7 +87,7 @@ def test_no_fault_no_anomaly(made):
 
 
 def acknowledged(made: Generated) -> list[tuple[int, int]]:
-    """What readers must be given."""
+    """Return the records that readers must receive."""
     sends = [send for send in made.history.sends if send.outcome is Outcome.OK]
     must = {value for send in sends for value in send.values}
     return [record for record in made.log if record[1] in must]
@@ -105,7 +105,7 @@ def polls_of(made: Generated, reader: str) -> list[int]:
 @several
 @given(histories(), st.data())
 def test_a_record_is_gone(made, data):
-    """No reader has one acknowledged record: lost if there is more behind it, else unseen."""
+    """No reader has one acknowledged record: lost if later records exist, otherwise unseen."""
     assume(acknowledged(made))
     gone = data.draw(st.sampled_from(acknowledged(made)))
     change_polls(made, lambda poll: [record for record in poll.records if record != gone])
@@ -115,7 +115,7 @@ def test_a_record_is_gone(made, data):
 @several
 @given(histories(), st.data())
 def test_one_reader_misses_a_record(made, data):
-    """A reader goes over a record that others have."""
+    """A reader skips a record that others have."""
     assume(len(made.log) > 1)
     missed = data.draw(st.sampled_from(made.log[:-1]))
     change_polls(made, lambda poll: [each for each in poll.records if each != missed or poll.consumer != "reader-0"])
@@ -126,7 +126,7 @@ def test_one_reader_misses_a_record(made, data):
 @several
 @given(histories(), st.data())
 def test_a_record_is_written_again(made, data):
-    """A value stands at two offsets."""
+    """A value is at two offsets."""
     assume(made.log)
     again = data.draw(st.sampled_from(made.log))
     made.history.polled("reader-0", PARTITION, [(made.end, again[1])], made.tick())
@@ -135,7 +135,7 @@ def test_a_record_is_written_again(made, data):
 
 @several
 @given(histories(), st.data())
-def test_a_reader_is_given_another_record(made, data):
+def test_a_reader_receives_another_record(made, data):
     """One reader has another value than the others at an offset."""
     assume(made.log)
     offset, _ = data.draw(st.sampled_from(made.log))
@@ -150,7 +150,7 @@ def test_a_reader_is_given_another_record(made, data):
 @several
 @given(histories(), st.data())
 def test_an_acknowledgement_is_wrong(made, data):
-    """A producer is told the offset of another one's record."""
+    """A producer receives the offset of another producer's record."""
     sends = made.history.sends
     plain = [at for at, send in enumerate(sends) if send.outcome is Outcome.OK and send.transaction is None]
     assume(len(plain) > 1)
@@ -166,7 +166,7 @@ def test_an_acknowledgement_is_wrong(made, data):
 @several
 @given(histories(), st.data())
 def test_a_poll_is_repeated(made, data):
-    """A reader is given again what it had."""
+    """A reader receives the same records again."""
     assume(made.log)
     last = made.history.reads[polls_of(made, "reader-1")[-1]]
     made.history.reads.append(last)
@@ -176,7 +176,7 @@ def test_a_poll_is_repeated(made, data):
 @several
 @given(histories(), st.data())
 def test_a_poll_goes_back(made, data):
-    """A poll ends with a record that it began with."""
+    """A poll ends with the record that it started with."""
     assume(made.log)
     at = polls_of(made, "reader-1")[-1]
     last = made.history.reads[at]
@@ -186,8 +186,8 @@ def test_a_poll_goes_back(made, data):
 
 @several
 @given(histories(), st.data())
-def test_two_sends_change_places(made, data):
-    """What was sent first stands behind what was sent next."""
+def test_two_sends_are_swapped(made, data):
+    """The first record is after the second one in the log."""
     sends = made.history.sends
     mine = [at for at, send in enumerate(sends) if send.producer == "p" and send.outcome is Outcome.OK]
     assume(len(mine) > 1)
@@ -200,7 +200,7 @@ def test_two_sends_change_places(made, data):
 @several
 @given(histories(), st.data())
 def test_a_refused_record_is_read(made, data):
-    """A producer is told that records are not there, and they are."""
+    """A producer receives errors for records that are in the log."""
     sends = made.history.sends
     there = {value for _, value in made.log}
     plain = [at for at, send in enumerate(sends) if send.values[0] in there]
@@ -213,7 +213,7 @@ def test_a_refused_record_is_read(made, data):
 @several
 @given(histories(), st.data())
 def test_a_commit_comes_after_its_reads(made, data):
-    """Records of a transaction are read before it is to be committed."""
+    """Records of a transaction are read before its commit is requested."""
     sends = made.history.sends
     committed = [
         send for send in sends if send.transaction is not None and send.values[0] in dict(map(reversed, made.log))
@@ -227,7 +227,7 @@ def test_a_commit_comes_after_its_reads(made, data):
 
 @several
 @given(histories())
-def test_a_stranger_is_read(made):
-    """A reader is given what nobody sent."""
+def test_an_unsent_record_is_read(made):
+    """A reader receives a record that was never sent."""
     made.history.polled("reader-1", PARTITION, [(made.end, -1)], made.tick())
     assert kinds(made) == [Kind.UNSENT_READ]

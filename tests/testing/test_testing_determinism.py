@@ -1,4 +1,4 @@
-"""One seed is one storm, event by event: in any process, whatever ran there before."""
+"""A seed determines a storm event by event, in any process and after any other work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kreplica.testing.storms.outcome import Outcome, run_storm
 
 SEED = 4
 STORMY = StormOptions(seconds=20.0, messages_per_s=50, brokers=4, synced=True, calm_s=0.5, overlap=4)
-"""Short, so that it can be had often, and with about thirty faults of most kinds."""
+"""Short enough to run often, with about thirty faults of most kinds."""
 
 WITH_APPLICATIONS = StormOptions(
     seconds=8.0, messages_per_s=5, batch_records=5, partitions=1, calm_s=0.5, overlap=3, applications=True
@@ -43,8 +43,8 @@ def storm(seed: int = SEED, options: StormOptions = STORMY) -> str:
 
 @pytest.mark.parametrize("name", ["STORMY", "WITH_APPLICATIONS"])
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_seed_is_one_storm_in_every_process(name: str) -> None:
-    """Two processes with different hash seeds, and one that has seen another storm before, see the same events."""
+def test_a_seed_determines_the_storm_in_every_process(name: str) -> None:
+    """Two processes with different hash seeds, and one that has run another storm before, see the same events."""
     children = [
         subprocess.Popen(
             [sys.executable, "-W", "ignore", "-c", CHILD, name],

@@ -1,4 +1,4 @@
-"""What a power loss, a kill, a full disk and bad media leave, on the simulator's disk."""
+"""Contents of the simulated disk after a power loss, a kill, a full disk or bad media."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEEDS = range(200)
 
 
 def outcomes(prepare: str, paths: list[str]) -> set[tuple[bytes | None, ...]]:
-    """What is in the files after a power loss, over many seeds, of a disk on which ``prepare`` was run."""
+    """Return the possible file contents after a power loss, over many seeds, of a disk prepared by this code."""
     seen = set()
     for seed in SEEDS:
         disk = MemoryDisk(directories=["/d", "/e"])
@@ -26,8 +26,8 @@ def outcomes(prepare: str, paths: list[str]) -> set[tuple[bytes | None, ...]]:
 
 
 class TestPowerLoss:
-    def test_what_was_synced_stays(self) -> None:
-        """Bytes synced, under a name synced, survive every power loss."""
+    def test_synced_data_survives(self) -> None:
+        """Synced bytes under a synced name survive every power loss."""
         prepare = """
 file = disk.open("/d/log", create=True)
 file.write_at(0, [b"a" * 5000])
@@ -40,7 +40,7 @@ disk.sync_directory("/d")
         assert outcomes(prepare, ["/d/log"]) == {(data,)}
 
     def test_an_unsynced_tail_is_kept_dropped_torn_or_zero(self) -> None:
-        """Of what was appended after the sync anything may be left, in sectors; what lies before is untouched."""
+        """Any sectors of the unsynced tail may remain; bytes before it are unchanged."""
         prepare = """
 file = disk.open("/d/log", create=True)
 file.write_at(0, [b"s" * 1000])
@@ -71,8 +71,8 @@ for number in range(4):
             for (data,) in outcomes(prepare, ["/d/log"])
         )
 
-    def test_overwritten_bytes_come_back(self) -> None:
-        """An overwrite that was not synced may leave the old bytes, the new, or both in sectors."""
+    def test_overwritten_bytes_may_return(self) -> None:
+        """An unsynced overwrite may leave old bytes, new bytes, or both in sectors."""
         prepare = """
 file = disk.open("/d/log", create=True)
 file.write_at(0, [b"o" * 2048])
@@ -83,7 +83,7 @@ file.write_at(0, [b"n" * 2048])
         assert outcomes(prepare, ["/d/log"]) == {(b"n" * 512 * k + b"o" * 512 * (4 - k),) for k in range(5)}
 
     def test_a_truncation_may_not_have_happened(self) -> None:
-        """A cut that was not synced may be undone; with later appends kept or not."""
+        """An unsynced truncation may be undone, with later appends kept or not."""
         prepare = """
 file = disk.open("/d/log", create=True)
 file.write_at(0, [b"o" * 100])
@@ -94,7 +94,7 @@ file.truncate(50)
         assert outcomes(prepare, ["/d/log"]) == {(b"o" * 100,), (b"o" * 50,)}
 
     def test_a_new_name_needs_its_directory_synced(self) -> None:
-        """A file whose bytes are synced is still lost where its directory is not."""
+        """A file with synced bytes is lost if its directory was not synced."""
         prepare = """
 file = disk.open("/d/log", create=True)
 file.write_at(0, [b"x"])
@@ -103,7 +103,7 @@ file.sync()
         assert outcomes(prepare, ["/d/log"]) == {(b"x",), (None,)}
 
     def test_names_keep_their_order_within_a_directory(self) -> None:
-        """A later creation in a directory never survives an earlier one; other directories know nothing of it."""
+        """A later creation in a directory never survives an earlier one; other directories are independent."""
         prepare = """
 for path in ("/d/1", "/e/1", "/d/2", "/e/2"):
     disk.open(path, create=True).close()
@@ -123,7 +123,7 @@ disk.rename("/d/log", "/e/log")
         assert outcomes(prepare, ["/d/log", "/e/log"]) == {(b"x", None), (None, b"x")}
 
     def test_syncing_one_directory_of_a_rename_is_enough(self) -> None:
-        """A rename made durable in the one directory is not undone in the other."""
+        """A rename that is durable in one directory is not undone in the other."""
         prepare = """
 disk.write_file("/d/log", b"x")
 disk.rename("/d/log", "/e/log")
@@ -131,12 +131,12 @@ disk.sync_directory("/e")
 """
         assert outcomes(prepare, ["/d/log", "/e/log"]) == {(None, b"x")}
 
-    def test_a_removed_file_may_come_back(self) -> None:
-        """A removal that was not synced may be undone, with the bytes that were durable."""
+    def test_a_removed_file_may_return(self) -> None:
+        """An unsynced removal may be undone, with the durable bytes."""
         assert outcomes('disk.write_file("/d/log", b"x"); disk.remove("/d/log")', ["/d/log"]) == {(b"x",), (None,)}
 
     def test_write_file_with_sync_is_durable_and_atomic(self) -> None:
-        """A checkpoint is the new one; and during its writing, without the last sync, the old or the new."""
+        """A checkpoint has its new content; during the write, without the last sync, the old or the new one."""
         old = 'disk.write_file("/d/c", b"o" * 3000)\n'
         assert outcomes(old + 'disk.write_file("/d/c", b"n" * 3000)', ["/d/c"]) == {(b"n" * 3000,)}
         during = (
@@ -151,12 +151,12 @@ disk.rename("/d/c.tmp", "/d/c")
         assert outcomes(during, ["/d/c"]) == {(b"o" * 3000,), (b"n" * 3000,)}
 
     def test_write_file_without_sync_may_leave_half(self) -> None:
-        """Without syncs the new name may lead to nothing, or to a part."""
+        """Without syncs the new name may have no content, or a part."""
         seen = outcomes('disk.write_file("/d/c", b"o"); disk.write_file("/d/c", b"n" * 3000, sync=False)', ["/d/c"])
         assert {(b"o",), (b"",), (b"n" * 3000,)} <= seen
 
-    def test_a_failed_sync_is_never_made_good(self) -> None:
-        """After fsync has failed once, its success proves nothing about the bytes before: they may be lost."""
+    def test_a_failed_sync_is_never_repaired(self) -> None:
+        """After fsync has failed once, a later success proves nothing: earlier bytes may be lost."""
         prepare = """
 file = disk.open("/d/log", create=True)
 disk.sync_directory("/d")
@@ -174,7 +174,7 @@ file.sync()
         assert {b"a" * 4096, bytes(4096)} <= {data[:4096] for data in seen}
 
     def test_pages_of_a_failed_sync_are_dropped_from_memory(self) -> None:
-        """They count as clean: from then on programs read what the device has, and what they wrote since."""
+        """The pages count as clean: programs then read the device's bytes, and their own later writes."""
         seen = set()
         for seed in range(30):
             disk = MemoryDisk(directories=["/d"])
@@ -193,7 +193,7 @@ file.sync()
             assert disk.read_file("/d/log")[4096:] == b"b" * 4096
         assert {b"a" * 4096, bytes(4096)} <= seen
 
-    def test_the_same_seed_loses_the_same(self) -> None:
+    def test_a_seed_determines_the_loss(self) -> None:
         """A seed that found a bug finds it again."""
 
         def lose(seed: int) -> list[bytes]:
@@ -206,8 +206,8 @@ file.sync()
         assert [lose(seed) for seed in range(20)] == [lose(seed) for seed in range(20)]
         assert len({tuple(lose(seed)) for seed in range(20)}) > 5
 
-    def test_what_is_left_is_durable(self) -> None:
-        """A second power loss takes nothing more; write-back by the kernel makes everything durable."""
+    def test_remaining_data_is_durable(self) -> None:
+        """A second power loss loses nothing more; write-back by the kernel makes everything durable."""
         disk = MemoryDisk(directories=["/d"])
         disk.open("/d/log", create=True).write_at(0, [b"x" * 10_000])
         disk.power_loss(Random(1))
@@ -224,7 +224,7 @@ file.sync()
 
 class TestKill:
     def test_a_killed_process_loses_nothing_it_wrote(self) -> None:
-        """Its files are closed, its locks free, its bytes there."""
+        """Its files are closed, its locks free, its bytes kept."""
         disk = MemoryDisk(directories=["/d"])
         lock = disk.lock_directory("/d")
         file = disk.open("/d/log", create=True)
@@ -243,8 +243,8 @@ class TestKill:
 
 
 class TestFaults:
-    def test_a_full_disk_takes_what_fits(self) -> None:
-        """The write that does not fit fails after a part; removing files makes room, once they are closed."""
+    def test_a_full_disk_writes_a_part(self) -> None:
+        """The write that does not fit fails after a part; removed files free their space once they are closed."""
         disk = MemoryDisk(directories=["/d"], capacity_bytes=1000)
         disk.write_file("/d/old", b"o" * 600)
         held = disk.open("/d/old")
@@ -267,7 +267,7 @@ class TestFaults:
         assert disk.usage("/d") == (1000, 990)
 
     def test_chosen_operations_fail(self) -> None:
-        """Faults strike the operation, path and number of times asked for."""
+        """Faults affect the chosen operation, path and number of calls."""
         disk = MemoryDisk(directories=["/d", "/e"])
         files = [disk.open(path, create=True) for path in ("/d/log", "/e/log")]
         disk.fail("read", "/d/*", errno.EIO)
@@ -283,8 +283,8 @@ class TestFaults:
         disk.mend()
         files[0].read_at(0, 1)
 
-    def test_a_fault_ends_alone(self) -> None:
-        """Others of the same disk go on, be they just like it; one that is over can be ended again."""
+    def test_the_end_of_a_fault_affects_no_other_fault(self) -> None:
+        """Equal faults of the same disk stay active; ending a fault twice does nothing."""
         disk = MemoryDisk(directories=["/d"])
         file = disk.open("/d/log", create=True)
         end_reads, end_syncs, end_other_syncs = (disk.fail(name, "/d/*") for name in ("read", "sync", "sync"))
@@ -298,15 +298,15 @@ class TestFaults:
         file.sync()
 
     def test_a_flipped_bit_stays_flipped(self) -> None:
-        """Bad media show after any restart."""
+        """Bad media persist across restarts."""
         disk = MemoryDisk(directories=["/d"])
         disk.write_file("/d/log", b"\0\0\0")
         disk.flip_bit("/d/log", 1, 7)
         disk.power_loss(Random(0))
         assert disk.read_file("/d/log") == b"\0\x80\0"
 
-    def test_checks_see_what_was_written(self) -> None:
-        """Whatever was flipped since, until it is written anew or cut off; programs read what is there."""
+    def test_checks_read_the_bytes_before_the_flip(self) -> None:
+        """Until the flipped bit is overwritten or truncated; programs read the flipped one."""
         disk = MemoryDisk(directories=["/d"])
         file = disk.open("/d/log", create=True)
         file.write_at(0, [b"\0" * 8])
@@ -323,7 +323,7 @@ class TestFaults:
         assert disk.damaged_files() == []
 
     def test_an_evicted_file_is_cold_until_read(self) -> None:
-        """So that a fetch of it goes the way of slow reads."""
+        """A fetch of a cold file takes the path of slow reads."""
         disk = MemoryDisk(directories=["/d"])
         file = disk.open("/d/log", create=True)
         disk.evict("/d/log")
@@ -334,7 +334,7 @@ class TestFaults:
 
 
 def test_appending_to_a_big_file_copies_no_file() -> None:
-    """Ten thousand appends and syncs to a file of 64 MB take a moment; with a copy each they would take minutes."""
+    """Ten thousand appends and syncs to a file of 64 MB take a moment; with a copy each, they would take minutes."""
     disk = MemoryDisk(directories=["/d"])
     file = disk.open("/d/log", create=True)
     file.truncate(64 << 20)

@@ -1,4 +1,4 @@
-"""The checker checks: whatever breaks a rule of a cluster is told at the next event."""
+"""The invariant checker reports every broken rule of a cluster at the next event."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEY = TopicPartition("orders", 0)
 
 
 class Scene:
-    """A broker that leads a partition with some records, looked at after each event."""
+    """A broker that leads a partition with some records, checked after each event."""
 
     def __init__(self) -> None:
         self.cluster = SimulatedCluster(seed=1)
@@ -43,8 +43,8 @@ class Scene:
     def produce(self) -> None:
         self.cluster.run_until(self.client.produce("orders", 0, batch(b"one", b"two")))
 
-    def look(self) -> None:
-        """Let some time pass, and look at everything."""
+    def check(self) -> None:
+        """Let some time pass, and check all invariants."""
         self.cluster.run(10)
         self.invariants.check()
 
@@ -55,7 +55,7 @@ class Scene:
         return partition
 
     def write_state(self, **changes: object) -> None:
-        """Change the partition's state znode behind everybody's back."""
+        """Change the partition's state znode without the brokers' knowledge."""
         state, node = state_of(self.cluster, KEY), znode(self.cluster, znodes.partition_state_path(*KEY))
         assert state is not None
         assert node is not None
@@ -85,7 +85,7 @@ def older_controller(scene: Scene) -> None:
     scene.cluster.brokers[1].program.fence.controller_epoch = 0
 
 
-def told_too_early(scene: Scene) -> None:
+def acknowledged_too_early(scene: Scene) -> None:
     scene.history.acknowledged(0, 4, [b"0/0"])
 
 
@@ -93,7 +93,7 @@ def state_epoch_back(scene: Scene) -> None:
     scene.write_state(leader_epoch=-1)
 
 
-def stranger_in_sync(scene: Scene) -> None:
+def unassigned_replica_in_sync(scene: Scene) -> None:
     scene.write_state(isr=(1, 7))
 
 
@@ -109,23 +109,23 @@ def leader_not_in_sync(scene: Scene) -> None:
         (log_cut, "leads in epoch 5 without all commits"),
         (epoch_back, "the leader epoch went back"),
         (older_controller, "a broker obeys an older controller"),
-        (told_too_early, "acknowledged, but not committed"),
+        (acknowledged_too_early, "acknowledged, but not committed"),
         (state_epoch_back, "the leader epoch went back"),
-        (stranger_in_sync, "in sync, but not assigned"),
+        (unassigned_replica_in_sync, "in sync, but not assigned"),
         (leader_not_in_sync, "the leader is not in sync"),
     ],
 )
-def test_a_broken_rule_is_told(fault: Callable[[Scene], None], text: str) -> None:
-    """Nothing is told while all is well; then the rule that is broken, with where and what."""
+def test_a_broken_rule_is_reported(fault: Callable[[Scene], None], text: str) -> None:
+    """The report names the rule, the place and the values; without a fault there is none."""
     scene = Scene()
     scene.produce()
     fault(scene)
     with pytest.raises(BrokenRule, match=text):
-        scene.look()
+        scene.check()
 
 
-def test_what_is_as_before_costs_nothing() -> None:
-    """Events that change nothing of a topic are not looked into."""
+def test_unchanged_topics_are_not_checked() -> None:
+    """Events that do not change a topic are not checked."""
     scene = Scene()
     before = scene.invariants.checks_count
     scene.cluster.run(60)
@@ -133,8 +133,8 @@ def test_what_is_as_before_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize("dead_before", [0, 1])
-def test_who_died_in_sync_without_what_is_committed_is_found(dead_before: int) -> None:
-    """Though its broker does not run, and may be out of sync before it is back; whoever else may be in sync."""
+def test_a_dead_in_sync_replica_without_committed_records_is_found(dead_before: int) -> None:
+    """Its broker is not running, and may leave the ISR before it returns; other replicas may be in sync."""
     with deferred_collection():
         run = ReplicatedRun(1, partitions=1)
         leader, followers = run.leader(), run.followers()
@@ -153,8 +153,8 @@ def test_who_died_in_sync_without_what_is_committed_is_found(dead_before: int) -
             run.cluster.run(0.1)
 
 
-def test_who_was_in_sync_and_died_counts_without_a_coordinator() -> None:
-    """Their last fetches arrive after them, and the leader commits by what they say; nobody can tell it otherwise."""
+def test_dead_in_sync_replicas_count_without_a_coordinator() -> None:
+    """Their last fetches arrive after their death and the leader counts them, because no coordinator corrects it."""
     run = ReplicatedRun(1, partitions=1)
     leader, followers = run.leader(), run.followers()
     for follower in followers:
@@ -173,21 +173,21 @@ def test_who_was_in_sync_and_died_counts_without_a_coordinator() -> None:
     run.converge()
 
 
-def test_a_topic_of_the_same_name_is_another() -> None:
-    """What is left of the earlier one on a broker is not looked at, nor expected of the new one."""
+def test_a_topic_with_a_reused_name_is_a_new_topic() -> None:
+    """Remains of the earlier topic on a broker are not checked, nor expected of the new one."""
     scene = Scene()
     scene.invariants.forget(KEY)
     scene.invariants.add(KEY, History(), UUID(int=7))
     scene.partition.high_watermark = 5
-    scene.look()
+    scene.check()
     scene.invariants.forget(KEY)
     scene.invariants.add(KEY, History(), scene.partition.topic_id)
     with pytest.raises(BrokenRule, match="committed beyond its log"):
-        scene.look()
+        scene.check()
 
 
-def test_what_was_committed_in_the_event_that_took_the_log_away() -> None:
-    """The leader commits, answers, and is offline, all in one event: the answer was right."""
+def test_a_commit_in_the_event_that_takes_the_log_offline() -> None:
+    """The leader commits, responds and goes offline in one event: the response was correct."""
     scene = Scene()
     partition = scene.partition
     partition.log.append_as_leader(bytearray(batch(b"three")), 0, now_ms=1000)
@@ -200,14 +200,14 @@ def test_what_was_committed_in_the_event_that_took_the_log_away() -> None:
 
 class TestCommittedLog:
     def log(self, disk: MemoryDisk, *values: bytes) -> Log:
-        """A log of one batch for each value, in small segments."""
+        """Create a log with one batch per value, in small segments."""
         log = Log.open("/data", KEY, LogConfig(segment_bytes=300), disk, lambda: 5000)
         for value in values:
             log.append_as_leader(bytearray(batch(value)), 3, now_ms=1000)
         return log
 
     def compared(self, *values: bytes) -> str | None:
-        """What differs between a committed log and a replica with those values."""
+        """Return the difference between a committed log and a replica with these values."""
         disk, other = MemoryDisk(directories=["/data"]), MemoryDisk(directories=["/data"])
         committed, leader = CommittedLog(), self.log(disk, *(b"value %d" % i for i in range(20)))
         committed.extend(1, disk, leader, 7, 3)
@@ -219,19 +219,19 @@ class TestCommittedLog:
         return committed.compare(2, other, self.log(other, *values), 20)
 
     def test_the_same(self) -> None:
-        """A replica that has it all differs in nothing, nor does one that has less."""
+        """An equal or shorter replica has no difference."""
         values = [b"value %d" % i for i in range(20)]
         assert self.compared(*values) is None
         assert self.compared(*values[:11]) is None
 
     def test_one_byte(self) -> None:
-        """One byte is enough, and its batch's offset is told."""
+        """One byte is enough, and the offset of its batch is reported."""
         values = [b"value %d" % i for i in range(20)]
         values[13] = b"Value 13"
         assert "base_offset=13" in (self.compared(*values) or "")
 
-    def test_truncated_and_written_anew(self) -> None:
-        """What a replica cut and wrote again is compared again."""
+    def test_truncated_and_rewritten(self) -> None:
+        """Records that a replica truncated and wrote again are compared again."""
         disk, other = MemoryDisk(directories=["/data"]), MemoryDisk(directories=["/data"])
         values = [b"value %d" % i for i in range(20)]
         committed, replica = CommittedLog(), self.log(other, *values)

@@ -1,4 +1,4 @@
-"""Ways between processes that are cut and slowed, by a proxy or by the kernel."""
+"""Links between processes that are cut and delayed, by a proxy or by the kernel."""
 
 import socket
 import sys
@@ -32,7 +32,7 @@ server.serve_forever()
 
 
 class EchoProcess(ServerProcess):
-    """It says everything again."""
+    """A server that returns all data to its client."""
 
     def __init__(self, directory, port, host="127.0.0.1", command_prefix=()):
         super().__init__(directory, b"serving")
@@ -46,7 +46,7 @@ class EchoProcess(ServerProcess):
 
 @pytest.fixture
 def links():
-    """Two brokers, and a coordinator."""
+    """Links of two brokers and a coordinator."""
     (port,) = free_ports(1)
     with ProxyLinks(f"127.0.0.1:{port}/kafka", 2) as links:
         yield links
@@ -54,7 +54,7 @@ def links():
 
 @pytest.fixture
 def echo(links, tmp_path):
-    """In place of broker 1."""
+    """An echo server in place of broker 1."""
     with EchoProcess(tmp_path, links.places[1].port) as process:
         yield process
 
@@ -63,8 +63,8 @@ def connected(port, host="127.0.0.1", timeout_s=5.0):
     return closing(socket.create_connection((host, port), timeout_s))
 
 
-def heard(connection, timeout_s=5.0):
-    """What comes next, or None where nothing does."""
+def received_from(connection, timeout_s=5.0):
+    """Return the next data, or None on a timeout."""
     connection.settimeout(timeout_s)
     try:
         return connection.recv(65536)
@@ -72,74 +72,74 @@ def heard(connection, timeout_s=5.0):
         return None
 
 
-def test_whole_ways_carry_everything(links, echo):
-    """What is sent to the advertised port arrives at the broker, and its answers come back, however much it is."""
+def test_links_carry_everything(links, echo):
+    """Data for the advertised port arrives at the broker, and its responses return, in any amount."""
     with connected(links.places[1].advertised_port) as client:
         data = bytes(range(256)) * 4096
         client.sendall(data[: len(data) // 2])
         client.sendall(data[len(data) // 2 :])
         received = b""
         while len(received) < len(data):
-            received += heard(client)
+            received += received_from(client)
         assert received == data
 
 
 def test_the_coordinator_is_found_by_its_path(links):
-    """Each broker has its own way to the coordinator, and the path of the znodes stays."""
+    """Each broker has its own link to the coordinator, and the path of the znodes is kept."""
     servers = {links.places[broker_id].zookeeper for broker_id in (1, 2)}
     assert len(servers) == 2
     assert all(server.endswith("/kafka") for server in servers)
 
 
-def test_a_cut_way_delivers_nothing_and_refuses_nothing(links, echo):
-    """Connections stay open and silent, old ones as new ones; healed, what was sent arrives."""
+def test_a_cut_link_neither_delivers_nor_refuses(links, echo):
+    """Old and new connections stay open and silent; the data arrives after healing."""
     with connected(links.places[1].advertised_port) as client, connected(links.places[1].advertised_port) as idle:
         client.sendall(b"one")
-        assert heard(client) == b"one"
+        assert received_from(client) == b"one"
         cut(links, {CLIENTS}, {1})
         client.sendall(b"two")
         with connected(links.places[1].advertised_port) as late:
             late.sendall(b"late")
-            assert heard(client, QUIET_S) is None
-            assert heard(late, QUIET_S) is None
-            assert heard(idle, QUIET_S) is None
+            assert received_from(client, QUIET_S) is None
+            assert received_from(late, QUIET_S) is None
+            assert received_from(idle, QUIET_S) is None
             links.heal()
-            assert heard(client) == b"two"
-            assert heard(late) == b"late"
+            assert received_from(client) == b"two"
+            assert received_from(late) == b"late"
 
 
 def test_one_way(links, echo):
-    """What is sent still arrives when only the answers are lost: they come once the way back is whole."""
+    """Data still arrives if only responses are lost; these arrive after healing."""
     with connected(links.places[1].advertised_port) as client:
         client.sendall(b"one")
-        assert heard(client) == b"one"
+        assert received_from(client) == b"one"
         links.cut_one_way({1}, {CLIENTS})
         client.sendall(b"two")
-        assert heard(client, QUIET_S) is None
+        assert received_from(client, QUIET_S) is None
         links.heal()
-        assert heard(client) == b"two"
+        assert received_from(client) == b"two"
 
 
-def test_the_end_of_a_process_behind_a_cut_is_not_heard(links, echo):
-    """A connection whose other side was killed stays half-open until the way is whole, and ends then."""
+def test_the_end_of_a_process_behind_a_cut_is_not_noticed(links, echo):
+    """A connection whose peer was killed stays half-open until the link is up, and ends then."""
     with connected(links.places[1].advertised_port) as client:
         client.sendall(b"one")
-        assert heard(client) == b"one"
+        assert received_from(client) == b"one"
         cut(links, {CLIENTS}, {1})
         echo.kill()
-        assert heard(client, QUIET_S) is None
+        assert received_from(client, QUIET_S) is None
         links.heal()
-        assert heard(client) == b""
+        assert received_from(client) == b""
 
 
-def test_nobody_listens(links):
-    """A broker that does not run: the connection ends at once."""
+def test_a_stopped_broker_closes_connections(links):
+    """If a broker is not running, the connection ends at once."""
     with connected(links.places[2].advertised_port) as client:
-        assert heard(client) == b""
+        assert received_from(client) == b""
 
 
 def test_slow(links, echo):
-    """An answer takes the delay of both ways; many at a time take no longer than one."""
+    """A response takes the latency of both directions; many at a time take no longer than one."""
     links.slow({CLIENTS}, {1}, DELAY_S)
     with connected(links.places[1].advertised_port) as client:
         begin = time.monotonic()
@@ -147,12 +147,12 @@ def test_slow(links, echo):
             client.sendall(b"x")
         received = b""
         while len(received) < 10:
-            received += heard(client)
+            received += received_from(client)
         assert 2 * DELAY_S <= time.monotonic() - begin < 10 * DELAY_S
 
 
-def test_who_connects_is_found_by_its_process(links, echo, tmp_path):
-    """A cut between two brokers leaves clients alone: each connection belongs to the process that opened it."""
+def test_the_source_of_a_connection_is_found_by_its_process(links, echo, tmp_path):
+    """A cut between two brokers does not affect clients: each connection belongs to the process that opened it."""
     place = links.places[1]
     relay = f"""
 import socket
@@ -162,7 +162,7 @@ s.recv(1)
 print("serving", flush=True)
 s.sendall(b"y")
 s.recv(1)
-print("heard", flush=True)
+print("received_from", flush=True)
 """
 
     class Relay(ServerProcess):
@@ -176,21 +176,21 @@ print("heard", flush=True)
     try:
         with connected(place.advertised_port) as client:
             client.sendall(b"me")
-            assert heard(client) == b"me"
+            assert received_from(client) == b"me"
             time.sleep(QUIET_S)
             assert "serving" not in other.output
             links.heal()
             other.wait_until_ready(5)
             assert other.wait(5) == 0
-            assert "heard" in other.output
+            assert "received_from" in other.output
     finally:
         other.kill()
 
 
 @pytest.mark.needs_program("ip")
 @pytest.mark.parametrize("one_way", [None, (CLIENTS, 1), (1, CLIENTS)], ids=["both ways", "there", "back"])
-def test_the_kernel_cuts_a_way(tmp_path, one_way):
-    """Between namespaces, nothing arrives and nothing is refused; healed, what was sent arrives."""
+def test_the_kernel_cuts_a_link(tmp_path, one_way):
+    """Between namespaces, data neither arrives nor is rejected; it arrives after healing."""
     if not are_permitted():
         pytest.skip("network namespaces are not permitted here")
     with NamespaceLinks(1) as links:
@@ -198,14 +198,14 @@ def test_the_kernel_cuts_a_way(tmp_path, one_way):
         echo = EchoProcess(tmp_path, place.port, place.host, place.command_prefix)
         with echo, connected(place.port, place.host) as to:
             to.sendall(b"one")
-            assert heard(to) == b"one"
+            assert received_from(to) == b"one"
             if one_way is None:
                 cut(links, {CLIENTS}, {1})
             else:
                 links.cut_one_way({one_way[0]}, {one_way[1]})
             to.sendall(b"two")
-            assert heard(to, QUIET_S) is None
+            assert received_from(to, QUIET_S) is None
             with pytest.raises(TimeoutError):
                 connected(place.port, place.host, QUIET_S)
             links.heal()
-            assert heard(to) == b"two"
+            assert received_from(to) == b"two"

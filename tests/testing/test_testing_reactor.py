@@ -1,4 +1,4 @@
-"""TCP and timers as programs see them: the same tests on the real reactor and on the simulated one."""
+"""TCP and timers: the same tests on the real reactor and on the simulated one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAYLOAD = bytes(range(256)) * 4096
 
 @dataclass
 class World:
-    """A server's and a client's reactor, and how to run a coroutine on them."""
+    """Reactors of a server and a client, and a way to run a coroutine on them."""
 
     server: Any
     client: Any
@@ -55,7 +55,7 @@ def world(request: pytest.FixtureRequest) -> World:
 
 
 class Peer(Protocol):
-    """Collects what comes, and says when it is so many bytes or the connection is lost."""
+    """Collects received data, and waits for a number of bytes or the loss of the connection."""
 
     def __init__(self) -> None:
         self.received = bytearray()
@@ -106,7 +106,7 @@ def deferred_made(made: Any, deferred: Deferred[Any]) -> None:
 
 
 async def connect(world: World, server_protocol: type[Peer] = Peer, client_protocol: type[Peer] = Peer) -> Any:
-    """(port, the server's end, the client's end) of one new connection."""
+    """Return (port, server protocol, client protocol) of one new connection."""
     factory = Server(server_protocol)
     accepted = factory.accepted
     port = world.server.listenTCP(0, factory, interface="127.0.0.1" if world.simulation is None else "")
@@ -128,7 +128,7 @@ def closing(*peers: Any) -> Iterator[None]:
 
 class TestConnections:
     def test_bytes_arrive_whole_and_in_order(self, world: World) -> None:
-        """A megabyte each way, at the same time, arrives as it was sent, whatever the pieces."""
+        """A megabyte in each direction at the same time arrives unchanged, in any pieces."""
 
         async def scenario() -> None:
             port, server, client = await connect(world)
@@ -145,7 +145,7 @@ class TestConnections:
 
         world.run(scenario())
 
-    def test_losing_a_connection_sends_what_was_written(self, world: World) -> None:
+    def test_losing_a_connection_sends_written_data(self, world: World) -> None:
         """loseConnection closes after the last byte; both ends see a clean end."""
 
         async def scenario() -> None:
@@ -159,8 +159,8 @@ class TestConnections:
 
         world.run(scenario())
 
-    def test_aborting_is_noticed_at_both_ends(self, world: World) -> None:
-        """abortConnection ends it at once: aborted here, lost there."""
+    def test_aborting_is_visible_at_both_ends(self, world: World) -> None:
+        """abortConnection closes it at once: aborted here, lost at the peer."""
 
         async def scenario() -> None:
             port, server, client = await connect(world)
@@ -171,8 +171,8 @@ class TestConnections:
 
         world.run(scenario())
 
-    def test_nobody_listens(self, world: World) -> None:
-        """Connecting to a port without listener is refused; to one that has stopped listening as well."""
+    def test_no_listener(self, world: World) -> None:
+        """Connecting to a port without a listener is refused, also after the listener has stopped."""
 
         async def scenario() -> None:
             port, server, client = await connect(world)
@@ -187,7 +187,7 @@ class TestConnections:
 
         world.run(scenario())
 
-    def test_a_port_is_taken_once(self, world: World) -> None:
+    def test_a_port_can_be_used_once(self, world: World) -> None:
         """Listening on a port in use fails at once."""
 
         async def scenario() -> None:
@@ -216,7 +216,7 @@ class TestConnections:
         world.run(scenario())
 
     def test_half_closing(self, world: World) -> None:
-        """A client that has sent all says so, and still gets its answer."""
+        """A client that has sent everything half-closes the connection, and still receives the response."""
 
         @implementer(IHalfCloseableProtocol)
         class Answering(Peer):
@@ -238,7 +238,7 @@ class TestConnections:
 
         world.run(scenario())
 
-    def test_a_refused_peer_is_closed(self, world: World) -> None:
+    def test_a_rejected_peer_is_closed(self, world: World) -> None:
         """A factory that builds no protocol closes the connection."""
 
         class Refusing(Factory):
@@ -254,8 +254,8 @@ class TestConnections:
 
         world.run(scenario())
 
-    def test_an_exception_costs_its_connection_only(self, world: World) -> None:
-        """A protocol that raises loses its connection with that exception; the reactor goes on."""
+    def test_an_exception_closes_only_its_connection(self, world: World) -> None:
+        """A protocol that raises loses its connection with that exception; other connections continue."""
 
         class Broken(Peer):
             def dataReceived(self, data: bytes) -> None:
@@ -275,17 +275,17 @@ class TestConnections:
     def test_a_factory_that_raises_keeps_listening(self, world: World) -> None:
         """A failure to build one protocol does not close the port."""
 
-        class Moody(Server):
+        class FailsOnce(Server):
             calls = 0
 
             def buildProtocol(self, addr: Any) -> Any:
                 self.calls += 1
                 if self.calls == 1:
-                    raise ZeroDivisionError("the first is always unlucky")
+                    raise ZeroDivisionError("the first connection fails")
                 return super().buildProtocol(addr)
 
         async def scenario() -> None:
-            factory = Moody()
+            factory = FailsOnce()
             accepted = factory.accepted
             port = world.server.listenTCP(0, factory, interface="127.0.0.1" if world.simulation is None else "")
             endpoint = TCP4ClientEndpoint(world.client, world.server_name, port.getHost().port)
@@ -302,8 +302,8 @@ class TestConnections:
 
         world.run(scenario())
 
-    def test_connecting_can_be_given_up(self, world: World) -> None:
-        """stopConnecting fails the attempt; its factory is told once."""
+    def test_connecting_can_be_stopped(self, world: World) -> None:
+        """stopConnecting fails the attempt; its factory is notified once."""
         failed: Deferred[type[BaseException]] = Deferred()
 
         class Impatient(ClientFactory):
@@ -320,7 +320,6 @@ class TestConnections:
         world.run(scenario())
 
     def test_endpoint_strings(self, world: World) -> None:
-        """Endpoints described by strings work."""
 
         async def scenario() -> None:
             server = serverFromString(world.server, "tcp:0:interface=127.0.0.1" if not world.simulation else "tcp:0")
@@ -337,7 +336,7 @@ class TestConnections:
 
 class TestBackPressure:
     def test_a_reader_that_pauses_stops_its_sender(self, world: World) -> None:
-        """A push producer is paused when the other end does not read, and resumed when it does; nothing is lost."""
+        """A push producer is paused while the peer does not read, and resumed later; nothing is lost."""
         total = 32 << 20
 
         @implementer(IPushProducer)
@@ -382,8 +381,8 @@ class TestBackPressure:
 
         world.run(scenario())
 
-    def test_a_pull_producer_is_asked_for_each_piece(self, world: World) -> None:
-        """It is asked again whenever what it gave has been sent; loseConnection waits until it unregisters."""
+    def test_a_pull_producer_is_called_for_each_piece(self, world: World) -> None:
+        """It is called again after its data was sent; loseConnection waits until it unregisters."""
 
         @implementer(IPullProducer)
         class Producer:
@@ -399,7 +398,7 @@ class TestBackPressure:
                     self.transport.unregisterProducer()
 
             def stopProducing(self) -> None:
-                raise AssertionError("it was not done")
+                raise AssertionError("the producer was stopped before its end")
 
         async def scenario() -> None:
             port, server, client = await connect(world)
@@ -413,7 +412,7 @@ class TestBackPressure:
         world.run(scenario())
 
     def test_a_paused_reader_gets_nothing_until_it_resumes(self, world: World) -> None:
-        """Neither bytes nor the end of the connection reach a protocol that has paused."""
+        """A paused protocol receives neither data nor the end of the connection."""
 
         async def scenario() -> None:
             port, server, client = await connect(world)
@@ -431,9 +430,9 @@ class TestBackPressure:
         world.run(scenario())
 
 
-class TestOwnTransport:
-    def test_a_transport_of_our_own_reads_into_its_buffer(self, world: World) -> None:
-        """What a listener sets as ``Port.transport`` serves its connections, down to recv_into and sendmsg."""
+class TestCustomTransport:
+    def test_a_custom_transport_reads_into_its_buffer(self, world: World) -> None:
+        """The class in ``Port.transport`` serves the port's connections, including recv_into and sendmsg."""
         scratch = bytearray(4096)
 
         class Scratch(tcp.Server):
@@ -463,7 +462,7 @@ class TestOwnTransport:
 
 class TestTimers:
     def test_order_cancel_reset_and_delay(self, world: World) -> None:
-        """Calls come in the order of their times, as last set."""
+        """Calls happen in the order of their last times."""
         seen: list[str] = []
 
         async def scenario() -> None:
@@ -493,7 +492,7 @@ class TestTimers:
         world.run(scenario())
 
     def test_call_from_thread(self, world: World) -> None:
-        """callFromThread calls soon, in order, not at once."""
+        """callFromThread calls soon and in order, not at once."""
         seen: list[int] = []
 
         async def scenario() -> None:
@@ -506,7 +505,7 @@ class TestTimers:
         world.run(scenario())
 
     def test_time_does_not_run_backwards(self, world: World) -> None:
-        """A negative delay is an error of the program."""
+        """A negative delay is an error."""
 
         async def scenario() -> None:
             with pytest.raises(AssertionError):

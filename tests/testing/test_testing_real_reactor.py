@@ -18,8 +18,8 @@ def _reactor() -> IReactorTime:
     return reactor  # type: ignore[return-value]
 
 
-def test_a_coroutine_runs_to_its_end_again_and_again() -> None:
-    """One process can run the reactor for many tests, threads included."""
+def test_coroutines_run_to_their_end_repeatedly() -> None:
+    """One process can run the reactor for many tests, including threads."""
 
     async def answer(number: int) -> int:
         await deferLater(_reactor(), 0.001)
@@ -29,7 +29,6 @@ def test_a_coroutine_runs_to_its_end_again_and_again() -> None:
 
 
 def test_an_exception_reaches_the_test() -> None:
-    """What the coroutine raises, the test sees."""
 
     async def fail() -> None:
         await deferLater(_reactor(), 0)
@@ -51,8 +50,8 @@ def test_a_coroutine_that_never_ends_is_cancelled() -> None:
     assert len(cancelled) == 1
 
 
-def test_timers_and_sockets_left_behind_fail_the_test_and_are_removed() -> None:
-    """A test that forgets to stop something is told what it forgot; the next one starts clean."""
+def test_leaked_timers_and_sockets_fail_the_test_and_are_removed() -> None:
+    """The error names the leaked objects; the next test starts clean."""
 
     async def forget() -> None:
         reactor: object = _reactor()

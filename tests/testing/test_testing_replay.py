@@ -1,4 +1,4 @@
-"""A controller's journal, repeated: the same program decides the same, and another is told where it first does not."""
+"""Replay of a controller's journal: the same program decides the same; of another one the first difference is shown."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CONTROLLER = 101
 
 @pytest.fixture(autouse=True)
 def _deferred_collection() -> Iterator[None]:
-    """A replay that stops in the middle leaves controllers that protest when they are thrown away: here, not later."""
+    """Controllers of an incomplete replay log errors when they are collected: now, not in a later test."""
     with deferred_collection():
         yield
 
@@ -53,21 +53,21 @@ def replayed(disk: MemoryDisk, directory: str = DIRECTORY) -> list[Outcome]:
     return list(replay_all(read_journals(disk, directory)))
 
 
-def all_the_same(outcomes: list[Outcome]) -> int:
-    """How many entries were compared; all of what each file has."""
+def equal_entries(outcomes: list[Outcome]) -> int:
+    """Check that all outcomes are complete and equal, and return the number of compared entries."""
     for outcome in outcomes:
         assert outcome.difference is None, outcome.difference
         assert outcome.entries == len(outcome.file.lines)
     return sum(outcome.entries for outcome in outcomes)
 
 
-def a_broker_dies(scene: ControllerScene, broker: int) -> None:
+def kill_broker(scene: ControllerScene, broker: int) -> None:
     scene.brokers[broker].kill()
     scene.await_expiry()
 
 
-def a_busy_life(scene: ControllerScene) -> None:
-    """One of each thing that a controller is asked or told."""
+def handle_all_requests(scene: ControllerScene) -> None:
+    """Make the controller handle one of each kind of request and notification."""
     scene.make_topic("orders", {0: (1, 2, 3), 1: (2, 3, 1)})
     scene.make_topic("refused", {0: (1, 2)})
     assert scene.ask(ReassignmentAsked({ORDERS: (2, 3, 4)})) == {ORDERS: None}
@@ -75,7 +75,7 @@ def a_busy_life(scene: ControllerScene) -> None:
     assert ORDERS in scene.ask(MovesAsked(None))
     scene.run(scene.brokers[1].write_isr(ORDERS, (1, 2, 3, 4)))
     scene.settle()
-    a_broker_dies(scene, 1)
+    kill_broker(scene, 1)
     scene.brokers[2].errors[TopicPartition("refused", 0)] = ErrorCode.KAFKA_STORAGE_ERROR
     scene.run(scene.brokers[1].start())
     scene.settle()
@@ -87,41 +87,41 @@ def a_busy_life(scene: ControllerScene) -> None:
     scene.run(scene.zookeeper.multi([Create("/admin/delete_topics/orders")]))
     scene.settle()
     scene.brokers[4].silent = True
-    a_broker_dies(scene, 4)
+    kill_broker(scene, 4)
 
 
-def test_whatever_a_controller_was_told_it_decides_again():
-    """Topics that come, move and go, brokers that die and refuse, elections, shutdowns: each decision is the same."""
+def test_a_replay_makes_the_same_decisions():
+    """Topics created, moved and deleted, brokers that die and reject commands, elections, shutdowns."""
     scene = scene_with_journal(brokers=4)
-    a_busy_life(scene)
+    handle_all_requests(scene)
     (outcome,) = replayed(scene.controllers[CONTROLLER].host.disk)
-    assert all_the_same([outcome]) > 200
+    assert equal_entries([outcome]) > 200
     assert outcome.events > 15
     assert outcome.decisions > 60
 
 
-def test_a_file_that_begins_in_the_middle_is_enough(monkeypatch):
-    """The journal of a long term is cut into files; each can be replayed alone, and each goes on where one ended."""
+def test_each_file_can_be_replayed_alone(monkeypatch):
+    """The journal of a long term has several files; each can be replayed alone, and continues the previous one."""
     monkeypatch.setattr(journal_files, "FILES_COUNT", 2**20)
     scene = scene_with_journal(brokers=4)
-    a_busy_life(scene)
+    handle_all_requests(scene)
     disk = scene.controllers[CONTROLLER].host.disk
     outcomes = replayed(disk)
     assert len(outcomes) > 3
     assert all(outcome.file.state is not None for outcome in outcomes[1:])
-    all_the_same(outcomes)
+    equal_entries(outcomes)
     for outcome in outcomes:
-        all_the_same(replayed(disk, outcome.file.path))
+        equal_entries(replayed(disk, outcome.file.path))
 
 
-def test_a_file_that_does_not_go_on_where_the_last_ended(monkeypatch):
-    """What a controller knew at the end of a file and at the beginning of the next has to be the same."""
+def test_a_file_that_does_not_continue_the_previous_one(monkeypatch):
+    """The controller's state at the end of a file must equal the state at the start of the next."""
     monkeypatch.setattr(journal_files, "FILES_COUNT", 2**20)
     scene = scene_with_journal()
     for number in range(6):
         scene.make_topic(f"orders-{number}", {0: (1, 2, 3)})
     files = read_journals(scene.controllers[CONTROLLER].host.disk, DIRECTORY)
-    files[1].state["office"]["context"]["known_epochs"] = []
+    files[1].state["machine"]["context"]["known_epochs"] = []
     first = next(replay_all(files))
     assert first.difference is not None
     assert "known_epochs" in str(first.difference)
@@ -138,12 +138,12 @@ def last_replica_leads(assignment, isr, may_lead, **_):
 def journal_of_a_failover() -> MemoryDisk:
     scene = scene_with_journal()
     scene.make_topic("orders", {0: (1, 2, 3)})
-    a_broker_dies(scene, 1)
+    kill_broker(scene, 1)
     return scene.controllers[CONTROLLER].host.disk
 
 
-def test_an_election_that_chooses_another_is_named(monkeypatch):
-    """A controller that elects by another rule: the event that it first decides otherwise is named, with both."""
+def test_a_different_election_is_shown(monkeypatch):
+    """For a controller with another election rule, the first event with a different decision is shown with both."""
     disk = journal_of_a_failover()
     monkeypatch.setattr(decisions, "elect_offline", last_replica_leads)
     (outcome,) = replayed(disk)
@@ -156,22 +156,22 @@ def test_an_election_that_chooses_another_is_named(monkeypatch):
     assert '"leader":3' in actual[2]
 
 
-def test_another_rule_of_who_is_eligible_is_named(monkeypatch):
-    """A replica that leaves the in-sync set below its minimum is to be eligible: a controller without that differs."""
+def test_a_different_rule_of_eligibility_is_shown(monkeypatch):
+    """A controller that does not keep a replica eligible that leaves an ISR below its minimum differs."""
     scene = scene_with_journal()
     scene.make_topic("orders", {0: (1, 2, 3)})
-    a_broker_dies(scene, 1)
-    a_broker_dies(scene, 2)
+    kill_broker(scene, 1)
+    kill_broker(scene, 2)
     disk = scene.controllers[CONTROLLER].host.disk
-    all_the_same(replayed(disk))
+    equal_entries(replayed(disk))
     monkeypatch.setattr("kreplica.cluster.eligible_leaders.eligible_after", lambda *_, **__: ())
     (outcome,) = replayed(disk)
     assert "eligible_leader_replicas" in str(outcome.difference.expected)
     assert "eligible_leader_replicas" not in str(outcome.difference.actual)
 
 
-def test_a_first_leader_that_is_another_is_named(monkeypatch):
-    """The very first decision that differs is named, not one that follows from it."""
+def test_a_different_first_leader_is_shown(monkeypatch):
+    """The first different decision is shown, not a consequence of it."""
     disk = journal_of_a_failover()
     monkeypatch.setattr(decisions, "elect_new", lambda replicas, live: Election(live[-1], tuple(live)))
     (outcome,) = replayed(disk)
@@ -179,8 +179,8 @@ def test_a_first_leader_that_is_another_is_named(monkeypatch):
     assert elections.elect_new is not decisions.elect_new
 
 
-def test_what_brokers_are_told_is_compared_too(monkeypatch):
-    """A command whose bytes are others is a difference, even where ZooKeeper was written the same."""
+def test_commands_are_compared_too(monkeypatch):
+    """Different bytes of a command are a difference, even if the same data was written to ZooKeeper."""
     disk = journal_of_a_failover()
     bodies = "kreplica.controller.effects.command_bodies.Bodies._head"
     monkeypatch.setattr(bodies, lambda self, broker: {"controller_id": 0, "controller_epoch": 0, "broker_epoch": 0})
@@ -189,8 +189,8 @@ def test_what_brokers_are_told_is_compared_too(monkeypatch):
     assert outcome.difference.expected["crc"] != outcome.difference.actual["crc"]
 
 
-def test_what_a_controller_no_longer_does_is_named(monkeypatch):
-    """Where nothing happens in the place of a decision, that is said."""
+def test_a_missing_decision_is_shown(monkeypatch):
+    """The difference is that the decision is missing."""
     disk = journal_of_a_failover()
     monkeypatch.setattr(decisions, "repairs", lambda *_, **__: [])
     (outcome,) = replayed(disk)
@@ -208,8 +208,8 @@ def make_topic(cluster: SimulatedCluster, name: str) -> None:
     cluster.run_until(cluster.brokers[2].program.client.multi([write]))
 
 
-def test_terms_that_end_in_every_way():
-    """A lost session, a connection lost in mid-event, a controller that is moved by hand, or stops: all repeat."""
+def test_replay_of_all_ends_of_a_term():
+    """A lost session, a connection lost during an event, a controller moved by hand or stopped: all are equal."""
     cluster = SimulatedCluster(7, brokers=3, overrides=["kreplica.controller.journal.max.bytes=16777216"])
     cluster.start()
     make_topic(cluster, "orders")
@@ -217,47 +217,47 @@ def test_terms_that_end_in_every_way():
     cluster.expire_session(cluster.controller())
     cluster.run(5)
     for number in range(3):
-        office = cluster.brokers[cluster.controller()]
+        machine = cluster.brokers[cluster.controller()]
         make_topic(cluster, f"more-{number}")
-        cluster.run_until(lambda program=office.program: not program.controller.queue.idle)
-        cluster.simulation.network.drop_connections(office.host.name, "coordinator")
+        cluster.run_until(lambda program=machine.program: not program.controller.queue.idle)
+        cluster.simulation.network.drop_connections(machine.host.name, "coordinator")
         cluster.run(5)
     cluster.run_until(cluster.brokers[1].program.client.delete("/controller"))
     cluster.run(5)
     cluster.run_until(cluster.brokers[cluster.controller()].stop())
     cluster.run(5)
     outcomes = [each for m in cluster.brokers.values() for each in replayed(m.host.disk, "/data/logs")]
-    all_the_same(outcomes)
+    equal_entries(outcomes)
     entries = [line for outcome in outcomes for line in outcome.file.lines]
     assert any(line.get("state") == "EXPIRED" for line in entries)
     assert any(line.get("error", [""])[0] == "ConnectionLoss" for line in entries if line.get("in") == "answer")
-    assert sum(line.get("out") == "took_office" for line in entries) > 3
+    assert sum(line.get("out") == "took_machine" for line in entries) > 3
     assert any(line.get("method") == "stop" for line in entries)
 
 
 # --- what no controller wrote -----------------------------------------------------------------------------------------
 
 
-def spoilt(value: Any, random: Random) -> Any:
-    """The same with something missing or something else somewhere."""
+def corrupted(value: Any, random: Random) -> Any:
+    """Return the value with a random part removed or changed."""
     if isinstance(value, dict) and value and random.random() < 0.8:
         key = random.choice(list(value))
         return {name: each for name, each in value.items() if name != key or random.random() < 0.7} | (
-            {key: spoilt(value[key], random)} if random.random() < 0.7 else {}
+            {key: corrupted(value[key], random)} if random.random() < 0.7 else {}
         )
     if isinstance(value, list) and value and random.random() < 0.8:
         index = random.randrange(len(value))
-        return [*value[:index], spoilt(value[index], random), *value[index + 1 :]]
+        return [*value[:index], corrupted(value[index], random), *value[index + 1 :]]
     return random.choice([None, 7, -1, "x", [], {}, [[]], {"error": ["x"]}, 1.5, True])
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_entries_that_are_spoilt(monkeypatch, seed):
-    """Whatever an entry says, a replay ends: with a difference, or with one error that names the entry."""
+def test_corrupt_entries(monkeypatch, seed):
+    """The replay of any entry ends with a difference, or with one error that names the entry."""
     monkeypatch.setattr(journal_files, "FILES_COUNT", 2**20)
     scene = scene_with_journal()
     scene.make_topic("orders", {0: (1, 2, 3)})
-    a_broker_dies(scene, 1)
+    kill_broker(scene, 1)
     files = read_journals(scene.controllers[CONTROLLER].host.disk, DIRECTORY)
     random = Random(seed)
     for _ in range(60):
@@ -265,10 +265,10 @@ def test_entries_that_are_spoilt(monkeypatch, seed):
         lines = list(file.lines)
         number = random.randrange(-1, len(lines))
         if number < 0:
-            file = replace(file, head=file.head | {"state": spoilt(file.head["state"] or {}, random)})
+            file = replace(file, head=file.head | {"state": corrupted(file.head["state"] or {}, random)})
         else:
             key = random.choice(list(lines[number]))
-            lines[number] = lines[number] | {key: spoilt(lines[number][key], random), "n": number + 1}
+            lines[number] = lines[number] | {key: corrupted(lines[number][key], random), "n": number + 1}
         with suppress(JournalUnreadable):
             outcome = Replay(replace(file, lines=lines)).run()
             assert outcome.difference is not None or outcome.entries == len(lines)
@@ -291,15 +291,15 @@ def run(*arguments: object) -> tuple[int, str]:
 
 
 def test_kreplica_replay(exported):
-    """``kreplica replay DIRECTORY`` says in a line that all is the same."""
+    """``kreplica replay DIRECTORY`` prints one line if all decisions are equal."""
     code, text = run(exported)
     assert code == 0
     assert text.endswith("decisions: all identical\n")
     assert text.startswith("4 events, ")
 
 
-def test_kreplica_replay_tells_the_story(exported):
-    """``--verbose`` tells why a leader moved; ``--until`` ends the story before that."""
+def test_kreplica_replay_prints_the_events(exported):
+    """``--verbose`` prints why a leader moved; ``--until`` stops before that."""
     code, text = run(exported, "--verbose")
     assert code == 0
     story = text.splitlines()
@@ -313,7 +313,7 @@ def test_kreplica_replay_tells_the_story(exported):
 
 
 def test_kreplica_replay_explains_a_difference(exported, monkeypatch):
-    """The event, when it was, what the journal has, what there is now, and where these differ; exit code 1."""
+    """Event, time, recorded and actual decision, and their difference; exit code 1."""
     monkeypatch.setattr(decisions, "elect_offline", last_replica_leads)
     code, text = run(exported)
     assert code == 1
@@ -324,7 +324,7 @@ def test_kreplica_replay_explains_a_difference(exported, monkeypatch):
 
 
 def test_kreplica_replay_of_something_else(tmp_path):
-    """A directory without a journal, or a file that is none, ends with one line and exit code 2."""
+    """A directory without a journal, or a file of another kind, ends with one line and exit code 2."""
     code, text = run(tmp_path)
     assert code == 2
     assert "holds no controller-journal-*.jsonl" in text

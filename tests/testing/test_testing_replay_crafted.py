@@ -1,4 +1,4 @@
-"""Journals that no controller has written: ``kreplica replay`` refuses them, by file and line, in bounded memory."""
+"""Crafted and damaged journals: ``kreplica replay`` rejects them by file and line, in bounded memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from test_testing_replay import CONTROLLER, DIRECTORY, a_busy_life, scene_with_journal
+from test_testing_replay import CONTROLLER, DIRECTORY, handle_all_requests, scene_with_journal
 
 from kreplica.cli.diagnostics.replay import command
 from kreplica.controller.journal import files as journal_files
@@ -38,11 +38,11 @@ def _deferred_collection() -> Iterator[None]:
 
 @cache
 def journals() -> list[list[dict[str, Any]]]:
-    """The entries of each file of a real controller's journal; the later files begin with its state."""
+    """Return the entries of each file of a real controller's journal; later files start with the controller's state."""
     before, journal_files.FILES_COUNT = journal_files.FILES_COUNT, 2**20
     try:
         scene = scene_with_journal(brokers=4)
-        a_busy_life(scene)
+        handle_all_requests(scene)
     finally:
         journal_files.FILES_COUNT = before
     disk = scene.controllers[CONTROLLER].host.disk
@@ -62,7 +62,7 @@ def replayed(path: Path, data: bytes) -> Result:
 
 
 def refused(path: Path, data: bytes) -> str:
-    """What is said of a file that is refused."""
+    """Return the error message for a rejected file."""
     result = replayed(path, data)
     assert_clear(result)
     assert result.exit_code == 2, result.output
@@ -71,14 +71,14 @@ def refused(path: Path, data: bytes) -> str:
 
 
 def assert_clear(result: Result) -> None:
-    """A replay ends with an exit status and sentences, never with a traceback, and controls no terminal."""
+    """Check that a replay ended with an exit status and messages, without a traceback or terminal control codes."""
     assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
     assert "Traceback" not in result.output
     assert "\x1b" not in result.output
 
 
 def nodes(value: Any) -> list[tuple[Any, Any]]:
-    """Every place in a document, as its container and the key in it."""
+    """Return every node of a document as its container and the key in it."""
     found: list[tuple[Any, Any]] = []
     keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     for key in list(keys):
@@ -118,8 +118,8 @@ CHANGES = (changed_value, changed_value, removed_member, moved_entry, repeated_e
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_crafted_journal_ends_in_a_sentence(tmp_path, seed):
-    """Values of other types, huge numbers, missing members, entries in another order or twice."""
+def test_a_crafted_journal_ends_with_a_message(tmp_path, seed):
+    """Values of other types, huge numbers, missing members, entries that are reordered or repeated."""
     random = Random(seed)
     entries = json.loads(json.dumps(random.choice(journals())))
     for _ in range(random.randrange(1, 4)):
@@ -128,8 +128,8 @@ def test_a_crafted_journal_ends_in_a_sentence(tmp_path, seed):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_damaged_journal_ends_in_a_sentence(tmp_path, seed):
-    """Bytes that changed, a file cut anywhere, and files of random bytes."""
+def test_a_damaged_journal_ends_with_a_message(tmp_path, seed):
+    """Changed bytes, truncated files, and files of random bytes."""
     random = Random(seed)
     data = bytearray(written(journals()[0]))
     match seed % 3:
@@ -165,8 +165,8 @@ def packed(data: bytes) -> str:
         ("journal", True),
     ],
 )
-def test_a_head_that_no_controller_writes(tmp_path, name, value):
-    """The first line is checked before a controller is made from it."""
+def test_an_invalid_first_line(tmp_path, name, value):
+    """The first line is checked before a controller is created from it."""
     refused(tmp_path, written([first(**{name: value}), *journals()[0][1:]]))
 
 
@@ -174,7 +174,7 @@ HUGE = 10**12
 
 
 def changed(find: Callable[[dict[str, Any]], bool], **changes: Any) -> tuple[list[dict[str, Any]], int]:
-    """A journal with one changed entry, and the line of that entry."""
+    """Return a journal with one changed entry, and the line number of that entry."""
     entries = list(journals()[0])
     number = next(number for number, entry in enumerate(entries) if find(entry))
     entries[number] = entries[number] | changes
@@ -195,14 +195,14 @@ def is_result(entry: dict[str, Any]) -> bool:
         (lambda entry: entry.get("in") == "watch", {"event": ["\x1b[2J", "", ""]}),
     ],
 )  # fmt: skip
-def test_an_entry_that_cannot_reach_a_controller_is_named(tmp_path, find, changes):
-    """Numbers that stand for billions of values, and methods that brokers do not call: the line is named."""
+def test_an_impossible_entry_is_named(tmp_path, find, changes):
+    """Numbers that imply billions of values, and methods that brokers do not call."""
     entries, line = changed(find, **changes)
     assert f"line {line} is nothing that can reach a controller" in refused(tmp_path, written(entries))
 
 
-def test_runs_of_partitions_are_bounded(tmp_path):
-    """A command of an earlier file that was not answered names as many partitions as a cluster may have."""
+def test_the_number_of_partitions_is_bounded(tmp_path):
+    """A command in an earlier file without a response names at most as many partitions as a cluster may have."""
     entries = next(
         entries for entries in json.loads(json.dumps(journals())) if (entries[0]["state"] or {}).get("office")
     )
@@ -226,28 +226,28 @@ def test_runs_of_partitions_are_bounded(tmp_path):
     ids=lambda line: repr(line)[:30],
 )
 def test_a_packed_line_is_bounded(tmp_path, line):
-    """A line that unpacks to a thousand times its size costs no more memory than an honest one may."""
+    """A line that decompresses to a thousand times its size costs at most the memory of a valid one."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert "line 1 of 1 cannot be read" in refused(tmp_path, written([line]))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 192 * 1024
 
 
 @pytest.mark.parametrize("data", [b"[" * 200_000 + b"\n", b'{"n":0,"a":' * 100_000 + b"\n", b"1" * 5000 + b"\n", b"\n"])
-def test_a_line_that_is_no_json_is_named(tmp_path, data):
-    """Deep nesting and numbers of thousands of digits are refused as lines."""
+def test_a_line_that_is_not_json_is_named(tmp_path, data):
+    """Deep nesting and numbers of thousands of digits are rejected as lines."""
     assert "line 1 of 1 cannot be read" in refused(tmp_path, data)
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
-    """A file, and all lines of a file unpacked, have bounds."""
+    """The size of a file, and of all its decompressed lines together, is limited."""
     monkeypatch.setattr(reading, "FILE_BYTES_MAX", 50_000)
     assert "at most 50,000 are read" in refused(tmp_path, b"x" * 60_000)
     entries = [first(), *({"n": n, "packed": packed(b'{"n":%d,"a":"%b"}' % (n, b"x" * 20_000))} for n in range(1, 9))]
     assert "when unpacked" in replayed(tmp_path, written(entries)).output
 
 
-def test_a_file_that_may_not_be_read_is_named(tmp_path):
-    """A directory in the place of a file is refused in a sentence."""
+def test_an_unreadable_file_is_named(tmp_path):
+    """A directory in the place of a file is rejected with a message."""
     (tmp_path / "controller-journal-1-1.jsonl").mkdir()
     result = CliRunner().invoke(command, [str(tmp_path)])
     assert_clear(result)
@@ -255,7 +255,7 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path):
 
 
 def test_errors_inside_a_controller_are_not_printed(tmp_path):
-    """In a process of its own, whose log goes to the terminal: an answer of the wrong type fails in a callback."""
+    """In a separate process, whose log goes to the terminal: a response of the wrong type fails in a callback."""
     entries, _ = changed(lambda entry: entry.get("of") == "get_data" and "value" in entry, of="other")
     file = tmp_path / "controller-journal-1-1.jsonl"
     file.write_bytes(written(entries))

@@ -1,4 +1,4 @@
-"""Journals of clusters in storms: whatever was broken, each controller's run is repeated to the same decisions."""
+"""Replay of the journals of clusters in storms: every controller's decisions are repeated, despite all faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kreplica.testing.storms.journals import check_journals
 from kreplica.testing.storms.options import options_of
 from kreplica.testing.storms.storm import Storm, planned
 
-# Coroutines of processes that were killed are thrown away in the middle of whatever they awaited.
+# Coroutines of killed processes are collected at any point.
 pytestmark = pytest.mark.filterwarnings("ignore:.*<coroutine object:pytest.PytestUnraisableExceptionWarning")
 
 QUICK = {"journal": "yes", "messages_per_s": "20", "calm_s": "1", "seconds": "30"}
@@ -19,7 +19,7 @@ ENTRIES_MIN = 50
 
 
 def replayed(seed: int, chosen: dict[str, str]) -> None:
-    """Let a storm blow, and repeat what its controllers noted; what becomes of the cluster others look at."""
+    """Run a storm and replay its controllers' journals; other tests check the cluster."""
     with deferred_collection():
         options = options_of(seed, chosen)
         storm = Storm(seed, options)
@@ -29,12 +29,12 @@ def replayed(seed: int, chosen: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_storms(seed):
-    """Controllers that die, lose sessions and connections, and are paused: each journal is replayed whole."""
+    """Controllers that die, lose sessions and connections, and are paused: each journal is replayed completely."""
     replayed(seed, {**QUICK, "side_topics": "yes" if seed == 1 else "no"})
 
 
 def test_a_storm_with_short_files(monkeypatch):
-    """The same where each file is as short as it can be, and most begin in mid-term."""
+    """Each file is as short as possible, and most files start within a term."""
     monkeypatch.setattr(files, "FILES_COUNT", 2**20)
     replayed(3, {**QUICK, "side_topics": "yes"})
 

@@ -1,4 +1,4 @@
-"""The simulator's client takes nothing from an answer that cannot be what was written."""
+"""The simulator's client rejects responses that are impossible."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from kreplica.wire.records import Record
 
 
 def answer(flipped_bit: int | None = None) -> dict[str, object]:
-    """One batch of one record at offset 0, of a log that ends there."""
+    """Return a response with one batch of one record at offset 0, at the end of the log."""
     batch = bytearray(build_batch([Record(0, 1, b"key", b"value", ())]))
     if flipped_bit is not None:
         batch[flipped_bit // 8] ^= 1 << flipped_bit % 8
     return {"error_code": 0, "high_watermark": 1, "records": bytes(batch), "aborted_transactions": None}
 
 
-def test_what_was_written_is_taken() -> None:
+def test_a_valid_response_is_accepted() -> None:
     assert [record.value for record in records_of(answer(), 0)] == [b"value"]
     assert [record.value for record in shown(answer(), 0).records] == [b"value"]
 
 
 @pytest.mark.parametrize("bit", [0, 7, 56, 300])
-def test_an_offset_that_flipped_is_refused(bit: int) -> None:
-    """No checksum covers it; but nothing that is answered lies below what was asked for, or is not committed."""
+def test_a_flipped_offset_is_rejected(bit: int) -> None:
+    """No checksum covers the offset, but records are never below the requested offset or above the high watermark."""
     with pytest.raises(KafkaError) as refused:
         records_of(answer(bit), 0)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE

@@ -1,4 +1,4 @@
-"""The black-box check on simulated clusters: sound ones pass whatever fails, and those that lie are found out."""
+"""The black-box check on simulated clusters: correct clusters pass despite faults, incorrect ones are detected."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ class Scene:
         self.cluster = SimulatedCluster(seed, brokers=3, overrides=[*QUICK, *overrides])
         self.cluster.start()
         self.network = self.cluster.simulation.network
-        self.told = []
+        self.progress = []
         chosen = {"bootstrap": BROKERS, "partitions": 2, "records_per_s": 100, "seconds": 10.0, "settle_s": 20.0}
         self.options = VerificationOptions(**{**chosen, **options})
         runtime = self.cluster.simulation.host("verify").runtime
-        self.verification = Verification(runtime, self.options, self.told.append)
+        self.verification = Verification(runtime, self.options, self.progress.append)
         self._running = None
 
     def begin(self):
         self._running = Deferred.fromCoroutine(self.verification.run())
 
     def write_for(self, seconds):
-        """Let so much time pass once there are acknowledgements."""
+        """Run this number of seconds after the first acknowledgement."""
         if self._running is None:
             self.begin()
-        self.cluster.run_until(lambda: self.told and self.told[-1].acknowledged > 0)
+        self.cluster.run_until(lambda: self.progress and self.progress[-1].acknowledged > 0)
         self.cluster.run(seconds)
 
     def verdict(self):
@@ -64,11 +64,11 @@ class Scene:
         return [row["name"] for row in answer["topics"]]
 
 
-# --- sound clusters ---------------------------------------------------------------------------------------------------
+# --- correct clusters -------------------------------------------------------------------------------------------------
 
 
 def test_nothing_happens():
-    """A cluster that is left alone is clean, and the topic is gone at the end."""
+    """A cluster without faults is clean, and the topic is deleted at the end."""
     scene = Scene()
     verdict = scene.verdict()
     assert verdict.clean
@@ -82,7 +82,7 @@ def test_nothing_happens():
 
 @pytest.mark.parametrize("acks", [-1, 1])
 def test_the_leader_is_killed(acks):
-    """Clients find the next leader, nothing is lost, and the time without acknowledgements is told."""
+    """Clients find the next leader, nothing is lost, and the longest time without acknowledgements is reported."""
     scene = Scene(partitions=1, acks=acks, seed=2)
     scene.write_for(2.0)
     machine = scene.cluster.brokers[scene.leader()]
@@ -92,12 +92,12 @@ def test_the_leader_is_killed(acks):
     verdict = scene.verdict()
     assert verdict.clean
     assert verdict.acknowledged == verdict.sent
-    assert verdict.longest_silence_s > 0.5  # of the second, from the first record that was sent then
+    assert verdict.longest_silence_s > 0.5  # of the second producer, from its first record
     assert verdict.errors["ConnectionLost"] > 0
 
 
-def test_a_leader_stands_still():
-    """A leader that takes connections and answers nothing is left for the next one."""
+def test_a_leader_hangs():
+    """A leader that accepts connections without responding is replaced by the next one."""
     scene = Scene(partitions=1, seconds=30.0)
     scene.write_for(2.0)
     host = scene.cluster.brokers[scene.leader()].host
@@ -111,7 +111,7 @@ def test_a_leader_stands_still():
 
 
 def test_brokers_cannot_reach_each_other():
-    """A leader is cut off from the other brokers, and not from clients."""
+    """A leader can be reached by clients but not by other brokers."""
     scene = Scene(partitions=1, seconds=20.0)
     scene.write_for(2.0)
     leader = scene.leader()
@@ -123,8 +123,8 @@ def test_brokers_cannot_reach_each_other():
     assert scene.verdict().clean
 
 
-def test_everything_is_down_at_the_end():
-    """What is not acknowledged when the time is over makes the run fail; it is no anomaly."""
+def test_all_brokers_are_down_at_the_end():
+    """Unacknowledged records at the end of the run fail it, but they are not an anomaly."""
     scene = Scene(partitions=1)
     scene.write_for(5.0)
     for machine in scene.cluster.brokers.values():
@@ -137,7 +137,7 @@ def test_everything_is_down_at_the_end():
 
 
 def test_stopped_early():
-    """Whoever has seen enough ends the writing; what was written is checked."""
+    """An early stop ends the writing; the written records are checked."""
     scene = Scene(seconds=1000.0)
     scene.write_for(3.0)
     scene.verification.stop_early()
@@ -158,18 +158,18 @@ def test_several_producers_and_a_name():
 
 
 def test_json():
-    """Programs are told all figures, and each kind of anomaly."""
-    told = json.loads(json.dumps(Scene(seconds=1.0).verdict().as_json()))
-    assert told["clean"]
-    assert told["acks"] == "all"
-    assert {row["kind"]: row["count"] for row in told["anomalies"]} == {kind.value: 0 for kind in Kind}
+    """The JSON has all figures, and each kind of anomaly."""
+    result = json.loads(json.dumps(Scene(seconds=1.0).verdict().as_json()))
+    assert result["clean"]
+    assert result["acks"] == "all"
+    assert {row["kind"]: row["count"] for row in result["anomalies"]} == {kind.value: 0 for kind in Kind}
 
 
-# --- clusters that do wrong -------------------------------------------------------------------------------------------
+# --- incorrect clusters -----------------------------------------------------------------------------------------------
 
 
-def test_the_power_of_all_fails():
-    """Unsynced records are gone with the power of all machines at once, acknowledged or not: that is said."""
+def test_all_machines_lose_power():
+    """Unsynced records are lost if all machines lose power at once, acknowledged or not: the check reports it."""
     scene = Scene(partitions=1, seconds=30.0)
     for _ in range(3):
         scene.write_for(3.0)
@@ -184,7 +184,7 @@ def test_the_power_of_all_fails():
 
 
 def test_retries_are_written_twice(monkeypatch):
-    """A broker that does not look at sequence numbers writes the retries of lost answers again."""
+    """A broker that ignores sequence numbers appends retries again."""
     monkeypatch.setattr(ProducerStates, "check", lambda self, header, marker, origin: None)
     scene = Scene(partitions=1, records_per_s=500)
     scene.write_for(1.0)
@@ -201,7 +201,7 @@ def test_retries_are_written_twice(monkeypatch):
 
 
 class Swallowing(connection.Connection):
-    """Acknowledges one batch and passes nothing on."""
+    """Acknowledges one batch without forwarding it."""
 
     produced = 0
 
@@ -215,7 +215,7 @@ class Swallowing(connection.Connection):
 
 
 def test_an_acknowledged_batch_is_swallowed(monkeypatch):
-    """A batch that is acknowledged and thrown away is lost, and told as such."""
+    """An acknowledged and discarded batch is reported as lost."""
     monkeypatch.setattr(connection, "Connection", Swallowing)
     monkeypatch.setattr(Swallowing, "produced", 0)
     verdict = Scene(partitions=1).verdict()
@@ -228,8 +228,8 @@ def test_an_acknowledged_batch_is_swallowed(monkeypatch):
     assert verdict.producer_restarts == 1
 
 
-def test_a_reader_is_given_too_little(monkeypatch):
-    """A record that one reader is not given, and others are, is told as passed over."""
+def test_a_reader_misses_a_record(monkeypatch):
+    """A record that one reader did not receive, but others did, is reported as skipped."""
     fetch = LeaderClient.fetch
 
     async def without_the_first(self, topic, partition, offset, **how):
@@ -244,7 +244,7 @@ def test_a_reader_is_given_too_little(monkeypatch):
     assert first.who[0] == "late-reader-0"
 
 
-# --- nothing to be said -----------------------------------------------------------------------------------------------
+# --- failed starts ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -260,13 +260,13 @@ def test_a_reader_is_given_too_little(monkeypatch):
     ],
 )
 def test_could_not_run(options, text):
-    """What is in the way is said in a line."""
+    """The reason is reported in one line."""
     with pytest.raises(CouldNotRun, match=text):
         Scene(**options).verdict()
 
 
-def test_a_topic_of_that_name_is_there():
-    """Another's topic is neither written to nor removed."""
+def test_the_topic_exists_already():
+    """An existing topic is neither written to nor deleted."""
     scene = Scene(topic="theirs")
     client = scene.cluster.client()
     scene.cluster.run_until(client.create_topic("theirs"))
@@ -276,19 +276,19 @@ def test_a_topic_of_that_name_is_there():
 
 
 def test_one_of_the_bootstrap_brokers_is_down():
-    """One that answers is enough."""
+    """One reachable broker is enough."""
     assert Scene(bootstrap=[("broker-1", 1), *BROKERS], seconds=1.0).verdict().clean
 
 
-def test_brokers_are_not_where_they_say(monkeypatch):
-    """A cluster that sends its clients to where nobody can come is told apart from one that does not answer."""
+def test_unreachable_advertised_listeners(monkeypatch):
+    """A cluster with unreachable advertised listeners is distinguished from one that does not respond."""
     monkeypatch.setattr(cluster_access, "_ask", lambda client: succeed(Cluster({7: ("elsewhere", 9092)}, 7)))
     with pytest.raises(CouldNotRun, match=r"broker-1:9092 answers, but no broker .*: broker 7 at elsewhere:9092: "):
         Scene().verdict()
 
 
-def test_a_broker_that_knows_of_none_yet(monkeypatch):
-    """Asked again who the controller is, one that has just started may say that nobody is there: others are asked."""
+def test_a_broker_that_does_not_know_the_controller_yet(monkeypatch):
+    """A broker that has just started may not know the controller yet: the request is retried."""
     ask, create_topic = cluster_access._ask, cluster_access.WireClient.create_topic
     answers, refusals = [], []
 
@@ -310,10 +310,10 @@ def test_a_broker_that_knows_of_none_yet(monkeypatch):
 
 
 def test_nothing_is_acknowledged():
-    """Where no record at all is acknowledged, there is nothing to be checked."""
+    """Without acknowledged records there is nothing to check."""
     scene = Scene(seconds=2.0)
     scene.begin()
-    scene.cluster.run_until(lambda: bool(scene.told))
+    scene.cluster.run_until(lambda: bool(scene.progress))
     for name, _ in BROKERS:
         scene.network.cut(name, "verify")
     with pytest.raises(CouldNotRun, match=r"nothing was acknowledged in \d+ s; clients met ConnectionFailed \d+ times"):
@@ -328,5 +328,5 @@ def test_nothing_is_acknowledged():
     [([], 50, 0.0), ([7.0], 99, 7.0), ([4.0, 1.0, 3.0, 2.0], 50, 2.0), ([4.0, 1.0, 3.0, 2.0], 99, 4.0)],
 )
 def test_percentile(values, percent, expected):
-    """The smallest value that so many percent do not exceed."""
+    """The smallest value that this percentage of values does not exceed."""
     assert percentile(values, percent) == expected

@@ -1,4 +1,4 @@
-"""A simulated broker under load whose machine is killed or loses power, again and again, from many seeds."""
+"""A simulated broker under load whose machine is repeatedly killed or loses power, for many seeds."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ SOAK_SEEDS = range(1000, 1300)
 
 
 def kills(seed: int) -> None:
-    """``kill -9`` on a topic with default settings: the page cache survives, so every promise holds."""
+    """``kill -9`` with default settings: the page cache survives, so nothing may be lost."""
     run = CrashRun(seed, partitions=2)
     for _ in range(CRASHES):
-        run.go_on()
+        run.run_load()
         run.crash(power_loss=False)
     run.finish()
     run.check()
@@ -23,10 +23,10 @@ def kills(seed: int) -> None:
 
 
 def power_losses(seed: int) -> None:
-    """Power loss on a topic whose every acknowledgement waits for the disk, with acks=all and with acks=1."""
+    """Power loss with every acknowledgement after a sync, with acks=all and with acks=1."""
     run = CrashRun(seed, partitions=2, acks=-1 if seed % 2 else 1, configs=EVERY_ACK_SYNCED)
     for _ in range(CRASHES):
-        run.go_on()
+        run.run_load()
         run.crash(power_loss=True)
     run.finish()
     run.check()
@@ -34,13 +34,13 @@ def power_losses(seed: int) -> None:
 
 
 def power_losses_unsynced(seed: int) -> None:
-    """Power loss on a topic with default settings and one replica: the log may be cut, and nothing worse."""
+    """Power loss with default settings and one replica: the log may be truncated, and nothing worse."""
     run = CrashRun(seed, configs=DEFAULT)
     network = run.cluster.simulation.network
     for _ in range(CRASHES):
-        run.go_on()
+        run.run_load()
         before, synced = bytes_of(run.log(0)), run.log(0).recovery_point
-        network.cut("producer", "broker-1")  # so that what was recovered can be looked at before it grows
+        network.cut("producer", "broker-1")  # so that the recovered log is checked before it grows
         run.crash(power_loss=True)
         recovered = run.log(0)
         assert before.startswith(bytes_of(recovered))
@@ -53,19 +53,19 @@ def power_losses_unsynced(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_killed_twenty_times(seed: int) -> None:
-    """Nothing acknowledged or read is lost, nothing is there twice, all is in order, the directory opens each time."""
+    """No acknowledged or read record is lost, duplicated or reordered, and the log directory opens each time."""
     kills(seed)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_power_lost_twenty_times(seed: int) -> None:
-    """With flush.messages=1 the same holds for power loss, whether producers ask for acks=all or acks=1."""
+    """With flush.messages=1 the same holds for power losses, with acks=all and with acks=1."""
     power_losses(seed)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_power_lost_twenty_times_with_default_settings(seed: int) -> None:
-    """What is left is a first part of the log, byte for byte, at least as long as what was synced; it goes on there."""
+    """A prefix of the log remains, byte for byte, at least the synced part; writing continues there."""
     power_losses_unsynced(seed)
 
 
@@ -73,6 +73,5 @@ def test_power_lost_twenty_times_with_default_settings(seed: int) -> None:
 @pytest.mark.parametrize("seed", SOAK_SEEDS)
 @pytest.mark.parametrize("run", [kills, power_losses, power_losses_unsynced])
 def test_many_seeds(run: object, seed: int) -> None:
-    """The same from hundreds of seeds."""
     assert callable(run)
     run(seed)

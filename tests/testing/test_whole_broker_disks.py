@@ -1,4 +1,4 @@
-"""A simulated broker whose disk runs full, fails to sync, or forgets bits."""
+"""A simulated broker whose disk is full, fails to sync, or flips bits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from broker_runs import EVERY_ACK_SYNCED, batch, until_it_works, values
+from broker_runs import EVERY_ACK_SYNCED, batch, retry_until_success, values
 from twisted.logger import LogLevel, formatEvent, globalLogPublisher
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
@@ -24,7 +24,7 @@ LOG = "/data/logs/orders-0/00000000000000000000.log"
 
 
 class World:
-    """A broker that has a topic, a client of it, and a second topic that has to go on undisturbed."""
+    """A broker with a topic, a client, and a second topic that must not be affected."""
 
     def __init__(self, configs: dict[str, str] | None = None, overrides: Sequence[str] = ()) -> None:
         self.cluster = SimulatedCluster(seed=1, overrides=["zookeeper.session.timeout.ms=6000", *overrides])
@@ -45,18 +45,18 @@ class World:
         return values(self.cluster.run_until(self.client.read_all(topic, 0)))
 
     def refusal(self, value: bytes = b"refused", topic: str = "orders") -> ErrorCode:
-        """The error that a produce is answered with."""
+        """Return the error code of a produce request."""
         with pytest.raises(KafkaError) as refused:
             self.produce(value, topic)
         return refused.value.code
 
     def leave_free(self, size: int) -> None:
-        """Let the disk have so many bytes left."""
+        """Fill the disk except this number of bytes."""
         total, free = self.disk.usage("/data")
         self.disk.capacity_bytes = total - free + size
 
     def restart(self) -> None:
-        """``kill -9``, and start again."""
+        """Restart the broker after ``kill -9``."""
         self.machine.kill()
         self.cluster.run_until(self.machine.start())
 
@@ -68,7 +68,7 @@ def world(logged_errors: list[str]) -> World:
 
 class TestFull:
     def test_a_produce_that_does_not_fit(self, world: World) -> None:
-        """It is refused as a whole; what is there is served, and with room again the log goes on without a gap."""
+        """The batch is rejected as a whole; reads continue, and with free space the log continues without a gap."""
         world.produce(b"before")
         world.leave_free(HEADER_SIZE + 20)
         assert world.refusal(b"x" * 1000) is ErrorCode.KAFKA_STORAGE_ERROR
@@ -80,29 +80,29 @@ class TestFull:
         world.restart()
         assert world.read() == [b"before", b"small", b"x" * 1000]
 
-    def test_is_told_once_a_minute(self, world: World) -> None:
-        """Whoever runs the broker reads that the disk is full, and does not read it for each record."""
-        told: list[str] = []
+    def test_is_logged_once_a_minute(self, world: World) -> None:
+        """The broker logs a full disk, but not for each record."""
+        logged: list[str] = []
 
         def observe(event: Any) -> None:
             if event.get("log_level") is LogLevel.warn and "is full" in formatEvent(event):
-                told.append(formatEvent(event))
+                logged.append(formatEvent(event))
 
         globalLogPublisher.addObserver(observe)
         try:
             world.leave_free(0)
             for _ in range(20):
                 world.refusal()
-            assert len(told) == 1
-            assert told[0].startswith("/data/logs is full")
+            assert len(logged) == 1
+            assert logged[0].startswith("/data/logs is full")
             world.cluster.run(60)
             world.refusal()
-            assert len(told) == 2
+            assert len(logged) == 2
         finally:
             globalLogPublisher.removeObserver(observe)
 
     def test_for_minutes(self, world: World) -> None:
-        """Checkpoints that do not fit do not take the directory offline: reads go on, and writes once there is room."""
+        """Failed checkpoints do not take the directory offline: reads continue, and writes resume with free space."""
         world.produce(b"before")
         world.leave_free(0)
         world.cluster.run(300)
@@ -112,19 +112,19 @@ class TestFull:
         world.leave_free(1 << 20)
         assert world.produce(b"after") == 1
 
-    def test_when_a_topic_is_made(self, world: World, logged_errors: list[str]) -> None:
-        """Its log is made when there is room and somebody asks for it."""
+    def test_during_topic_creation(self, world: World, logged_errors: list[str]) -> None:
+        """Its log is created by the first request after space is free."""
         world.leave_free(0)
         world.cluster.run_until(world.client.create_topic("late"))
         assert "late-0 cannot be opened" in logged_errors.pop()
         assert world.refusal(topic="late") is ErrorCode.KAFKA_STORAGE_ERROR
         world.leave_free(1 << 20)
-        assert until_it_works(world.cluster, lambda: world.client.produce("late", 0, batch(b"first"))) == 0
+        assert retry_until_success(world.cluster, lambda: world.client.produce("late", 0, batch(b"first"))) == 0
         world.restart()
         assert world.read("late") == [b"first"]
 
     def test_while_the_session_with_zookeeper_is_lost(self, world: World) -> None:
-        """A broker that can write down neither its new session nor new epochs registers, and takes office, again."""
+        """A broker that can store neither its session nor new epochs still registers and becomes controller again."""
         broker = world.machine.program
         before = broker.fence.broker_epoch
         world.leave_free(0)
@@ -143,8 +143,8 @@ class TestFull:
         assert world.read() == [b"first"]
 
     @pytest.mark.parametrize("free", range(0, 4000, 250))
-    def test_wherever_it_begins(self, logged_errors: list[str], free: int) -> None:
-        """Running full in the middle of a batch, a roll or an index: what was acknowledged is there, once."""
+    def test_at_any_byte(self, logged_errors: list[str], free: int) -> None:
+        """During a batch, a roll or an index write: acknowledged records exist once."""
         world = World({"segment.bytes": "1500", "index.interval.bytes": "100"})
         written: list[bytes] = []
         refused: set[ErrorCode] = set()
@@ -172,10 +172,10 @@ class TestFull:
         assert [(value or b"").rstrip(b".") for value in world.read()] == written
 
 
-class TestSyncThatFails:
+class TestFailingSync:
     @pytest.mark.parametrize("acks", [-1, 1])
-    def test_is_never_tried_again(self, logged_errors: list[str], acks: int) -> None:
-        """Who waits for it is refused, the directory is offline until a restart, which finds what was acknowledged."""
+    def test_is_never_retried(self, logged_errors: list[str], acks: int) -> None:
+        """Waiting requests fail, the directory is offline until a restart, which finds acknowledged records."""
         world = World(EVERY_ACK_SYNCED)
         world.produce(b"synced", acks=acks)
         world.disk.fail("sync", LOG, times=1)
@@ -189,10 +189,10 @@ class TestSyncThatFails:
         world.machine.power_loss()
         world.cluster.run_until(world.machine.start())
         again = world.cluster.client()
-        found = values(until_it_works(world.cluster, lambda: again.read_all("orders", 0)))
+        found = values(retry_until_success(world.cluster, lambda: again.read_all("orders", 0)))
         assert found in ([b"synced"], [b"synced", b"unknown"])
 
-    def test_default_settings_wait_for_none(self, world: World) -> None:
+    def test_default_settings_do_not_wait_for_it(self, world: World) -> None:
         """Without flush.messages acknowledgements do not wait for the disk."""
         world.produce(b"synced")
         world.cluster.run(1)
@@ -201,9 +201,9 @@ class TestSyncThatFails:
         assert world.read() == [b"synced", b"unsynced"]
 
 
-class TestDeadAtTheStart:
+class TestUnusableAtStart:
     def test_one_of_two_directories(self, logged_errors: list[str]) -> None:
-        """The broker serves what is in the other, makes new topics there, and has everything again with the device."""
+        """The broker serves the other directory, creates new topics there, and has everything again with the device."""
         world = World(overrides=["log.dirs=/data/logs,/data/more"])
         topics = ["orders", "others"]
         for topic in topics:
@@ -227,7 +227,7 @@ class TestDeadAtTheStart:
             assert world.read(topic) == [topic.encode()]
 
     def test_all_of_them(self) -> None:
-        """The broker does not start, and says which they are."""
+        """The broker does not start, and names the directories."""
         world = World()
         world.machine.kill()
         world.disk.fail("open", "/data/logs/*", errno.EIO)
@@ -238,20 +238,20 @@ class TestDeadAtTheStart:
 class TestFlippedBit:
     @staticmethod
     def damaged(position: int) -> World:
-        """A broker that has started on the only copy of a log, with a damaged bit below its recovery point."""
+        """A broker that started with the only copy of a log, which has a flipped bit below its recovery point."""
         world = World(EVERY_ACK_SYNCED)
         for number in range(10):
             world.produce(b"%d" % number)
             world.produce(b"%d" % number, "others")
-        world.cluster.run(61)  # by then the recovery point is written down
+        world.cluster.run(61)  # until the recovery point is in a checkpoint
         world.machine.kill()
         world.disk.flip_bit(LOG, position)
         world.cluster.run_until(world.machine.start())
         return world
 
     @pytest.mark.parametrize("position", [17, 40, HEADER_SIZE + 3])
-    def test_of_which_it_is_certain_where_the_batch_ends(self, logged_errors: list[str], position: int) -> None:
-        """The damaged batch is never served; all others of its partition are, and it takes more."""
+    def test_with_intact_batch_boundaries(self, logged_errors: list[str], position: int) -> None:
+        """The damaged batch is never served; all other batches are, and the partition accepts new ones."""
         world = self.damaged(position)
         assert any("is damaged but kept" in text for text in logged_errors)
         logged_errors.clear()
@@ -264,7 +264,7 @@ class TestFlippedBit:
 
     @pytest.mark.parametrize("position", [3, 300])
     def test_below_the_recovery_point(self, logged_errors: list[str], position: int) -> None:
-        """Where nobody can tell what else is damaged, the partition is refused, others are not."""
+        """If the extent of the damage is unknown, the partition is rejected; other partitions are served."""
         world = self.damaged(position)
         assert "is damaged" in logged_errors.pop(0)
         assert world.refusal() is ErrorCode.KAFKA_STORAGE_ERROR
@@ -276,7 +276,7 @@ class TestFlippedBit:
         assert "orders-0" in logged_errors.pop()
 
     def test_beyond_it(self, world: World) -> None:
-        """What was not known to be durable is cut off there, and the log goes on."""
+        """The log is truncated there, because the data was not known to be durable, and continues."""
         for number in range(10):
             world.produce(b"%d" % number)
         world.machine.kill()
@@ -290,7 +290,7 @@ class TestFlippedBit:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_power_lost_just_after_the_first_start(logged_errors: list[str], seed: int) -> None:
-    """The first synced record survives although every directory on the way to it was new."""
+    """The first synced record survives although all its parent directories are new."""
     simulation = Simulation(seed)
     host = simulation.host("laptop")
     config = StandaloneConfig("/data/new/kreplica", overrides=("log.flush.interval.messages=1",))
@@ -306,6 +306,6 @@ def test_power_lost_just_after_the_first_start(logged_errors: list[str], seed: i
     simulation.run_until(client.produce("orders", 0, batch(b"first")))
     machine.power_loss()
     simulation.run_until(machine.start())
-    simulation.run(1)  # what was recovered is synced before it is served
+    simulation.run(1)  # recovered data is synced before it is served
     client = WireClient(host.reactor, "127.0.0.1", 9092, client_id="client")
     assert values(simulation.run_until(client.read_all("orders", 0))) == [b"first"]

@@ -1,4 +1,4 @@
-"""The crash runs are tested: where a guard is taken away, they notice."""
+"""Mutation tests of the crash runs: without a guard, they must fail."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ SEEDS_MAX = 10
     ],
     ids=["acks wait for the sync", "files are synced", "names are synced", "retries are known", "CRCs are checked"],
 )
-def test_a_guard_taken_away_is_noticed(
+def test_a_missing_guard_is_detected(
     monkeypatch: pytest.MonkeyPatch, where: Any, guard: str, without: Any, run: Callable[[int], None]
 ) -> None:
-    """Within ten seeds a run without the guard fails: it is the guard that keeps the promise, not luck."""
+    """Within ten seeds a run without the guard fails, which proves that the guard is needed."""
     monkeypatch.setattr(where, guard, without)
     for seed in range(1, SEEDS_MAX + 1):
         try:
             run(seed)
         except (AssertionError, TimeoutError):
             return
-    pytest.fail(f"{SEEDS_MAX} seeds did not miss {guard}")
+    pytest.fail(f"{SEEDS_MAX} seeds did not detect the missing guard {guard}")

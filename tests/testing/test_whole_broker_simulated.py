@@ -1,4 +1,4 @@
-"""Whole brokers, by the very composition root, with a coordinator and clients, on virtual time."""
+"""Whole brokers, built by the real composition root, with a coordinator and clients, in virtual time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_runs import batch, everyday, until_it_works, values
+from broker_runs import batch, ordinary_use, retry_until_success, values
 from twisted.internet.defer import Deferred
 from twisted.web.client import Agent
 
@@ -28,14 +28,14 @@ pytestmark = pytest.mark.usefixtures("logged_errors")
 
 @pytest.fixture
 def cluster() -> SimulatedCluster:
-    """One broker that serves."""
+    """One running broker."""
     cluster = SimulatedCluster(seed=1)
     cluster.start()
     return cluster
 
 
 def operator(cluster: SimulatedCluster) -> ZooKeeperClient:
-    """Somebody with a ZooKeeper client, connected."""
+    """A connected ZooKeeper client of an operator."""
     runtime = cluster.simulation.host("operator").runtime
     client = ZooKeeperClient(runtime.reactor, "coordinator:2181", random=runtime.random)
     cluster.run_until(client.start())
@@ -43,35 +43,35 @@ def operator(cluster: SimulatedCluster) -> ZooKeeperClient:
 
 
 class TestOneSeed:
-    def test_a_day_of_a_client(self) -> None:
-        """A topic is made, written with each kind of acks, followed by long polls, listed, read and deleted."""
-        lines = everyday(seed=1).splitlines()
+    def test_typical_requests_of_a_client(self) -> None:
+        """A topic is created, written with all kinds of acks, read by long polls, listed and deleted."""
+        lines = ordinary_use(seed=1).splitlines()
         seen = next(line for line in lines if line.startswith("["))
         assert seen.startswith("[0, 2, [Record(offset=2")
         assert "value=b'fourth'" in seen
         assert seen.endswith(", []]"), "after the deletion there are no topics"
 
-    def test_is_one_run(self) -> None:
-        """The same seed gives the same run, event by event and byte by byte on disk; another seed another."""
-        first = everyday(seed=1)
-        assert everyday(seed=1) == first
-        assert everyday(seed=2) != first
+    def test_determines_the_run(self) -> None:
+        """The same seed gives the same events and bytes on disk; another seed gives others."""
+        first = ordinary_use(seed=1)
+        assert ordinary_use(seed=1) == first
+        assert ordinary_use(seed=2) != first
 
     @pytest.mark.parametrize("hash_seed", ["1", "2"])
-    def test_is_one_run_in_any_process(self, hash_seed: str) -> None:
-        """Another process, with another order of its sets, runs the same."""
+    def test_determines_the_run_in_any_process(self, hash_seed: str) -> None:
+        """Another process with a different hash seed gives the same result."""
         script = Path(__file__).with_name("broker_runs.py")
-        told = subprocess.run(
+        finished = subprocess.run(
             [sys.executable, str(script), "1"],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,
             check=True,
         )
-        assert told.stdout == everyday(seed=1) + "\n"
+        assert finished.stdout == ordinary_use(seed=1) + "\n"
 
-    def test_time_is_free(self, cluster: SimulatedCluster) -> None:
-        """An idle broker passes an hour with some thousand events, nothing piles up."""
+    def test_idle_time_is_cheap(self, cluster: SimulatedCluster) -> None:
+        """An idle broker needs a few thousand events per hour, and nothing accumulates."""
         cluster.run(60)
         pending, events = len(cluster.simulation.scheduler.pending()), cluster.simulation.scheduler.events_count
         cluster.run(3600)
@@ -81,7 +81,7 @@ class TestOneSeed:
 
 class TestStopping:
     def test_in_order(self, cluster: SimulatedCluster) -> None:
-        """A broker that stopped in order leaves no timer, is gone from the cluster, and scans nothing at its return."""
+        """A broker that stopped in order leaves no timer, is deregistered, and scans no log at its next start."""
         client = cluster.client()
         cluster.run_until(client.create_topic("orders"))
         cluster.run_until(client.produce("orders", 0, batch(b"kept")))
@@ -95,10 +95,10 @@ class TestStopping:
         machine.kill()
         cluster.run_until(machine.start())
         assert machine.program.directories.clean_broker_epoch is not None
-        assert values(until_it_works(cluster, lambda: client.read_all("orders", 0))) == [b"kept"]
+        assert values(retry_until_success(cluster, lambda: client.read_all("orders", 0))) == [b"kept"]
 
     def test_with_fetches_and_produces_under_way(self, cluster: SimulatedCluster) -> None:
-        """Whoever waits for records is answered, or loses the connection, within a few seconds of the stop."""
+        """Waiting clients receive a response, or lose the connection, within a few seconds of the stop."""
         client = cluster.client()
         cluster.run_until(client.create_topic("orders"))
         waiting: list[Any] = []
@@ -114,7 +114,7 @@ class TestStopping:
 
 class TestSeveralBrokers:
     def test_in_one_process(self) -> None:
-        """Standalone with three brokers: each has its own port, directory and partitions; all are one cluster."""
+        """Standalone with three brokers: each has its own port, directory and partitions; all form one cluster."""
         simulation = Simulation(seed=1)
         host = simulation.host("laptop")
         config = StandaloneConfig("/data", brokers=3)
@@ -127,7 +127,7 @@ class TestSeveralBrokers:
         simulation.run_until(machine.start())
         clients = [WireClient(host.reactor, "127.0.0.1", 9092 + i, client_id=f"client-{i}") for i in range(3)]
         simulation.run_until(clients[0].create_topic("orders", 3))
-        simulation.run(1)  # the others hear of it a moment later
+        simulation.run(1)  # until the other brokers receive the change
         leaders = _leaders(simulation.run_until(clients[1].metadata()), "orders")
         assert sorted(leaders.values()) == [1, 2, 3]
         for partition, leader in leaders.items():
@@ -148,7 +148,7 @@ class TestSeveralBrokers:
         assert simulation.failures == []
 
     def test_one_of_them_killed(self) -> None:
-        """The others carry on; when it is back its records are."""
+        """The other brokers continue; its records are back after its restart."""
         cluster = SimulatedCluster(seed=2, brokers=3)
         cluster.start()
         client = cluster.client(broker=1)
@@ -163,7 +163,7 @@ class TestSeveralBrokers:
                 cluster.run_until(clients[leader].produce("orders", partition, batch(b"meanwhile")))
         cluster.run_until(cluster.brokers[2].start())
         for partition, leader in leaders.items():
-            until_it_works(cluster, lambda p=partition, c=clients[leader]: c.produce("orders", p, batch(b"after")))
+            retry_until_success(cluster, lambda p=partition, c=clients[leader]: c.produce("orders", p, batch(b"after")))
             records = cluster.run_until(clients[leader].read_all("orders", partition))
             expected = [b"before", b"after"] if leader == 2 else [b"before", b"meanwhile", b"after"]
             assert values(records) == expected
@@ -171,7 +171,7 @@ class TestSeveralBrokers:
 
 class TestZooKeeper:
     def test_session_lost(self, cluster: SimulatedCluster) -> None:
-        """A broker cut off from ZooKeeper beyond its session registers anew, and takes the controller's office anew."""
+        """A broker disconnected for longer than its session registers again, and is elected controller again."""
         broker = cluster.brokers[1].program
         client = cluster.client()
         cluster.run_until(client.create_topic("orders"))
@@ -194,8 +194,8 @@ class TestZooKeeper:
         cluster.run_until(client.create_topic("made-after"))
         cluster.stop()
 
-    def test_connection_lost_while_registering_anew(self, cluster: SimulatedCluster) -> None:
-        """The new session lives on, so only the registration is tried again."""
+    def test_connection_lost_during_registration(self, cluster: SimulatedCluster) -> None:
+        """The new session survives, so only the registration is retried."""
         broker = cluster.brokers[1].program
         before, session = broker.fence.broker_epoch, broker.client.session_id
         cluster.simulation.network.cut("broker-1", "coordinator")
@@ -211,7 +211,7 @@ class TestZooKeeper:
 
     @pytest.mark.parametrize("fault", ["deleted", "overwritten"])
     def test_controller_removed_by_an_operator(self, cluster: SimulatedCluster, fault: str) -> None:
-        """Whoever deletes or overwrites /controller gets an election, and a controller that works."""
+        """Deleting or overwriting /controller causes an election, and a working controller."""
         broker = cluster.brokers[1].program
         term = broker.controller.context
         assert term is not None
@@ -230,7 +230,7 @@ class TestZooKeeper:
 
     @pytest.mark.parametrize("crash", ["kill", "power_loss"])
     def test_coordinator_crashes(self, cluster: SimulatedCluster, crash: str) -> None:
-        """A coordinator that comes back within the session has forgotten nothing; brokers keep their epochs."""
+        """A coordinator that restarts within the session timeout has lost nothing; brokers keep their epochs."""
         broker = cluster.brokers[1].program
         client = cluster.client()
         cluster.run_until(client.create_topic("orders"))

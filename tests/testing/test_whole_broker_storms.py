@@ -1,4 +1,4 @@
-"""A simulated broker under load and every fault there is, one after the other; then all is well again."""
+"""A simulated broker under load with one fault of each kind after the other; it recovers at the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PEERS = ("coordinator", "producer", "consumer-0")
 
 
 class Storm:
-    """Faults of one run; each ends by itself, as its own doing or by a restart."""
+    """Faults of one run; each ends by itself or by a restart."""
 
     def __init__(self, run: CrashRun) -> None:
         self.run = run
@@ -35,7 +35,7 @@ class Storm:
         )
 
     def one_more(self) -> None:
-        """One fault, whichever."""
+        """Inject one random fault."""
         self._random.choice(self._faults)()
 
     def crash(self) -> None:
@@ -48,7 +48,7 @@ class Storm:
         self._cluster.run_until(coordinator.start())
 
     def cut(self) -> None:
-        """Of the ends of a link that is cut one way, one still hears the other."""
+        """Cut a link in one or both directions."""
         ends = ["broker-1", self._random.choice(PEERS)]
         self._random.shuffle(ends)
         self._network.cut(*ends, one_way=self._random.random() < 0.5)
@@ -78,19 +78,19 @@ class Storm:
         self._network.slow("broker-1", "producer", (0.001, self._random.choice((0.002, 0.01, 0.2))))
 
     def _pass(self) -> None:
-        """Some time: now and then longer than a session, or than checkpoints are apart."""
+        """Let time pass, sometimes more than a session timeout or a checkpoint interval."""
         self._cluster.run(self._random.random() * self._random.choice((1.0, 10.0, 30.0, 90.0)))
 
 
 def storm(seed: int) -> None:
-    """Everything, with producers that ask for acks=all or acks=1 and a topic whose acknowledgements are synced."""
+    """Run all faults with acks=all or acks=1, and a topic whose acknowledgements are synced."""
     run = CrashRun(seed, partitions=2, acks=-1 if seed % 2 else 1, configs=EVERY_ACK_SYNCED, interval_s=0.1)
     faults = Storm(run)
     for _ in range(FAULTS_COUNT):
-        run.go_on()
+        run.run_load()
         faults.one_more()
     run.finish()
-    run.cluster.run(30.0)  # sessions that were lost are made anew
+    run.cluster.run(30.0)  # until lost sessions are replaced
     assert run.producer.resets == 0
     assert run.machine.program.not_ready() == []
     assert run.machine.program.controller.active
@@ -103,12 +103,11 @@ def storm(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_storm(seed: int) -> None:
-    """What was acknowledged or read is there, once and in order; when it is over, everything works again."""
+    """Acknowledged and read records exist once and in order; after the storm everything works."""
     storm(seed)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", SOAK_SEEDS)
 def test_many_storms(seed: int) -> None:
-    """The same from hundreds of seeds."""
     storm(seed)

@@ -1,4 +1,4 @@
-"""Command ``python -m tests.support.mutations``: disables one guard at a time and reports which checks notice."""
+"""Command ``python -m tests.support.mutations``: disables one guard at a time and reports which checks detect it."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def _options(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> d
 @click.option("--option", "chosen", multiple=True, callback=_options, metavar="NAME=VALUE",
               help="Fix an option of the storms instead of leaving it to the seed.")  # fmt: skip
 def command(seeds: Sequence[int], jobs: int, chosen: Mapping[str, str]) -> None:
-    """Test the tests: disable each guard and report which scenarios and storms notice.
+    """Test the tests: disable each guard and report which scenarios and storms detect it.
 
-    The exit status is 1 if nothing notices that some guard is disabled.
+    The exit status is 1 if a disabled guard is not detected.
     """
     sys.exit(0 if run_mutations(seeds, jobs=jobs, chosen=chosen) else 1)
 
 
 def run_mutations(seeds: Sequence[int], *, jobs: int, chosen: Mapping[str, str]) -> bool:
-    """Print a line as each guard is finished, and a table of all guards at the end.
+    """Print a line when a guard is finished, and a table of all guards at the end.
 
     :param seeds: seeds of the storms to run without each guard, besides the guard's scenario.
     :param jobs: number of guards tested in parallel.
@@ -78,7 +78,7 @@ def _line(one: Score) -> str:
 
 
 def table(scores: Iterable[Score]) -> Table:
-    """The scores in the order of the guards."""
+    """Return a table of the scores in the order of the guards."""
     made = Table(*COLUMNS)
     for one in sorted(scores, key=lambda each: each.number):
         made.add_row(

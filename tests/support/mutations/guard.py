@@ -1,8 +1,8 @@
-"""A rule on which replication stands, and what it would be like without: so the tests themselves are tested.
+"""A guard: a rule of replication, together with the mutants that disable it.
 
-A guard is a small predicate with a name of its own, called through its module.  ``without`` replaces it by what a
-program has that lacks it (mostly: always true); a storm or a scenario must then find something broken.  Where one guard
-covers for another, both go together.
+A guard is a small named predicate that is called through its module.  ``without`` replaces it by the behaviour of a
+program that lacks the rule (usually: always true); a storm or a scenario must then fail.  If one guard makes another
+redundant, both are disabled together.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 
 class Place(NamedTuple):
-    """One function or property, and what stands in its place.
+    """A function or property, and its replacement.
 
-    :param where: ``module:attribute``, dots for what belongs to a class.
+    :param where: ``module:attribute``, with dots for the attribute of a class.
     """
 
     where: str
@@ -28,10 +28,10 @@ class Place(NamedTuple):
 class Guard(NamedTuple):
     """One rule.
 
-    :param places: what goes together.
-    :param scenario: the order of events in which its absence shows, whatever the seed.
-    :param breaks: what it says then, as a regular expression.
-    :param covered_by: why more than the rule itself is taken away; empty where it is not.
+    :param places: functions that are replaced together.
+    :param scenario: scenario that fails without the rule, for every seed.
+    :param breaks: regular expression of the failure's message.
+    :param covered_by: why other rules are disabled too, or empty.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Guard(NamedTuple):
 
 @contextmanager
 def without(guard: Guard) -> Iterator[None]:
-    """Have all programs of this process lack a guard for a while."""
+    """Disable a guard in all programs of this process."""
     with ExitStack() as stack:
         for place in guard.places:
             stack.enter_context(_replaced(place))
@@ -63,7 +63,7 @@ def _replaced(place: Place) -> Iterator[None]:
         setattr(owner, name, before)
 
 
-# --- what stands in a guard's place --------------------------------------------------------------------------------
+# --- replacements --------------------------------------------------------------------------------------------------
 
 
 def always(*_: Any, **__: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The rules on which replication stands, each with what it would be like without (``guard`` says what one is)."""
+"""Guards of the replication, each with its mutant; see ``guard``."""
 
 from __future__ import annotations
 
@@ -38,46 +38,46 @@ def _any_term(epoch_znode_version: int) -> Check:
     return Check(znodes.CONTROLLER_EPOCH, -1)
 
 
-def _believed(followers: FollowerIncarnations, broker_id: int, broker_epoch: int) -> Deferred[bool]:
+def _register_unconfirmed(followers: FollowerIncarnations, broker_id: int, broker_epoch: int) -> Deferred[bool]:
     followers.epochs[broker_id] = broker_epoch
     return succeed(True)
 
 
-def _noted_is_enough(notes: Sequence[Note | None], **_: Any) -> int:
+def _first_note_only(notes: Sequence[Note | None], **_: Any) -> int:
     return notes[0].intact_since if notes and notes[0] else NO_BROKER_EPOCH
 
 
 GUARDS: tuple[Guard, ...] = (
-    # --- which commands are obeyed ---
+    # --- commands ---
     Guard(
         "broker-epoch match",
         (Place("kreplica.replication.fencing:is_stale_broker_epoch", never),),
-        commands.to_an_earlier_process,
+        commands.command_reaches_restarted_broker,
         "leads in epoch .* without all commits",
     ),
     Guard(
-        "broker-epoch match before it is known",
+        "broker-epoch match before registration",
         (Place("kreplica.replication.fencing:ControlFence.starts_after", nothing),),
-        commands.before_it_has_registered,
+        commands.command_before_registration,
         "leads in epoch .* without all commits",
     ),
     Guard(
         "commands end with the session",
         (Place("kreplica.replication.fencing:ControlFence.session_ended", nothing),),
-        commands.to_a_session_that_has_ended,
+        commands.command_after_session_expiry,
         "was acknowledged at",
     ),
     Guard(
         "controller epoch of a command",
         (Place("kreplica.replication.fencing:is_stale_controller_epoch", never),),
-        commands.overtaken_by_the_next_controller,
+        commands.command_of_previous_controller,
         "a broker obeys an older controller",
     ),
     Guard(
-        "commands in their order",
+        "order of commands",
         (Place("kreplica.replication.fencing:is_overtaken", never),),
-        commands.overtaken_on_the_next_connection,
-        "holds again what it has deleted",
+        commands.command_of_previous_connection,
+        "has created a deleted replica again",
     ),
     Guard(
         "leader epoch of a command",
@@ -85,27 +85,27 @@ GUARDS: tuple[Guard, ...] = (
             Place("kreplica.replication.fencing:is_stale_controller_epoch", never),
             Place("kreplica.replication.fencing:is_current_epoch", always),
         ),
-        commands.overtaken_by_the_next_controller,
+        commands.command_of_previous_controller,
         "a broker obeys an older controller",
-        "one controller's commands come in order, so an older leader epoch is an older controller's",
+        "one controller sends its commands in order, so an older leader epoch means an older controller",
     ),
     Guard(
         "follower starts fetching only for a higher epoch",
         (Place("kreplica.replication.fencing:is_new_epoch", always),),
-        commands.told_again_of_what_was,
+        commands.outdated_isr_from_new_controller,
         "in sync without all that is committed",
     ),
     Guard(
         "controller write checks the controller epoch",
         (Place("kreplica.controller.effects.state_writes:guard_of_term", _any_term),),
-        commands.from_a_controller_that_was_deposed,
+        commands.deposed_controller_elects_leader,
         "written by controller .* after",
     ),
-    # --- who follows ---
+    # --- followers ---
     Guard(
         "follower state is reset on a new leader epoch",
         (Place("kreplica.replication.leader.followers:is_of_epoch", always),),
-        commands.leads_again_and_heard_nothing,
+        commands.leader_missed_an_epoch,
         "commits .* with too few replicas",
     ),
     Guard(
@@ -113,12 +113,12 @@ GUARDS: tuple[Guard, ...] = (
         (
             Place("kreplica.replication.fencing:is_of_leader_epoch", always),
             Place("kreplica.replication.follower.follower_state:matches_epoch", always),
-            Place("kreplica.membership.follower_incarnations:FollowerIncarnations.confirm", _believed),
+            Place("kreplica.membership.follower_incarnations:FollowerIncarnations.confirm", _register_unconfirmed),
         ),
-        commands.fetched_in_an_epoch_that_is_over,
+        commands.fetch_of_previous_epoch,
         "in sync without all that is committed",
-        "the follower throws answers of an epoch away that the leader would not have given, and a leader without "
-        "ZooKeeper takes in no follower that it has not confirmed",
+        "the follower discards responses of a different epoch, and a leader without ZooKeeper adds no follower to the "
+        "ISR that it has not confirmed",
     ),
     Guard(
         "fetch offset matches",
@@ -126,9 +126,9 @@ GUARDS: tuple[Guard, ...] = (
             Place("kreplica.replication.follower.follower_state:matches_offset", always),
             Place("kreplica.storage.segments.append_validation:may_follow", always),
         ),
-        logs.is_answered_twice,
+        logs.overlapping_fetches,
         "stands behind",
-        "a log takes no batch that begins before its end, whoever brings it",
+        "a log rejects every batch whose first offset is below its end",
     ),
     Guard(
         "truncation by epoch instead of high watermark",
@@ -136,11 +136,11 @@ GUARDS: tuple[Guard, ...] = (
             Place("kreplica.replication.follower.truncation:cut_at_divergence", _cut_at_high_watermark),
             Place("kreplica.replication.follower.truncation:cut_of_unknown_history", _cut_at_high_watermark),
         ),
-        logs.is_cut_at_what_is_known_to_be_committed,
+        logs.truncation_after_restart,
         "in sync without all that is committed",
-        "where the first cut is by the high watermark, nothing is left to diverge",
+        "if the log is first truncated to the high watermark, no divergence remains",
     ),
-    # --- who is in sync ---
+    # --- in-sync replicas ---
     Guard(
         "follower has fetched in this epoch",
         (
@@ -148,20 +148,20 @@ GUARDS: tuple[Guard, ...] = (
             Place("kreplica.replication.leader.in_sync:has_reached_high_watermark", always),
             Place("kreplica.replication.leader.in_sync:has_reached_epoch_start", always),
         ),
-        joining.catches_up_slowly,
+        joining.slow_catch_up,
         "in sync without all that is committed",
-        "of who has not fetched no log end is known, and that is before any offset",
+        "the log end of a follower that has not fetched is unknown, and compares as lower than every offset",
     ),
     Guard(
         "log end >= high watermark at ISR join",
         (Place("kreplica.replication.leader.in_sync:has_reached_high_watermark", always),),
-        joining.catches_up_slowly,
+        joining.slow_catch_up,
         "in sync without all that is committed",
     ),
     Guard(
         "log end >= epoch start at ISR join",
         (Place("kreplica.replication.leader.in_sync:has_reached_epoch_start", always),),
-        joining.has_what_the_new_leader_knows_of,
+        joining.fetch_from_leader_with_old_high_watermark,
         "in sync without all that is committed",
     ),
     Guard(
@@ -170,145 +170,145 @@ GUARDS: tuple[Guard, ...] = (
             Place("kreplica.replication.leader.in_sync:is_current_incarnation", always),
             Place("kreplica.replication.leader.in_sync:is_of_earlier_incarnation", never),
         ),
-        joining.is_another_by_now,
+        joining.restart_during_isr_write,
         "in sync without all that is committed",
-        "who fetched before another process of its broker did is not registered any more",
+        "a follower that fetched before its broker restarted is no longer registered",
     ),
     Guard(
-        "who lags leaves",
+        "lagging followers leave the ISR",
         (Place("kreplica.replication.leader.in_sync:is_lagging", never),),
-        leading.has_a_follower_that_is_silent,
+        leading.silent_follower,
         "not reached within",
     ),
     Guard(
         "ISR write is conditional",
         (Place("kreplica.replication.leader.in_sync:expected_version", lambda _: -1),),
-        joining.deposed_and_does_not_know,
+        joining.deposed_leader_writes_isr,
         "the leader epoch went back",
     ),
-    # --- what is committed ---
+    # --- commits ---
     Guard(
         "high watermark uses the union ISR",
         (Place("kreplica.replication.leader.in_sync:union", _new_set_alone),),
-        joining.leaving_is_being_written,
+        joining.isr_shrink_in_flight,
         "in sync without all that is committed",
     ),
     Guard(
         "high watermark counts every member of the ISR",
         (Place("kreplica.replication.leader.high_watermark:held_by_all", lambda own_end_offset, _: own_end_offset),),
-        leading.has_a_follower_that_is_silent,
+        leading.silent_follower,
         "in sync without all that is committed",
     ),
     Guard(
         "min.insync.replicas",
         (Place("kreplica.cluster.eligible_leaders:required", lambda *_: 1),),
-        leading.is_alone,
+        leading.leader_alone_in_sync,
         "with too few replicas",
     ),
     Guard(
-        "high watermark stands still with too few in sync",
+        "high watermark does not advance with too few in sync",
         (Place("kreplica.replication.leader.high_watermark:may_advance", always),),
-        leading.is_alone,
+        leading.leader_alone_in_sync,
         "with too few replicas",
     ),
     Guard(
-        "high watermark stands still while others may lead",
+        "high watermark does not advance while another leader is possible",
         (Place("kreplica.replication.leader.high_watermark:may_advance", _enough_in_sync),),
-        leading.fewer_are_asked_for,
+        leading.min_insync_replicas_lowered,
         "without all",
     ),
     Guard(
-        "who leaves a set that is too small may lead",
+        "replicas removed from a too small ISR stay eligible",
         (Place("kreplica.cluster.eligible_leaders:eligible_after", lambda *_, **__: ()),),
-        leading.is_alone_and_dies,
+        leading.leader_alone_in_sync_dies,
         "leads in epoch .* without all commits",
     ),
     Guard(
         "lease",
         (Place("kreplica.replication.leader.leader_state:LeaderState.has_lease", property(always)),),
-        leading.is_heard_by_clients_alone,
+        leading.leader_without_zookeeper,
         "was acknowledged at",
     ),
     Guard(
         "leaderships end with the session",
         (Place("kreplica.replication.partitions:Partitions.session_lost", nothing),),
-        leading.woke_up_with_another_session,
+        leading.leader_paused_past_session,
         "was acknowledged at",
     ),
     # --- plans ---
     Guard(
         "bounded moves of a plan",
         (Place("kreplica.controller.plans.step_state:may_begin", always),),
-        plans.moves_one_after_the_other,
+        plans.one_move_at_a_time,
         "copies .* partitions at once",
     ),
     Guard(
-        "throttle of plans only for what is being added",
+        "plan throttle applies only to added replicas",
         (Place("kreplica.replication.throttle:may_throttle_for_plans", always),),
-        plans.is_back_while_others_are_slowed,
+        plans.catch_up_during_throttled_plan,
         "not reached within",
     ),
     Guard(
-        "who leaves waits until all who come are in sync",
+        "replicas leave only after all their replacements are in sync",
         (Place("kreplica.controller.decisions.reassignment_plan:may_contract", always),),
-        plans.leaves_when_others_have_come,
-        "left before others had come|with too few replicas",
+        plans.replicas_leave_after_replacements_join,
+        "left before others were in sync|with too few replicas",
     ),
-    # --- what logs hold ---
+    # --- logs ---
     Guard(
         "sequence check of idempotent producers",
         (Place("kreplica.storage.producers.producer_state:ProducerStates.check", nothing),),
-        producing.is_sent_again,
+        producing.retry_after_lost_acknowledgement,
         "duplicate",
     ),
     Guard(
         "batches behind a refused one wait for it",
         (Place("kreplica.storage.producers.refused_batches:is_gap", always),),
-        producing.is_refused_with_others_behind_it,
+        producing.rejected_batch_with_others_in_flight,
         "duplicate",
     ),
     Guard(
         "recovery drops a torn tail",
         (Place("kreplica.storage.recovery.loading:verify_crc", always),),
-        logs.tears_its_last_writes,
+        logs.torn_writes,
         "stands where .* was committed",
     ),
     Guard(
-        "damaged replicas begin anew when nobody counts on them",
+        "damaged replicas are rebuilt only if other replicas do not need them",
         (Place("kreplica.replication.damaged_replicas:may_begin_anew", always),),
-        logs.is_damaged_and_counted_on,
+        logs.damaged_log_after_restart,
         "in sync without all that is committed",
     ),
     Guard(
         "synced before acknowledged (flush.messages=1)",
         (Place("kreplica.replication.partition:Partition.acknowledgeable_end_offset", property(_written_is_enough)),),
-        logs.all_lose_power,
+        logs.power_loss_of_all_replicas,
         "without all",
     ),
     Guard(
-        "a sync syncs",
+        "a sync reaches the disk",
         (Place("kreplica.storage.durability.unflushed:Unsynced.sync", nothing),),
-        logs.all_lose_power,
+        logs.power_loss_of_all_replicas,
         "without all",
     ),
     Guard(
         "unclean replicas leave the ISR",
         (Place("kreplica.controller.decisions.decisions:has_lost_nothing", always),),
-        logs.loses_its_end_and_is_back_at_once,
+        logs.fast_restart_after_power_loss,
         "in sync without all that is committed",
     ),
     Guard(
-        "what a start says of its logs",
-        (Place("kreplica.membership.incarnation:intact_since", _noted_is_enough),),
-        logs.loses_its_end_and_is_back_at_once,
+        "recovery result of the logs",
+        (Place("kreplica.membership.incarnation:intact_since", _first_note_only),),
+        logs.fast_restart_after_power_loss,
         "in sync without all that is committed",
     ),
     Guard(
         "boot id",
         (Place("kreplica.membership.incarnation:is_same_boot", always),),
-        logs.loses_its_end_and_is_back_at_once,
+        logs.fast_restart_after_power_loss,
         "in sync without all that is committed",
     ),
     *COORDINATOR_GUARDS,
 )
-"""All of them, in the order in which a page and a score show them."""
+"""In the order of the table in the documentation."""

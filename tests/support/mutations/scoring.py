@@ -1,4 +1,4 @@
-"""The score of the tests themselves: for every guard that is taken away, what sees a rule broken."""
+"""Mutation score: for each disabled guard, the checks that detect it."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ CATCHES_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What came of one guard's absence.
+    """Result for one disabled guard.
 
-    :param number: its place in ``GUARDS``.
+    :param number: its index in ``GUARDS``.
     :param scenario: the name of its scenario.
-    :param scenario_said: how that failed; empty where it noticed nothing.
-    :param scenario_caught: whether that is what the guard says to break.
-    :param storms: that were run.
-    :param caught: the seeds of those in which a rule was broken.
-    :param stuck: the seeds of those that did not end in time, which many a mistake of another kind may do.
-    :param storm_said: how the first that was caught failed, else the first that was stuck, else the first that failed.
+    :param scenario_said: the scenario's failure; empty if it passed.
+    :param scenario_caught: True if the scenario failed in the way that the guard specifies.
+    :param storms: number of storms that ran.
+    :param caught: seeds of the storms that found a broken rule.
+    :param stuck: seeds of the storms that did not end in time, which many other mistakes can cause.
+    :param storm_said: failure of the first storm in ``caught``, else in ``stuck``, else of the first that failed.
     """
 
     number: int
@@ -45,12 +45,12 @@ class Score:
 
     @property
     def is_caught(self) -> bool:
-        """Whether a rule was broken anywhere."""
+        """True if the scenario or a storm found a broken rule."""
         return self.scenario_caught or bool(self.caught)
 
     @property
     def what_broke(self) -> str:
-        """How that showed; where nothing was caught, how anything failed at all, if it did."""
+        """The failure that shows the mutant; if it was not caught, any failure."""
         said = [self.scenario_said, self.storm_said] if self.scenario_caught else [self.storm_said, self.scenario_said]
         return said[0] or said[1]
 
@@ -63,13 +63,13 @@ def score(
     chosen: Mapping[str, str] | None = None,
     numbers: Sequence[int] | None = None,
 ) -> Iterator[Score]:
-    """Take away one guard after the other, each in a process of its own; scores come as they are ready.
+    """Disable one guard after the other, each in a separate process, and yield scores as they finish.
 
-    :param seeds: of storms, besides the scenarios.
-    :param jobs: guards at once.
-    :param catches_max: so many storms that notice are enough for a guard.
-    :param chosen: options of the storms that are not left to the seeds.
-    :param numbers: of the guards, as ``GUARDS`` has them; None for all.
+    :param seeds: seeds of storms to run besides the scenarios.
+    :param jobs: number of guards tested in parallel.
+    :param catches_max: number of storms that must detect a guard before the others are skipped.
+    :param chosen: options of the storms that are fixed.
+    :param numbers: indexes of guards in ``GUARDS``; None for all.
     """
     wanted = range(len(GUARDS)) if numbers is None else numbers
     with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=keep_quiet, max_tasks_per_child=1) as pool:
@@ -79,7 +79,7 @@ def score(
 
 
 def score_guard(number: int, seeds: Sequence[int], catches_max: int, chosen: Mapping[str, str]) -> Score:
-    """One guard's score."""
+    """Return the score of one guard."""
     guard = GUARDS[number]
     failed: dict[Cause, dict[int, str]] = {cause: {} for cause in Cause}
     storms = 0
@@ -111,6 +111,6 @@ def _scenario(guard: Guard) -> str:
             guard.scenario(SCENARIO_SEED)
         except (AssertionError, TimeoutError) as error:
             return str(error) or type(error).__name__
-        except Exception as error:  # no rule has this name, whatever its text
+        except Exception as error:  # not a broken rule, even if its text matches
             return f"{type(error).__name__} was raised"
     return ""

@@ -1,4 +1,4 @@
-"""Commands that come late: to another process, in another epoch, from a controller that is none any more."""
+"""Commands that arrive late: at another process, in another epoch, from a former controller."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ from tests.support.mutations.scenarios.scene import (
     cut,
     cut_off,
     delay,
+    delay_zookeeper,
     depose,
     end,
-    hand_office_over,
     heal,
-    hears_late,
     held,
-    hush,
     isr,
     leave,
     lose_unsynced,
     name,
     order,
+    pause_producer,
     prefer,
     recover,
+    resume_producer,
     scene,
-    speak,
+    transfer_controller,
     undelay,
     write,
-    write_to_the_past,
+    write_to_deposed_leader,
 )
 
 
-def to_an_earlier_process(seed: int) -> None:
-    """A command is on its way when its broker loses power; it finds another process, whose log is shorter."""
+def command_reaches_restarted_broker(seed: int) -> None:
+    """A broker loses power while a command is in flight; the command reaches the next process, whose log is shorter."""
     with scene(seed, first=FOLLOWER) as run:
         run.acknowledge(60)
         delay(run, CONTROLLER, FOLLOWER, 2.0)
         cut(run, FOLLOWER, LEADER)
         prefer(run)
-        hears_late(run, CONTROLLER, 4.0)
+        delay_zookeeper(run, CONTROLLER, 4.0)
         lose_unsynced(run, FOLLOWER)
         run.launch(FOLLOWER)
         run.cluster.run(12)
@@ -59,8 +59,8 @@ def to_an_earlier_process(seed: int) -> None:
         run.converge()
 
 
-def before_it_has_registered(seed: int) -> None:
-    """A process that lost its predecessor's session waits until that expires; commands to that one reach it."""
+def command_before_registration(seed: int) -> None:
+    """A command for the previous process reaches a process that waits for the expiry of that process's session."""
     with scene(seed, first=FOLLOWER) as run:
         run.acknowledge(60)
         cut(run, FOLLOWER, LEADER)
@@ -74,12 +74,12 @@ def before_it_has_registered(seed: int) -> None:
         run.converge()
 
 
-def told_again_of_what_was(seed: int) -> None:
-    """A new controller tells the leader who was in sync when it took office; the leader has let in one more since."""
+def outdated_isr_from_new_controller(seed: int) -> None:
+    """A new controller sends an outdated ISR to the leader, which has added a replica since."""
     with scene(seed, bystanders=1) as run:
         leave(run, OTHER)
         delay(run, BYSTANDER, LEADER, 1.0)
-        hand_office_over(run, BYSTANDER)
+        transfer_controller(run, BYSTANDER)
         heal(run, LEADER, OTHER)
         run.cluster.run_until(lambda: OTHER in isr(run))
         cut(run, LEADER, OTHER)
@@ -89,8 +89,8 @@ def told_again_of_what_was(seed: int) -> None:
         run.converge()
 
 
-def leads_again_and_heard_nothing(seed: int) -> None:
-    """A leader leads again, two epochs later, and has not heard of the one between, in which others cut their logs."""
+def leader_missed_an_epoch(seed: int) -> None:
+    """A leader leads again two epochs later and missed the epoch between, in which others truncated their logs."""
     with scene(seed, first=FOLLOWER, overrides=PATIENT) as run:
         cut(run, FOLLOWER, LEADER)
         write(run, 5)
@@ -106,8 +106,8 @@ def leads_again_and_heard_nothing(seed: int) -> None:
         run.converge()
 
 
-def fetched_in_an_epoch_that_is_over(seed: int) -> None:
-    """A follower that was told of nothing goes on fetching from who leads again; then it hears what it missed."""
+def fetch_of_previous_epoch(seed: int) -> None:
+    """A follower that missed an epoch still fetches from the leader, which leads again; then the change arrives."""
     with scene(seed, first=FOLLOWER, overrides=PATIENT) as run:
         cut(run, FOLLOWER, LEADER)
         write(run, 5)
@@ -117,7 +117,7 @@ def fetched_in_an_epoch_that_is_over(seed: int) -> None:
         run.cluster.run_until(lambda: not held(run, LEADER).is_leader)
         cut_off(run, FOLLOWER)
         cut(run, CONTROLLER, FOLLOWER)
-        run.tell("the new leader's session expires, and it does not know")
+        run.tell("the new leader's session expires without its knowledge")
         run.cluster.expire_session(FOLLOWER)
         run.cluster.run_until(lambda: held(run, LEADER).is_leader)
         run.cluster.run(8.0)
@@ -125,8 +125,8 @@ def fetched_in_an_epoch_that_is_over(seed: int) -> None:
         run.converge()
 
 
-def from_a_controller_that_was_deposed(seed: int) -> None:
-    """Another controller is elected; the old one, which does not know, is asked to elect a leader."""
+def deposed_controller_elects_leader(seed: int) -> None:
+    """A deposed controller that does not know about its successor receives a request to elect a leader."""
     with scene(seed, first=FOLLOWER) as run:
         client = run.cluster.client(broker=CONTROLLER)
         run.cluster.run_until(client.metadata())
@@ -135,14 +135,14 @@ def from_a_controller_that_was_deposed(seed: int) -> None:
         try:
             run.cluster.run_until(client.elect_preferred(TOPIC, 0))
         except (ClientError, KafkaError) as error:
-            run.tell(f"it refuses: {error}")
+            run.tell(f"the controller rejects the request: {error}")
         recover(run, CONTROLLER)
         run.cluster.run(5.0)
         run.converge()
 
 
-def overtaken_by_the_next_controller(seed: int) -> None:
-    """A command of the old controller arrives after those of the new one, which has had another leader elected."""
+def command_of_previous_controller(seed: int) -> None:
+    """A command of the old controller arrives after the new one's commands, which elected another leader."""
     with scene(seed, first=FOLLOWER, bystanders=1) as run:
         delay(run, CONTROLLER, OTHER, 4.0)
         prefer(run)
@@ -157,13 +157,15 @@ def overtaken_by_the_next_controller(seed: int) -> None:
         run.converge()
 
 
-def overtaken_on_the_next_connection(seed: int) -> None:
-    """The controller gives up a connection, says all again on the next one, and more; then what was on the first
-    arrives: it has a broker begin what it has deleted since."""
+def command_of_previous_connection(seed: int) -> None:
+    """The controller reconnects and sends its commands again, and more; then a command on the first connection arrives.
+
+    It makes a broker create a replica that the broker has deleted since.
+    """
     with scene(seed, first=FOLLOWER, bystanders=1, overrides=["controller.socket.timeout.ms=3000"]) as run:
         delay(run, CONTROLLER, OTHER, 8.0)
         prefer(run)
-        hush(run)
+        pause_producer(run)
         undelay(run, CONTROLLER, OTHER)
         client = run.cluster.client(broker=CONTROLLER)
         run.cluster.run_until(client.reassign(TOPIC, 0, [FOLLOWER, LEADER, BYSTANDER]))
@@ -171,13 +173,13 @@ def overtaken_on_the_next_connection(seed: int) -> None:
         disk, directory = run.machine(OTHER).host.disk, str(run.keys[0])
         run.cluster.run_until(lambda: directory not in disk.list_directory(LOGS))
         run.cluster.run(8.0)
-        assert directory not in disk.list_directory(LOGS), f"broker {OTHER} holds again what it has deleted"
-        speak(run)
+        assert directory not in disk.list_directory(LOGS), f"broker {OTHER} has created a deleted replica again"
+        resume_producer(run)
         run.converge()
 
 
-def to_a_session_that_has_ended(seed: int) -> None:
-    """A broker's session ends while a command is on its way that has it lead; it has not registered anew yet."""
+def command_after_session_expiry(seed: int) -> None:
+    """A command that makes a broker leader is in flight when its session expires; it has not registered again."""
     with scene(seed) as run:
         order(run, FOLLOWER)
         prefer(run)
@@ -185,15 +187,15 @@ def to_a_session_that_has_ended(seed: int) -> None:
         run.settle()
         run.network.cut(name(CONTROLLER), name(LEADER), one_way=True)
         prefer(run)
-        hears_late(run, LEADER, 1.0)
+        delay_zookeeper(run, LEADER, 1.0)
         program = run.machine(LEADER).program
         heard: list[SessionState] = []
         program.client.on_session_event(heard.append)
-        run.tell("the session of the new leader, which has not heard of it, expires")
+        run.tell("the session of the new leader, which has not received the command, expires")
         run.cluster.expire_session(LEADER)
         run.cluster.run_until(lambda: SessionState.EXPIRED in heard)
         heal(run, CONTROLLER, LEADER)
         run.cluster.run(RETRANSMISSION_DELAY_S_MAX)
         cut(run, CONTROLLER, LEADER)
         run.cluster.run_until(lambda: not program.client.session_may_have_expired)
-        write_to_the_past(run)
+        write_to_deposed_leader(run)

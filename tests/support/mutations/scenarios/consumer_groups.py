@@ -1,4 +1,4 @@
-"""Partitions that change hands within a group of KIP-848: who is slow, who is quick, and what comes late."""
+"""Partitions that change their owner in a consumer group (KIP-848), with slow and fast members and late requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.mutations.scenarios.stage import SOURCE_KEY, Stage, stage
 
 
 class _Group:
-    """A member that has the source's only partition, and one that will have it."""
+    """A member that owns the source's only partition, and a member that will own it."""
 
     def __init__(self, scene: Stage) -> None:
         self.scene = scene
@@ -38,8 +38,8 @@ def _group(seed: int) -> Iterator[_Group]:
         assert not group.owners.contradictions, "; ".join(group.owners.contradictions)
 
 
-def gives_up_slowly(seed: int) -> None:
-    """A member is told to give its partition up, and goes on with it for a while, though it is heard of."""
+def slow_revocation(seed: int) -> None:
+    """A member keeps processing a revoked partition while it sends heartbeats."""
     with _group(seed) as group:
         first, second = group.first, group.second
         first.is_slow = True
@@ -51,14 +51,14 @@ def gives_up_slowly(seed: int) -> None:
         assert second.owned
 
 
-def is_asked_for_at_once(seed: int) -> None:
-    """Who is to have a partition next asks for it before its owner has heard that it is to give it up."""
+def assignment_before_revocation(seed: int) -> None:
+    """The next owner sends heartbeats before the current owner learns that its partition is revoked."""
     with _group(seed) as group:
         first, second = group.first, group.second
         first.is_slow = True
         group.scene.do(second.subscribe([SOURCE]))
         asking = group.scene.begin(first.subscribe([]))
-        group.beat(second, second)  # the first of them may be faster than what it is to be after
+        group.beat(second, second)  # the first heartbeat may come before the rebalance
         group.scene.cluster.run_until(asking)
         first.is_slow = False
         first.die()
@@ -66,8 +66,8 @@ def is_asked_for_at_once(seed: int) -> None:
         assert second.owned
 
 
-def commits_what_was_given_away(seed: int) -> None:
-    """A commit of who had a partition comes when another has it, and has committed more."""
+def commit_after_revocation(seed: int) -> None:
+    """A commit of the previous owner arrives after the next owner has committed a higher offset."""
     with _group(seed) as group:
         first, second = group.first, group.second
         epoch = first.epoch
@@ -76,4 +76,4 @@ def commits_what_was_given_away(seed: int) -> None:
         assert group.scene.do(second.commit({SOURCE_KEY: 5}))
         group.scene.do(first.commit({SOURCE_KEY: 1}, epoch))
         offsets = group.scene.do(second.offsets([SOURCE_KEY]))
-        assert offsets == {SOURCE_KEY: 5}, "a commit that came late took back what was committed"
+        assert offsets == {SOURCE_KEY: 5}, "a late commit overwrote a newer one"

@@ -1,4 +1,4 @@
-"""Members that speak of what is over, and coordinators that do not know what is."""
+"""Members with outdated state, and coordinators that were replaced."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tests.support.mutations.scenarios.stage import (
 
 COORDINATOR = "coordinator"
 PATIENT = ("replica.lag.time.max.ms=60000",)
-"""Settings with which nobody leaves the in-sync set because it is slow."""
+"""Settings that prevent slow replicas from leaving the in-sync set."""
 
 MADE = [b"0/0", b"0/1"]
-"""What processors make of the first two records of the source."""
+"""Records that processors produce from the first two records of the source."""
 
 
-def commits_late(seed: int) -> None:
-    """A commit is on its way while the group comes into another generation, in which its member is too."""
+def commit_of_previous_generation(seed: int) -> None:
+    """A commit is in flight while its member joins the group's next generation."""
     with stage(seed) as scene:
         first, second = scene.member("first"), scene.member("second")
         scene.do(first.join())
@@ -42,8 +42,8 @@ def commits_late(seed: int) -> None:
         scene.do(late.commit({SOURCE_KEY: 1}))
 
 
-def was_replaced_under_its_instance_id(seed: int) -> None:
-    """A static member comes again as another process; the one before it goes on, until it is told that."""
+def replaced_static_member(seed: int) -> None:
+    """A static member is replaced by a new process; the old process continues until it is fenced."""
     with stage(seed) as scene:
         zombie, successor = (scene.member(host, instance_id="i") for host in ("zombie", "successor"))
         scene.do(zombie.join())
@@ -51,8 +51,8 @@ def was_replaced_under_its_instance_id(seed: int) -> None:
         assert scene.refused(zombie.commit({SOURCE_KEY: 1})), "two processes are one static member"
 
 
-def goes_on_after_its_session(seed: int) -> None:
-    """A processor stands still for longer than its session; another does its work; then it goes on, and commits."""
+def commit_after_session_timeout(seed: int) -> None:
+    """A processor pauses for longer than its session timeout, another takes over, and the first one then commits."""
     with stage(seed) as scene:
         zombie, successor = scene.member("zombie"), scene.member("successor")
         producer, other = scene.producer("zombie", "zombie"), scene.producer("successor", "successor")
@@ -68,15 +68,15 @@ def goes_on_after_its_session(seed: int) -> None:
 
 
 async def _make(producer: TransactionalProducer) -> None:
-    """Begin a transaction, and write to the target."""
+    """Begin a transaction and write to the target topic."""
     await producer.start()
     await producer.begin()
     assert producer.transaction is not None
     await producer.send(TARGET_KEY, [value + b"#" + producer.transaction.encode() for value in MADE])
 
 
-def asks_before_the_marker_has_come(seed: int) -> None:
-    """A transaction is committed, and its marker is on its way to the group's offsets when they are asked for."""
+def offset_fetch_before_marker(seed: int) -> None:
+    """A transaction is committed, and offsets are fetched before its marker reaches the group's offsets."""
     with stage(seed) as scene:
         member, producer = scene.member("processor"), scene.producer("processor", "processor")
         scene.do(member.join())
@@ -88,8 +88,8 @@ def asks_before_the_marker_has_come(seed: int) -> None:
         scene.do(member.offsets())
 
 
-def leads_with_what_is_not_committed(seed: int) -> None:
-    """A coordinator dies over a commit that one follower has; that one leads next, and dies before the other has it."""
+def coordinator_with_uncommitted_offsets(seed: int) -> None:
+    """A coordinator dies with a commit on one follower only, which leads and dies before the commit spreads."""
     with stage(seed, PATIENT) as scene:
         first, second = _reader(scene, "first"), _reader(scene, "second")
         scene.do(first.commit({SOURCE_KEY: 1}))
@@ -110,14 +110,14 @@ def leads_with_what_is_not_committed(seed: int) -> None:
 
 
 def _reader(scene: Stage, host: str, broker: int | None = None) -> GroupMember:
-    """Somebody who commits and fetches offsets of the group without being a member."""
+    """Return a client that commits and fetches offsets of the group without being a member."""
     reader = scene.member(host, broker)
     reader.assigned = [SOURCE_KEY]
     return reader
 
 
-def is_heard_by_clients_alone(seed: int) -> None:
-    """A coordinator that lost ZooKeeper says nothing of offsets once another may coordinate."""
+def coordinator_without_zookeeper(seed: int) -> None:
+    """A coordinator without ZooKeeper returns no offsets once another broker may be coordinator."""
     with stage(seed) as scene:
         first, second = _reader(scene, "first"), _reader(scene, "second", LEADER)
         scene.do(first.commit({SOURCE_KEY: 1}))

@@ -1,4 +1,4 @@
-"""Who may be in sync, and when: rare orders of fetches, writes of the in-sync set, and lives of brokers."""
+"""Joining and leaving the ISR: rare orders of fetches, ISR writes and broker restarts."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from tests.support.mutations.scenarios.scene import (
     heal,
     held,
     high_watermark,
-    hush,
     isr,
     leave,
     lose_unsynced,
     name,
+    pause_producer,
     prefer,
+    resume_producer,
     scene,
-    speak,
     undelay,
     write,
 )
 
 
-def catches_up_slowly(seed: int) -> None:
-    """A follower that is back fetches what it missed over a slow link: it is in sync when it has all of it."""
+def slow_catch_up(seed: int) -> None:
+    """A restarted follower fetches over a slow link; it joins the ISR only when it has everything."""
     with scene(seed) as run:
         leave(run, OTHER)
         run.acknowledge(30)
@@ -42,8 +42,8 @@ def catches_up_slowly(seed: int) -> None:
         run.converge()
 
 
-def has_what_the_new_leader_knows_of(seed: int) -> None:
-    """The leader dies; its successor does not know yet that all it has is committed, when a third one fetches."""
+def fetch_from_leader_with_old_high_watermark(seed: int) -> None:
+    """The leader dies, and a follower fetches from its successor, whose high watermark is behind."""
     with scene(seed) as run:
         leave(run, OTHER)
         delay(run, LEADER, FOLLOWER, 0.3)
@@ -58,12 +58,12 @@ def has_what_the_new_leader_knows_of(seed: int) -> None:
         run.converge()
 
 
-def is_another_by_now(seed: int) -> None:
-    """While a follower's joining is being written it loses power, and comes back with less than it had fetched."""
+def restart_during_isr_write(seed: int) -> None:
+    """A follower loses power while its join is being written to ZooKeeper, and returns with fewer records."""
     with scene(seed) as run:
         leave(run, OTHER)
         run.acknowledge(100)
-        hush(run)
+        pause_producer(run)
         run.cluster.run(0.5)
         heal(run, LEADER, OTHER)
         led = held(run, LEADER).leader_state
@@ -77,30 +77,30 @@ def is_another_by_now(seed: int) -> None:
         run.tell("the leader reaches ZooKeeper again")
         run.network.heal(name(LEADER), COORDINATOR)
         run.cluster.run(1.5)
-        speak(run)
+        resume_producer(run)
         run.converge()
 
 
-def leaving_is_being_written(seed: int) -> None:
-    """Until it is written that a follower has left, it may be elected: nothing is committed without it."""
+def isr_shrink_in_flight(seed: int) -> None:
+    """A follower may be elected until its removal is written: nothing is committed without it."""
     with scene(seed) as run:
         cut(run, OTHER, LEADER)
         write(run, 1)
-        hush(run)
+        pause_producer(run)
         led = held(run, LEADER).leader_state
         assert led is not None
         run.cluster.run(LAG_S - 1)
         cut_off(run, LEADER)
         run.cluster.run_until(lambda: led.proposed is not None)
-        speak(run)
+        resume_producer(run)
         run.cluster.run(1.0)
         run.network.heal(name(LEADER), COORDINATOR)
         run.cluster.run_until(lambda: OTHER not in isr(run))
         run.converge()
 
 
-def deposed_and_does_not_know(seed: int) -> None:
-    """Another leads already when the old leader, which was not told yet, writes who is in sync."""
+def deposed_leader_writes_isr(seed: int) -> None:
+    """The old leader, which does not know about the new one, writes the in-sync set."""
     with scene(seed, first=FOLLOWER) as run:
         delay(run, CONTROLLER, LEADER, 4 * LAG_S)
         prefer(run)

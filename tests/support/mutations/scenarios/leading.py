@@ -1,4 +1,4 @@
-"""What a leader may acknowledge: with too few in sync, with others that may lead, or when it may lead no more."""
+"""Acknowledgements with too few in-sync replicas, with another possible leader, or after losing leadership."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from tests.support.mutations.scenarios.scene import (
     leave,
     lose_unsynced,
     scene,
-    write_to_the_past,
+    write_to_deposed_leader,
 )
 
 
-def is_heard_by_clients_alone(seed: int) -> None:
-    """A leader that lost ZooKeeper acknowledges nothing once another may lead, not even with acks=1."""
+def leader_without_zookeeper(seed: int) -> None:
+    """A leader without ZooKeeper acknowledges nothing once another leader is possible, not even with acks=1."""
     with scene(seed) as run:
         cut_off(run, LEADER)
         _another_leads(run)
-        write_to_the_past(run)
+        write_to_deposed_leader(run)
 
 
-def woke_up_with_another_session(seed: int) -> None:
-    """A leader that stood still past its session has a new one before it hears who leads now."""
+def leader_paused_past_session(seed: int) -> None:
+    """A leader that paused for longer than its session timeout has a new session before it learns of the new leader."""
     with scene(seed) as run:
         delay(run, CONTROLLER, LEADER, 3.0)
         program = run.machine(LEADER).program
         before = program.client.session_id
-        run.tell("the leader stands still")
+        run.tell("the leader pauses")
         run.machine(LEADER).host.pause()
         _another_leads(run)
         run.machine(LEADER).host.resume()
         run.cluster.run_until(lambda: program.client.session_id not in (0, before))
         run.cluster.run_until(lambda: not program.client.session_may_have_expired)
-        write_to_the_past(run)
+        write_to_deposed_leader(run)
 
 
 def _another_leads(run: ReplicatedRun) -> None:
@@ -50,8 +50,8 @@ def _another_leads(run: ReplicatedRun) -> None:
     run.cluster.run_until(lambda: held(run, run.leader()).is_leader)
 
 
-def is_alone(seed: int) -> None:
-    """Both followers fall behind: what the leader has alone is not committed."""
+def leader_alone_in_sync(seed: int) -> None:
+    """Both followers fall behind; records that only the leader has are not committed."""
     with scene(seed) as run:
         leave(run, FOLLOWER)
         cut(run, OTHER, LEADER)
@@ -59,8 +59,8 @@ def is_alone(seed: int) -> None:
         run.converge()
 
 
-def is_alone_and_dies(seed: int) -> None:
-    """Both followers fall behind, and the leader loses what it had not synced: one of the others leads."""
+def leader_alone_in_sync_dies(seed: int) -> None:
+    """Both followers fall behind, the leader loses its unsynced records, and a follower is elected."""
     with scene(seed) as run:
         leave(run, FOLLOWER)
         leave(run, OTHER)
@@ -70,8 +70,8 @@ def is_alone_and_dies(seed: int) -> None:
         run.converge()
 
 
-def fewer_are_asked_for(seed: int) -> None:
-    """Both followers fell behind, and min.insync.replicas is lowered; they may still lead when the leader dies."""
+def min_insync_replicas_lowered(seed: int) -> None:
+    """Both followers fall behind and min.insync.replicas is lowered; both may still be elected when the leader dies."""
     with scene(seed) as run:
         leave(run, FOLLOWER)
         leave(run, OTHER)
@@ -84,8 +84,8 @@ def fewer_are_asked_for(seed: int) -> None:
         run.converge()
 
 
-def has_a_follower_that_is_silent(seed: int) -> None:
-    """A follower that is not heard of holds acknowledgements up no longer than the lag limit."""
+def silent_follower(seed: int) -> None:
+    """A silent follower delays acknowledgements no longer than the lag limit."""
     with scene(seed) as run:
         cut(run, OTHER, LEADER)
         run.acknowledge(50, timeout_s=5 * LAG_S)

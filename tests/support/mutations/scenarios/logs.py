@@ -1,4 +1,4 @@
-"""What a log may be cut to, and what is left of it when a machine loses power."""
+"""Truncation of logs, power loss and damaged logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.mutations.scenarios.scene import (
     REPLICAS,
     TOGETHER,
     cut,
-    hears_late,
+    delay_zookeeper,
     held,
     lose_unsynced,
     name,
@@ -23,11 +23,11 @@ from tests.support.mutations.scenarios.scene import (
 STEPS = 500
 
 TEARS = 24
-"""About one loss of power in seven tears a batch so that its CRC alone tells."""
+"""About one power loss in seven tears a batch in such a way that only its CRC shows it."""
 
 
-def is_cut_at_what_is_known_to_be_committed(seed: int) -> None:
-    """A follower starts again; what it has beyond its own high watermark may be committed all the same (KIP-101)."""
+def truncation_after_restart(seed: int) -> None:
+    """A follower restarts; records above its own high watermark may be committed (KIP-101)."""
     with scene(seed) as run:
         run.acknowledge(120)
         cut(run, FOLLOWER, LEADER)
@@ -37,8 +37,8 @@ def is_cut_at_what_is_known_to_be_committed(seed: int) -> None:
         run.converge()
 
 
-def loses_its_end_and_is_back_at_once(seed: int) -> None:
-    """A follower that lost power is back before anybody noticed: it is in sync no more, for its log is short."""
+def fast_restart_after_power_loss(seed: int) -> None:
+    """A follower loses power and restarts before its session expires: it leaves the ISR because its log is shorter."""
     with scene(seed) as run:
         run.acknowledge(60)
         run.network.link(COORDINATOR, name(CONTROLLER)).latency_s = (1.0, 1.0)
@@ -49,8 +49,8 @@ def loses_its_end_and_is_back_at_once(seed: int) -> None:
         run.converge()
 
 
-def tears_its_last_writes(seed: int) -> None:
-    """A follower loses power: of its last batches half is on the disk, and their headers say nothing of it."""
+def torn_writes(seed: int) -> None:
+    """A follower loses power; its last batches are half on the disk, with intact headers."""
     with scene(seed) as run:
         for _ in range(TEARS):
             run.acknowledge(30)
@@ -60,8 +60,8 @@ def tears_its_last_writes(seed: int) -> None:
         run.converge()
 
 
-def all_lose_power(seed: int) -> None:
-    """With flush.messages=1 what was acknowledged is on the disks of all replicas in sync."""
+def power_loss_of_all_replicas(seed: int) -> None:
+    """With flush.messages=1, acknowledged records are on the disks of all in-sync replicas."""
     with scene(seed, configs=SYNCED) as run:
         _sync_slowly(run)
         run.acknowledge(60)
@@ -80,8 +80,8 @@ def _sync_slowly(run: ReplicatedRun) -> None:
         run.machine(broker).host.offload.delay_s = (0.02, 0.1)
 
 
-def is_answered_twice(seed: int) -> None:
-    """Two fetches are under way, for one partition had news for the leader; both bring the other's next records."""
+def overlapping_fetches(seed: int) -> None:
+    """Two fetches are in flight because one partition had news for the leader; both return the other's next records."""
     with scene(seed, partitions=2, configs=SYNCED) as run:
         _sync_slowly(run)
         run.network.slow(name(LEADER), name(FOLLOWER), (0.02, 0.1))
@@ -89,12 +89,12 @@ def is_answered_twice(seed: int) -> None:
         run.converge()
 
 
-def is_damaged_and_counted_on(seed: int) -> None:
-    """A follower bounces, and a bit of its log has flipped meanwhile: it is set aside when others are relied on."""
+def damaged_log_after_restart(seed: int) -> None:
+    """A bit of a follower's log flips while it restarts; the log is set aside if the other replicas need it."""
     with scene(seed, configs={**TOGETHER, "flush.messages": "1"}) as run:
-        run.cluster.run(3.0)  # until a checkpoint says that what is damaged then was durable
+        run.cluster.run(3.0)  # until a checkpoint declares the data durable that is damaged then
         path = held(run, FOLLOWER).log.segments.active.path(LOG_SUFFIX)
-        hears_late(run, CONTROLLER, 1.0)
+        delay_zookeeper(run, CONTROLLER, 1.0)
         cut(run, FOLLOWER, LEADER)
         run.kill(FOLLOWER)
         run.machine(FOLLOWER).host.disk.flip_bit(path, 100, 3)

@@ -1,4 +1,4 @@
-"""Plans of an administrator: how many moves there are at once, who is slowed by them, and who may leave when."""
+"""Plans of an administrator: number of simultaneous moves, scope of the throttle, and removal of replicas."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.support.planner import Planner
 
 PATIENCE_S = 10 * LAG_S
 SLOWEST = 1
-"""A throttle in bytes a second with which nobody gets anywhere."""
+"""A throttle in bytes per second that stops nearly all progress."""
 
 
-def moves_one_after_the_other(seed: int) -> None:
-    """No broker copies more partitions at a time than the plan says."""
+def one_move_at_a_time(seed: int) -> None:
+    """No broker copies more partitions at a time than the plan allows."""
     with scene(seed, bystanders=1, partitions=3) as run:
         planner = Planner(run.cluster)
         plan_id = planner.make(_to((LEADER, FOLLOWER, BYSTANDER), run, moves_at_once=1), topics=[TOPIC])
@@ -40,7 +40,7 @@ def moves_one_after_the_other(seed: int) -> None:
 
 
 def _watched(run: ReplicatedRun, is_over: Callable[[], bool]) -> Callable[[], bool]:
-    """The same condition; whenever it is asked for, nobody may copy two partitions."""
+    """Return the same condition; each call also checks that no broker copies two partitions."""
 
     def ask() -> bool:
         assignment = assignment_of(run.cluster, TOPIC)
@@ -53,8 +53,8 @@ def _watched(run: ReplicatedRun, is_over: Callable[[], bool]) -> Callable[[], bo
     return ask
 
 
-def is_back_while_others_are_slowed(seed: int) -> None:
-    """A replica that was cut off catches up as fast as it can, whatever a plan does beside it."""
+def catch_up_during_throttled_plan(seed: int) -> None:
+    """A replica that was disconnected catches up at full speed during a throttled plan."""
     with scene(seed, bystanders=1) as run:
         planner = Planner(run.cluster)
         leave(run, OTHER)
@@ -70,28 +70,28 @@ def is_back_while_others_are_slowed(seed: int) -> None:
         run.converge()
 
 
-def leaves_when_others_have_come(seed: int) -> None:
-    """Two of three replicas move to brokers that cannot be reached: who is to leave stays as long as it is needed."""
+def replicas_leave_after_replacements_join(seed: int) -> None:
+    """Two of three replicas move to unreachable brokers; the old replicas stay as long as they are needed."""
     with scene(seed, bystanders=2) as run:
         planner = Planner(run.cluster)
-        newcomers = (BYSTANDER, BYSTANDER + 1)
-        for newcomer in newcomers:
-            cut(run, newcomer, LEADER)
-        plan_id = planner.make(_to((LEADER, *newcomers), run), topics=[TOPIC])
+        added_replicas = (BYSTANDER, BYSTANDER + 1)
+        for added in added_replicas:
+            cut(run, added, LEADER)
+        plan_id = planner.make(_to((LEADER, *added_replicas), run), topics=[TOPIC])
         run.cluster.run_until(lambda: _is_added(run, BYSTANDER))
         run.cluster.run(LAG_S)
         in_sync = isr(run)
         if not {LEADER, FOLLOWER, OTHER}.issubset(in_sync):
-            raise BrokenRule(f"replicas left before others had come: in sync are {in_sync}")
-        for newcomer in newcomers:
-            heal(run, newcomer, LEADER)
+            raise BrokenRule(f"replicas left before others were in sync: ISR {in_sync}")
+        for added in added_replicas:
+            heal(run, added, LEADER)
         assert planner.until_ended(plan_id) is PlanState.COMPLETED
         planner.close()
         run.converge()
 
 
 def _to(replicas: tuple[int, ...], run: ReplicatedRun, **more: int) -> dict[str, object]:
-    """A request that all partitions move there."""
+    """Return a request that moves all partitions there."""
     rows = [{"topic": TOPIC, "partition": key.partition, "replicas": list(replicas)} for key in run.keys]
     return {"kind": "reassign", "assignments": rows, **more}
 

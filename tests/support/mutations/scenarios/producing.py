@@ -1,4 +1,4 @@
-"""What producers send again, and what they may not send at all."""
+"""Retries of producers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ BRISK = Load(TOPIC, interval_s=0.0005, answer_timeout_s=4.0)
 """Several batches of each partition are in flight at any time."""
 
 
-def is_sent_again(seed: int) -> None:
-    """Connections break between append and acknowledgement: the retry is known, and written once."""
+def retry_after_lost_acknowledgement(seed: int) -> None:
+    """Connections break between append and acknowledgement: the retry is recognized and written once."""
     with scene(seed) as run:
         for _ in range(10):
             run.acknowledge(5)
@@ -26,10 +26,10 @@ def is_sent_again(seed: int) -> None:
         run.converge()
 
 
-def is_refused_with_others_behind_it(seed: int) -> None:
-    """A batch finds no room while batches of the other partition wait for full followers: nothing is written twice.
+def rejected_batch_with_others_in_flight(seed: int) -> None:
+    """A disk is full for one batch while batches of the other partition wait for followers: nothing is duplicated.
 
-    The batches behind the refused one are not out of order, so the producer keeps its epoch.
+    The batches behind the rejected one are not out of order, so the producer keeps its epoch.
     """
     with scene(seed, partitions=2, overrides=PATIENT, load=BRISK, style=Style.LIBRDKAFKA) as run:
         (producer,) = run.producers
@@ -38,7 +38,7 @@ def is_refused_with_others_behind_it(seed: int) -> None:
         for disk in disks:
             total, free = disk.usage(DATA_DIRECTORY)
             disk.capacity_bytes = total - free
-        run.tell("the disks of both followers are full, and one write of the leader fails for want of space")
+        run.tell("the disks of both followers are full, and one write of the leader fails because its disk is full")
         segments = f"{DATA_DIRECTORY}/logs/{run.keys[0]}/*{LOG_SUFFIX}"
         run.machine(LEADER).host.disk.fail("write", segments, errno.ENOSPC, times=1)
         run.cluster.run_until(lambda: "KAFKA_STORAGE_ERROR" in producer.errors)

@@ -1,7 +1,7 @@
-"""The cluster that every scenario begins with: who leads and who follows does not depend on the seed.
+"""The cluster of most scenarios, with leader and followers that do not depend on the seed.
 
-Broker 1 is the controller and holds nothing of the partition, so that links to it carry nothing but commands.  Broker 2
-leads, 3 and 4 follow; all are in sync.
+Broker 1 is the controller and has no replica, so that links to it carry only commands.  Broker 2 leads, brokers 3 and
+4 follow; all are in sync.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ REPLICAS = (LEADER, FOLLOWER, OTHER)
 COORDINATOR = "coordinator"
 LOGS = "/data/logs"
 SESSION_S = 6.0
-"""The session time-out; the coordinator looks once a second."""
+"""The session timeout; the coordinator checks once per second."""
 LAG_S = 3.0
 
 TOGETHER = {**SAFE, "segment.bytes": "1000000"}
-"""A topic's settings with which all records are in one segment, and nothing of it is synced."""
+"""Settings of a topic that keep all records in one segment and never sync it."""
 
 PATIENT = ("replica.lag.time.max.ms=60000",)
-"""Settings with which nobody leaves the in-sync set because it is slow."""
+"""Settings that prevent slow replicas from leaving the in-sync set."""
 
 
 @contextmanager
@@ -50,10 +50,10 @@ def scene(
     load: Load = MODERATE,
     style: Style | None = None,
 ) -> Iterator[ReplicatedRun]:
-    """A run that is arranged so, and that tells its story when it fails.
+    """Prepare a cluster, and add the run's event list to any exception.
 
     :param first: the preferred replica.
-    :param bystanders: brokers besides that hold nothing.
+    :param bystanders: number of additional brokers without replicas.
     :param style: one producer writes all partitions, as that client does.
     """
     run = ReplicatedRun(
@@ -89,7 +89,7 @@ def _arrange(run: ReplicatedRun, first: int) -> None:
 
 
 def order(run: ReplicatedRun, first: int, partition: int = 0) -> None:
-    """Have the replicas be these three, and one of them the preferred leader."""
+    """Reassign the partition to the three replicas in an order that makes one of them preferred."""
     client = run.cluster.client(broker=CONTROLLER)
     replicas = [first, *(other for other in REPLICAS if other != first)]
     run.cluster.run_until(client.reassign(TOPIC, partition, replicas))
@@ -97,62 +97,61 @@ def order(run: ReplicatedRun, first: int, partition: int = 0) -> None:
 
 
 def prefer(run: ReplicatedRun, partition: int = 0) -> None:
-    """Have the preferred replica lead; returns when the state znode says so, whoever has heard of it."""
+    """Elect the preferred replica; returns when the state znode shows it, before the brokers receive the command."""
     client = run.cluster.client(broker=CONTROLLER)
-    run.tell("the preferred replica is to lead")
+    run.tell("the preferred replica is elected")
     run.cluster.run_until(client.elect_preferred(TOPIC, partition))
     run.cluster.run_until(client.close())
 
 
 def name(broker: int) -> str:
-    """Its host."""
     return f"broker-{broker}"
 
 
 def held(run: ReplicatedRun, broker: int) -> Partition:
-    """The partition as that broker holds it."""
+    """Return the partition object of that broker."""
     partition = run.machine(broker).program.partitions.get(run.keys[0])
-    assert partition is not None, f"broker {broker} holds nothing"
+    assert partition is not None, f"broker {broker} has no replica"
     return partition
 
 
 def isr(run: ReplicatedRun) -> tuple[int, ...]:
-    """The in-sync set, as the state znode has it."""
+    """Return the in-sync set in the state znode."""
     state = state_of(run.cluster, run.keys[0])
     return () if state is None else state.isr
 
 
 def end(run: ReplicatedRun, broker: int) -> int:
-    """Where that broker's log ends."""
+    """Return the log end offset on that broker."""
     return held(run, broker).log.log_end_offset
 
 
 def high_watermark(run: ReplicatedRun, broker: int) -> int:
-    """What that broker knows to be committed."""
+    """Return the high watermark on that broker."""
     return held(run, broker).high_watermark
 
 
 def cut(run: ReplicatedRun, a: int, b: int) -> None:
-    """Let nothing pass between two brokers."""
-    run.tell(f"brokers {a} and {b} are cut off from each other")
+    """Drop all packets between two brokers."""
+    run.tell(f"brokers {a} and {b} are disconnected from each other")
     run.network.cut(name(a), name(b))
 
 
 def cut_off(run: ReplicatedRun, broker: int) -> None:
-    """Let nothing pass between a broker and ZooKeeper."""
-    run.tell(f"broker {broker} is cut off from ZooKeeper")
+    """Drop all packets between a broker and ZooKeeper."""
+    run.tell(f"broker {broker} is disconnected from ZooKeeper")
     run.network.cut(name(broker), COORDINATOR)
 
 
 def heal(run: ReplicatedRun, *brokers: int) -> None:
-    """Undo what was cut: between two brokers, or between one and all others."""
-    run.tell(f"all passes again at {brokers}")
+    """Undo ``cut`` between two brokers, or between one and all others."""
+    run.tell(f"brokers {brokers} are connected again")
     run.network.heal(*map(name, brokers))
 
 
 def delay(run: ReplicatedRun, source: int, destination: int, seconds: float) -> None:
-    """Let everything from one broker to another, but not back, take so long."""
-    run.tell(f"what broker {source} sends to {destination} takes {seconds} s")
+    """Delay all packets from one broker to another, but not in the other direction."""
+    run.tell(f"packets from broker {source} to {destination} take {seconds} s")
     run.network.link(name(source), name(destination)).latency_s = (seconds, seconds)
 
 
@@ -162,34 +161,32 @@ def undelay(run: ReplicatedRun, source: int, destination: int) -> None:
 
 
 def leave(run: ReplicatedRun, broker: int) -> None:
-    """Cut a follower off from the leader for longer than the lag limit, until it is in sync no more."""
+    """Disconnect a follower from the leader until it leaves the ISR."""
     cut(run, broker, LEADER)
     run.cluster.run_until(lambda: broker not in isr(run), timeout_s=3 * LAG_S)
 
 
 def write(run: ReplicatedRun, count: int) -> None:
-    """Until the leader's log is so much longer, committed or not."""
+    """Produce until the leader's log has grown by ``count`` records, committed or not."""
     wanted = end(run, LEADER) + count
     run.cluster.run_until(lambda: end(run, LEADER) >= wanted)
 
 
-def hush(run: ReplicatedRun) -> None:
-    """Stop the producer where it is."""
-    run.tell("the producer stands still")
+def pause_producer(run: ReplicatedRun) -> None:
+    run.tell("the producer pauses")
     run.cluster.simulation.host("producer-0").pause()
 
 
-def speak(run: ReplicatedRun) -> None:
-    """Let the producer go on."""
-    run.tell("the producer goes on")
+def resume_producer(run: ReplicatedRun) -> None:
+    run.tell("the producer resumes")
     run.cluster.simulation.host("producer-0").resume()
 
 
-FAREWELL = b"written to a leader of the past"
+LATE_RECORD = b"written to a leader of the past"
 
 
 class LosesAll(Random):
-    """Draws for a power loss that nothing is left of what was not synced."""
+    """Random numbers that make a power loss discard everything unsynced."""
 
     def random(self) -> float:
         return 0.75
@@ -199,38 +196,38 @@ class LosesAll(Random):
 
 
 def lose_unsynced(run: ReplicatedRun, broker: int) -> None:
-    """A broker loses power, and all that it had not synced."""
+    """Cut a broker's power, with the loss of everything that it had not synced."""
     run.lose_power(broker, LosesAll(0))
 
 
-def hears_late(run: ReplicatedRun, broker: int, seconds: float) -> None:
-    """Let everything from ZooKeeper to a broker, but not back, take so long."""
-    run.tell(f"broker {broker} hears of ZooKeeper {seconds} s late")
+def delay_zookeeper(run: ReplicatedRun, broker: int, seconds: float) -> None:
+    """Delay all packets from ZooKeeper to a broker, but not in the other direction."""
+    run.tell(f"packets from ZooKeeper to broker {broker} take {seconds} s")
     run.network.link(COORDINATOR, name(broker)).latency_s = (seconds, seconds)
 
 
 def recover(run: ReplicatedRun, broker: int) -> None:
-    """Undo ``hears_late``."""
+    """Undo ``delay_zookeeper``."""
     run.network.link(COORDINATOR, name(broker)).latency_s = run.network.latency_s
 
 
 def depose(run: ReplicatedRun, successor: int, late_s: float) -> None:
-    """Have another controller elected, as an operator may; the old one hears of it so much later."""
-    hears_late(run, CONTROLLER, late_s)
+    """Have another controller elected, as an operator can; the old controller learns of it after ``late_s`` seconds."""
+    delay_zookeeper(run, CONTROLLER, late_s)
     run.tell(f"the controller's znode is removed; broker {successor} is the first to see it")
-    _take_office(run, successor, lambda: run.machine(successor).program.client.delete(znodes.CONTROLLER))
+    _become_controller(run, successor, lambda: run.machine(successor).program.client.delete(znodes.CONTROLLER))
 
 
-def hand_office_over(run: ReplicatedRun, successor: int) -> None:
+def transfer_controller(run: ReplicatedRun, successor: int) -> None:
     """Let the controller's session expire, and one broker be the first to see it."""
-    run.tell(f"the controller's session expires, and broker {successor} takes the office")
-    _take_office(run, successor, lambda: run.cluster.expire_session(CONTROLLER))
+    run.tell(f"the controller's session expires, and broker {successor} becomes controller")
+    _become_controller(run, successor, lambda: run.cluster.expire_session(CONTROLLER))
 
 
-def _take_office(run: ReplicatedRun, successor: int, vacate: Callable[[], object]) -> None:
+def _become_controller(run: ReplicatedRun, successor: int, vacate: Callable[[], object]) -> None:
     others = [other for other in run.cluster.brokers if other not in (CONTROLLER, successor)]
     for other in others:
-        hears_late(run, other, 0.2)
+        delay_zookeeper(run, other, 0.2)
     vacate()
     run.cluster.run_until(lambda: run.machine(successor).program.controller.active)
     for other in others:
@@ -238,7 +235,7 @@ def _take_office(run: ReplicatedRun, successor: int, vacate: Callable[[], object
 
 
 def alter_topic(run: ReplicatedRun, setting: str, value: str) -> None:
-    """Change a setting of the topic."""
+    """Change a configuration of the topic."""
     run.tell(f"{setting}={value}")
     change = {"name": setting, "config_operation": 0, "value": value}
     body = {
@@ -251,26 +248,26 @@ def alter_topic(run: ReplicatedRun, setting: str, value: str) -> None:
     run.cluster.run_until(client.close())
 
 
-def write_to_the_past(run: ReplicatedRun) -> None:
-    """Have broker 2, which leads no more, acknowledge a record if it will; it has to be there in the end."""
-    hush(run)
+def write_to_deposed_leader(run: ReplicatedRun) -> None:
+    """Send a record to broker 2, which no longer leads; if it acknowledges the record, readers must see it."""
+    pause_producer(run)
     builder = BatchBuilder()
-    builder.append(0, None, FAREWELL)
+    builder.append(0, None, LATE_RECORD)
     client = run.cluster.client(broker=LEADER)
-    told: dict[int, bytes] = {}
+    acknowledged: dict[int, bytes] = {}
     try:
         offset = run.cluster.run_until(client.produce(TOPIC, 0, builder.build(), acks=1))
         run.tell(f"broker {LEADER} has acknowledged {offset}")
-        told[offset] = FAREWELL
+        acknowledged[offset] = LATE_RECORD
     except (ClientError, KafkaError) as error:
-        run.tell(f"broker {LEADER} refuses: {error}")
+        run.tell(f"broker {LEADER} rejects the record: {error}")
     run.cluster.run_until(client.close())
     undelay(run, CONTROLLER, LEADER)
     recover(run, LEADER)
     run.network.heal()
     run.settle()
     reader = run.cluster.leader_client(TOPIC, 0, name="reader")
-    check_nothing_lost(run.cluster.run_until(reader.read_all(TOPIC, 0)), told, "acknowledged")
+    check_nothing_lost(run.cluster.run_until(reader.read_all(TOPIC, 0)), acknowledged, "acknowledged")
     run.cluster.run_until(reader.close())
-    speak(run)
+    resume_producer(run)
     run.converge()

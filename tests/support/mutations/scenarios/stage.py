@@ -1,7 +1,7 @@
-"""Where the scenarios of groups and transactions play: three brokers, each with one thing to do, and no other load.
+"""The cluster of the scenarios of groups and transactions: three brokers with one role each, and no other load.
 
-Broker 1 leads the topic that is read and the one that is written to, broker 2 coordinates transactions, broker 3
-groups; each of them follows the others.
+Broker 1 leads the topics that are read and written, broker 2 coordinates transactions, broker 3 groups; each of them
+follows the others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kreplica.testing.storms.clients.chain_clients import OPERATOR, READERS, SOU
 from kreplica.testing.storms.replicated_run import QUICK
 
 LEADER, TRANSACTIONS, GROUPS = 1, 2, 3
-"""The brokers, by what they do."""
+"""The brokers, by role."""
 
 SOURCE_KEY, TARGET_KEY = TopicPartition(SOURCE, 0), TopicPartition(TARGET, 0)
 OFFSETS_KEY, TRANSACTIONS_KEY = TopicPartition(CONSUMER_OFFSETS, 0), TopicPartition(TRANSACTION_STATE, 0)
@@ -36,7 +36,7 @@ REPLICAS = {
     TRANSACTIONS_KEY: (TRANSACTIONS, LEADER, GROUPS),
     OFFSETS_KEY: (GROUPS, LEADER, TRANSACTIONS),
 }
-"""Of each partition, the leader and the followers."""
+"""Leader and followers of each partition."""
 
 SMALL = (
     "offsets.topic.num.partitions=1",
@@ -51,14 +51,13 @@ T = TypeVar("T")
 
 
 def name(broker: int) -> str:
-    """Its host."""
     return f"broker-{broker}"
 
 
 class Stage:
-    """Everything is in order at first.
+    """Cluster, clients and their history.
 
-    :ivar clients: with what all of them are told.
+    :ivar clients: the clients, which record all responses.
     """
 
     def __init__(self, seed: int, overrides: Sequence[str] = ()) -> None:
@@ -88,12 +87,12 @@ class Stage:
         self.cluster.run_until(lambda: all(is_in_sync(self.cluster, key) for key in REPLICAS))
         assert [self.cluster.leader_of(*key) for key in REPLICAS] == [LEADER, LEADER, TRANSACTIONS, GROUPS]
 
-    # --- who there is ------------------------------------------------------------------------------------------------
+    # --- clients -----------------------------------------------------------------------------------------------------
 
     def producer(
         self, transactional_id: str, host: str, *, epoch_grows: bool = False, timeout_ms: int = TIMEOUT_MS
     ) -> TransactionalProducer:
-        """One incarnation of a transactional id."""
+        """Return one incarnation of a transactional ID."""
         where = self.cluster.host(host)
         return TransactionalProducer(
             where.runtime,
@@ -104,10 +103,10 @@ class Stage:
         )
 
     def member(self, host: str, broker: int | None = None, instance_id: str | None = None) -> GroupMember:
-        """A member of the group, which reads the source.
+        """Return a member of the group that reads the source topic.
 
-        :param broker: the only one that it asks who coordinates; None for all.
-        :param instance_id: of a static one.
+        :param broker: the only broker that it asks for the coordinator; None for all.
+        :param instance_id: instance ID of a static member.
         """
         where = self.cluster.host(host)
         asked = self.cluster.brokers if broker is None else [broker]
@@ -117,26 +116,26 @@ class Stage:
         return GroupMember(client, subscription, self.clients.groups[READERS])
 
     def group_client(self, host: str) -> CoordinatorClient:
-        """A client of the group's coordinator."""
+        """Return a client of the group's coordinator."""
         return self.clients.coordinator_client(self.cluster.host(host), READERS, GROUP)
 
     def client(self, broker: int) -> WireClient:
-        """A client of one broker."""
+        """Return a client of one broker."""
         return self.cluster.client(broker=broker)
 
-    # --- what is done ------------------------------------------------------------------------------------------------
+    # --- actions -----------------------------------------------------------------------------------------------------
 
     def do(self, work: Coroutine[Deferred[Any], Any, T], timeout_s: float = 60.0) -> T:
-        """Let somebody do something, until it is done."""
+        """Run the coroutine to its end and return its result."""
         done: T = self.cluster.run_until(work, timeout_s)
         return done
 
     def begin(self, work: Coroutine[Deferred[Any], Any, T]) -> Deferred[T]:
-        """Let somebody begin with something."""
+        """Start the coroutine."""
         return Deferred.fromCoroutine(work)
 
     def refused(self, work: Coroutine[Deferred[Any], Any, object]) -> bool:
-        """Let somebody do something, and say whether that was refused."""
+        """Run the coroutine and return True if the broker rejected the request."""
         try:
             self.do(work)
         except Refused:
@@ -144,13 +143,13 @@ class Stage:
         return False
 
     def leader_epoch(self, key: TopicPartition) -> int:
-        """In which a partition is led, as ZooKeeper has it."""
+        """Return the leader epoch of a partition in ZooKeeper."""
         state = state_of(self.cluster, key)
         assert state is not None
         return state.leader_epoch
 
     def halt(self, broker: int) -> None:
-        """Kill a broker, and wait until others lead what it led."""
+        """Kill a broker, and wait until other brokers lead its partitions."""
         self.cluster.brokers[broker].kill()
         led = [key for key, replicas in REPLICAS.items() if replicas[0] == broker]
         self.cluster.run_until(lambda: all(self.cluster.leader_of(*key) not in (broker, -1) for key in led))
@@ -158,7 +157,7 @@ class Stage:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """All is well again: readers come to the end of what was written, and were told nothing that cannot be."""
+        """Heal all faults, and check that readers reach the end of the topic and all responses are consistent."""
         self.network.heal()
         for machine in self.cluster.brokers.values():
             if not machine.running:
@@ -168,7 +167,7 @@ class Stage:
             try:
                 self.cluster.run_until(lambda reader=reader: reader.position >= self._end())
             except TimeoutError:
-                raise AssertionError(f"readers wait at {reader.position} for what is decided by nobody") from None
+                raise AssertionError(f"readers wait at {reader.position} for an undecided transaction") from None
             self.do(reader.finish())
         self._check()
         self.cluster.stop()
@@ -182,16 +181,16 @@ class Stage:
         assert not self.clients.contradictions, "; ".join(self.clients.contradictions)
         report(self.clients.target.told).check()
         made = [original(value) for value in self.committed()]
-        assert len(made) == len(set(made)), f"something was made twice: {made}"
+        assert len(made) == len(set(made)), f"records were processed twice: {made}"
 
     def committed(self) -> list[bytes]:
-        """What a reader of committed records is given who begins now."""
+        """Return the values that a new reader of committed records receives."""
         return self.clients.committed_values(TARGET_KEY)
 
 
 @contextmanager
 def stage(seed: int, overrides: Sequence[str] = ()) -> Iterator[Stage]:
-    """A stage on which something is played, and all that must hold in the end."""
+    """Prepare a cluster, and check all invariants at the end."""
     scene = Stage(seed, overrides)
     yield scene
     scene.finish()

@@ -1,4 +1,4 @@
-"""Producers whose place another has taken, answers that are lost, and markers and batches that come late."""
+"""Fenced producers, lost responses, and late markers and batches."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from tests.support.mutations.scenarios.stage import (
 )
 
 LOST_S = 12.0
-"""Longer than a client waits for an answer."""
+"""Longer than a client waits for a response."""
 
 ASKED_S, MARKED_S = 0.02, 2.0
-"""Until a leader has asked a coordinator; until a transaction is ended in its partitions."""
+"""Time until a leader has sent its request to a coordinator; time until a transaction has ended in its partitions."""
 
 
 async def _write(producer: TransactionalProducer, value: bytes) -> None:
-    """Write a record in a transaction that begins with it, or goes on."""
+    """Write a record in a new or the current transaction."""
     if producer.transaction is None:
         await producer.begin()
     assert producer.transaction is not None
     await producer.send(TARGET_KEY, [value + b"#" + producer.transaction.encode()])
 
 
-def _losing_the_answer(scene: Stage, host: str, work: Coroutine[Any, Any, object]) -> None:
-    """Let a client ask its coordinator, whose first answer never comes."""
+def _losing_the_response(scene: Stage, host: str, work: Coroutine[Any, Any, object]) -> None:
+    """Let a client send requests to its coordinator and drop the first response."""
     scene.network.cut(name(TRANSACTIONS), host, one_way=True)
     asking = scene.begin(work)
     scene.cluster.run(LOST_S)
@@ -44,11 +44,11 @@ def _losing_the_answer(scene: Stage, host: str, work: Coroutine[Any, Any, object
     scene.cluster.run_until(asking)
 
 
-# --- who may act -----------------------------------------------------------------------------------------------------
+# --- fencing ---------------------------------------------------------------------------------------------------------
 
 
-def has_been_replaced(seed: int) -> None:
-    """A newer incarnation is in the midst of its transaction when the older one commits its own."""
+def fenced_producer_commits(seed: int) -> None:
+    """A newer incarnation has an open transaction when the older one commits its own."""
     with stage(seed) as scene:
         zombie, successor = scene.producer("id", "zombie"), scene.producer("id", "successor")
         scene.do(zombie.start())
@@ -60,25 +60,25 @@ def has_been_replaced(seed: int) -> None:
         scene.refused(successor.abort())
 
 
-def does_not_hear_that_it_committed(seed: int) -> None:
-    """The answer to a commit is lost, and with it the producer's next epoch: it asks again with the old one."""
+def lost_commit_response(seed: int) -> None:
+    """The response to a commit, with the producer's next epoch, is lost: the producer retries with the old epoch."""
     with stage(seed) as scene:
         producer = scene.producer("id", "producer", epoch_grows=True)
         scene.do(producer.start())
         scene.do(_write(producer, b"0/0"))
-        _losing_the_answer(scene, "producer", _unfenced(producer.commit()))
+        _losing_the_response(scene, "producer", _unfenced(producer.commit()))
         scene.do(_write(producer, b"0/1"))
         scene.do(_unfenced(producer.commit()))
 
 
-def does_not_hear_of_its_epoch(seed: int) -> None:
-    """A producer asks for a new epoch, and the answer is lost: it asks again with the old one."""
+def lost_epoch_response(seed: int) -> None:
+    """The response with a new epoch is lost: the producer retries with the old epoch."""
     with stage(seed) as scene:
         producer = scene.producer("id", "producer")
         scene.do(producer.start())
         scene.do(_write(producer, b"0/0"))
-        _losing_the_answer(scene, "producer", producer.commit())
-        _losing_the_answer(scene, "producer", _unfenced(producer.begin()))
+        _losing_the_response(scene, "producer", producer.commit())
+        _losing_the_response(scene, "producer", _unfenced(producer.begin()))
         scene.do(_write(producer, b"0/1"))
         scene.do(producer.commit())
 
@@ -87,14 +87,14 @@ async def _unfenced(work: Coroutine[Any, Any, object]) -> None:
     try:
         await work
     except Refused as error:
-        raise AssertionError(f"nobody else has come, and the producer is told {error}") from None
+        raise AssertionError(f"no other producer has started, and the producer receives {error}") from None
 
 
-# --- what leaders take -----------------------------------------------------------------------------------------------
+# --- leaders ---------------------------------------------------------------------------------------------------------
 
 
 def _mark(scene: Stage, identity: Identity, coordinator_epoch: int, version: int) -> ErrorCode:
-    """Have a marker arrive that commits, as coordinators send them."""
+    """Send a commit marker, as a coordinator does, and return the error code."""
     marker = {
         "producer_id": identity.producer_id,
         "producer_epoch": identity.epoch,
@@ -109,8 +109,8 @@ def _mark(scene: Stage, identity: Identity, coordinator_epoch: int, version: int
     return first_error(answer)
 
 
-def is_ended_by_a_coordinator_of_the_past(seed: int) -> None:
-    """A marker of the old coordinator arrives when the new one has ended that transaction, and another is open."""
+def marker_of_previous_coordinator(seed: int) -> None:
+    """A marker of the old coordinator arrives after the new one has ended that transaction and another is open."""
     with stage(seed) as scene:
         producer = scene.producer("id", "producer")
         old_epoch = scene.leader_epoch(TRANSACTIONS_KEY)
@@ -124,8 +124,8 @@ def is_ended_by_a_coordinator_of_the_past(seed: int) -> None:
         scene.refused(producer.abort())
 
 
-def is_ended_twice(seed: int) -> None:
-    """The marker of a transaction is written again, its coordinator had no answer; the next transaction is open."""
+def repeated_marker(seed: int) -> None:
+    """A marker is written again because its coordinator received no response; the next transaction is open."""
     with stage(seed) as scene:
         producer = scene.producer("id", "producer", epoch_grows=True)
         scene.do(producer.start())
@@ -137,8 +137,8 @@ def is_ended_twice(seed: int) -> None:
         scene.refused(producer.abort())
 
 
-def writes_late(seed: int) -> None:
-    """A batch arrives when its transaction was aborted: it would open one that nobody ends."""
+def write_after_abort(seed: int) -> None:
+    """A batch arrives after its transaction was aborted: it would open a transaction that never ends."""
     with stage(seed) as scene:
         producer = scene.producer("id", "producer")
         scene.do(producer.start())
@@ -149,12 +149,12 @@ def writes_late(seed: int) -> None:
         scene.refused(_write(late, b"0/1"))
 
 
-def writes_what_was_verified_late(seed: int) -> None:
-    """The coordinator says that a transaction is open; before the leader hears that, it hears of its end."""
+def late_verification(seed: int) -> None:
+    """The coordinator confirms an open transaction; the end of the transaction reaches the leader first."""
     with stage(seed) as scene:
         producer = scene.producer("id", "producer")
         scene.do(producer.start())
-        scene.do(_write(producer, b"0/0"))  # the leader is connected with the coordinator from now on
+        scene.do(_write(producer, b"0/0"))  # connects the leader with the coordinator
         scene.do(producer.commit())
         scene.do(producer.begin())
         scene.do(producer.add(TARGET_KEY))
@@ -175,8 +175,8 @@ async def _refusable(work: Coroutine[Any, Any, object]) -> None:
         pass
 
 
-def writes_after_it_was_replaced(seed: int) -> None:
-    """A newer incarnation has begun, and the transaction of the older one was aborted: its first batch arrives."""
+def write_after_fencing(seed: int) -> None:
+    """The first batch of a fenced producer arrives after its transaction was aborted."""
     with stage(seed) as scene:
         zombie, successor = scene.producer("id", "zombie"), scene.producer("id", "successor")
         scene.do(zombie.start())
@@ -186,11 +186,11 @@ def writes_after_it_was_replaced(seed: int) -> None:
         scene.refused(_write(zombie, b"0/0"))
 
 
-# --- what readers are given ------------------------------------------------------------------------------------------
+# --- readers ---------------------------------------------------------------------------------------------------------
 
 
-def is_not_committed(seed: int) -> None:
-    """A transaction is open for a while, and then aborted, between two that are committed."""
+def aborted_between_committed(seed: int) -> None:
+    """A transaction is open for some time and then aborted, between two committed ones."""
     with stage(seed) as scene:
         producer = scene.producer("id", "producer")
         scene.do(producer.start())
@@ -200,8 +200,8 @@ def is_not_committed(seed: int) -> None:
             scene.do(producer.abort() if number == 1 else producer.commit())
 
 
-def is_heard_of_no_more(seed: int) -> None:
-    """A producer dies in the midst of a transaction: readers of committed records wait no longer than it may take."""
+def producer_dies_in_transaction(seed: int) -> None:
+    """A producer dies in a transaction: readers of committed records wait no longer than the transaction timeout."""
     with stage(seed) as scene:
         producer = scene.producer("id", "producer", timeout_ms=3000)
         scene.do(producer.start())

@@ -1,6 +1,6 @@
-"""An honest client beside an attacker: ``python neighbour.py HOST PORT TOPIC GROUP``, until its standard input closes.
+"""An honest client during an attack: ``python honest_client.py HOST PORT TOPIC GROUP``, until standard input is closed.
 
-It produces one small record and sends one heartbeat every 20 ms, and prints how long each took as JSON.
+It produces one small record and sends one heartbeat every 20 ms, and prints their latencies as JSON.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION, PRODUCE_VERSION = 3, 2, 2, 8
 BATCH = build_batch([Record(0, 0, None, b"x" * 100)])
 
 
-class Neighbour:
-    """One connection for produces, one for a consumer group's heartbeats; connects again after an error."""
+class HonestClient:
+    """One connection for produce requests, one for a consumer group's heartbeats; reconnects after an error."""
 
     def __init__(self, host: str, port: int, topic: str, group: str) -> None:
         self._address = host, port
@@ -36,7 +36,7 @@ class Neighbour:
         self.errors: list[str] = []
 
     def join(self) -> None:
-        """Become the only member of the group."""
+        """Join the group as its only member."""
         client = self._client("heartbeat")
         protocols = [{"name": "range", "metadata": b""}]
         body = {
@@ -56,7 +56,7 @@ class Neighbour:
         client.request(messages.SYNC_GROUP, {**self._member, "assignments": assignments}, version=SYNC_VERSION)
 
     def step(self) -> None:
-        """One produce and one heartbeat."""
+        """Send one produce request and one heartbeat."""
         row = {"index": 0, "records": BATCH}
         topic_data = [{"name": self._topic, "partition_data": [row]}]
         body = {"transactional_id": None, "acks": 1, "timeout_ms": 5000, "topic_data": topic_data}
@@ -81,22 +81,22 @@ class Neighbour:
 
     def _client(self, kind: str) -> BlockingClient:
         if kind not in self._clients:
-            self._clients[kind] = BlockingClient(*self._address, client_id=f"neighbour-{kind}", timeout_s=TIMEOUT_S)
+            self._clients[kind] = BlockingClient(*self._address, client_id=f"honest_client-{kind}", timeout_s=TIMEOUT_S)
         return self._clients[kind]
 
 
 def main(host: str, port: str, topic: str, group: str) -> None:
-    """Work until the standard input closes, then print the latencies and errors."""
-    neighbour = Neighbour(host, int(port), topic, group)
-    neighbour.join()
-    neighbour.step()
-    neighbour.latencies_ms = {"produce": [], "heartbeat": []}
+    """Send requests until standard input is closed, then print the latencies and errors."""
+    honest_client = HonestClient(host, int(port), topic, group)
+    honest_client.join()
+    honest_client.step()
+    honest_client.latencies_ms = {"produce": [], "heartbeat": []}
     print("ready", flush=True)
     ended = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
     while not ended.wait(INTERVAL_S):
-        neighbour.step()
-    print(json.dumps({"latencies_ms": neighbour.latencies_ms, "errors": neighbour.errors[:20]}), flush=True)
+        honest_client.step()
+    print(json.dumps({"latencies_ms": honest_client.latencies_ms, "errors": honest_client.errors[:20]}), flush=True)
 
 
 if __name__ == "__main__":
