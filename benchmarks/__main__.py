@@ -1,4 +1,4 @@
-"""Runs the benchmarks, each in a process of its own, so that none inherits another's heap, caches or reactor."""
+"""Runs each benchmark in a separate process, so that none inherits another's heap, caches or reactor."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from benchmarks.tables import markdown
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
-"""BBR's timers cost more on loopback than the sending itself: figures with and without it are of different machines."""
+"""BBR's timers cost more on loopback than the sending itself: results with and without BBR are not comparable."""
 
 TIME_LIMIT_S = {"quick": 240, "full": 1200}
 APART = ("fail_over", "kafka")
-"""Only run when they are named: they need what may not be had."""
+"""Benchmarks that run only if they are named, because they need software that may be unavailable."""
 
 TIMES_LONGER = {"fail_over": 3, "kafka": 10, "spark": 5}
-"""Those that need many processes or much data."""
+"""Benchmarks that need many processes or much data."""
 
 ROUNDS = 5
-"""That the time limit is for."""
+"""Number of rounds that the time limit is for."""
 
 
 def benchmark_names() -> list[str]:
-    """The modules here that have a function ``run``, by name; looked up without importing them."""
+    """Return the names of modules in this package with a function ``run``, without importing them."""
     names = [module.name for module in pkgutil.iter_modules([str(HERE)]) if not module.ispkg]
     return [name for name in names if "\ndef run(" in (HERE / f"{name}.py").read_text() and name != "__main__"]
 
 
 def call_run(name: str, scale: str, rounds: int | None = None) -> list[dict[str, Any]]:
-    """Call a benchmark's ``run`` with as much as it wants to know.
+    """Call a benchmark's ``run`` with the arguments that it accepts.
 
-    :param rounds: its own number unless given.
+    :param rounds: by default the benchmark's own number.
     """
     run = importlib.import_module(f"benchmarks.{name}").run
     parameters = inspect.signature(run).parameters
@@ -58,7 +58,7 @@ def call_run(name: str, scale: str, rounds: int | None = None) -> list[dict[str,
 def run_apart(name: str, scale: str, rounds: int | None = None) -> tuple[list[dict[str, Any]], str | None]:
     """Run one benchmark in its own process.
 
-    :return: its rows, and what went wrong or None.
+    :return: its rows, and the error or None.
     """
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "rows.json")
@@ -74,12 +74,12 @@ def run_apart(name: str, scale: str, rounds: int | None = None) -> tuple[list[di
             process.terminate()
             process.wait()
         if status or not path.exists():
-            return [], f"it ended with status {status}; its own words are above"
+            return [], f"it ended with status {status}; see its output above"
         return json.loads(path.read_text()), None
 
 
 def machine() -> dict[str, Any]:
-    """Where the figures come from."""
+    """Return a description of the machine."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
     return {
         "commit": commit or None,
@@ -95,16 +95,16 @@ def main() -> int:
     names = benchmark_names()
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Benchmarks, as Markdown and JSON.")
     parser.add_argument("names", nargs="*", metavar="name", help=f"some of: {', '.join(names)} (all unless given)")
-    parser.add_argument("--scale", choices=sorted(TIME_LIMIT_S), default="quick", help="how much is measured")
-    parser.add_argument("--rounds", type=int, help="of which benchmarks that compare programs take the median")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="where the rows go, besides standard output")
+    parser.add_argument("--scale", choices=sorted(TIME_LIMIT_S), default="quick", help="amount of work")
+    parser.add_argument("--rounds", type=int, help="number of rounds in benchmarks that report medians of rounds")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="also write the rows to this file")
     parser.add_argument("--rows-to", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in names]
     if unknown:
         parser.error(f"no benchmark is named {', '.join(unknown)}; there are {', '.join(names)}")
     if options.rows_to is not None:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that it stops what it has started
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that child processes are stopped
         options.rows_to.write_text(json.dumps(call_run(options.names[0], options.scale, options.rounds)))
         return 0
     return run_all(

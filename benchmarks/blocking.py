@@ -1,4 +1,4 @@
-"""The blocking client against one broker process: records written and read a second, and the client's own CPU time."""
+"""The blocking client with one broker process: records per second, and the client's CPU time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BYTES = {True: 20_000_000, False: 200_000_000}
 
 
 def run(quick: bool) -> list[dict[str, Any]]:
-    """A row for each size of records and each codec."""
+    """Return a row for each record size and codec."""
     rows = []
     with BrokerProcess() as broker, Cluster(broker.bootstrap) as cluster:
         for size in RECORD_SIZES:

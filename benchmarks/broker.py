@@ -1,9 +1,9 @@
 """Throughput, latency, requests per second and idle connections of one broker, against the targets.
 
-How it is measured: every process is started here.  Before each measured part the page cache that the log will take is
-filled (``driver.write_ahead``).  Cases take turns within one run, so that a slow minute of the machine hits them all,
-and figures are medians.  The broker's CPU time is the scheduler's own count over all its threads, which neighbours
-disturb far less than they do MB/s.  MB are 1e6 bytes of record values.
+Method: this program starts every process.  Before each measured part the page cache of the log is filled
+(``driver.write_ahead``).  Cases alternate within one run, so that a slow minute of the machine affects them all, and
+figures are medians.  The broker's CPU time is the scheduler's count over all its threads, which other load on the
+machine disturbs far less than MB/s.  MB are 1e6 bytes of record values.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from benchmarks.driver import Driver, Measurement, find_driver, measure, remove_
 from benchmarks.raw_client import RawClient
 
 KB, MB = 1000, 1_000_000
-# Removed logs give their pages back at once instead of after a minute: the next case is to find them.
+# Deleted logs free their pages at once instead of after a minute, for the next case.
 OVERRIDES = {"log.segment.delete.delay.ms": "0"}
-# The largest stays below what a broker takes by default (message.max.bytes).
+# The largest stays below the default of message.max.bytes.
 BATCHES = {16_384: "16 K", 131_072: "128 K", 1_000_000: "1 M"}
 FETCH_BYTES = 1 << 20
 LATENCY_SETTINGS = (1, 0, 16_384)
-"""acks, linger in ms, bytes of a batch."""
+"""acks, linger in ms, batch size in bytes."""
 FIRST_SEGMENT = "00000000000000000000.log"
 IDLE_S = 3.0
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a figure must reach.
+    """Target of a figure.
 
-    :param least: for throughputs; None for none.
-    :param most: for costs.
+    :param least: lower bound of a throughput; None for none.
+    :param most: upper bound of a cost.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Target:
     most: float | None = None
 
     def met(self, value: float) -> bool:
-        """Whether it is reached."""
+        """True if the value reaches the target."""
         return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is measured."""
+    """Amount of work."""
 
     repetitions: int
     megabytes: int
@@ -76,7 +76,7 @@ SCALES = {
 class Stream:
     """Records of one size in batches of one size, written once and read back.
 
-    :param synced: whether the broker acknowledges only what is on the disk (``flush.messages=1``).
+    :param synced: True if the broker syncs records before it acknowledges them (``flush.messages=1``).
     """
 
     record_bytes: int
@@ -92,7 +92,7 @@ class Stream:
 
 
 def streams(scale: Scale) -> Iterator[Stream]:
-    """The cases of produce and consume."""
+    """Return the cases of produce and consume."""
     for partitions in scale.partitions:
         for record_bytes in (100, 1000, 10_000):
             for batch_bytes in BATCHES:
@@ -102,7 +102,7 @@ def streams(scale: Scale) -> Iterator[Stream]:
 
 
 def produce_targets(stream: Stream) -> list[Target]:
-    """The bar for writing; none for 10 KB records."""
+    """Return the targets of a produce; none for 10 KB records."""
     if stream.synced:
         return [Target("MB/s", "MB/s", least=500 if stream.batch_bytes == 16_384 else 1000)]
     if stream.record_bytes == 100:
@@ -115,21 +115,21 @@ def produce_targets(stream: Stream) -> list[Target]:
 
 
 def consume_targets(stream: Stream) -> list[Target]:
-    """The bar for reading: 1 KB records."""
+    """Return the targets of a consume, for 1 KB records."""
     if stream.record_bytes != 1000:
         return []
     return [Target("MB/s", "MB/s", least=1200), Target("broker us/MB", "us/MB", most=350)]
 
 
 def latency_targets(records_per_s: int) -> list[Target]:
-    """The bar for 1,000 records a second."""
+    """Return the targets at 1,000 records/s."""
     if records_per_s != 1000:
         return []
     return [Target("p50 ms", "ms at p50", most=0.2), Target("p99 ms", "ms at p99", most=1.5)]
 
 
 def with_verdict(row: dict[str, Any], targets: list[Target]) -> dict[str, Any]:
-    """The row with two more columns: what is asked, and whether it is met."""
+    """Return the row with two more columns: the target, and whether it is met."""
     missed = [target for target in targets if not target.met(row[target.name])]
     verdict = "" if not targets else "pass" if not missed else "short: " + ", ".join(each.name for each in missed)
     return {**row, "target": ", ".join(map(str, targets)), "": verdict}
@@ -150,11 +150,11 @@ class Bench:
         self._topics_count = 0
 
     def rows(self) -> list[dict[str, Any]]:
-        """All figures."""
+        """Return all figures."""
         return [*self.throughput(), *self.latency(), *self.tiny_requests(), self.idle_connections()]
 
     def throughput(self) -> list[dict[str, Any]]:
-        """Write and read back each stream; all streams in turn, several times."""
+        """Write and read back all streams in turn, several times."""
         cases = list(streams(self._scale))
         produced: dict[Stream, list[Measurement]] = {case: [] for case in cases}
         consumed: dict[Stream, list[Measurement]] = {case: [] for case in cases}
@@ -173,7 +173,7 @@ class Bench:
         ]
 
     def _write_and_read(self, case: Stream) -> tuple[Measurement, Measurement]:
-        # The client, not the broker, is what small records cost; a part of them is enough.
+        # The client, not the broker, dominates the cost of small records; a part of them is enough.
         size = self._scale.megabytes * MB // (4 if case.record_bytes == 100 else 1)
         topic = self._new_topic(case.partitions, {"flush.messages": "1"} if case.synced else {})
         try:
@@ -196,7 +196,7 @@ class Bench:
             write_ahead(log, size_bytes // case.partitions, sync=case.synced)
 
     def latency(self) -> list[dict[str, Any]]:
-        """From the producer's call to the consumer's, at two rates."""
+        """Measure from the producer's call to the consumer's, at two rates."""
         samples: dict[int, list[Measurement]] = {1000: [], 5000: []}
         for _ in range(self._scale.repetitions):
             for rate, taken in samples.items():
@@ -217,7 +217,7 @@ class Bench:
         return [with_verdict(_latency_row(rate, taken), latency_targets(rate)) for rate, taken in samples.items()]
 
     def tiny_requests(self) -> list[dict[str, Any]]:
-        """Produce requests of one small record, pipelined."""
+        """Pipeline produce requests of one small record."""
         samples: dict[tuple[int, int], list[Measurement]] = {(1, 1): [], (1, 32): [], (64, 8): []}
         for _ in range(self._scale.repetitions):
             for (connections, window), taken in samples.items():
@@ -233,7 +233,7 @@ class Bench:
         ]
 
     def idle_connections(self) -> dict[str, Any]:
-        """What connections cost that have said hello and nothing more."""
+        """Measure connections that have only sent ApiVersions."""
         count = min(self._scale.idle_connections, allow_files() - 100)
         before_mb = self._broker.resident_mb()
         clients = []

@@ -1,4 +1,4 @@
-"""A broker in a process of its own: started, measured from ``/proc``, stopped."""
+"""A broker as a subprocess, measured through ``/proc``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import IO
 from benchmarks.raw_client import RawClient
 
 ROOT = Path(__file__).parent.parent
-# Not in /tmp, which may be memory: logs are to lie where a user's would.
+# Not in /tmp, which may be in memory: logs should be on a disk as in production.
 SCRATCH = Path(__file__).parent / "results"
 START_TIME_S = 30.0
 STOP_TIME_S = 20.0
@@ -27,7 +27,7 @@ DESCRIPTORS_MAX = 65536
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on."""
+    """Return free loopback ports."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -36,10 +36,10 @@ def free_ports(count: int) -> list[int]:
 
 
 class BrokerProcess:
-    """``twistd -n kreplica standalone`` on free ports and a scratch directory, gone afterwards.
+    """``twistd -n kreplica standalone`` on free ports, with a scratch directory that is removed afterwards.
 
     :param overrides: settings, ``{"num.partitions": "4"}``.
-    :param directory: kept where given; otherwise one is made, and removed.
+    :param directory: a directory that is kept; by default a temporary one.
     """
 
     def __init__(self, overrides: dict[str, str] | None = None, directory: Path | None = None) -> None:
@@ -64,13 +64,13 @@ class BrokerProcess:
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if value is not None and self._output is not None:
-            print(f"--- the broker's own last words:\n{self.output()}---", file=sys.stderr)
+            print(f"--- output of the broker:\n{self.output()}---", file=sys.stderr)
         self.stop()
         if self._directory is None:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def start(self) -> None:
-        """Start the process; it may not answer yet."""
+        """Start the process without waiting until it serves."""
         compile_sources()
         self.port, admin_port, coordinator_port = free_ports(3)
         command = [
@@ -97,9 +97,9 @@ class BrokerProcess:
         )
 
     def wait_until_ready(self) -> None:
-        """Wait until it names itself to clients: some libraries stop asking for long when told of no broker at all.
+        """Wait until it lists itself in its metadata, because some libraries stop asking for long after an empty list.
 
-        :raise RuntimeError: with the process's own words, where it ends or is not ready in time.
+        :raise RuntimeError: with the process's output, if it ended or is not ready in time.
         """
         while time.monotonic() - self.started_s < START_TIME_S:
             self.check_running()
@@ -119,20 +119,20 @@ class BrokerProcess:
         raise RuntimeError(f"not ready after {START_TIME_S} s:\n{self.output()}")
 
     def check_running(self) -> None:
-        """:raise RuntimeError: with the process's own words, where it has ended."""
+        """:raise RuntimeError: with the process's output, if it has ended."""
         assert self._process is not None
         if self._process.poll() is not None:
             raise RuntimeError(f"the broker ended with status {self._process.returncode}:\n{self.output()}")
 
     def output(self) -> str:
-        """The end of what it has printed."""
+        """Return the end of its output."""
         assert self._output is not None
         size = self._output.seek(0, 2)
         self._output.seek(max(size - 4000, 0))
         return self._output.read().decode(errors="replace")
 
     def stop(self) -> None:
-        """Stop it in good order; kill it where that takes too long."""
+        """Stop it in order; kill it if that takes too long."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
@@ -146,52 +146,52 @@ class BrokerProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Process ID."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def bootstrap(self) -> str:
-        """What clients connect to."""
+        """Bootstrap servers for clients."""
         return f"127.0.0.1:{self.port}"
 
     def cpu_s(self) -> float:
-        """CPU time of all its threads so far, from the scheduler's own books (nanoseconds, not ticks)."""
+        """Return the CPU time of all its threads, from the scheduler's statistics (nanoseconds, not ticks)."""
         return cpu_s(self.pid)
 
     def resident_mb(self) -> float:
-        """Resident memory, in MB (1e6 bytes)."""
+        """Return the resident memory in MB (1e6 bytes)."""
         return resident_mb(self.pid)
 
 
 @cache
 def compile_sources() -> None:
-    """Have the bytecode of every module, as an installed package has; once.
+    """Compile the bytecode of all modules once, as in an installed package.
 
-    Where the environment forbids Python to write it, each start compiles what was edited: a third of its time.
+    If the environment forbids Python to write bytecode, each start compiles edited modules, a third of its time.
     """
     compileall.compile_dir(ROOT / "kreplica", quiet=1)
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time of all threads of a process so far, from the scheduler's own books (nanoseconds, not ticks)."""
+    """Return the CPU time of all threads of a process, from the scheduler's statistics (nanoseconds, not ticks)."""
     total_ns = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
             total_ns += int((task / "schedstat").read_text().split()[0])
         except FileNotFoundError:
-            continue  # a thread that has just ended
+            continue  # the thread has just ended
     return total_ns / 1e9
 
 
 def resident_mb(pid: int) -> float:
-    """Resident memory of a process, in MB (1e6 bytes)."""
+    """Return the resident memory of a process in MB (1e6 bytes)."""
     text = Path(f"/proc/{pid}/status").read_text()
     return int(text.partition("VmRSS:")[2].split()[0]) * 1024 / 1e6
 
 
 def allow_files() -> int:
-    """Raise this process's limit of open files as far as it may; returns the limit."""
+    """Raise this process's limit of open files as far as permitted, and return the limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = min(hard, DESCRIPTORS_MAX) if hard != resource.RLIM_INFINITY else DESCRIPTORS_MAX
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

@@ -1,18 +1,18 @@
 """Client libraries on one broker process: kreplica's, aiokafka, kafka-python, and confluent-kafka for reference.
 
-Each library has a process of its own, new in every round.  Within a round the libraries take turns at each case, so
-that a slow minute of the machine hits them all; figures are medians of the rounds.  Batch sizes, linger, acks, requests
-in flight and fetch settings are the same for all, as far as a library has them (``client_load.Case``); aiokafka has one
-Produce request for each broker in flight, whatever one sets.  Every record that is read is touched.  CPU time is the
-client process's own, with all its threads.
+Each library has its own process, which is new in every round.  Within a round the libraries alternate in each case, so
+that a slow minute of the machine affects them all; figures are medians of the rounds.  Batch sizes, linger, acks,
+in-flight requests and fetch settings are equal if a library has them (``client_load.Case``); aiokafka always has one
+Produce request per broker in flight.  Every record that is read is accessed.  CPU time is that of the client process
+with all its threads.
 
-* ``aiokafka`` packs and parses records by its Cython extension, ``aiokafka (pure)`` by Python
+* ``aiokafka`` encodes and decodes records by its Cython extension, ``aiokafka (pure)`` by Python
   (``AIOKAFKA_NO_EXTENSIONS``), checksums included.
 * ``produce, record by record``: each record has a Deferred, a future or a callback.  ``all at once``: ``send_all``,
   aiokafka's ``send_batch`` (a future for a batch, whose partition the caller chooses), confluent-kafka without
-  callbacks; kafka-python has nothing else.
-* kreplica and kafka-python have no extension of their own: records are packed and parsed by Python.  Their checksums
-  are in C: kafka-python finds the ``crc32c`` package that kreplica brings.
+  callbacks; kafka-python has no such method.
+* kreplica and kafka-python have no extension: records are encoded and decoded by Python.  Their checksums are in C:
+  kafka-python finds the ``crc32c`` package that kreplica installs.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ STYLES = {
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is measured.
+    """Amount of work.
 
     :param seconds: for one library in one case.
     :param filled: bytes of a topic that is read.
-    :param libraries: those that take part.
-    :param styles: of producers' calls.
+    :param libraries: libraries that are measured.
+    :param styles: styles of the producers' calls.
     """
 
     seconds: float
@@ -83,7 +83,7 @@ SCALES = {
 
 
 class Load:
-    """One library's process."""
+    """Process of one library."""
 
     def __init__(self, name: str) -> None:
         module, environment = LIBRARIES[name]
@@ -107,7 +107,7 @@ class Load:
     def run(self, case: Case) -> dict[str, Any]:
         """Measure one case.
 
-        :raise RuntimeError: the library failed; its own words are on standard error.
+        :raise RuntimeError: the library failed; its output is on standard error.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -120,7 +120,7 @@ class Load:
 
 
 class Topics:
-    """Topics to write to, gone when they are not used any more, and full ones to read."""
+    """Empty topics for producers, deleted after use, and full topics for consumers."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -128,7 +128,7 @@ class Topics:
         self._count = 0
 
     def make(self) -> str:
-        """An empty one."""
+        """Create an empty topic."""
         self._count += 1
         name = f"load-{self._count}"
         for made in self._admin.create_topics([NewTopic(name, PARTITIONS, 1)], operation_timeout=10).values():
@@ -136,12 +136,12 @@ class Topics:
         return name
 
     def remove(self, name: str) -> None:
-        """Give its pages back."""
+        """Delete a topic and free its pages."""
         for removed in self._admin.delete_topics([name], operation_timeout=10).values():
             removed.result(20)
 
     def make_full(self, record_bytes: int, batch_bytes: int, size: int, *, varied: bool) -> str:
-        """One with records in batches of a size, written by nobody who is measured."""
+        """Create a topic with records in batches of one size, written by a library that is not measured."""
         name = self.make()
         producer = Producer(
             {
@@ -165,7 +165,7 @@ class Topics:
 
 
 def cases(topics: Topics, scale: Scale) -> Iterator[Case]:
-    """What each library does; those that read have their topic, those that write want a new one."""
+    """Return the cases of each library; a consumer's case names its topic, a producer's case needs a new one."""
     for record_bytes, varied in RECORDS:
         for batch_bytes in scale.batch_bytes:
             common: dict[str, Any] = {
@@ -184,7 +184,7 @@ def cases(topics: Topics, scale: Scale) -> Iterator[Case]:
 
 
 def measure(scale: Scale, rounds: int) -> dict[Case, dict[str, list[dict[str, Any]]]]:
-    """Every library in every case, once a round: case -> library -> reports, in the order of the rounds."""
+    """Run all libraries in all cases once per round: case -> library -> reports in the order of the rounds."""
     reports: dict[Case, dict[str, list[dict[str, Any]]]] = {}
     with BrokerProcess(OVERRIDES) as broker:
         broker.wait_until_ready()
@@ -201,7 +201,7 @@ def measure(scale: Scale, rounds: int) -> dict[Case, dict[str, list[dict[str, An
 
 
 def _turns(names: tuple[str, ...], number: int) -> tuple[str, ...]:
-    """The libraries in the order of a round: each is first in one of them, and last in another."""
+    """Return the libraries in the order of a round: each is first in one round, and last in another."""
     first = number % len(names)
     return names[first:] + names[:first]
 
@@ -217,7 +217,7 @@ def _run(load: Load, case: Case, topics: Topics) -> dict[str, Any]:
 
 
 def rows_of(case: Case, reports: dict[str, list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """A row for each library."""
+    """Return a row for each library."""
     ours = reports[OURS]
     ours_s = _cpu_s(ours)
     for name, taken in sorted(reports.items(), key=lambda pair: list(LIBRARIES).index(pair[0])):
@@ -255,9 +255,9 @@ def _title(case: Case) -> str:
 
 
 def run(scale: str = "quick", rounds: int = ROUNDS) -> list[dict[str, Any]]:
-    """Start a broker and let the libraries write and read.
+    """Start a broker, and let the libraries write and read.
 
-    :param rounds: medians are of so many.
+    :param rounds: number of rounds for the medians.
     """
     reports = measure(SCALES[scale], rounds)
     return [row for case, by_library in reports.items() for row in rows_of(case, by_library)]

@@ -1,8 +1,8 @@
 """A client library under load: ``python -m benchmarks.client_load LIBRARY``.
 
-Each line of standard input is a case in JSON, the answer a line of JSON.  Each case makes a client of its own, gets
-ready, and is measured for a fixed time.  What a library is asked to do is in ``benchmarks/client_load_LIBRARY.py``, as
-its own documentation would do it.
+Each line of standard input is a case in JSON, and the result is a line of JSON.  Each case creates a client, prepares
+it, and is measured for a fixed time.  ``benchmarks/client_load_LIBRARY.py`` uses a library as its documentation
+recommends.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from random import Random
 from typing import Any
 
 CHUNK = 256
-"""Records between two looks at the clock."""
+"""Number of records between two reads of the clock."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What is measured, in the same settings for every library.
+    """A case with the same settings for all libraries.
 
     :param what: ``produce`` or ``consume``.
-    :param style: of the library's calls: ``record`` for one at a time, ``batch`` for as many as it gives or takes.
-    :param seconds: how long it goes on, at most; what was begun by then is finished, and counts.
+    :param style: style of the library's calls: ``record`` for one at a time, ``batch`` for as many as possible.
+    :param seconds: duration; work in progress at its end is completed and counted.
     :param varied: values are from half to one and a half times ``record_bytes`` long, not all the same.
-    :param batch_bytes: of a producer's batches; ``acks`` -1 for all, with idempotence, or 1, without.
-    :param fetch_bytes: of one partition in an answer; ``answer_bytes`` of all.
+    :param batch_bytes: size of a producer's batches; ``acks`` -1 for all, with idempotence, or 1, without.
+    :param fetch_bytes: size limit of one partition in a response; ``answer_bytes`` of all.
     """
 
     what: str
@@ -50,17 +50,17 @@ class Case:
 
     @property
     def values(self) -> list[bytes]:
-        """Of ``CHUNK`` records, which are sent again and again."""
+        """Values of ``CHUNK`` records, which are sent repeatedly."""
         return make_values(self.record_bytes, varied=self.varied)
 
     @property
     def idempotent(self) -> bool:
-        """Whether batches are numbered."""
+        """True if batches have sequence numbers."""
         return self.acks == -1
 
 
 def make_values(record_bytes: int, *, varied: bool) -> list[bytes]:
-    """Values of ``CHUNK`` records, the same ones each time.
+    """Return the values of ``CHUNK`` records, always the same ones.
 
     :param varied: from half to one and a half times as long.
     """
@@ -71,7 +71,7 @@ def make_values(record_bytes: int, *, varied: bool) -> list[bytes]:
 
 
 class Meter:
-    """Counts records and measures what they cost, from when it is made: when the library is warm."""
+    """Counts records and measures time, starting at its creation, after the library's warm-up."""
 
     def __init__(self, seconds: float) -> None:
         self.records = 0
@@ -82,11 +82,11 @@ class Meter:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has gone on for long enough."""
+        """True if the duration of the case is over."""
         return time.monotonic() >= self._until_s
 
     def report(self) -> dict[str, Any]:
-        """What was measured until now."""
+        """Return the measurements so far."""
         return {
             "records": self.records,
             "bytes": self.bytes,
@@ -96,18 +96,18 @@ class Meter:
 
 
 def cases() -> Iterator[Case]:
-    """Those that standard input brings."""
+    """Read cases from standard input."""
     for line in sys.stdin:
         yield Case(**json.loads(line))
 
 
 def answer(meter: Meter) -> None:
-    """Tell what was measured; to be called as soon as it is."""
+    """Print the result of a case."""
     print(json.dumps(meter.report()), flush=True)
 
 
 def line_of(case: Case) -> str:
-    """A case as it goes to standard input."""
+    """Encode a case for standard input."""
     return json.dumps(asdict(case)) + "\n"
 
 

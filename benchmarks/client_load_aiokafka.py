@@ -10,13 +10,13 @@ from benchmarks.client_load import CHUNK, Case, Meter, answer, cases
 
 
 def serve() -> None:
-    """One case after the other, each with an event loop of its own."""
+    """Run cases one after the other, each with its own event loop."""
     for case in cases():
         asyncio.run(produce(case) if case.what == "produce" else consume(case))
 
 
 async def produce(case: Case) -> None:
-    """``send`` awaits room only, and gives a future for the record; ``send_batch`` gives one for a batch."""
+    """``send`` waits only for buffer space and returns a future of the record; ``send_batch`` one of the batch."""
     producer = AIOKafkaProducer(
         bootstrap_servers=case.bootstrap,
         acks=case.acks,
@@ -58,7 +58,7 @@ async def _batches_of(
 
 
 async def consume(case: Case) -> None:
-    """``async for``, or ``getmany``."""
+    """Read by ``async for`` or ``getmany``."""
     consumer = AIOKafkaConsumer(
         bootstrap_servers=case.bootstrap,
         enable_auto_commit=False,

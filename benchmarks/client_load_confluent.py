@@ -1,4 +1,4 @@
-"""confluent-kafka, librdkafka in C with threads of its own, under load: a reference line."""
+"""confluent-kafka (librdkafka in C with its own threads) under load, as a reference."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ QUEUED_MAX = 500_000
 
 
 def serve() -> None:
-    """One case after the other."""
+    """Run cases one after the other."""
     for case in cases():
         (produce if case.what == "produce" else consume)(case)
 
@@ -24,7 +24,7 @@ def _delivered(error: Any, _: Any) -> None:
 
 
 def produce(case: Case) -> None:
-    """``produce`` with a callback for each record, as the other libraries have a future, or without."""
+    """Call ``produce`` with a callback for each record, which corresponds to other libraries' futures, or without."""
     producer = Producer(
         {
             "bootstrap.servers": case.bootstrap,
@@ -56,7 +56,7 @@ def produce(case: Case) -> None:
 
 
 def consume(case: Case) -> None:
-    """``poll``, or ``consume``."""
+    """Read by ``poll`` or ``consume``."""
     consumer = Consumer(
         {
             "bootstrap.servers": case.bootstrap,

@@ -7,17 +7,17 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from benchmarks.client_load import CHUNK, Case, Meter, answer, cases
 
 RECORDS_MAX = 10_000
-"""Of one ``poll``: 500, its default, would count against it."""
+"""Records of one ``poll``: the default of 500 would be a disadvantage."""
 
 
 def serve() -> None:
-    """One case after the other."""
+    """Run cases one after the other."""
     for case in cases():
         (produce if case.what == "produce" else consume)(case)
 
 
 def produce(case: Case) -> None:
-    """``send`` gives a future; a thread of the library's sends.  There is nothing for several records."""
+    """``send`` returns a future; a thread of the library sends.  No method accepts several records."""
     producer = KafkaProducer(
         bootstrap_servers=case.bootstrap,
         acks=case.acks,
@@ -41,7 +41,7 @@ def produce(case: Case) -> None:
 
 
 def consume(case: Case) -> None:
-    """Iteration, or ``poll``."""
+    """Read by iteration or ``poll``."""
     consumer = KafkaConsumer(
         bootstrap_servers=case.bootstrap,
         enable_auto_commit=False,

@@ -1,7 +1,7 @@
 """A whole cluster: three broker processes and a real ZooKeeper on this machine, with a producer at 1,000 records/s.
 
-Brokers are killed and stopped, topics of 1,000 partitions come and go, records are replicated.  From the controller's
-notice to the last broker's answer is what the controller's own timeline says in its log.
+Brokers are killed and stopped, topics of 1,000 partitions are created and deleted, records are replicated.  The time
+from the controller's notification to the last broker's response is taken from the controller's log.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _STEP = re.compile(
 
 
 def run(scale: str = "quick") -> list[dict[str, Any]]:
-    """Measure one cluster through one life.
+    """Run all measurements on one cluster.
 
-    :return: rows of what the controller did, then rows of replicated throughput.
+    :return: rows of the controller's events, then rows of replicated throughput.
     """
     with _cluster() as cluster:
         measured = Measured(cluster)
@@ -72,16 +72,16 @@ def _cluster() -> Iterator[ProcessCluster]:
 
 
 class Measured:
-    """What happens to one cluster, and what the controllers say of it."""
+    """A cluster, and the measurements in its controllers' logs."""
 
     def __init__(self, cluster: ProcessCluster) -> None:
         self._cluster = cluster
         self._topics: list[str] = []
 
-    # --- what happens ---
+    # --- events ---
 
     def topics(self, count: int) -> list[dict[str, Any]]:
-        """Make topics of 1,000 partitions, one after the other; the row is of the slowest."""
+        """Create topics of 1,000 partitions one after the other; the row is that of the slowest."""
         self._cluster.create_topic(LOAD_TOPIC, LOAD_PARTITIONS)
         seconds = []
         before = self._steps("TopicsChanged")
@@ -95,7 +95,7 @@ class Measured:
         return [row | self._verdict(slowest["applied, ms"], "create") | {"a client saw, ms": _ms(max(seconds))}]
 
     def failures(self, producer: SteadyProducer) -> list[dict[str, Any]]:
-        """Kill a broker, stop one in order, kill the controller: each with all partitions in sync before."""
+        """Kill a broker, stop another in order, kill the controller, each time with all partitions in sync before."""
         producer.wait_for_more(RECORDS_PER_SECOND)
         partitions = LOAD_PARTITIONS + len(self._topics) * TOPIC_PARTITIONS
         rows = []
@@ -122,7 +122,7 @@ class Measured:
         return rows
 
     def deletion(self) -> dict[str, Any]:
-        """Delete a topic of 1,000 partitions, until no broker has a file of it."""
+        """Delete a topic of 1,000 partitions, and wait until no broker has a file of it."""
         self._wait_until_whole()
         name = self._topics.pop()
         began_s = time.monotonic()
@@ -162,7 +162,7 @@ class Measured:
         for name in (LOAD_TOPIC, *self._topics):
             self._cluster.wait_until_in_sync(name, WAIT_S_MAX)
 
-    # --- what the controllers say ---
+    # --- controllers' logs ---
 
     def _steps(self, kind: str) -> list[dict[str, int]]:
         output = "\n".join(broker.all_output for broker in self._cluster.brokers.values())
@@ -175,7 +175,7 @@ class Measured:
                 steps.remove(step)
             return steps if len(steps) >= count else []
 
-        return wait_until(new, f"the controller to say what {kind} cost", WAIT_S_MAX)
+        return wait_until(new, f"the controller to log the cost of {kind}", WAIT_S_MAX)
 
     @staticmethod
     def _verdict(taken_ms: int, target: str) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def _ms(seconds: float) -> int:
 
 
 def throughput(cluster: ProcessCluster, size_mb: int) -> list[dict[str, Any]]:
-    """Records of 1 KB to one partition on three brokers, ``acks=all``: how many MB a second, and at what CPU."""
+    """Measure MB/s and CPU time of 1 KB records to one partition on three brokers with ``acks=all``."""
     rows = []
     for batch_size in BATCH_SIZES:
         rates, cpus = [], []

@@ -78,8 +78,8 @@ TIMES_MOST = 2.0
 class Case:
     """One message in one version.
 
-    :param size: how many partitions or topics it speaks of, for people to read.
-    :param parse_by_hand: None where it is built only, in pieces, some of which are no bytes.
+    :param size: description of the number of partitions or topics.
+    :param parse_by_hand: None for a message that is only built, from pieces that may not be bytes.
     """
 
     schema: Schema
@@ -94,7 +94,7 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """What is measured: the old form of each message and, where clients and brokers use it, the flexible one."""
+    """Return the cases: the old form of each message and the flexible one if clients and brokers use it."""
     for count in (1, 10, 100):
         yield Case(PRODUCE.request, 7, f"{count} x 16 KiB", produce_request(count, 16384), parse_produce_7,
                    build_produce_7)  # fmt: skip
@@ -134,7 +134,7 @@ def cases() -> Iterator[Case]:
 
 
 def microseconds(calls: dict[str, Callable[[], Any]], turns: int) -> dict[str, float]:
-    """CPU time of each call: the best of so many turns."""
+    """Return the CPU time of each call, as the best of ``turns`` rounds."""
     timers = {name: timeit.Timer(call, timer=time.thread_time) for name, call in calls.items()}
     counts = {}
     for name, timer in timers.items():
@@ -149,7 +149,7 @@ def microseconds(calls: dict[str, Callable[[], Any]], turns: int) -> dict[str, f
 
 
 def _peer(name: str) -> Any:
-    """A class of that message as kafka-python makes its own, or None where it has none or is not installed."""
+    """Return kafka-python's class of that message, or None if it has none or is not installed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -161,13 +161,13 @@ def _peer(name: str) -> Any:
             try:
                 return type(ApiMessage)(name, (ApiMessage,), {"__slots__": ()})
             finally:
-                known.update(own)  # it stood in the place of its clients' own class, which would go with it
+                known.update(own)  # its clients' own class had been replaced, and would be deleted with the new one
     except (ImportError, FileNotFoundError):
         return None
 
 
 def calls_of(case: Case) -> dict[str, Callable[[], Any]]:
-    """What is done with its message, by whom."""
+    """Return the operations on the message, by implementation."""
     schema, version, value = case.schema, case.version, case.value
     parse_by_hand, build_by_hand = case.parse_by_hand, case.build_by_hand
     if parse_by_hand is None:
@@ -188,7 +188,7 @@ def calls_of(case: Case) -> dict[str, Callable[[], Any]]:
 
 
 def measure(case: Case, turns: int) -> dict[str, Any]:
-    """Measure one case; give its row.  None is what the case or the peer does not have."""
+    """Measure one case and return its row; None for operations that the case or the peer does not have."""
     us = microseconds(calls_of(case), turns)
     times = {name: us[name] / us[f"{name} by hand"] for name in ("parse", "build") if name in us}
     return {

@@ -27,7 +27,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def _record(chance: random.Random, number: int, size: int) -> Record:
-    """A record as applications write them: names that repeat, values that do not."""
+    """Return a record as applications write them: repeated names and random values."""
     value = b'{"id":%d,"user":"%d","amount":%d,"text":"' % (number, chance.randrange(10**6), chance.randrange(10**4))
     value += chance.randbytes((size - len(value)) // 4).hex().encode()
     value += b" order shipped" * ((size - len(value)) // 14) + b'"}'
@@ -35,7 +35,7 @@ def _record(chance: random.Random, number: int, size: int) -> Record:
 
 
 def batch_of(codec: int, size: int, record_size: int) -> bytes:
-    """A batch of about that size as it is sent."""
+    """Return a batch of about that size as it is sent."""
     chance = random.Random(1)
     count = size // record_size
     while True:

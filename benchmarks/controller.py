@@ -52,14 +52,14 @@ CASES = {
     "quick": (("ZooKeeper", 10_000), ("embedded", 10_000)),
     "full": (("ZooKeeper", 10_000), ("embedded", 10_000), ("ZooKeeper", 100_000)),
 }
-"""Server and partitions."""
+"""Server and number of partitions."""
 
 
 def run(scale: str = "quick", rounds: int | None = None) -> list[dict[str, Any]]:
-    """Failover of controller and brokers, and a topic of 1,000 partitions that comes and goes.
+    """Measure fail-overs of controller and brokers, and creation and deletion of a topic of 1,000 partitions.
 
-    :param rounds: of which each figure is the median.
-    :return: a row for each.
+    :param rounds: number of rounds for the medians.
+    :return: a row for each event.
     """
     rows: list[dict[str, Any]] = []
 
@@ -69,14 +69,14 @@ def run(scale: str = "quick", rounds: int | None = None) -> list[dict[str, Any]]
 
     try:
         task.react(lambda reactor: Deferred.fromCoroutine(measure(reactor)))
-    except SystemExit as ended:  # how react says that it is done
+    except SystemExit as ended:  # react's way to return
         if ended.code:
             raise
     return rows
 
 
 async def _life(reactor: Any, server: str, partitions: int) -> list[dict[str, Any]]:
-    """A controller with a server and brokers of its own, from its first day to its last."""
+    """Run all measurements on a new controller with its own server and brokers."""
     with (
         SERVERS[server]() as address,
         SimulatedBrokers(BROKERS_COUNT) as brokers,
@@ -91,7 +91,7 @@ async def _life(reactor: Any, server: str, partitions: int) -> list[dict[str, An
 
 
 def medians(lives: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """One row for each event: the median of each figure over all lives, and whether it is less than its target."""
+    """Return one row per event: the median of each figure over all rounds, and whether it is below its target."""
     rows = []
     for same in zip(*lives, strict=True):
         row = {name: median(each[name] for each in same) if _is_figure(value) else value
@@ -130,7 +130,7 @@ SERVERS: Mapping[str, Callable[[], AbstractContextManager[str]]] = {"ZooKeeper":
 
 @dataclass
 class Stalls:
-    """The longest time for which the reactor was not free, looked at each millisecond."""
+    """The longest time for which the reactor was blocked, checked every millisecond."""
 
     reactor: Any
     longest_s: float = 0.0
@@ -156,7 +156,7 @@ class Stalls:
 
 
 class Measured:
-    """One controller with its brokers, measured through one life."""
+    """One controller with its brokers."""
 
     def __init__(
         self,
@@ -182,16 +182,16 @@ class Measured:
         return ZooKeeperClient(self._runtime.reactor, address, random=random.Random(1), session_timeout_ms=30_000)
 
     async def rows(self) -> list[dict[str, Any]]:
-        """Measure everything."""
+        """Run all measurements."""
         await self._client.start()
         await self._operator.start()
         await self._populate()
         gc.collect()
         gc.freeze()
-        gc.set_threshold(GENERATION_0_THRESHOLD, 20, 100)  # as a broker's process does
+        gc.set_threshold(GENERATION_0_THRESHOLD, 20, 100)  # as in a broker's process
         self._stalls.start()
         target_s = TARGETS_S[self._partitions]
-        rows = [await self._measure("controller failover", self._take_office, target_s)]
+        rows = [await self._measure("controller failover", self._become_controller, target_s)]
         rows.append(await self._measure("a broker dies", self._kill_broker, target_s))
         rows.append(await self._measure("it comes back", self._revive_broker, None))
         rows.append(await self._measure("a topic of 1,000 partitions is created", self._create_topic, CREATED_TARGET_S))
@@ -217,7 +217,7 @@ class Measured:
         return self._row(case, steps, target_s) | {"CPU, ms": round((time.process_time() - cpu_s) * 1000)}
 
     async def _settled(self, before: int) -> bool:
-        """Whether something was done, and nothing more comes within a moment."""
+        """Return True if an event was handled and the controller is idle for a moment."""
         timeline = self._controller.timeline
 
         def quiet() -> bool:
@@ -248,9 +248,9 @@ class Measured:
             "KB of commands": sum(step.command_bytes for step in steps) // 1000,
         }
 
-    # --- what happens ---
+    # --- events ---
 
-    async def _take_office(self) -> None:
+    async def _become_controller(self) -> None:
         self._controller.start()
 
     async def _kill_broker(self) -> None:
@@ -275,7 +275,7 @@ class Measured:
     async def _populate(self) -> None:
         await create_persistent_paths(self._operator)
         for broker_id in range(1, BROKERS_COUNT + 1):
-            await self._register(broker_id)  # before the states: whoever comes later may have lost the end of its logs
+            await self._register(broker_id)  # before the states: a broker that registers later may have lost records
         names = [f"topic-{number}" for number in range(self._partitions // TOPIC_PARTITIONS)]
         units: list[list[Operation]] = []
         for number, name in enumerate(names, 1):
@@ -294,7 +294,7 @@ class Measured:
 
 
 def _assignment(name: str, number: int) -> TopicAssignment:
-    """Leaders round robin, every broker with a replica of everything."""
+    """Return an assignment with leaders round robin and a replica of every partition on every broker."""
     ids = tuple(range(1, BROKERS_COUNT + 1))
     rows = {index: ids[index % 3 :] + ids[: index % 3] for index in range(TOPIC_PARTITIONS)}
     return TopicAssignment(name, UUID(int=number), rows)

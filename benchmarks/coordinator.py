@@ -1,7 +1,7 @@
-"""The embedded coordinator beside a real ZooKeeper: the same load from the same raw socket, in turns.
+"""The embedded coordinator and a real ZooKeeper: the same load from the same raw socket, alternating.
 
-Both sync every write to the same disk before they answer.  ZooKeeper gets a heap and a compiler as in production, and
-is warmed up; the figures are medians, because neighbours and compilers disturb single runs.
+Both sync every write to the same disk before the response.  ZooKeeper has a heap and a JIT compiler as in production,
+and is warmed up; figures are medians, because other load and compilation disturb single runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOAD_TIME_S_MAX = 60
 class Case:
     """One load.
 
-    :param bar: what the coordinator has to reach: a part of ZooKeeper's rate, or operations per second.
+    :param bar: the coordinator's target: a fraction of ZooKeeper's rate, or operations per second.
     """
 
     title: str
@@ -51,7 +51,7 @@ CASES = (
 def run(scale: str = "quick") -> list[dict[str, Any]]:
     """Measure every case on both servers.
 
-    :return: a row for each with operations per second of both, their ratio and the bar.
+    :return: a row for each with operations per second of both, their ratio and the target.
     """
     repetitions = 5 if scale == "quick" else 11
     SCRATCH.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def _measure(case: Case, ports: Sequence[int], repetitions: int) -> list[float]:
 
 
 def _load(port: int, case: Case) -> float:
-    """One run of the load generator, in a process of its own."""
+    """Run the load generator once in a separate process."""
     command = [sys.executable, "-m", "benchmarks.zookeeper_load"]
     arguments = [str(port), case.kind, str(case.requests_count), str(case.outstanding)]
     done = subprocess.run(command + arguments, capture_output=True, text=True, timeout=LOAD_TIME_S_MAX)
@@ -100,7 +100,6 @@ def _row(case: Case, rates: list[float]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print the rows."""
     for row in run():
         print("  ".join(f"{name}: {value}" for name, value in row.items()))
 

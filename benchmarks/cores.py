@@ -29,16 +29,16 @@ LOADS = 2
 RECORD_BYTES = 1000
 START_TIME_S = 120.0
 TARGET = 1.9
-"""Two processes against one, at batches of 16 K."""
+"""Target ratio of two processes to one, with batches of 16 K."""
 
 ONE, TOGETHER, APART = "1 broker", "2 brokers in 1 process", "2 brokers in 2 processes"
 CASES: Mapping[str, tuple[int, tuple[str, ...]]] = {ONE: (1, ()), TOGETHER: (2, ()), APART: (2, ("--processes",))}
-"""How many brokers, and what more the command is given."""
+"""Number of brokers, and additional arguments of the command."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is measured."""
+    """Amount of work."""
 
     repetitions: int
     megabytes: int
@@ -49,9 +49,9 @@ SCALES = {"quick": Scale(3, 256, (16_384, 131_072)), "full": Scale(7, 400, tuple
 
 
 class Cluster:
-    """A standalone that is loaded.
+    """A standalone under load.
 
-    :ivar bootstrap: what clients connect to.
+    :ivar bootstrap: bootstrap servers for clients.
     """
 
     def __init__(self, directory: Path, brokers: int, arguments: tuple[str, ...]) -> None:
@@ -70,16 +70,16 @@ class Cluster:
         self._process.kill()
 
     def cpu_s(self) -> float:
-        """CPU time so far, from the scheduler's own books (nanoseconds, not ticks)."""
+        """Return the CPU time, from the scheduler's statistics (nanoseconds, not ticks)."""
         return sum(map(cpu_s, (self._process.pid, *_children(self._process.pid))))
 
     def check_running(self) -> None:
-        """:raise RuntimeError: with its own words, where the process has ended."""
+        """:raise RuntimeError: with its output, if the process has ended."""
         if not self._process.running:
             raise RuntimeError(f"the brokers have ended:\n{self._process.output[-4000:]}")
 
     def new_topics(self) -> list[str]:
-        """One for each load program, of one partition; each broker leads as many."""
+        """Create a topic of one partition for each load program, spread evenly over the brokers."""
         self._topics_count += 1
         names = [f"bench-{self._topics_count}-{load}" for load in range(LOADS)]
         topics = [NewTopic(name, 1, replica_assignment=[[1 + load % self._brokers]]) for load, name in enumerate(names)]
@@ -103,9 +103,9 @@ def _children(pid: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Written:
-    """What two load programs wrote at once.
+    """Result of two load programs that wrote at once.
 
-    :param rate: in MB/s, until the last of them had all its acknowledgements.
+    :param rate: in MB/s, until the last program had all its acknowledgements.
     """
 
     rate: float
@@ -114,9 +114,9 @@ class Written:
 
 
 def write(cluster: Cluster, driver: Driver, batch_bytes: int, megabytes: int) -> Written:
-    """Once, to new topics.
+    """Write once to new topics.
 
-    :param megabytes: that each program writes.
+    :param megabytes: amount per program.
     """
     size = megabytes * MB
     topics = cluster.new_topics()
@@ -139,7 +139,7 @@ def write(cluster: Cluster, driver: Driver, batch_bytes: int, megabytes: int) ->
 
 
 def rows_of(batch_bytes: int, samples: Mapping[str, list[Written]]) -> list[dict[str, Any]]:
-    """A row for each case; rates are compared with that of one broker."""
+    """Return a row for each case; rates are compared with that of one broker."""
     one = statistics.median(each.rate for each in samples[ONE])
     rows = []
     for case, written in samples.items():
@@ -166,7 +166,7 @@ def rows_of(batch_bytes: int, samples: Mapping[str, list[Written]]) -> list[dict
 def run(scale: str = "quick") -> list[dict[str, Any]]:
     """Start all three, and load them in turn.
 
-    :return: a row for each size of batches and each case.
+    :return: a row for each batch size and case.
     """
     size = SCALES[scale]
     driver = find_driver()

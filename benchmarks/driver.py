@@ -1,6 +1,6 @@
-"""The load program as a subprocess: it gets ready, waits for the word, and reports.
+"""The load program as a subprocess: it prepares, waits for a start signal, and reports.
 
-``load.c`` on librdkafka is compiled for each run; where that is not possible, ``python_load`` takes its place.
+``load.c`` on librdkafka is compiled for each run; if that is not possible, ``python_load`` replaces it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ ZEROS = bytes(1 << 20)
 
 @dataclass(frozen=True)
 class Driver:
-    """How to call the load program.
+    """The command of the load program.
 
-    :param note: what a reader of the figures must know of it; None for the real one.
+    :param note: caveat for readers of the figures; None for ``load.c``.
     """
 
     command: tuple[str, ...]
@@ -35,25 +35,25 @@ class Driver:
 
 
 class Loaded(Protocol):
-    """What is loaded: a broker, or several."""
+    """The target of the load: one broker or several."""
 
     @property
     def bootstrap(self) -> str:
-        """What clients connect to."""
+        """Bootstrap servers for clients."""
 
     def cpu_s(self) -> float:
-        """CPU time of all brokers so far."""
+        """Return the CPU time of all brokers."""
 
     def check_running(self) -> None:
-        """:raise RuntimeError: with its own words, where one has ended."""
+        """:raise RuntimeError: with its output, if a broker has ended."""
 
 
 @dataclass(frozen=True)
 class Measurement:
     """One run of the load program.
 
-    :param load: what it reported.
-    :param broker_cpu_s: the brokers' CPU time between the word and the report.
+    :param load: the program's report.
+    :param broker_cpu_s: the brokers' CPU time between start signal and report.
     """
 
     load: dict[str, Any]
@@ -82,7 +82,7 @@ def _fallback_note(why: str) -> str:
 
 
 def remove_driver(driver: Driver) -> None:
-    """Remove what ``find_driver`` has compiled."""
+    """Remove the program that ``find_driver`` compiled."""
     if driver.note is None:
         Path(driver.command[0]).unlink(missing_ok=True)
 
@@ -92,8 +92,8 @@ def measure(
 ) -> Measurement:
     """Run the load program once.
 
-    :param before: called when it is connected and warm, right before the measured part.
-    :raise RuntimeError: with its own words, where it fails.
+    :param before: called when the program is connected and warm, right before the measured part.
+    :raise RuntimeError: with its output, if it fails.
     """
     (load,), broker_cpu_s = measure_together(driver, broker, mode, [arguments], before=before)
     return Measurement(load, broker_cpu_s)
@@ -109,10 +109,10 @@ def measure_together(
 ) -> tuple[list[dict[str, Any]], float]:
     """Run the load program several times at once.
 
-    :param arguments: of each.
+    :param arguments: arguments of each program.
     :param before: called when all are connected and warm, right before the measured part.
-    :return: what each reported, and the brokers' CPU time between the word and the last report.
-    :raise RuntimeError: with the words of one that failed.
+    :return: the reports, and the brokers' CPU time between the start signal and the last report.
+    :raise RuntimeError: with the output of a program that failed.
     """
     with ExitStack() as stack:
         loads = [stack.enter_context(_Load(driver, broker, mode, each)) for each in arguments]
@@ -128,7 +128,7 @@ def measure_together(
 
 
 class _Load:
-    """One run of the load program; it has ended, or is killed, when the block is left."""
+    """One run of the load program, which is killed at the end of the block if it still runs."""
 
     def __init__(self, driver: Driver, broker: Loaded, mode: str, arguments: Sequence[object]) -> None:
         words = [mode, broker.bootstrap, *map(str, arguments)]
@@ -175,14 +175,14 @@ class _Load:
 
 
 def write_ahead(log: Path, size_bytes: int, *, sync: bool) -> None:
-    """Write zeros where a log is going to grow, so that its broker writes into page cache that is there already.
+    """Write zeros ahead of a log's end, so that the pages are in the page cache.
 
-    On a virtual machine memory that was free for some seconds is the host's again.  To take it back costs 2,000 us/MB,
-    many times what a broker does with it: a benchmark that lets the page cache grow measures the hypervisor.  The
-    broker keeps where its log ends in memory, and so writes over the zeros, as it would into a file that is used again.
+    On a virtual machine, memory that was free for some seconds belongs to the host again.  Getting it back costs 2,000
+    us/MB, many times the broker's own cost: a benchmark with a growing page cache measures the hypervisor.  The broker
+    keeps the end of its log in memory, and so overwrites the zeros, as in a file that is used again.
 
-    :param log: the active segment; it must have room for that much before the broker starts another one.
-    :param sync: where the broker will sync, so that it does not have to bring the zeros to the disk as well.
+    :param log: the active segment; it must have space for that much before the broker rolls it.
+    :param sync: True if the broker will sync, so that it does not have to write the zeros to the disk as well.
     """
     with log.open("r+b", buffering=0) as file:
         file.seek(0, os.SEEK_END)

@@ -27,32 +27,32 @@ from benchmarks.driver import Driver, Loaded, find_driver, measure, remove_drive
 
 MB = 1_000_000
 RECORD_BYTES = 1000
-# The largest stays below what a broker takes by default (message.max.bytes).
+# The largest stays below the default of message.max.bytes.
 BATCHES = {16_384: "16 K", 131_072: "128 K", 1_000_000: "1 M"}
 TARGETS_PERCENT = {16_384: 50, 131_072: 65, 1_000_000: 75}
 ROUNDS = {"quick": 5, "full": 15}
 MEGABYTES = {"quick": 256, "full": 400}
 OVERRIDES = {"log.segment.delete.delay.ms": "0"}
-"""Removed logs give their pages back at once instead of after a minute: the next sample is to find them."""
+"""Deleted logs free their pages at once instead of after a minute, for the next sample."""
 
 PROGRAMS = {"kreplica": "kreplica", "checked": "C", "unchecked": "C without CRC"}
 
 
 class Process(Loaded, Protocol):
-    """What is loaded, as one process."""
+    """A loaded process."""
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Process ID."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What one run of the load program has taken.
+    """Cost of one run of the load program.
 
-    :param cpu_us_per_mb: of what was loaded.
-    :param user_ticks: of that, in the program itself; coarse.
-    :param kernel_ticks: of that, in the kernel; coarse.
+    :param cpu_us_per_mb: CPU time of the loaded process.
+    :param user_ticks: part of it in the program itself; coarse.
+    :param kernel_ticks: part of it in the kernel; coarse.
     """
 
     cpu_us_per_mb: float
@@ -62,14 +62,14 @@ class Sample:
 
 
 class Target(Protocol):
-    """What is loaded, sample by sample."""
+    """The target of the load."""
 
     def topic(self) -> AbstractContextManager[tuple[Process, str, str]]:
-        """A context in which there is a new topic: gives the broker, the topic, and where its log is once begun."""
+        """Context of a new topic: returns the broker, the topic, and the path of its log, which may not exist yet."""
 
 
 class Kreplica:
-    """The whole product with its defaults, metrics on."""
+    """The whole product with default settings, including metrics."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self._broker = broker
@@ -89,9 +89,9 @@ class Kreplica:
 
 
 class Reference:
-    """``server.c``: a process of its own for each sample.
+    """``server.c``, as a separate process for each sample.
 
-    :param checked: whether it verifies the CRC of each batch, as a broker must.
+    :param checked: True to verify the CRC of each batch, as a broker must.
     """
 
     def __init__(self, program: Path, checked: bool) -> None:
@@ -107,9 +107,9 @@ class Reference:
 
 
 class ServerProcess:
-    """The C program while it runs.
+    """The running C program.
 
-    :ivar bootstrap: for any producer.
+    :ivar bootstrap: bootstrap server for any producer.
     """
 
     def __init__(self, command: list[str]) -> None:
@@ -129,15 +129,15 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Process ID."""
         return self._process.pid
 
     def cpu_s(self) -> float:
-        """CPU time so far."""
+        """Return the CPU time."""
         return cpu_s(self.pid)
 
     def check_running(self) -> None:
-        """:raise RuntimeError: with its own words, where it has ended."""
+        """:raise RuntimeError: with its output, if it has ended."""
         if self._process.poll() is not None:
             assert self._process.stderr is not None
             raise RuntimeError(f"{self._command[0]} has ended: {self._process.stderr.read().strip()}")
@@ -164,13 +164,13 @@ def sample(driver: Driver, target: Target, batch_bytes: int, size: int) -> Sampl
 
 
 def ticks(pid: int) -> tuple[int, int]:
-    """Clock ticks that a process has spent in itself and in the kernel."""
+    """Return the clock ticks that a process has spent in user mode and in the kernel."""
     behind_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(behind_name[11]), int(behind_name[12])
 
 
 def row(batch_bytes: int, samples: dict[str, list[Sample]]) -> dict[str, Any]:
-    """The figures of one batch size.
+    """Return the row of one batch size.
 
     :param samples: by the key of ``PROGRAMS``.
     """
@@ -197,7 +197,7 @@ def _kernel_part(samples: list[Sample]) -> float:
 
 
 def compile_server(directory: Path) -> Path:
-    """:raise RuntimeError: with the compiler's words, where there is none or it fails."""
+    """:raise RuntimeError: with the compiler's output, if it is missing or fails."""
     program = directory / "server"
     command = ["gcc", "-O2", "-msse4.2", "-o", str(program), str(Path(__file__).with_name("server.c"))]
     try:
@@ -210,9 +210,9 @@ def compile_server(directory: Path) -> Path:
 
 
 def run(scale: str = "quick", rounds: int | None = None) -> list[dict[str, Any]]:
-    """Measure all in turns.
+    """Measure all programs in turn.
 
-    :return: a row for each size of batches.
+    :return: a row for each batch size.
     """
     samples: dict[int, dict[str, list[Sample]]] = {batch: {name: [] for name in PROGRAMS} for batch in BATCHES}
     with ExitStack() as stack:

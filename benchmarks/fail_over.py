@@ -1,6 +1,6 @@
-"""kreplica beside Apache Kafka 3.9 when a broker goes: shut down, killed, killed while it is the controller.
+"""kreplica and Apache Kafka 3.9 after a broker failure: shut down, killed, killed while it is the controller.
 
-The last scenarios of ``kafka`` alone: the same rows without what comes before them.
+Runs only the last scenarios of ``kafka``, with the same rows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from benchmarks.kafka import compare
 
 
 def run(scale: str = "quick", rounds: int | None = None) -> list[dict[str, Any]]:
-    """Measure them on both.
+    """Measure the scenarios on both systems.
 
     :return: a row for each figure of each scenario.
     """

@@ -1,7 +1,7 @@
-"""Sends one frame again and again: ``python -m benchmarks.frame_load PORT CONNECTIONS WINDOW COUNT < FRAME``.
+"""Sends one frame repeatedly: ``python -m benchmarks.frame_load PORT CONNECTIONS WINDOW COUNT < FRAME``.
 
-Each connection keeps a window of requests in flight until its count is reached.  Answers are counted, not looked at:
-the first tells how long each is.
+Each connection keeps a window of requests in flight until its count is reached.  Responses are counted but not parsed:
+the first one shows the size of all.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Connection:
         self._received = 0
 
     def start(self) -> None:
-        """Send the first, and wait for its answer to learn how long they are."""
+        """Send the first request, and wait for its response to learn the size of responses."""
         self.socket.sendall(self._window[: self._frame_size])
         self._sent = self._frame_size
         head = self.socket.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL)
@@ -38,7 +38,7 @@ class Connection:
         self.socket.setblocking(False)
 
     def send(self) -> bool:
-        """Send what the window has room for; whether the socket took all of it."""
+        """Fill the window, and return True if the socket accepted everything."""
         size = min(self._room, self._to_send) - self._sent
         if size <= 0:
             return True
@@ -51,7 +51,7 @@ class Connection:
         return sent == size
 
     def receive(self) -> bool:
-        """Take what has come; whether that was all, as it is too when the server has seen enough and closes."""
+        """Read responses; returns True at the end, also if the server stops early and closes the connection."""
         size = self.socket.recv_into(SCRATCH)
         if not size:
             return True
@@ -72,7 +72,7 @@ def main(port: int, connections: int, window: int, count: int) -> None:
 
 
 def drive(connections: list[Connection]) -> None:
-    """Send, and take answers, until all connections have theirs."""
+    """Send and receive until all connections are done."""
     selector = selectors.DefaultSelector()
     for connection in connections:
         selector.register(connection.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, connection)

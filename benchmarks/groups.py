@@ -1,7 +1,7 @@
 """Offset commits per second on one broker: members of many groups, each with requests in flight on its own connection.
 
-The load is a process of its own, whose cost is told apart.  What counts is the broker's CPU time for each commit, which
-neighbours disturb less than the rate: ``per core`` is what one core has time for.
+The load is a separate process, whose CPU time is reported separately.  The main figure is the broker's CPU time per
+commit, which other load on the machine disturbs less than the rate: ``per core`` is the resulting rate of one core.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ OVERRIDES = {"num.partitions": "10", "group.initial.rebalance.delay.ms": "0"}
 MEMBERS, WINDOW = 20, 16
 REPETITIONS = {"quick": 3, "full": 7}
 REQUESTS = {1: 40_000, 10: 10_000}
-"""Of one run, by partitions of each request."""
+"""Number of requests of one run, by partitions per request."""
 
 TARGET_PER_S = 20_000
 
 
 def run(scale: str = "quick") -> list[dict[str, Any]]:
-    """Start a broker and let groups commit: one partition in each request, and ten."""
+    """Start a broker and let groups commit, with one partition per request and with ten."""
     driver = Driver((sys.executable, "-m", "benchmarks.commit_load"), None)
     samples: dict[int, list[Measurement]] = {partitions: [] for partitions in REQUESTS}
     with BrokerProcess(OVERRIDES) as broker:

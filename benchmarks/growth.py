@@ -33,12 +33,12 @@ KINDS: Mapping[str, Callable[[Path, int, Amount], Subject]] = {
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is measured.
+    """Amount of work.
 
-    :param counts: of each kind of thing, the steps.
-    :param starts: how often brokers start, by partitions.
-    :param data_mb: the steps of data, on ten partitions.
-    :param data_starts: how often brokers start with each.
+    :param counts: numbers of partitions, connections and groups.
+    :param starts: number of starts by number of partitions.
+    :param data_mb: amounts of data, on ten partitions.
+    :param data_starts: number of starts for each amount.
     """
 
     amount: Amount
@@ -67,9 +67,9 @@ SCALES = {
 
 
 def run(scale: str = "quick") -> list[dict[str, Any]]:
-    """Let brokers grow.
+    """Measure brokers of all sizes.
 
-    :return: tables of rows: one by partitions, connections and consumer groups each, and those of the starts.
+    :return: rows by partitions, connections and consumer groups, and rows of the starts.
     """
     chosen = SCALES[scale]
     allow_files()
@@ -82,7 +82,7 @@ def run(scale: str = "quick") -> list[dict[str, Any]]:
 
 
 def _grown(name: str, kind: Callable[[Path, int, Amount], Subject], scale: Scale) -> list[dict[str, Any]]:
-    """One broker of each size, in turns; a first round does not count."""
+    """Measure one broker of each size in turn; a first round does not count."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(_scratch()))
         counts = scale.counts[name]
@@ -90,7 +90,7 @@ def _grown(name: str, kind: Callable[[Path, int, Amount], Subject], scale: Scale
         samples: dict[int, list[Figures]] = {count: [] for count in counts}
         for number in range(scale.amount.rounds + 1):
             for count in counts if number % 2 else reversed(counts):
-                _told(f"{count} {name}, {f'round {number}' if number else 'warming up'}")
+                _print_progress(f"{count} {name}, {f'round {number}' if number else 'warming up'}")
                 sample = subjects[count].sample()
                 if number:
                     samples[count].append(sample)
@@ -98,13 +98,13 @@ def _grown(name: str, kind: Callable[[Path, int, Amount], Subject], scale: Scale
 
 
 def _started(name: str, count: int, partitions: int, data_mb: int, times: int) -> dict[str, Any]:
-    _told(f"starts with {partitions} partitions, {data_mb} MB")
+    _print_progress(f"starts with {partitions} partitions, {data_mb} MB")
     with _scratch() as directory:
         stopped = Stopped(Path(directory), partitions, data_mb)
         return {name: count, **_medians([stopped.sample() for _ in range(times)])}
 
 
-def _told(what: str) -> None:
+def _print_progress(what: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
 
 

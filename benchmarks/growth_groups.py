@@ -1,4 +1,4 @@
-"""Consumer groups of one member each, that commit and heartbeat."""
+"""Consumer groups of one member each, which commit and send heartbeats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COORDINATOR_TIME_S = 30.0
 
 
 class Groups:
-    """So many groups of one broker."""
+    """The groups of one broker."""
 
     def __init__(self, broker: Broker, clients: Clients, count: int) -> None:
         self._broker = broker
@@ -44,17 +44,17 @@ class Groups:
         ]
 
     def commit_us(self, count: int, *, alone: bool = False) -> float:
-        """CPU time of a commit of one offset, by each group in turn.
+        """Return the CPU time of a commit of one offset, by each group in turn.
 
-        Those that come at once and go to the same partition of the topic of offsets are written together.
+        Simultaneous commits to the same partition of the offsets topic are written together.
 
-        :param alone: each is answered before the next is sent.
+        :param alone: True to wait for each response before the next request.
         """
         clients = replace(self._clients, window=1) if alone else self._clients
         return clients.cost_us(self._broker, COMMITTED, self._commits, count)
 
     def heartbeat_us(self, count: int) -> float:
-        """CPU time of a heartbeat, by each group in turn."""
+        """Return the CPU time of a heartbeat, by each group in turn."""
         return self._clients.cost_us(self._broker, HEARD, self._heartbeats, count)
 
 
@@ -83,7 +83,7 @@ def _join(connection: Connection, group: str) -> tuple[str, int, str]:
 
 
 def _wait_for_coordinator(connection: Connection, group: str) -> None:
-    """:raise RuntimeError: it has none for long: the first that is asked for makes a topic."""
+    """:raise RuntimeError: the group has no coordinator for long; the first request creates the offsets topic."""
     ends_s = time.monotonic() + COORDINATOR_TIME_S
     while True:
         try:

@@ -1,8 +1,8 @@
-"""A broker, and requests made beforehand: what it spends on each, however slow its client is.
+"""A broker, and prebuilt requests: the broker's cost for each, independent of the client's speed.
 
-Requests are sent in rounds over plain sockets: in each some connections send theirs, and then all answers are read.  A
-broker so gets the same work in the same portions with 10 connections and with 10,000, with 10 partitions and with
-10,000.  Answers are looked at after the measured part.
+Requests are sent in rounds over plain sockets: in each round some connections send theirs, then all responses are read.
+So a broker gets the same work in the same portions with 10 connections and with 10,000, with 10 partitions and with
+10,000.  Responses are parsed after the measured part.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kreplica.wire.messages import Api
 from tests.support.standalone import StandaloneProcess
 
 AT_ONCE = 10
-"""Connections of a round."""
+"""Number of connections in a round."""
 
 TIME_LIMIT_S = 60
 SETTINGS = {"log.segment.delete.delay.ms": 0, "group.initial.rebalance.delay.ms": 0}
@@ -35,7 +35,7 @@ Value = dict[str, Any]
 class Broker(StandaloneProcess):
     """A standalone that keeps its ports when it is started again.
 
-    :param settings: that differ from its defaults.
+    :param settings: settings that differ from the defaults.
     """
 
     def __init__(self, directory: Path, settings: Mapping[str, object] = SETTINGS) -> None:
@@ -47,15 +47,15 @@ class Broker(StandaloneProcess):
         super().launch()
 
     def cpu_s(self) -> float:
-        """CPU time of all its threads since it was started, from the scheduler's own books."""
+        """Return the CPU time of all its threads since its start, from the scheduler's statistics."""
         return cpu_s(self.pid)
 
     def resident_mb(self) -> float:
-        """Resident memory, in MB (1e6 bytes)."""
+        """Return the resident memory in MB (1e6 bytes)."""
         return resident_mb(self.pid)
 
     def idle_percent(self, seconds: float) -> float:
-        """What it takes of a core while nobody asks for anything."""
+        """Return its CPU usage of one core while it receives no requests."""
         before_s = self.cpu_s()
         time.sleep(seconds)
         return (self.cpu_s() - before_s) / seconds * 100
@@ -63,20 +63,20 @@ class Broker(StandaloneProcess):
 
 @dataclass(frozen=True)
 class Kind:
-    """A request and the version in which it is sent, one whose header has no tags."""
+    """A request API in a version whose header has no tags."""
 
     api: Api
     version: int
 
     def frame(self, body: Value) -> bytes:
-        """As it is sent."""
+        """Encode a request."""
         header = build_request_header(1, self.api.key, self.version, 1, CLIENT_ID)
         return frame(header + self.api.request.build(self.version, body))
 
     def parse(self, answer: bytes) -> Value:
-        """The body of an answer.
+        """Parse the body of a response.
 
-        :raise RuntimeError: where it says an error of anything.
+        :raise RuntimeError: the response contains an error code.
         """
         body = self.api.response.parse(self.version, answer, 4)
         errors = sorted({code for code in _error_codes(body) if code})
@@ -96,7 +96,7 @@ def _error_codes(value: Any) -> Iterator[int]:
 
 
 class Connection:
-    """A plain socket that blocks; no answer within a minute is an ``OSError``."""
+    """A blocking plain socket; a response that takes more than a minute is an ``OSError``."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
@@ -106,9 +106,9 @@ class Connection:
         self.close = self._socket.close
 
     def answer(self) -> bytes:
-        """The next one, from its correlation id on.
+        """Return the next response from its correlation ID on.
 
-        :raise ConnectionError: the broker closes instead.
+        :raise ConnectionError: the broker closed the connection.
         """
         return self._read(int.from_bytes(self._read(4), "big"))
 
@@ -121,8 +121,8 @@ class Connection:
     def ask(self, kind: Kind, body: Value) -> Value:
         """Send one request.
 
-        :return: its answer.
-        :raise RuntimeError: where that says an error of anything.
+        :return: the response.
+        :raise RuntimeError: the response contains an error code.
         """
         self.send(kind.frame(body))
         return kind.parse(self.answer())
@@ -130,9 +130,9 @@ class Connection:
 
 @dataclass(frozen=True)
 class Clients:
-    """Connections that take turns.
+    """Connections that are used in turn.
 
-    :param window: requests that each sends at once.
+    :param window: number of requests that each sends at once.
     """
 
     connections: Sequence[Connection]
@@ -140,13 +140,13 @@ class Clients:
 
     @classmethod
     def one(cls, port: int, window: int = 50) -> Clients:
-        """One that has many requests under way."""
+        """Create one connection with many requests in flight."""
         return cls([Connection(port)], window)
 
     def ask(self, frames: Iterable[bytes]) -> list[bytes]:
-        """Send all; ten connections at a time send theirs before the first answer is read.
+        """Send all requests; ten connections at a time send theirs before the first response is read.
 
-        :return: the answers.
+        :return: the responses.
         """
         answers: list[bytes] = []
         waiting, turns = iter(frames), cycle(self.connections)
@@ -160,11 +160,11 @@ class Clients:
         return answers
 
     def cost_us(self, broker: Broker, kind: Kind, frames: Iterable[bytes], count: int) -> float:
-        """What each of so many requests costs the broker.
+        """Return the broker's cost per request.
 
-        :param frames: of requests of that kind, sent in turn.
+        :param frames: requests of that kind, sent in turn.
         :return: CPU time in microseconds.
-        :raise RuntimeError: where one is answered with an error.
+        :raise RuntimeError: a response contains an error code.
         """
         before_s = broker.cpu_s()
         answers = self.ask(islice(cycle(frames), count))
@@ -174,6 +174,6 @@ class Clients:
         return spent_s * 1e6 / count
 
     def close(self) -> None:
-        """Close all."""
+        """Close all connections."""
         for connection in self.connections:
             connection.close()

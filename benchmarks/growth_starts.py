@@ -1,7 +1,7 @@
-"""How long a broker takes to start again with what it has: after an orderly stop, and after ``kill -9``.
+"""Time of a broker's restart with its data: after an orderly stop, and after ``kill -9``.
 
-After a kill everything is read again that was not brought to the disk by then: here all of it, the worst case.  It is
-in the page cache still, as it would be unless the machine itself went down.
+After a kill, all data that was not synced is read again: here all of it, the worst case.  It is still in the page
+cache, as it is unless the machine itself fails.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Figures = dict[str, float]
 
 MB = 1_000_000
 VALUE_BYTES = 900_000
-"""Less than a broker takes in one batch by default."""
+"""Smaller than a broker's default limit of a batch."""
 
 STOP_TIME_S = 120.0
 
 
 class Stopped:
-    """A broker with so much data, killed; it can be brought back to that state again and again.
+    """A killed broker with data, which can be restored to that state repeatedly.
 
     :param data_mb: written to all partitions in turn, 0 for a small record in each.
     """

@@ -1,4 +1,4 @@
-"""What grows: brokers with ever more partitions, connections and consumer groups, and what they cost."""
+"""Brokers with growing numbers of partitions, connections and consumer groups, and their costs."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from benchmarks.growth_topics import BATCH_BYTES, NEW, Session, Topics, create, 
 Figures = dict[str, float]
 
 FEW = 10
-"""Partitions, where something else grows."""
+"""Number of partitions if another number grows."""
 
 ALONE = 50
-"""Fetches of a session that each find something."""
+"""Number of fetches of a session that each return records."""
 
 
 @dataclass(frozen=True)
 class Amount:
-    """How much each sample is.
+    """Size of a sample.
 
-    :param requests: of each kind, at least.
-    :param rounds: of which medians are taken, after one that does not count.
-    :param idle_s: seconds for which a broker is watched while nobody asks for anything.
+    :param requests: minimum number of requests of each kind.
+    :param rounds: number of rounds for the medians, after one that does not count.
+    :param idle_s: seconds for which an idle broker is watched.
     """
 
     requests: int
@@ -35,13 +35,13 @@ class Amount:
 
 
 class Subject(AbstractContextManager["Subject"], ABC):
-    """A broker that has so many of something; it runs while the block does."""
+    """A broker with ``count`` partitions, connections or groups, which runs inside the block."""
 
     def __init__(self, directory: Path, count: int, amount: Amount) -> None:
         self._broker = Broker(directory)
         self._count = count
         self._amount = amount
-        self._requests = max(amount.requests, count)  # each has its turn
+        self._requests = max(amount.requests, count)  # at least one for each
 
     def __enter__(self) -> Subject:
         self._broker.start()
@@ -57,19 +57,19 @@ class Subject(AbstractContextManager["Subject"], ABC):
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Make what it is to have."""
+        """Create the partitions, connections or groups."""
 
     @abstractmethod
     def sample(self) -> Figures:
-        """What requests cost, once."""
+        """Measure all requests once."""
 
     def ended(self) -> Figures:
-        """What is left to be measured after the last sample."""
+        """Return the measurements after the last sample."""
         return {"memory MB": self._broker.resident_mb(), "idle CPU %": self._broker.idle_percent(self._amount.idle_s)}
 
 
 class Partitions(Subject):
-    """A broker with so many partitions, and one client."""
+    """A broker with many partitions, and one client."""
 
     def _prepare(self) -> None:
         self._partitions = partitions_of(self._count)
@@ -96,7 +96,7 @@ class Partitions(Subject):
 
 
 class Connections(Subject):
-    """A broker with so many connections, each of which asks now and then."""
+    """A broker with many connections, which send requests in turn."""
 
     def _prepare(self) -> None:
         few = partitions_of(FEW)
@@ -115,7 +115,7 @@ class Connections(Subject):
 
 
 class ConsumerGroups(Subject):
-    """A broker with so many groups, whose requests share a connection."""
+    """A broker with many groups, whose requests share a connection."""
 
     def _prepare(self) -> None:
         self._groups = Groups(self._broker, Clients.one(self._broker.port), self._count)

@@ -1,4 +1,4 @@
-"""A broker with so many partitions, and requests that write and read them."""
+"""A broker with many partitions, and requests that write and read them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOPIC_PARTITIONS = 1_000
 RECORD_BYTES = 1_000
 BATCH_BYTES = RECORD_BYTES + 100
 NEW = 10
-"""Partitions that have something new when a session asks."""
+"""Number of partitions with new records when a session fetches."""
 
 PROBED = 10
 LATEST = -1
@@ -29,12 +29,12 @@ Partition = tuple[str, int]
 
 
 def partitions_of(count: int) -> list[Partition]:
-    """Their topics and numbers; a topic has up to 1,000."""
+    """Return topic names and partition numbers; a topic has up to 1,000 partitions."""
     return [(f"wide-{number // TOPIC_PARTITIONS}", number % TOPIC_PARTITIONS) for number in range(count)]
 
 
 def create(connection: Connection, partitions: Sequence[Partition]) -> None:
-    """Make topics with these partitions, until they take records."""
+    """Create topics with these partitions, and wait until they accept records."""
     for name in dict.fromkeys(topic for topic, _ in partitions):
         count = sum(topic == name for topic, _ in partitions)
         topic = {"name": name, "num_partitions": count, "replication_factor": 1, "assignments": [], "configs": []}
@@ -42,7 +42,7 @@ def create(connection: Connection, partitions: Sequence[Partition]) -> None:
 
 
 def produce_frame(partition: Partition, value_bytes: int = RECORD_BYTES) -> bytes:
-    """A record, to be acknowledged by the leader."""
+    """Return a produce request of one record with acks=1."""
     name, index = partition
     records = record_batch(bytes(value_bytes), time.time_ns() // 1_000_000)
     topic = {"name": name, "partition_data": [{"index": index, "records": records}]}
@@ -50,7 +50,7 @@ def produce_frame(partition: Partition, value_bytes: int = RECORD_BYTES) -> byte
 
 
 def _fetch_frame(offsets: dict[Partition, int], session: tuple[int, int] = (0, -1)) -> bytes:
-    """What there is at those offsets now; a session (KIP-227) with its id and epoch, or none."""
+    """Return a fetch request at these offsets, with the ID and epoch of a session (KIP-227) or without one."""
     topics: dict[str, list[Value]] = {}
     for (name, index), offset in offsets.items():
         row = {"partition": index, "fetch_offset": offset, "partition_max_bytes": BATCH_BYTES}
@@ -81,12 +81,12 @@ class Topics:
         self._reads = [_fetch_frame({each: 0}) for each in partitions]
 
     def write_once(self, clients: Clients) -> None:
-        """A record to each, which does not count: the first costs a file."""
+        """Write one record to each partition, which is not measured: the first record creates a file."""
         for answer in clients.ask(self._writes):
             PRODUCED.parse(answer)
 
     def touch(self, each_bytes: int, first_bytes: int) -> None:
-        """Write zeros where logs are going to grow: see ``driver.write_ahead``, whose least is too much for so many."""
+        """Write zeros ahead of the logs: see ``driver.write_ahead``, whose minimum is too large for many partitions."""
         for number, (name, index) in enumerate(self._partitions):
             log = next(self._broker.data_directory.glob(f"*/{name}-{index}/{FIRST_SEGMENT}"))
             with log.open("r+b", buffering=0) as file:
@@ -94,16 +94,16 @@ class Topics:
                 file.write(bytes(each_bytes + (0 if number else first_bytes)))
 
     def produce_us(self, clients: Clients, count: int, *, to_one: bool = False) -> float:
-        """CPU time of a produce of one record, to each partition in turn or to one alone."""
+        """Return the CPU time of a produce of one record, to each partition in turn or to one only."""
         return clients.cost_us(self._broker, PRODUCED, self._writes[:1] if to_one else self._writes, count)
 
     def fetch_us(self, clients: Clients, count: int, *, from_one: bool = False) -> float:
-        """CPU time of a fetch of one record, of each partition in turn or of one alone."""
+        """Return the CPU time of a fetch of one record, from each partition in turn or from one only."""
         return clients.cost_us(self._broker, FETCHED, self._reads[:1] if from_one else self._reads, count)
 
 
 class Session:
-    """A fetch session of all partitions of a broker, at their ends when it begins: writes of others are news to it."""
+    """A fetch session of all partitions of a broker, starting at their ends."""
 
     def __init__(self, broker: Broker, clients: Clients, partitions: Sequence[Partition]) -> None:
         self._broker = broker
@@ -123,16 +123,16 @@ class Session:
         self._writes = {each: produce_frame(each) for each in partitions}
 
     def fetch_us(self, count: int) -> float:
-        """CPU time of a fetch that finds nothing."""
+        """Return the CPU time of a fetch that returns no records."""
         frames = [self._next_frame({}) for _ in range(count)]
         cost_us = self._clients.cost_us(self._broker, FETCHED, frames, count)
         (answer,) = self._clients.ask([self._next_frame({})])
         if FETCHED.parse(answer)["responses"]:
-            raise RuntimeError("a session found what it had found before")
+            raise RuntimeError("a session returned records again")
         return cost_us
 
     def fetch_new_us(self, count: int) -> float:
-        """CPU time of a fetch that finds something in ten partitions."""
+        """Return the CPU time of a fetch that returns records of ten partitions."""
         spent_s, seen = 0.0, dict[Partition, int]()
         for number in range(count):
             written = list(islice(self._writes, number * NEW % len(self._writes), None))[:NEW]
@@ -143,12 +143,12 @@ class Session:
             spent_s += self._broker.cpu_s() - before_s
             seen = _ends(FETCHED.parse(answer))
             if not seen.keys() >= set(written):
-                raise RuntimeError(f"a session told of {sorted(seen)}, not of {written}")
+                raise RuntimeError(f"a session returned {sorted(seen)}, not {written}")
         self._clients.ask([self._next_frame(seen)])
         return spent_s * 1e6 / count
 
     def close(self) -> None:
-        """The broker forgets it."""
+        """Close the session on the broker."""
         self._clients.ask([_fetch_frame({}, (self._id, FINAL_EPOCH))])
 
     def _next_frame(self, offsets: dict[Partition, int]) -> bytes:
@@ -165,10 +165,10 @@ def _ends(answer: Value) -> dict[Partition, int]:
 
 
 def wait_until_started(broker: Broker, partitions: Sequence[Partition]) -> float:
-    """Produce to some partitions until all of them have taken a record.
+    """Produce to some partitions until all of them have accepted a record.
 
-    :return: seconds since the broker's process was started.
-    :raise RuntimeError: that takes too long, or the process ends.
+    :return: seconds since the start of the broker's process.
+    :raise RuntimeError: it takes too long, or the process ended.
     """
     step = max(len(partitions) // PROBED, 1)
     frames = [produce_frame(each) for each in partitions[::step]]
@@ -188,4 +188,4 @@ def wait_until_started(broker: Broker, partitions: Sequence[Partition]) -> float
         finally:
             clients.close()
         time.sleep(POLL_S)
-    raise RuntimeError(f"not all partitions took a record: {problem}\n{broker.output[-4000:]}")
+    raise RuntimeError(f"not all partitions accepted a record: {problem}\n{broker.output[-4000:]}")

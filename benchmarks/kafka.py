@@ -31,11 +31,11 @@ SYSTEMS: Mapping[str, Callable[[int], AbstractContextManager[Deployment]]] = {
 }
 
 FRESH = (Kind.START, Kind.IDLE)
-"""What is measured on processes that have done nothing else."""
+"""Scenarios that are measured on new processes."""
 
 
 def run(scale: str = "quick", rounds: int | None = None) -> list[dict[str, Any]]:
-    """Measure every scenario on both.
+    """Measure every scenario on both systems.
 
     :return: a row for each figure of each scenario.
     """
@@ -43,7 +43,7 @@ def run(scale: str = "quick", rounds: int | None = None) -> list[dict[str, Any]]
 
 
 def compare(some: Sequence[Scenario], scale: str, rounds: int | None = None) -> list[dict[str, Any]]:
-    """Measure some scenarios on both.
+    """Measure some scenarios on both systems.
 
     :return: a row for each figure of each scenario.
     """
@@ -54,7 +54,7 @@ def compare(some: Sequence[Scenario], scale: str, rounds: int | None = None) -> 
     try:
         class_path()
     except NoKafka as error:
-        print(f"Apache Kafka cannot be had here, so kreplica is measured alone: {error}", file=sys.stderr)
+        print(f"Apache Kafka is not available, so kreplica is measured alone: {error}", file=sys.stderr)
         systems.remove(OTHER)
     chosen = SCALES[scale]
     if rounds is not None:
@@ -107,10 +107,10 @@ def _alone(
 def _round(
     number: int, scenarios: Sequence[Scenario], runs: Mapping[str, Run], figures: Mapping[Scenario, Figures]
 ) -> None:
-    """:param number: of the round; 0 does not count."""
+    """:param number: number of the round; round 0 does not count."""
     for scenario in scenarios:
         for name in runs if number % 2 else reversed(runs):
-            _told(scenario, name, number)
+            _print_progress(scenario, name, number)
             sample = runs[name].sample(scenario)
             print("  ", ", ".join(f"{figure}: {value:.4g}" for figure, value in sample.items()), file=sys.stderr)
             if number:
@@ -118,9 +118,9 @@ def _round(
 
 
 def _in_fresh_processes(scenario: Scenario, systems: Sequence[str], rounds: int) -> Figures:
-    """What a process takes until its first acknowledged record, on an empty directory; or what connections take then.
+    """Measure the time until the first acknowledged record on an empty directory, or the memory of connections.
 
-    One that has served others has memory to spare, which more connections do not show in.
+    A process that has served requests has spare memory, which hides the memory of connections.
     """
     figures = Figures(scenario)
     starts: Mapping[str, Callable[[], AbstractContextManager[tuple[int, int, float]]]] = {
@@ -129,7 +129,7 @@ def _in_fresh_processes(scenario: Scenario, systems: Sequence[str], rounds: int)
     }
     for number in range(rounds):
         for name in systems if number % 2 else reversed(systems):
-            _told(scenario, name, number + 1)
+            _print_progress(scenario, name, number + 1)
             with starts[name]() as (pid, port, begun_s):
                 sample = {"s": first_record_s(port, begun_s), "MB": resident_mb(pid)}
                 if scenario.kind is Kind.IDLE:
@@ -146,7 +146,7 @@ def _start_kreplica() -> Iterator[tuple[int, int, float]]:
 
 @contextmanager
 def _start_kafka() -> Iterator[tuple[int, int, float]]:
-    """ZooKeeper runs already."""
+    """Start Kafka; its ZooKeeper is already running."""
     with deployments.zookeeper("kafka") as (zookeeper, directory):
         begun_s = time.monotonic()
         settings = {"offsets.topic.replication.factor": 1, "auto.create.topics.enable": "true"}
@@ -157,7 +157,7 @@ def _start_kafka() -> Iterator[tuple[int, int, float]]:
             broker.kill()
 
 
-def _told(scenario: Scenario, system: str, number: int) -> None:
+def _print_progress(scenario: Scenario, system: str, number: int) -> None:
     what = f"round {number}" if number else "warming up"
     print(f"{time.strftime('%H:%M:%S')} {scenario.name}: {system}, {what}", file=sys.stderr, flush=True)
 

@@ -1,7 +1,7 @@
-"""One log, without a network: append, read of the tail, cold read, recovery; beside the bare system calls.
+"""One log without a network: append, read of the tail, cold read, recovery, and the bare system calls.
 
-Each size appends to a log whose file was touched before (written to its full length once, in a file of its own that is
-removed), so that the hypervisor's cold pages are not what is measured; appends and bare writes take turns.
+Each size appends to a log whose file was touched before (written to its full length once, as a file that is then
+removed), so that the hypervisor's cold pages are not measured; appends and bare writes alternate.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RECOVERY_TARGET_GB_S = 4.0
 
 
 def run(quick: bool = True) -> list[dict[str, Any]]:
-    """Measure; microseconds each are medians of rounds."""
+    """Measure; figures are medians of rounds in microseconds."""
     directory = tempfile.mkdtemp(prefix="kreplica-bench-")
     try:
         rows = [_append(directory, name, size, 24 if quick else 100) for name, size in SIZES.items()]
@@ -36,7 +36,7 @@ def run(quick: bool = True) -> list[dict[str, Any]]:
 
 
 def _batch(size: int) -> bytearray:
-    """A batch of about that many bytes, of records of 1 KB (or one that is smaller)."""
+    """Return a batch of about that many bytes, with records of 1 KB (or one smaller record)."""
     records = [Record(index, 1000, None, os.urandom(1000)) for index in range(max(size // 1016, 1))]
     return bytearray(build_batch(records))
 
@@ -46,7 +46,7 @@ def _open(directory: str, name: str) -> Log:
 
 
 def _touch(directory: str, size: int) -> None:
-    """Take memory for the page cache from the hypervisor, and give it back to the kernel only."""
+    """Take memory for the page cache from the hypervisor, and return it only to the kernel."""
     path = f"{directory}/touched"
     with open(path, "wb") as file:
         for _ in range(size // 2**20 + 1):

@@ -19,7 +19,6 @@ TIME_LIMIT_S = 60.0
 
 
 def main(arguments: list[str]) -> None:
-    """Run one mode."""
     modes: dict[str, Callable[..., dict[str, Any]]] = {
         "produce": produce,
         "consume": consume,
@@ -32,7 +31,7 @@ def main(arguments: list[str]) -> None:
 
 
 def wait_for_go() -> tuple[float, float]:
-    """Say that all is ready and wait; returns the two clocks at the start."""
+    """Print that all is ready and wait; returns the two clocks at the start."""
     print("ready", flush=True)
     if not sys.stdin.readline():
         sys.exit("standard input closed before the start")
@@ -119,7 +118,7 @@ def consume(bootstrap: str, topic: str, partitions: str, messages: str, fetch_by
 def latency(
     bootstrap: str, topic: str, records_per_s: str, seconds: str, record_bytes: str, *settings: str
 ) -> dict[str, Any]:
-    """:param settings: acks, linger in ms, bytes of a batch."""
+    """:param settings: acks, linger in ms, batch size in bytes."""
     rate, total = int(records_per_s), int(records_per_s) * int(seconds)
     acks, linger_ms, batch_bytes = settings
     producer = new_producer(bootstrap, int(batch_bytes), acks, int(linger_ms))
@@ -155,7 +154,7 @@ def latency(
 
 
 def tiny(bootstrap: str, topic: str, connections: str, window: str, seconds: str) -> dict[str, Any]:
-    """One connection at a time is written and read; enough to keep a broker busy, not to measure its limit."""
+    """Write to and read from one connection at a time; enough to keep a broker busy, not to measure its limit."""
     name = topic.encode()
     batch = record_batch(b"v" * 128, time.time_ns() // 1_000_000)
     request = struct.pack(">hhih", 0, 7, 0, len(CLIENT_ID)) + CLIENT_ID

@@ -1,4 +1,4 @@
-"""A few requests on a plain blocking socket: what must not wait for a client library's own start."""
+"""A few requests on a plain blocking socket, for measurements that must not include a client library's start."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def _zigzag(number: int) -> bytes:
 
 
 class RawClient:
-    """One connection; requests are sent and answered one at a time.
+    """One connection with one request at a time.
 
-    :raise OSError: where nobody listens.
+    :raise OSError: no process listens.
     """
 
     def __init__(self, port: int, timeout_s: float = 10.0) -> None:
@@ -41,13 +41,12 @@ class RawClient:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
     def request(self, api_key: int, version: int, body: bytes) -> bytes:
-        """Send one request (header version 1) and return the answer's body.
+        """Send one request (header version 1) and return the response body.
 
-        :raise ConnectionError: where the broker closes instead.
+        :raise ConnectionError: the broker closed the connection.
         """
         header = struct.pack(">hhih", api_key, version, 0, len(CLIENT_ID)) + CLIENT_ID
         self._socket.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
@@ -64,21 +63,21 @@ class RawClient:
         return bytes(data)
 
     def ask_for_topic(self, topic: bytes) -> None:
-        """Metadata version 4 for one topic, which makes the broker create it; the answer is not looked at."""
+        """Send Metadata version 4 for one topic, which makes the broker create it; the response is ignored."""
         self.request(METADATA, 4, struct.pack(">ih", 1, len(topic)) + topic + b"\1")
 
     def brokers_count(self) -> int:
-        """How many brokers the broker knows of (Metadata version 4 without topics)."""
+        """Return the number of brokers in the broker's metadata (Metadata version 4 without topics)."""
         answer = self.request(METADATA, 4, struct.pack(">i", 0) + b"\0")
         count: int = struct.unpack_from(">i", answer, 4)[0]
         return count
 
     def ask_for_versions(self) -> None:
-        """ApiVersions version 0."""
+        """Send ApiVersions version 0."""
         self.request(API_VERSIONS, 0, b"")
 
     def produce(self, topic: bytes, value: bytes) -> int:
-        """Produce version 7, acks=1, one record to partition 0; returns the error code."""
+        """Produce one record to partition 0 with version 7 and acks=1; returns the error code."""
         batch = record_batch(value, time.time_ns() // 1_000_000)
         body = struct.pack(">hhiih", -1, 1, 30_000, 1, len(topic)) + topic
         body += struct.pack(">iii", 1, 0, len(batch)) + batch

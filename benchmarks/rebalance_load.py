@@ -1,8 +1,8 @@
-"""A group that is rebalanced: ``python -m benchmarks.rebalance_load rebalance HOST:PORT MEMBERS SESSION_MS``.
+"""A group that rebalances: ``python -m benchmarks.rebalance_load rebalance HOST:PORT MEMBERS SESSION_MS``.
 
-Members connect; it says ``ready`` and waits for a line.  Then all join at once; a little later one more comes, and then
-the leader leaves, of which the others learn by their heartbeats.  It tells as JSON how long each took until everybody
-had an assignment.
+Members connect; the program prints ``ready`` and waits for a line.  Then all join at once; later one more joins, and
+then the leader leaves, which the others learn by their heartbeats.  The program prints as JSON how long each change
+took until all members had an assignment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.support.real_reactor import run
 
 TOPIC = "rebalance"
 DESCRIBE_AS_DEAD_MAX = 5
-"""Later versions of DescribeGroups take a group that is not there for an error."""
+"""Highest version of DescribeGroups that does not return an error for a missing group."""
 
 TIMEOUT_S = 120.0
 LOOK_S = 0.02
@@ -46,7 +46,7 @@ class Group:
         self._running: list[Deferred[None]] = []
 
     async def add(self, partitions: int) -> CoordinatorClient:
-        """A member that is connected, and has yet to join."""
+        """Return the connected client of a member that has not joined yet."""
         number = len(self.members)
         client = CoordinatorClient(
             self.reactor, [self._address], self._id, GROUP, client_id=f"member-{number:03}", answer_timeout_s=TIMEOUT_S
@@ -57,16 +57,16 @@ class Group:
         return client
 
     def begin(self, member: GroupMember, client: CoordinatorClient) -> None:
-        """Join, and live."""
+        """Join, and send heartbeats."""
         self._running.append(Deferred.fromCoroutine(self._live(member, client)))
 
     def stop(self, member: GroupMember) -> None:
-        """Leave soon."""
+        """Make the member leave soon."""
         self.members.remove(member)
         self._stopping.add(member)
 
     async def settled(self, after: int) -> float:
-        """How long it takes until all are in one generation, later than that."""
+        """Return the time until all members are in one generation later than ``after``."""
         began_s = time.perf_counter()
         while True:
             generations = {member.metadata.generation for member in self.members if not member.needs_join}
@@ -79,7 +79,7 @@ class Group:
         return max(member.metadata.generation for member in self.members)
 
     async def end(self) -> None:
-        """All leave, one after the other."""
+        """Make all members leave, one after the other."""
         for member in list(self.members):
             self.stop(member)
         for running in self._running:
@@ -108,8 +108,8 @@ async def main(address: str, count: int, session_timeout_ms: int) -> dict[str, A
         group.begin(member, client)
     first_s = await group.settled(-1)
     await sleep(reactor, CALM_S)
-    newcomer = await group.add(2 * count)
-    group.begin(group.members[-1], newcomer)
+    additional = await group.add(2 * count)
+    group.begin(group.members[-1], additional)
     joined_s = await group.settled(group.generation)
     await sleep(reactor, CALM_S)
     group.stop(group.members[0])

@@ -1,7 +1,7 @@
-"""How long a group of two hundred members takes to be rebalanced, on one broker.
+"""Time of a rebalance of a group of two hundred members, on one broker.
 
-``first``: all join an empty group at once; the delay that is configured does not count.  ``one more``, ``one less``:
-the others learn it by their heartbeats, which come every ``session / 3``: about that long it takes in any case.
+``first``: all join an empty group at once; the configured delay does not count.  ``one more``, ``one less``: the others
+learn of the change by their heartbeats every ``session / 3``, which is the minimum time in any case.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TARGET_S = 3.0
 
 
 def run(scale: str = "quick") -> list[dict[str, Any]]:
-    """Start a broker, and let a group come, grow and shrink."""
+    """Start a broker, and let a group form, grow and shrink."""
     driver = Driver((sys.executable, "-m", "benchmarks.rebalance_load"), None)
     with BrokerProcess(OVERRIDES) as broker:
         broker.wait_until_ready()

@@ -1,8 +1,8 @@
-"""The REST API's latency while a producer writes, and how long a list of 10,000 partitions takes.
+"""The REST API's latency while a producer writes, and the time of a list of 10,000 partitions.
 
-How it is measured: one broker in a process of its own, with as many partitions as are listed.  Requests are due at even
-distances whatever became of those before (an open loop), on connections that are kept; a latency counts from when a
-request was due.  The requests are those that a page and a command line make most, in turn.
+Method: one broker in a separate process, with as many partitions as are listed.  Requests are due at constant intervals
+regardless of earlier responses (an open loop), on persistent connections; a latency counts from the due time.  The
+requests are the most frequent ones of the dashboard and the command line, in turn.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ SCALES = {"quick": Scale(10.0, 9), "full": Scale(60.0, 31)}
 
 
 class Api:
-    """One kept connection to a broker's admin API."""
+    """A persistent connection to a broker's admin API."""
 
     def __init__(self, port: int) -> None:
         self._connection = HTTPConnection("127.0.0.1", port, timeout=60)
 
     def ask(self, method: str, path: str, body: Any = None) -> bytes:
-        """The body of an answer that says that all is well."""
+        """Send a request and return the body of a successful response."""
         headers = {"Content-Type": "application/json"} if body is not None else {}
         self._connection.request(method, path, None if body is None else json.dumps(body), headers)
         answer = self._connection.getresponse()
@@ -128,7 +128,7 @@ def _timed_ms(call: Any) -> float:
 
 
 def _loaded(process: StandaloneProcess, seconds: float) -> list[float]:
-    """The latencies of requests, in milliseconds, while records are written."""
+    """Return the latencies of requests in milliseconds while records are written."""
     with _producing(process.bootstrap_servers), ThreadPoolExecutor(CONNECTIONS) as threads:
         begin_s = time.perf_counter() + 1.0
         count = int(seconds * REQUESTS_PER_SECOND)

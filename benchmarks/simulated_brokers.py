@@ -1,7 +1,7 @@
-"""Brokers that only say yes: what a controller is measured against when its own work is what counts.
+"""Brokers that confirm every command, so that only the controller's own work is measured.
 
-``python -m benchmarks.simulated_brokers COUNT`` listens on so many ports, prints them, and answers LeaderAndIsr,
-UpdateMetadata and StopReplica of whatever size with "done", until its standard input ends.
+``python -m benchmarks.simulated_brokers COUNT`` listens on this number of ports, prints them, and responds to
+LeaderAndIsr, UpdateMetadata and StopReplica without errors, until its standard input ends.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from kreplica.wire.messages import APIS
 _LENGTH = Struct(">i")
 
 
-class SaysYes(Protocol):
-    """Answers each request as soon as it is whole."""
+class ConfirmsCommands(Protocol):
+    """Responds to each request when it is complete."""
 
     def __init__(self) -> None:
         self._received = bytearray()
@@ -45,9 +45,9 @@ class SaysYes(Protocol):
 
 
 class SimulatedBrokers:
-    """Such brokers in a process of their own, as a context manager.
+    """Simulated brokers in a separate process, as a context manager.
 
-    :ivar ports: one for each.
+    :ivar ports: one for each broker.
     """
 
     def __init__(self, count: int) -> None:
@@ -76,7 +76,7 @@ def main(count: int) -> None:
         def connectionLost(self, reason: Failure = connectionDone) -> None:
             reactor.stop()
 
-    ports = [reactor.listenTCP(0, Factory.forProtocol(SaysYes), interface="127.0.0.1") for _ in range(count)]
+    ports = [reactor.listenTCP(0, Factory.forProtocol(ConfirmsCommands), interface="127.0.0.1") for _ in range(count)]
     print(*(port.getHost().port for port in ports), flush=True)
     stdio.StandardIO(Parent())
     reactor.run()

@@ -1,4 +1,4 @@
-"""How much faster than real time a simulated cluster runs, with every check on."""
+"""Speed of a simulated cluster relative to real time, with all checks."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ SECONDS = {"quick": 60.0, "full": 600.0}
 STORMS = {"quick": 40, "full": 400}
 MESSAGES_PER_S = 100
 TARGET = 100.0
-"""Times real time, for three brokers at 100 messages a simulated second."""
+"""Target multiple of real time, for three brokers at 100 messages per simulated second."""
 
 
 def run(scale: str = "quick") -> list[dict[str, Any]]:
-    """Three brokers in calm weather, with messages in batches of several sizes, and storms as seeds have them.
+    """Measure three brokers without faults, with several batch sizes, and storms of some seeds.
 
     :return: a row for each.
     """
     keep_quiet()
-    run_storm(1, StormOptions(seconds=5.0))  # the first pays for what is made once
+    run_storm(1, StormOptions(seconds=5.0))  # the first storm includes one-time costs
     rows = [_calm(records, SECONDS[scale]) for records in (10, 2)]
     return [*rows, _storms(STORMS[scale])]
 

@@ -1,9 +1,9 @@
-"""The data pipeline on Spark: three broker processes, real data in five codecs, and all that is to be done with it.
+"""The data pipeline on Spark: three broker processes, real data in five codecs, and all steps of the pipeline.
 
-Rates of reading are those of ``local[2]`` to a sink that takes everything, from one broker's segment files and through
-the brokers, which work on the same cores; where others use the machine too, CPU times say more.  Then topics go to
-Parquet, from there to other topics, both are compared record by record, and all replicas are audited.  A micro-batch's
-time is what Spark calls ``triggerExecution``.
+Read rates are those of ``local[2]`` to a sink that discards everything, from one broker's segment files and through the
+brokers, which use the same cores; with other load on the machine, CPU times are more reliable.  Then topics are
+archived to Parquet, replayed to other topics, both are compared record by record, and all replicas are audited.  A
+micro-batch's time is Spark's ``triggerExecution``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SETTINGS = {
     "transaction.two.phase.commit.enable": "true",
 }
 RECORDS = {"quick": {100: 250_000, 1000: 50_000}, "full": {100: 5_000_000, 1000: 1_000_000}}
-"""By scale, and by size in bytes."""
+"""By scale and record size in bytes."""
 
 ROUNDS = 3
 READ_RATE_MIN = {100: 1_700_000, 1000: 500_000}
@@ -57,7 +57,7 @@ MICRO_BATCH_ROWS = 10
 
 
 class Spent(NamedTuple):
-    """What some work took; CPU time is that of this process, of Spark's and of the brokers."""
+    """Time of some work; CPU time is that of this process, of Spark's and of the brokers."""
 
     seconds: float
     cpu_s: float
@@ -75,21 +75,21 @@ class Bench:
 
     @property
     def bootstrap(self) -> str:
-        """For any client."""
+        """Bootstrap servers for any client."""
         return self.cluster.bootstrap_servers
 
     def add(
         self, what: str, figure: float, unit: str, target: float | None = None, *, spent: Spent | None = None,
         at_most: bool = False,
     ) -> None:  # fmt: skip
-        """Note a figure, and whether it is as it is to be."""
+        """Add a figure, and whether it meets its target."""
         is_met = None if target is None else figure <= target if at_most else figure >= target
-        told = None if target is None else f"{'<=' if at_most else '>='} {target:,g} {unit}"
+        target_text = None if target is None else f"{'<=' if at_most else '>='} {target:,g} {unit}"
         row = {
             "what": what,
             "figure": figure,
             "unit": unit,
-            "target": told,
+            "target": target_text,
             "met": is_met,
             "seconds": spent and spent.seconds,
             "CPU s": spent and spent.cpu_s,
@@ -172,12 +172,12 @@ def _read(bench: Bench, rounds: int) -> None:
 
 
 def _wait_for(read: Callable[[], DataFrame], count: int) -> None:
-    """Brokers note their high watermarks in files now and then."""
+    """Wait for the high watermark checkpoints, which brokers write at intervals."""
     wait_until(lambda: read().count() == count, f"{count} records", 60.0)
 
 
 def _times_over(bench: Bench, options: dict[str, str], size: int, partitions: list[int]) -> Callable[[], DataFrame]:
-    """Some partitions, so often that it is as much as all of them."""
+    """Return a reader of some partitions, repeated until it reads as much as all of them have."""
     numbers = ",".join(map(str, partitions))
     assign = f'{{"{_topic(size)}": [{numbers}]}}'
 
@@ -203,13 +203,13 @@ def _timed(work: Callable[[], object]) -> Spent:
 
 
 def _cpu_s() -> float:
-    """Of this process and all that came of it, also of those that have ended."""
+    """Return the CPU time of this process and all its descendants, including those that have ended."""
     stats = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
-            continue  # it has just ended
+            continue  # the process has just ended
         stats[int(path.parent.name)] = (int(fields[1]), sum(map(int, fields[11:15])))
     own = {os.getpid()}
     while found := {pid for pid, (parent, _) in stats.items() if parent in own} - own:
@@ -251,23 +251,23 @@ def _triggers_ms(bench: Bench, target: str, options: dict[str, str]) -> list[flo
     query = writing.trigger(processingTime="0 seconds").start()
     try:
         query.processAllAvailable()
-        told = [each for each in query.recentProgress if each["numInputRows"] == MICRO_BATCH_ROWS]
+        target_text = [each for each in query.recentProgress if each["numInputRows"] == MICRO_BATCH_ROWS]
     finally:
         query.stop()
-    return [each["durationMs"]["triggerExecution"] for each in told[MICRO_BATCHES // 4 :]]
+    return [each["durationMs"]["triggerExecution"] for each in target_text[MICRO_BATCHES // 4 :]]
 
 
-# --- there and back ---
+# --- archive and replay ---
 
 
 def _pipelines(bench: Bench) -> None:
-    """Topic, Parquet, topic, audit: with equal content."""
+    """Archive a topic to Parquet, replay it and audit it: the content must be equal."""
     path = str(bench.directory / "archive")
     topics = tuple(map(_topic, bench.records))
     count = sum(bench.records.values())
     size = sum(each * (size + KEY_SIZE) for size, each in bench.records.items())
     before = {topic: digests(bench.bootstrap, topic) for topic in topics}
-    archived, spent = _told(
+    archived, spent = _result_and_time(
         partial(archive, bench.spark, path, ArchiveOptions(bootstrap=bench.bootstrap, topics=topics))
     )
     _check(archived.records == count, f"{archived.records} of {count} records are archived")
@@ -275,7 +275,7 @@ def _pipelines(bench: Bench) -> None:
     others = {topic: f"{topic}-again" for topic in topics}
     options = {"kafka.compression.type": "lz4"}
     wanted = Wanted(bootstrap=bench.bootstrap, renamed=others, create=True, replication_factor=3, options=options)
-    replayed, spent = _told(partial(replay, bench.spark, path, wanted))
+    replayed, spent = _result_and_time(partial(replay, bench.spark, path, wanted))
     _check(replayed.records == count, f"{replayed.records} of {count} records are replayed")
     _add_rates(bench, f"replay to topics, exactly once, {replayed.steps} steps", count, size, spent)
     again = {topic: digests(bench.bootstrap, f"{topic}-again") for topic in topics}
@@ -284,7 +284,7 @@ def _pipelines(bench: Bench) -> None:
     nothing: dict[str, str] = {}
     for what, named in (("its topics", nothing), ("the topics it was replayed to", others)):
         chosen = CompareOptions(bootstrap=bench.bootstrap, topics=topics, others=named)
-        compared, spent = _told(partial(compare, bench.spark, path, chosen))
+        compared, spent = _result_and_time(partial(compare, bench.spark, path, chosen))
         _add_rates(bench, f"compare the archive with {what}", count, size, spent)
         bench.add(f"differences between the archive and {what}", compared.difference_count, "", 0, at_most=True)
     _audit(bench)
@@ -293,14 +293,14 @@ def _pipelines(bench: Bench) -> None:
 def _audit(bench: Bench) -> None:
     directories = tuple(str(each) for broker in bench.cluster.brokers.values() for each in broker.log_directories)
     options = AuditOptions(log_dirs=directories, bootstrap=bench.bootstrap)
-    report, spent = _told(partial(audit, bench.spark, options))
+    report, spent = _result_and_time(partial(audit, bench.spark, options))
     what = f"audit of {report.compared} partitions, {report.size_bytes:,} B"
     bench.add(what, report.size_bytes / spent.seconds / 1e9, "GB/s", AUDIT_RATE_MIN / 1e9, spent=spent)
     bench.add("differences between replicas", report.difference_count, "", 0, at_most=True)
 
 
-def _told(work: Callable[[], T]) -> tuple[T, Spent]:
-    """What some work gave, and took."""
+def _result_and_time(work: Callable[[], T]) -> tuple[T, Spent]:
+    """Return the result of some work, and its time."""
     found: list[T] = []
     spent = _timed(lambda: found.append(work()))
     return found[0], spent

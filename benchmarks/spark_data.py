@@ -1,4 +1,4 @@
-"""Records for the benchmark of Spark: made and written quickly, and read again in order to be compared."""
+"""Records for the Spark benchmark: fast generation and writing, and digests for comparison."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _WORDS = ("paid", "open", "sent", "returned", "2026-11-22", "Amsterdam", "Nairob
 
 
 def codec_of(partition: int) -> Codec:
-    """How the records of a partition are compressed: each codec has two."""
+    """Return the codec of a partition: each codec has two."""
     return CODECS[partition % len(CODECS)]
 
 
 class RecordMaker:
-    """Rows with keys of 16 B and values of one size: a number that grows, then words that compress about as JSON does.
+    """Rows with keys of 16 B and values of one size: an increasing number, then words that compress about like JSON.
 
-    :param size: of values, in bytes.
+    :param size: size of values in bytes.
     """
 
     def __init__(self, size: int) -> None:
@@ -51,11 +51,11 @@ class RecordMaker:
         users = pc.utf8_lpad(pa.array(np.arange(USERS)).cast(pa.string()), 12, "0")
         self._keys = pc.binary_join_element_wise("user", users, "").cast(pa.binary())
         self._random = random
-        # Not long ago: brokers delete what is old.
+        # Recent, because brokers delete old records.
         self._began_ms = time.time_ns() // 1_000_000
 
     def rows(self, first: int, count: int) -> Rows:
-        """The next rows; their numbers begin with ``first``."""
+        """Return the next rows; their numbers start with ``first``."""
         numbers = np.arange(first, first + count)
         heads = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), 20, "0").cast(pa.binary())
         texts = self._texts.take(pa.array(self._random.integers(0, len(self._texts), count)))
@@ -76,7 +76,7 @@ def write(bootstrap: str, topic: str, count: int, size: int) -> None:
 
 
 def digests(bootstrap: str, topic: str) -> dict[int, str]:
-    """What each partition holds: a digest of its committed records' times, keys and values, in their order."""
+    """Return a digest of the timestamps, keys and values of each partition's committed records, in order."""
     given = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "kafka.isolation.level": "read_committed"}
     options = source_options(given, is_streaming=False)
     with Cluster(bootstrap) as cluster:
@@ -94,6 +94,6 @@ def digests(bootstrap: str, topic: str) -> dict[int, str]:
 
 
 def _bytes(column: pa.Array) -> memoryview:
-    """Of all elements, one behind the other, as they are in memory."""
+    """Return the bytes of all elements as they are in memory, without separators."""
     offsets = np.frombuffer(column.buffers()[1], dtype=np.int32)
     return memoryview(column.buffers()[2] or b"")[offsets[column.offset] : offsets[column.offset + len(column)]]

@@ -1,4 +1,4 @@
-"""From the start of the process to the first acknowledged record, and what it has taken of memory by then."""
+"""Time from the start of the process to the first acknowledged record, and the memory at that time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POLL_S = 0.002
 
 
 def run(scale: str = "quick") -> list[dict[str, Any]]:
-    """Start brokers on empty directories, and again on the directories they leave.
+    """Start brokers on empty directories, and again on the resulting directories.
 
     :return: a row for each of the two, medians.
     """
@@ -35,9 +35,9 @@ def run(scale: str = "quick") -> list[dict[str, Any]]:
 
 
 def first_record_s(broker: BrokerProcess) -> float:
-    """Produce until the broker has acknowledged a record; returns the time since its process was started.
+    """Produce until the broker has acknowledged a record; returns the time since the start of its process.
 
-    :raise RuntimeError: where that takes too long, or the process ends.
+    :raise RuntimeError: it takes too long, or the process ended.
     """
     answer: object = "nobody listens"
     while time.monotonic() - broker.started_s < START_TIME_S:
@@ -57,7 +57,7 @@ def first_record_s(broker: BrokerProcess) -> float:
         finally:
             client.close()
         time.sleep(POLL_S)
-    raise RuntimeError(f"no record was acknowledged in {START_TIME_S} s; the last answer: {answer}\n{broker.output()}")
+    raise RuntimeError(f"no record was acknowledged in {START_TIME_S} s; the last error: {answer}\n{broker.output()}")
 
 
 def _row(case: str, samples: list[tuple[float, float]]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def markdown(rows: Iterable[Mapping[str, Any]]) -> str:
-    """One table for each run of rows that have the same keys."""
+    """Return one table for each sequence of rows with equal keys."""
     tables = [_table(list(keys), list(group)) for keys, group in groupby(rows, key=tuple)]
     return "\n\n".join(tables)
 
@@ -35,7 +35,7 @@ def _line(cells: Iterable[str], widths: list[int], numeric: list[bool]) -> str:
 
 
 def text(value: Any) -> str:
-    """A value as people read it: three significant digits, thousands apart, nothing for None."""
+    """Format a value: three significant digits, thousands separators, nothing for None."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -1,7 +1,7 @@
 """CPU per request of the server without a log: requests are parsed, dispatched and answered; fetches come from a file.
 
-The load is a child process with messages built before; the server runs here, and its own CPU time counts, which
-neighbours disturb less than the rate.  ``stock`` is the same over Twisted's own transport.
+The load is a child process with prebuilt messages; the server runs in this process, and its own CPU time counts, which
+other load on the machine disturbs less than the rate.  ``stock`` is the same with Twisted's own transport.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ FILE_BYTES = 64 * KIB * KIB
 class Case:
     """One load.
 
-    :param size: of the records of each request or answer, in bytes.
+    :param size: size of the records of each request or response in bytes.
     :param window: requests in flight on each connection.
-    :param megabytes: to be moved, or, for tiny messages, 4 KiB for each.
+    :param megabytes: amount of data; for tiny messages it counts 4 KiB for each.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Case:
 
     @property
     def count(self) -> int:
-        """How many requests each connection makes."""
+        """Number of requests per connection."""
         return self.megabytes * KIB * KIB // max(self.size, 4 * KIB) // self.connections
 
 
@@ -64,7 +64,7 @@ CASES = [
 
 
 class Handlers:
-    """Answer at once; time and CPU are taken from the tenth of the requests on."""
+    """Respond at once; time and CPU are measured from the tenth of the requests on."""
 
     def __init__(self, case: Case, total: int, stop: Any, ranges: list[FileRange]) -> None:
         self._size = case.size
@@ -89,7 +89,7 @@ class Handlers:
     def produce(self, request: Request) -> None:
         topic = request.body["topic_data"][0]
         if len(topic["partition_data"][0]["records"]) != self._size:
-            raise ValueError("the load is not what it should be")
+            raise ValueError("unexpected load")
         row = {"index": 0, "error_code": 0, "base_offset": 7, "log_append_time_ms": -1, "log_start_offset": 0}
         request.answer({"responses": [{"name": topic["name"], "partition_responses": [row]}], "throttle_time_ms": 0})
         self._seen()
@@ -104,7 +104,7 @@ class Handlers:
 
 
 def request_frame(case: Case) -> bytes:
-    """The one request that is sent again and again."""
+    """Return the request that is sent repeatedly."""
     body: dict[str, Any]
     api: Api
     if case.name == "produce":
@@ -120,7 +120,7 @@ def request_frame(case: Case) -> bytes:
 
 
 def measure(case: Case, *, stock: bool) -> dict[str, Any]:
-    """Run one case on this process's reactor, which is left stopped."""
+    """Run one case on this process's reactor, which is stopped afterwards."""
     from twisted.internet import epollreactor
 
     reactor: Any = epollreactor.EPollReactor()
@@ -169,6 +169,6 @@ def measure(case: Case, *, stock: bool) -> dict[str, Any]:
 
 
 def run(scale: str = "quick") -> list[dict[str, Any]]:
-    """Each case over our transport; at full scale over Twisted's own too, for comparison."""
+    """Run each case with our transport; at full scale also with Twisted's own, for comparison."""
     kinds = (False, True) if scale == "full" else (False,)
     return [measure(case, stock=stock) for case in CASES for stock in kinds]

@@ -38,9 +38,9 @@ BAR = 0.8
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is measured.
+    """Amount of work.
 
-    :param sync_part: the part of the znodes for experiments that wait for each answer.
+    :param sync_part: the part of the znodes for experiments that wait for each response.
     """
 
     znodes_count: int
@@ -52,7 +52,7 @@ SCALES = {"quick": Scale(10_000, 3), "full": Scale(50_000, 5)}
 
 
 def experiments() -> list[Experiment]:
-    """The lines of the seed's table."""
+    """Return the experiments of the appendix."""
     single = [
         Experiment("set-data-sync", "set", window=1),
         Experiment("get-data-sync", "get", window=1),
@@ -79,13 +79,13 @@ def run(
     targets: Sequence[str] = tuple(TARGETS),
     embedded: bool = False,
 ) -> list[dict[str, Any]]:
-    """Run every experiment with every target in turns, the other way round in every second round.
+    """Run every experiment with every target in turn, in the opposite order in every second round.
 
-    :param rounds: instead of the scale's own number.
+    :param rounds: by default the scale's number.
     :param targets: some of ``kreplica``, ``kazoo`` and ``raw``.
-    :param embedded: against the embedded coordinator instead of a real ZooKeeper.
-    :return: a row per experiment: znodes per second and client CPU per znode of each target (medians), and ours beside
-        the raw socket.
+    :param embedded: True to use the embedded coordinator instead of a real ZooKeeper.
+    :return: a row per experiment: znodes per second and client CPU per znode of each target (medians), and the ratio of
+        our client to the raw socket.
     """
     size = SCALES[scale] if isinstance(scale, str) else scale
     data = random.Random(7).randbytes(DATA_SIZE)
@@ -105,7 +105,7 @@ def run(
 
 
 class Sample(NamedTuple):
-    """What a target did once."""
+    """Result of one run of a target."""
 
     znodes_per_s: float
     cpu_us: float
@@ -118,7 +118,7 @@ def _sample(target: str, port: int, experiment: Experiment, paths: Sequence[str]
 
 
 def row(experiment: Experiment, znodes_count: int, samples: dict[str, list[Sample]]) -> dict[str, Any]:
-    """The medians of each target, and ours beside the raw socket's where both were measured."""
+    """Return the medians of each target, and our ratio to the raw socket if both were measured."""
     rates = {target: median(sample.znodes_per_s for sample in each) for target, each in samples.items()}
     figures: dict[str, Any] = {"experiment": experiment.title, "znodes": znodes_count}
     figures |= {f"{target} /s": round(rate) for target, rate in rates.items()}
@@ -142,13 +142,13 @@ def _server(embedded: bool) -> Iterator[int]:
 
 
 def main() -> None:
-    """Run, print a Markdown table, and write the rows where asked."""
+    """Run the experiments, print a Markdown table, and write the rows to the file."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.zookeeper", description=__doc__)
-    parser.add_argument("--znodes", type=int, default=SCALES["quick"].znodes_count, help="how many znodes")
-    parser.add_argument("--rounds", type=int, default=SCALES["quick"].rounds_count, help="medians of so many")
-    parser.add_argument("--embedded", action="store_true", help="against the embedded coordinator")
+    parser.add_argument("--znodes", type=int, default=SCALES["quick"].znodes_count, help="number of znodes")
+    parser.add_argument("--rounds", type=int, default=SCALES["quick"].rounds_count, help="number of rounds for medians")
+    parser.add_argument("--embedded", action="store_true", help="use the embedded coordinator")
     parser.add_argument("--targets", default=",".join(TARGETS), help="some of kreplica,kazoo,raw")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="where the rows go too")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="also write the rows to this file")
     options = parser.parse_args()
     rows = run(Scale(options.znodes, options.rounds), None, options.targets.split(","), options.embedded)
     print(markdown(rows))

@@ -1,6 +1,6 @@
-"""Three ways to the same server, doing the same work: this project's client, kazoo, and a hand-written socket.
+"""Three clients of the same server with the same work: this project's client, kazoo, and a handwritten socket.
 
-Each times the work alone, without making the connection.
+Each is timed without the connection setup.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ SESSION_TIMEOUT_S = 30
 
 @dataclass(frozen=True)
 class Experiment:
-    """One line of the seed's table.
+    """One experiment of the appendix.
 
-    :param kind: ``get`` or ``set``: of single znodes; ``multi``: sets, several to a multi.
-    :param window: how many requests travel at a time; 1 is one after the other.
-    :param size: how many sets are in one multi.
+    :param kind: ``get`` or ``set`` of single znodes; ``multi``: several sets per multi.
+    :param window: number of requests in flight; 1 is one after the other.
+    :param size: number of sets in one multi.
     :param check: the znode whose version each multi checks first.
     """
 
@@ -48,17 +48,17 @@ class Experiment:
     check: str | None = None
 
 
-# Performs an experiment on these znodes with this data; the seconds that it took.
+# Runs an experiment on these znodes with this data, and returns the seconds that it took.
 Target: TypeAlias = Callable[[int, Experiment, Sequence[str], bytes], float]
 
 
 def cut(items: Sequence[str], size: int) -> list[Sequence[str]]:
-    """Consecutive parts of so many."""
+    """Return consecutive parts of this size."""
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 def ours(port: int, experiment: Experiment, paths: Sequence[str], data: bytes) -> float:
-    """``kreplica.zookeeper``, as a coroutine uses it."""
+    """Run with ``kreplica.zookeeper``, as in a coroutine."""
     return run_reactor(_ours(port, experiment, paths, data), EXPERIMENT_TIME_S_MAX)
 
 
@@ -106,7 +106,7 @@ def _our_requests(
 
 
 def kazoo(port: int, experiment: Experiment, paths: Sequence[str], data: bytes) -> float:
-    """kazoo, on its own threads."""
+    """Run with kazoo, on its own threads."""
     client = KazooClient(f"127.0.0.1:{port}", timeout=SESSION_TIMEOUT_S)
     client.start()
     began = time.perf_counter()
@@ -152,7 +152,7 @@ def _kazoo_wait(answer: Any) -> None:
 
 
 def raw(port: int, experiment: Experiment, paths: Sequence[str], data: bytes) -> float:
-    """A hand-written socket."""
+    """Run with a handwritten socket."""
     connection = RawSocket(port)
     began = time.perf_counter()
     if experiment.kind == "get":
@@ -171,7 +171,7 @@ TARGETS: dict[str, Target] = {"kreplica": ours, "kazoo": kazoo, "raw": raw}
 
 
 def prepare(port: int, root: str, checked: str, paths: Sequence[str], data: bytes) -> None:
-    """Make the znodes."""
+    """Create the znodes."""
     run_reactor(_prepare(port, root, checked, paths, data), EXPERIMENT_TIME_S_MAX)
 
 

@@ -1,8 +1,8 @@
-"""A load on a ZooKeeper server from one raw pipelined socket, without a client library that could be what is measured.
+"""A load on a ZooKeeper server from one raw pipelined socket, so that no client library is measured.
 
 ``python -m benchmarks.zookeeper_load PORT KIND REQUESTS OUTSTANDING`` prints requests per second.  Requests are built
-before the clock starts; answers of one kind have one size, so that counting them costs nothing, and each one's error
-code is looked at after the clock has stopped.
+before the clock starts; responses of one kind have one size, so that counting them is free, and their error codes are
+checked after the clock has stopped.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Pipe:
         self._socket.settimeout(TIMEOUT_S)
 
     def close(self) -> None:
-        """Close the connection; its session is left to end by itself."""
+        """Close the connection; its session expires by itself."""
         self._socket.close()
 
     def ask(self, opcode: Opcode, body: bytes) -> tuple[int, bytes]:
-        """One request; its error code and the body of its answer."""
+        """Send one request, and return the error code and the body of its response."""
         self._socket.sendall(request_frame(1, opcode, body))
         answer = self._receive(_LENGTH.unpack(self._receive(4))[0])
         return struct.unpack_from(">i", answer, 12)[0], answer[16:]
@@ -56,10 +56,10 @@ class Pipe:
             data += piece
         return data
 
-    def pour(self, requests: list[bytes], outstanding: int) -> float:
-        """Send them all, never more than so many without an answer; the seconds it took.
+    def send_all(self, requests: list[bytes], outstanding: int) -> float:
+        """Send all requests with at most ``outstanding`` in flight, and return the seconds that it took.
 
-        :raise AssertionError: where any answer is an error.
+        :raise AssertionError: a response contains an error.
         """
         waiting = iter(requests)
         begin = time.perf_counter()
@@ -87,11 +87,11 @@ class Pipe:
 def _check(answers: bytearray, size: int) -> None:
     for position in range(0, len(answers), size):
         length, _xid, _zxid, error = _REPLY.unpack_from(answers, position)
-        assert (length, error) == (size - 4, 0), f"an answer of {length} bytes with error {error}"
+        assert (length, error) == (size - 4, 0), f"a response of {length} bytes with error {error}"
 
 
 def clear(pipe: Pipe, path: str) -> None:
-    """Delete a znode and all below it, where it exists."""
+    """Delete a znode and its descendants if it exists."""
     error, body = pipe.ask(Opcode.GET_CHILDREN, GetChildren(path).encode())
     if error:
         return
@@ -104,7 +104,7 @@ def clear(pipe: Pipe, path: str) -> None:
 
 
 def prepare(pipe: Pipe) -> None:
-    """The znodes that are read and written."""
+    """Create the znodes that are read and written."""
     clear(pipe, ROOT)
     operations = [Create(ROOT), *(Create(f"{ROOT}/{number:06d}", DATA) for number in range(ZNODES_COUNT))]
     error, _ = pipe.ask(Opcode.MULTI, Multi(operations).encode())
@@ -112,7 +112,7 @@ def prepare(pipe: Pipe) -> None:
 
 
 def requests_of(kind: str, count: int) -> list[bytes]:
-    """So many requests of a kind: ``read``, ``write``, or ``create`` (each a multi of 1,000)."""
+    """Return requests of a kind: ``read``, ``write``, or ``create`` (each a multi of 1,000)."""
     paths = [f"{ROOT}/{number % ZNODES_COUNT:06d}" for number in range(count)]
     if kind == "read":
         return [request_frame(1, Opcode.GET_DATA, GetData(path).encode()) for path in paths]
@@ -129,11 +129,11 @@ def _creates(start: int) -> list[Create]:
 
 
 def main(port: int, kind: str, count: int, outstanding: int) -> float:
-    """Operations per second (those within a multi each count)."""
+    """Return operations per second (operations in a multi count individually)."""
     pipe = Pipe(port)
     prepare(pipe)
     requests = requests_of(kind, count)
-    took_s = pipe.pour(requests, outstanding)
+    took_s = pipe.send_all(requests, outstanding)
     clear(pipe, ROOT)
     return count * (MULTI_SIZE if kind == "create" else 1) / took_s
 

@@ -1,7 +1,7 @@
-"""The bar for a ZooKeeper client: one blocking socket, and an encoder and decoder written by hand for each request.
+"""The reference for a ZooKeeper client: one blocking socket, and a handwritten encoder and decoder for each request.
 
-It does what a client has to do for its caller and nothing more: paths and data go in as they are, every answer is
-checked (transaction id, error) and decoded into data and stat.
+It does only the necessary work of a client: paths and data are sent unchanged, every response is checked (transaction
+ID, error) and decoded into data and stat.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SET_DATA, GET_DATA, CHECK, MULTI = 5, 4, 13, 14
 class RawSocket:
     """A session on one socket.
 
-    :param window: how many requests travel without an answer at most.
+    :param window: maximum number of requests in flight.
     """
 
     def __init__(self, port: int) -> None:
@@ -54,7 +54,7 @@ class RawSocket:
         items: Sequence[Any],
         window: int,
     ) -> None:
-        """Make one request of each item and read every answer."""
+        """Send one request for each item and read every response."""
         half = max(window // 2, 1)
         for start in range(0, len(items), half):
             self._send(encode, items[start : start + half])
@@ -78,12 +78,12 @@ class RawSocket:
             start = self._frame()
             xid, _zxid, error = _REPLY.unpack_from(self._buffer, start)
             if error or xid != self._answered + 1:
-                raise AssertionError(f"request {self._answered + 1} was answered with {xid}, {error}")
+                raise AssertionError(f"request {self._answered + 1}: response with transaction ID {xid}, error {error}")
             decode(self._buffer, start + 16)
             self._answered = xid
 
     def _frame(self) -> int:
-        """Where the next frame's body begins in the buffer, which then holds all of it."""
+        """Return the position of the next frame's body in the buffer, which then contains all of it."""
         while True:
             left = len(self._buffer) - self._position
             if left >= 4:
@@ -111,7 +111,7 @@ def decode_get(buffer: bytes, start: int) -> tuple[bytes, tuple[int, ...]]:
 
 
 def set_encoder(data: bytes, version: int = -1) -> Callable[[int, str], bytes]:
-    """Sets of the same data, encoded anew each time, for callers have other data each time."""
+    """Return an encoder of sets of the same data, which encodes it each time, as for different data."""
 
     def encode(xid: int, path: str) -> bytes:
         name = path.encode()
@@ -127,7 +127,7 @@ def decode_stat(buffer: bytes, start: int) -> tuple[int, ...]:
 
 
 def multi_encoder(data: bytes, check: str | None, version: int = -1) -> Callable[[int, Sequence[str]], bytes]:
-    """Multis of such sets, behind a check of a znode's version where one is named."""
+    """Return an encoder of multis of such sets, after a check of a znode's version if one is given."""
     name = (check or "").encode()
     head = _OPERATION.pack(CHECK, False, -1, len(name)) + name + _INT.pack(0) if check else b""
 

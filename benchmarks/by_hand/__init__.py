@@ -1,9 +1,9 @@
-"""Hot messages parsed and built as one writes it by hand with ``struct``: from and to the same dicts as the codec's.
+"""Handwritten codecs of hot messages with ``struct``, from and to the same dicts as the product's codec.
 
-They are what a careful program for that one version would do, and no more: tag sections must be empty, arrays of
-numbers short, and nothing is checked that ``struct`` does not check.
+They do only the minimum for one version: tag sections must be empty, arrays short, and nothing is checked that
+``struct`` does not check.
 
-* ``values``: the messages that are measured
-* ``pieces``: strings, numbers of variable length, arrays of numbers
+* ``values``: the measured messages
+* ``pieces``: strings, variable-length numbers, arrays of numbers
 * ``produce``, ``fetch``, ``list_offsets``, ``metadata``, ``leader_and_isr``: ``parse_*`` and ``build_*`` by version
 """

@@ -157,7 +157,7 @@ def build_fetch_response_11(value: Value) -> bytes:
 
 
 def build_fetch_response_11_of_ranges(value: Value) -> list[Any]:
-    """The bytes before each range, and the ranges."""
+    """Return the bytes before each range, and the ranges."""
     topics = value["responses"]
     head = (value["throttle_time_ms"], value["error_code"], value["session_id"], len(topics))
     pieces: list[Any] = []

@@ -1,4 +1,4 @@
-"""What hand-written codecs share: strings, numbers of variable length, arrays of numbers."""
+"""Primitives of the handwritten codecs: strings, variable-length numbers, arrays of numbers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ INTS = [Struct(f">{count}i") for count in range(17)]
 
 
 def text(data: bytes, position: int) -> tuple[str | None, int]:
-    """A string, or None."""
+    """Read a nullable string."""
     start = position + 2
     length: int = SHORT.unpack_from(data, position)[0]
     return (data[start : start + length].decode(), start + length) if length >= 0 else (None, start)
 
 
 def uvarint(data: bytes, position: int) -> tuple[int, int]:
-    """A number of seven bits a byte (KIP-482)."""
+    """Read an unsigned varint (KIP-482)."""
     number = shift = 0
     while (byte := data[position]) > 127:
         number |= (byte & 127) << shift
@@ -26,26 +26,26 @@ def uvarint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def compact_text(data: bytes, position: int) -> tuple[str | None, int]:
-    """A string, or None, in the flexible form."""
+    """Read a nullable string in the flexible encoding."""
     length, start = (data[position], position + 1) if data[position] < 128 else uvarint(data, position)
     end = start + length - 1
     return (data[start:end].decode(), end) if length else (None, start)
 
 
 def ints(data: bytes, position: int) -> tuple[list[int], int]:
-    """An array of numbers of four bytes."""
+    """Read an array of 4-byte numbers."""
     count: int = INT.unpack_from(data, position)[0]
     return [*INTS[count].unpack_from(data, position + 4)], position + 4 + 4 * count
 
 
 def compact_ints(data: bytes, position: int) -> tuple[list[int], int]:
-    """An array of less than 17 of them, in the flexible form."""
+    """Read an array of fewer than 17 numbers in the flexible encoding."""
     count = data[position] - 1
     return [*INTS[count].unpack_from(data, position + 1)], position + 1 + 4 * count
 
 
 def put_text(value: str | None) -> bytes:
-    """A string, or None."""
+    """Write a nullable string."""
     if value is None:
         return b"\xff\xff"
     data = value.encode()
@@ -53,7 +53,7 @@ def put_text(value: str | None) -> bytes:
 
 
 def put_uvarint(number: int) -> bytes:
-    """A number of seven bits a byte."""
+    """Write an unsigned varint."""
     if number < 128:
         return BYTE.pack(number)
     out = bytearray()
@@ -65,7 +65,7 @@ def put_uvarint(number: int) -> bytes:
 
 
 def put_compact_text(value: str | None) -> bytes:
-    """A string, or None, in the flexible form."""
+    """Write a nullable string in the flexible encoding."""
     if value is None:
         return b"\0"
     data = value.encode()
@@ -73,10 +73,10 @@ def put_compact_text(value: str | None) -> bytes:
 
 
 def put_ints(values: list[int]) -> bytes:
-    """An array of less than 17 numbers of four bytes."""
+    """Write an array of fewer than 17 4-byte numbers."""
     return INT.pack(len(values)) + INTS[len(values)].pack(*values)
 
 
 def put_compact_ints(values: list[int]) -> bytes:
-    """The same in the flexible form."""
+    """Write an array of fewer than 17 4-byte numbers in the flexible encoding."""
     return BYTE.pack(len(values) + 1) + INTS[len(values)].pack(*values)

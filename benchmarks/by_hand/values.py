@@ -1,4 +1,4 @@
-"""The messages that are measured: every field of their versions is given."""
+"""The measured messages, with all fields of their versions."""
 
 from __future__ import annotations
 
@@ -10,32 +10,31 @@ Value = dict[str, Any]
 
 TOPIC = "benchmark-topic"
 NOT_ASKED = -(1 << 31)
-"""What stands for operations that nobody asked about."""
+"""Value of authorized operations that were not requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """So many bytes of a file, which go to the socket by themselves."""
+    """A number of bytes of a file, which are sent separately."""
 
     size: int
 
 
 def produce_request(partitions: int, records_size: int) -> Value:
-    """A produce of one batch to each partition of one topic."""
+    """Return a produce request with one batch for each partition of one topic."""
     rows = [{"index": index, "records": bytes(records_size)} for index in range(partitions)]
     topic = {"name": TOPIC, "partition_data": rows}
     return {"transactional_id": None, "acks": -1, "timeout_ms": 30_000, "topic_data": [topic]}
 
 
 def produce_response(partitions: int) -> Value:
-    """The answer to it."""
     row = {"error_code": 0, "base_offset": 123_456, "log_append_time_ms": -1, "log_start_offset": 0}
     rows = [{"index": index, **row} for index in range(partitions)]
     return {"responses": [{"name": TOPIC, "partition_responses": rows}], "throttle_time_ms": 0}
 
 
 def fetch_request(partitions: int, version: int) -> Value:
-    """A fetch of all partitions of one topic."""
+    """Return a fetch request for all partitions of one topic."""
     row = {"current_leader_epoch": 7, "fetch_offset": 123_456, "log_start_offset": -1, "partition_max_bytes": 1 << 20}
     of_12 = {"last_fetched_epoch": -1} if version >= 12 else {}
     rows = [{"partition": index, **row, **of_12} for index in range(partitions)]
@@ -45,7 +44,6 @@ def fetch_request(partitions: int, version: int) -> Value:
 
 
 def fetch_response(partitions: int, records: bytes | Range, version: int) -> Value:
-    """The answer to it."""
     row: Value = {"error_code": 0, "high_watermark": 123_456, "last_stable_offset": 123_456, "log_start_offset": 0,
            "aborted_transactions": None, "preferred_read_replica": -1, "records": records}  # fmt: skip
     if version >= 12:
@@ -58,26 +56,25 @@ def fetch_response(partitions: int, records: bytes | Range, version: int) -> Val
 
 
 def list_offsets_request(partitions: int) -> Value:
-    """The ends of all partitions of one topic are asked for."""
+    """Return a request for the end offsets of all partitions of one topic."""
     rows = [{"partition_index": index, "current_leader_epoch": 7, "timestamp": -1} for index in range(partitions)]
     return {"replica_id": -1, "isolation_level": 0, "topics": [{"name": TOPIC, "partitions": rows}]}
 
 
 def list_offsets_response(partitions: int) -> Value:
-    """The answer to it."""
     row = {"error_code": 0, "timestamp": -1, "offset": 123_456, "leader_epoch": 7}
     rows = [{"partition_index": index, **row} for index in range(partitions)]
     return {"throttle_time_ms": 0, "topics": [{"name": TOPIC, "partitions": rows}]}
 
 
 def metadata_request(topics: int) -> Value:
-    """Topics by name."""
+    """Return a metadata request for topics by name."""
     return {"topics": [{"name": f"topic-{index}"} for index in range(topics)], "allow_auto_topic_creation": True,
             "include_cluster_authorized_operations": False, "include_topic_authorized_operations": False}  # fmt: skip
 
 
 def metadata_response(topics: int, partitions: int) -> Value:
-    """A cluster of three brokers, each partition on all of them."""
+    """Return the metadata of three brokers, with a replica of each partition on all of them."""
     brokers = [{"node_id": node, "host": f"broker-{node}", "port": 9092, "rack": None} for node in range(3)]
     row = {"error_code": 0, "leader_id": 1, "leader_epoch": 4, "replica_nodes": [0, 1, 2], "isr_nodes": [0, 1, 2],
            "offline_replicas": []}  # fmt: skip
@@ -89,7 +86,7 @@ def metadata_response(topics: int, partitions: int) -> Value:
 
 
 def leader_and_isr_request(topics: int, partitions: int) -> Value:
-    """What a controller tells a broker of all its partitions, each on three brokers."""
+    """Return a controller's command for all partitions, each on three brokers."""
     row = {"controller_epoch": 3, "leader": 1, "leader_epoch": 4, "isr": [0, 1, 2], "partition_epoch": 9,
            "replicas": [0, 1, 2], "adding_replicas": [], "removing_replicas": [], "is_new": False,
            "leader_recovery_state": 0, "eligible_leader_replicas": [], "read_only": False}  # fmt: skip
@@ -102,7 +99,6 @@ def leader_and_isr_request(topics: int, partitions: int) -> Value:
 
 
 def leader_and_isr_response(topics: int, partitions: int) -> Value:
-    """The answer to it."""
     rows = [{"partition_index": index, "error_code": 0} for index in range(partitions)]
     named = [{"topic_id": UUID(int=index + 1), "partition_errors": rows} for index in range(topics)]
     return {"error_code": 0, "topics": named}

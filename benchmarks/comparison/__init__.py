@@ -1,7 +1,7 @@
-"""The same work on kreplica and on Apache Kafka, on the same machine, in turns.
+"""The same work on kreplica and on Apache Kafka, alternating on the same machine.
 
-* ``scenarios`` what is done, as data, with the targets
-* ``deployments`` the systems under measurement: started, looked at, stopped
-* ``measuring`` how each kind of scenario is measured on any of them
-* ``fail_over`` what happens when a broker goes; ``leaders`` who leads, as a broker tells
+* ``scenarios`` the work as data, with its targets
+* ``deployments`` the systems: starting, measuring and stopping them
+* ``measuring`` how each kind of scenario is measured on any system
+* ``fail_over`` failures of brokers; ``leaders`` partition leaders in a broker's metadata
 """

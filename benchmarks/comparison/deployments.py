@@ -1,7 +1,7 @@
-"""The systems: kreplica and Apache Kafka 3.9 in ZooKeeper mode, as their makers would run them in production.
+"""The systems: kreplica and Apache Kafka 3.9 in ZooKeeper mode, configured as recommended for production.
 
-Both are given a real ZooKeeper where there are several brokers; one broker of kreplica alone coordinates itself, as it
-does by default, and Kafka has its ZooKeeper beside it, whose costs nobody counts.
+Both use a real ZooKeeper if there are several brokers; a single broker of kreplica coordinates itself by default, and
+Kafka has a separate ZooKeeper, whose costs do not count.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.support.server_process import free_ports
 FIRST_SEGMENT = "00000000000000000000.log"
 START_TIME_S = STOP_TIME_S = 300.0
 
-# What kafka-server-start.sh gives a production broker, with the heap that the targets were set for.
+# The flags of kafka-server-start.sh, with the heap size that the targets were set for.
 KAFKA_FLAGS = ("-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Djava.awt.headless=true",
                "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent")  # fmt: skip
 
@@ -37,7 +37,7 @@ log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
 
 SHARED = {"log.segment.delete.delay.ms": "0", "auto.create.topics.enable": "false"}
-"""Removed logs give their pages back at once: the next scenario is to find them."""
+"""Deleted logs free their pages at once instead of after a minute, for the next scenario."""
 
 
 KAFKA_DEFAULTS = {
@@ -45,14 +45,14 @@ KAFKA_DEFAULTS = {
     "min.insync.replicas": 1,
     "controlled.shutdown.retry.backoff.ms": 5000,
 }
-"""A cluster of processes is made for tests, which are in a hurry; here its settings are Kafka's own."""
+"""Overrides the short timeouts that clusters of tests have, with Kafka's own defaults."""
 
 
 class Deployment(ABC):
-    """A system that runs.
+    """A running system.
 
     :cvar system: its name.
-    :ivar bootstrap: for any Kafka client.
+    :ivar bootstrap: bootstrap servers for any Kafka client.
     """
 
     system: str
@@ -62,30 +62,30 @@ class Deployment(ABC):
 
     @abstractmethod
     def pids(self) -> dict[int, int]:
-        """The brokers' processes that run, by broker id."""
+        """Process IDs of the running brokers by broker ID."""
 
     @abstractmethod
     def check_running(self) -> None:
-        """:raise RuntimeError: with a broker's own words, where one has ended."""
+        """:raise RuntimeError: with a broker's output, if it has ended."""
 
     @abstractmethod
     def logs(self, topic: str, partition: int) -> list[Path]:
-        """The active segment of each replica of a partition that is new."""
+        """Return the active segment of each replica of a new partition."""
 
     def cpu_s(self) -> float:
-        """CPU time of all brokers so far."""
+        """Return the CPU time of all brokers."""
         return sum(map(cpu_s, self.pids().values()))
 
     def resident_mb(self) -> float:
-        """Resident memory of all brokers, in MB (1e6 bytes)."""
+        """Return the resident memory of all brokers in MB (1e6 bytes)."""
         return sum(map(resident_mb, self.pids().values()))
 
 
 class Cluster(Deployment):
-    """Several brokers on loopback, which can be ended and started again.
+    """Several brokers on loopback, which can be stopped and started again.
 
     :ivar zookeeper: ``host:port``.
-    :ivar ports: by broker id, of those that do not run too.
+    :ivar ports: ports by broker ID, including brokers that are stopped.
     """
 
     def __init__(self, zookeeper: str, ports: Mapping[int, int]) -> None:
@@ -95,15 +95,15 @@ class Cluster(Deployment):
 
     @abstractmethod
     def wait(self, broker: int) -> None:
-        """Wait until a broker that was told to end is gone."""
+        """Wait until a broker has ended after a signal."""
 
     @abstractmethod
     def start(self, broker: int) -> None:
-        """Start one that is gone, and wait until it serves."""
+        """Start a stopped broker, and wait until it serves."""
 
 
 class OneKreplica(Deployment):
-    """``make run``'s broker."""
+    """The broker of ``make run``."""
 
     system = "kreplica"
 
@@ -122,7 +122,7 @@ class OneKreplica(Deployment):
 
 
 class KreplicaCluster(Cluster):
-    """Broker processes on a real ZooKeeper."""
+    """Broker processes with a real ZooKeeper."""
 
     system = "kreplica"
 
@@ -169,39 +169,39 @@ class KafkaBroker:
         self.start()
 
     def start(self) -> None:
-        """Start it, also again after it ended; wait for nothing."""
+        """Start the process, also after its end, without waiting."""
         self._begun_s = time.monotonic()
         with self._output.open("wb") as output:
             self.process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
     def wait_until_ready(self) -> float:
-        """:return: seconds from its start until it said that it has started.
+        """:return: seconds from its start until its log says that it has started.
 
-        :raise RuntimeError: with its own words, where it ends or takes too long.
+        :raise RuntimeError: with its output, if it ended or takes too long.
         """
         while time.monotonic() - self._begun_s < START_TIME_S:
             self.check_running()
             if re.search(rb"\[KafkaServer id=\d+\] started", self._output.read_bytes()):
                 return time.monotonic() - self._begun_s
             time.sleep(0.02)
-        raise RuntimeError(f"Kafka was not ready in {START_TIME_S} s: {self._told()}")
+        raise RuntimeError(f"Kafka was not ready in {START_TIME_S} s: {self._output_end()}")
 
     def check_running(self) -> None:
-        """:raise RuntimeError: with its own words, where it has ended."""
+        """:raise RuntimeError: with its output, if it has ended."""
         if self.process.poll() is not None:
-            raise RuntimeError(f"Kafka ended with status {self.process.returncode}: {self._told()}")
+            raise RuntimeError(f"Kafka ended with status {self.process.returncode}: {self._output_end()}")
 
-    def _told(self) -> str:
+    def _output_end(self) -> str:
         return self._output.read_text(errors="replace")[-3000:]
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it with SIGKILL."""
         self.process.kill()
         self.process.wait(60)
 
 
 class Kafka(Cluster):
-    """Brokers of Apache Kafka on a real ZooKeeper."""
+    """Brokers of Apache Kafka with a real ZooKeeper."""
 
     system = "Kafka"
 
@@ -230,7 +230,7 @@ class Kafka(Cluster):
 
 @contextmanager
 def kreplica(brokers: int) -> Iterator[Deployment]:
-    """kreplica with so many brokers."""
+    """Run kreplica with this number of brokers."""
     if brokers == 1:
         with Standalone(SHARED) as process:
             process.wait_until_ready()
@@ -246,9 +246,9 @@ def kreplica(brokers: int) -> Iterator[Deployment]:
 
 @contextmanager
 def kafka(brokers: int) -> Iterator[Deployment]:
-    """Apache Kafka with so many brokers.
+    """Run Apache Kafka with this number of brokers.
 
-    :raise apache_kafka.NoKafka: it cannot be had here; the text says what is missing.
+    :raise apache_kafka.NoKafka: Kafka is not available here; the message names the missing program.
     """
     apache_kafka.class_path()
     with zookeeper("kafka") as (address, directory), ExitStack() as stack:
@@ -263,7 +263,7 @@ def kafka(brokers: int) -> Iterator[Deployment]:
 
 
 def _defaults(brokers: int) -> dict[str, object]:
-    """Sessions as short as makes sense for both: else fail-over measures a time-out."""
+    """Return the shortest reasonable session timeout for both: otherwise fail-over measures mainly the timeout."""
     return {
         "zookeeper.session.timeout.ms": 6000,
         "offsets.topic.replication.factor": brokers,
@@ -274,7 +274,7 @@ def _defaults(brokers: int) -> dict[str, object]:
 
 @contextmanager
 def zookeeper(name: str) -> Iterator[tuple[str, Path]]:
-    """A real one, and a directory for whoever uses it."""
+    """Run a real ZooKeeper, and create a directory for its user."""
     SCRATCH.mkdir(parents=True, exist_ok=True)
     with (
         TemporaryDirectory(prefix=f"{name}-", dir=SCRATCH, ignore_cleanup_errors=True) as directory,

@@ -1,9 +1,9 @@
-"""A broker that dies, one that is shut down, a controller that dies: how long until all is led again.
+"""Fail-over: time until all partitions have leaders after a broker dies, is shut down, or the controller dies.
 
-A client is told by Metadata who leads.  Every broker that stays is asked again and again about every partition that it
-has not told a living leader of: a partition is led when all of them say so.  The clock starts at the signal, not when
-the process is gone: a Java machine can take longer to go than its session.  When the session ends is looked up in
-ZooKeeper, for until then nobody can know.
+A client learns the leaders by Metadata.  Every remaining broker is polled about every partition for which it has not
+returned a living leader: a partition has a leader when all of them return one.  The clock starts at the signal, not at
+the end of the process, because a JVM can take longer to end than its session.  The session's end is read from
+ZooKeeper, because no broker can know about the failure before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from itertools import count, cycle, product
 from threading import Thread
 
 from benchmarks.comparison.deployments import Cluster
-from benchmarks.comparison.leaders import Led, Teller
+from benchmarks.comparison.leaders import MetadataConnection, PartitionLeader
 from benchmarks.comparison.scenarios import Kind
 from benchmarks.zookeeper_load import Pipe
 from kreplica.cluster.znodes import CONTROLLER, broker_path
@@ -43,7 +43,7 @@ _names = count(1)
 
 
 class FailOver:
-    """Partitions on a cluster, with a replica of each on every broker.
+    """Partitions on a cluster, with a replica on every broker.
 
     :param partitions: a multiple of 1,000.
     """
@@ -60,9 +60,9 @@ class FailOver:
         }
 
     def sample(self, kind: Kind) -> dict[str, float]:
-        """Do it once; afterwards all brokers run, and each leads what it prefers to.
+        """Run one fail-over; afterwards all brokers run, and each leads its preferred partitions.
 
-        :raise RuntimeError: it takes longer than two minutes, or ten until the cluster has found its balance again.
+        :raise RuntimeError: it takes longer than two minutes, or ten until the cluster is balanced again.
         """
         if not self._made:
             for topic in self._topics:
@@ -73,7 +73,7 @@ class FailOver:
         self._settle()
         return figures
 
-    # --- what happens ---
+    # --- events ---
 
     def _kill(self, *, is_controller: bool) -> dict[str, float]:
         victim = self._broker(is_controller=is_controller)
@@ -103,48 +103,48 @@ class FailOver:
         victim = self._broker(is_controller=False)
         end = _End(self._cluster, victim)
         with Watch(self._cluster, victim, self._topics) as watch:
-            told_s = watch.signal(signal.SIGTERM)
+            signalled_s = watch.signal(signal.SIGTERM)
             end.start()
             seen = watch.until_led()
         gone_s = end.result()
         self._cluster.start(victim)
         return {
-            "since the signal, s": seen.last_s - told_s,
+            "since the signal, s": seen.last_s - signalled_s,
             "first to last leader, s": seen.last_s - seen.first_s,
-            "until it is gone, s": gone_s - told_s,
+            "until it is gone, s": gone_s - signalled_s,
         }
 
     # --- the cluster ---
 
     def _broker(self, *, is_controller: bool) -> int:
-        """The controller, or the first that is not."""
+        """Return the controller, or the first other broker."""
         controller = self._controller()
         return controller if is_controller else min(number for number in self._cluster.ports if number != controller)
 
     def _controller(self) -> int:
         for port in self._cluster.ports.values():
-            teller = Teller(port)
-            controller = teller.ask(()).controller
-            teller.close()
+            connection = MetadataConnection(port)
+            controller = connection.ask(()).controller
+            connection.close()
             if controller in self._cluster.ports:
                 return controller
         raise RuntimeError("no broker knows the controller")
 
     def _settle(self) -> None:
-        """Wait until every broker says that all replicas are in sync, and that each partition's first one leads."""
+        """Wait until all brokers return full ISRs, and the preferred leader of each partition."""
         self._wait_for(lambda each: each.in_sync == len(self._cluster.ports), "every replica to be in sync")
         body = {"election_type": PREFERRED, "topic_partitions": None, "timeout_ms": REQUEST_MS}
         with BlockingClient("127.0.0.1", self._cluster.ports[self._controller()], timeout_s=TIME_S_MAX) as client:
             client.request(ELECT_LEADERS, body, version=ELECT_VERSION)
         self._wait_for(lambda each: each.leader == each.preferred, "every first replica to lead")
 
-    def _wait_for(self, holds: Callable[[Led], bool], what: str) -> None:
+    def _wait_for(self, holds: Callable[[PartitionLeader], bool], what: str) -> None:
         deadline_s = time.monotonic() + SETTLING_S_MAX
         with ExitStack() as stack:
             for port in self._cluster.ports.values():
-                teller = Teller(port)
-                stack.callback(teller.close)
-                while sum(map(holds, teller.ask(self._topics).partitions)) != self._partitions:
+                connection = MetadataConnection(port)
+                stack.callback(connection.close)
+                while sum(map(holds, connection.ask(self._topics).partitions)) != self._partitions:
                     if time.monotonic() > deadline_s:
                         raise RuntimeError(f"waited {SETTLING_S_MAX:g} s for {what}")
                     time.sleep(SETTLING_PAUSE_S)
@@ -152,10 +152,10 @@ class FailOver:
 
 @dataclass
 class Seen:
-    """When things were seen, in seconds of the monotonic clock.
+    """Times of observations, in seconds of the monotonic clock.
 
-    :ivar first_s: of the partitions that the victim led, the first had a living leader, as any broker tells.
-    :ivar last_s: every broker told a living leader of every partition.
+    :ivar first_s: a broker returned a living leader for one of the victim's partitions.
+    :ivar last_s: every broker has returned a living leader for every partition.
     """
 
     first_s: float = 0.0
@@ -163,9 +163,9 @@ class Seen:
 
 
 class Watch:
-    """Asks those who stay while a broker goes; use it as a context manager.
+    """Polls the remaining brokers during a failure; used as a context manager.
 
-    One broker is asked about one topic at a time, so that asking costs little of what is measured, and finds out soon.
+    One broker is polled about one topic at a time, so that polling costs little and is frequent.
     """
 
     def __init__(self, cluster: Cluster, victim: int, topics: Iterable[str]) -> None:
@@ -173,60 +173,60 @@ class Watch:
         self._victim = victim
         self._topics = tuple(topics)
         self._living = frozenset(cluster.ports) - {victim}
-        self._tellers: list[Teller] = []
+        self._connections: list[MetadataConnection] = []
         self._led_by_victim: set[tuple[str, int]] = set()
         self._seen = Seen()
 
     def __enter__(self) -> Watch:
-        self._tellers = [Teller(self._cluster.ports[number]) for number in sorted(self._living)]
-        told = self._tellers[0].ask(self._topics).partitions
-        self._led_by_victim = {(each.topic, each.partition) for each in told if each.leader == self._victim}
+        self._connections = [MetadataConnection(self._cluster.ports[number]) for number in sorted(self._living)]
+        led = self._connections[0].ask(self._topics).partitions
+        self._led_by_victim = {(each.topic, each.partition) for each in led if each.leader == self._victim}
         return self
 
     def __exit__(self, *_: object) -> None:
-        for teller in self._tellers:
-            teller.close()
+        for connection in self._connections:
+            connection.close()
 
     def signal(self, number: int) -> float:
-        """Send the victim a signal; gives when."""
+        """Send a signal to the victim, and return the time."""
         os.kill(self._cluster.pids()[self._victim], number)
         return time.monotonic()
 
     def until_led(self) -> Seen:
-        """Ask until every partition has a living leader.
+        """Poll until every partition has a living leader.
 
-        :raise RuntimeError: that takes longer than two minutes.
+        :raise RuntimeError: it takes longer than two minutes.
         """
         deadline_s = time.monotonic() + TIME_S_MAX
-        waiting = deque(product(self._topics, self._tellers))
+        waiting = deque(product(self._topics, self._connections))
         while waiting:
             if time.monotonic() > deadline_s:
-                raise RuntimeError(f"not every partition was led {TIME_S_MAX:g} s after broker {self._victim} went")
-            topic, teller = waiting.popleft()
-            if not self._is_led(topic, teller):
-                waiting.append((topic, teller))
+                raise RuntimeError(f"some partitions had no leader {TIME_S_MAX:g} s after broker {self._victim} ended")
+            topic, connection = waiting.popleft()
+            if not self._is_led(topic, connection):
+                waiting.append((topic, connection))
                 time.sleep(LOOK_PAUSE_S)
         return self._seen
 
-    def _is_led(self, topic: str, teller: Teller) -> bool:
-        partitions = teller.ask((topic,)).partitions
-        told_s = time.monotonic()
+    def _is_led(self, topic: str, connection: MetadataConnection) -> bool:
+        partitions = connection.ask((topic,)).partitions
+        signalled_s = time.monotonic()
         led = [(topic, each.partition) for each in partitions if each.leader in self._living]
         if not self._seen.first_s and not self._led_by_victim.isdisjoint(led):
-            self._seen.first_s = told_s
-        self._seen.last_s = told_s
+            self._seen.first_s = signalled_s
+        self._seen.last_s = signalled_s
         return len(led) == TOPIC_PARTITIONS
 
 
 class _Moment(Thread):
-    """Finds out, beside all else, when something has happened."""
+    """Thread that waits for an event and records its time."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self._found_s = 0.0
 
     def find(self) -> None:
-        """Return when it has happened."""
+        """Return when the event has happened."""
         raise NotImplementedError
 
     def run(self) -> None:
@@ -234,7 +234,7 @@ class _Moment(Thread):
         self._found_s = time.monotonic()
 
     def result(self) -> float:
-        """In seconds of the monotonic clock.
+        """Return the time of the event, in seconds of the monotonic clock.
 
         :raise RuntimeError: it does not happen in two minutes.
         """
@@ -253,12 +253,12 @@ class _End(_Moment):
         self._broker = broker
 
     def find(self) -> None:
-        """The victim's process is gone."""
+        """The victim's process has ended."""
         self._cluster.wait(self._broker)
 
 
 class _Session(_Moment):
-    """The end of a session: its znode is gone, or is another one's."""
+    """The end of a session: its znode is gone, or belongs to another session."""
 
     def __init__(self, zookeeper: str, path: str) -> None:
         super().__init__()
@@ -274,27 +274,27 @@ class _Session(_Moment):
 
 
 class _Making(_Moment):
-    """A change that is asked of those who stay, until it is done."""
+    """The completion of a change that is requested from the remaining brokers."""
 
     def __init__(self, ports: Mapping[int, int]) -> None:
         super().__init__()
         self._ports = ports
 
     def find(self) -> None:
-        """A topic is there and led, as all of them tell."""
+        """A topic exists and has leaders, in the metadata of all brokers."""
         name = f"probe-{next(_names)}"
         create_topic(self._ports, name, 1, len(self._ports))
         for port in self._ports.values():
-            teller = Teller(port)
-            while not any(each.leader in self._ports for each in teller.ask((name,)).partitions):
+            connection = MetadataConnection(port)
+            while not any(each.leader in self._ports for each in connection.ask((name,)).partitions):
                 time.sleep(PAUSE_S)
-            teller.close()
+            connection.close()
 
 
 def create_topic(ports: Mapping[int, int], name: str, partitions: int, replicas: int) -> None:
-    """Ask one broker after the other, until the controller is found and has done it.
+    """Create a topic by asking one broker after the other, until the controller is found and has created it.
 
-    :raise RuntimeError: that takes longer than two minutes; the text holds the last answer.
+    :raise RuntimeError: it takes longer than two minutes; the message contains the last response.
     """
     topic = {
         "name": name,
@@ -311,5 +311,5 @@ def create_topic(ports: Mapping[int, int], name: str, partitions: int, replicas:
         if ErrorCode.of(answer["error_code"]) in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             return
         if time.monotonic() > deadline_s:
-            raise RuntimeError(f"{name} could not be made: {answer}")
+            raise RuntimeError(f"{name} could not be created: {answer}")
         time.sleep(PAUSE_S)

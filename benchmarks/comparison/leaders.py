@@ -1,4 +1,4 @@
-"""Who leads, as one broker tells any client: Metadata version 1, read fast enough to be asked again and again."""
+"""Partition leaders in a broker's metadata: Metadata version 1, parsed fast enough for polling."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _I32 = struct.Struct(">i")
 _PARTITION = struct.Struct(">hiii")
 
 
-class Led(NamedTuple):
-    """One partition, as a broker tells it.
+class PartitionLeader(NamedTuple):
+    """One partition in a broker's metadata.
 
-    :param leader: -1 where nobody leads that the broker knows to live.
-    :param preferred: the first of its replicas.
-    :param in_sync: how many replicas are in sync.
+    :param leader: -1 if the broker knows no living leader.
+    :param preferred: the first replica.
+    :param in_sync: number of in-sync replicas.
     """
 
     topic: str
@@ -30,38 +30,37 @@ class Led(NamedTuple):
     in_sync: int
 
 
-class Told(NamedTuple):
-    """What a broker tells.
+class LeaderMetadata(NamedTuple):
+    """Metadata of some topics.
 
-    :param controller: -1 where it knows of none.
+    :param controller: -1 if the broker knows none.
     """
 
     controller: int
-    partitions: list[Led]
+    partitions: list[PartitionLeader]
 
 
-class Teller:
-    """A connection to a broker that is asked.
+class MetadataConnection:
+    """A connection to a polled broker.
 
-    :raise OSError: from everything, where it does not answer.
+    :raise OSError: from all methods, if the broker does not respond.
     """
 
     def __init__(self, port: int) -> None:
         self._client = RawClient(port, PATIENCE_S)
 
-    def ask(self, topics: Collection[str]) -> Told:
-        """What it knows of some topics."""
+    def ask(self, topics: Collection[str]) -> LeaderMetadata:
+        """Return the broker's metadata of some topics."""
         names = [topic.encode() for topic in topics]
         wanted = b"".join(_I16.pack(len(name)) + name for name in names)
         return read(self._client.request(METADATA, 1, _I32.pack(len(names)) + wanted))
 
     def close(self) -> None:
-        """Close the connection."""
         self._client.close()
 
 
-def read(answer: bytes) -> Told:
-    """Read an answer to Metadata version 1."""
+def read(answer: bytes) -> LeaderMetadata:
+    """Parse a response to Metadata version 1."""
     (brokers_count,) = _I32.unpack_from(answer)
     position = 4
     for _ in range(brokers_count):
@@ -69,17 +68,17 @@ def read(answer: bytes) -> Told:
         position = _after_string(answer, position)  # rack
     controller, topics_count = struct.unpack_from(">ii", answer, position)
     position += 8
-    partitions: list[Led] = []
+    partitions: list[PartitionLeader] = []
     for _ in range(topics_count):
         begin, position = position + 4, _after_string(answer, position + 2)
         topic = answer[begin:position].decode()
-        (count,) = _I32.unpack_from(answer, position + 1)  # after whether it is internal
+        (count,) = _I32.unpack_from(answer, position + 1)  # after the flag of an internal topic
         position = _read_partitions(answer, position + 5, count, topic, partitions)
-    return Told(controller, partitions)
+    return LeaderMetadata(controller, partitions)
 
 
-def _read_partitions(answer: bytes, position: int, count: int, topic: str, out: list[Led]) -> int:
-    """Add a topic's partitions; gives where they end."""
+def _read_partitions(answer: bytes, position: int, count: int, topic: str, out: list[PartitionLeader]) -> int:
+    """Add a topic's partitions to ``out``, and return the position of their end."""
     for _ in range(count):
         _, index, leader, replicas = _PARTITION.unpack_from(answer, position)
         position += _PARTITION.size
@@ -87,7 +86,7 @@ def _read_partitions(answer: bytes, position: int, count: int, topic: str, out: 
         position += 4 * replicas
         (in_sync,) = _I32.unpack_from(answer, position)
         position += 4 + 4 * in_sync
-        out.append(Led(topic, index, leader, preferred, in_sync))
+        out.append(PartitionLeader(topic, index, leader, preferred, in_sync))
     return position
 
 

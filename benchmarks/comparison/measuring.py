@@ -1,4 +1,4 @@
-"""How each kind of scenario is measured, on any system: one sample, a number for each figure."""
+"""How each kind of scenario is measured on any system: one sample has a number for each figure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from benchmarks.broker_process import allow_files, resident_mb
 from benchmarks.comparison.deployments import Cluster, Deployment
 from benchmarks.comparison.fail_over import FailOver
-from benchmarks.comparison.leaders import Teller
+from benchmarks.comparison.leaders import MetadataConnection
 from benchmarks.comparison.scenarios import FAIL_OVERS, Kind, Scale, Scenario
 from benchmarks.driver import Driver, Measurement, measure, write_ahead
 from benchmarks.raw_client import RawClient
@@ -20,7 +20,7 @@ from benchmarks.raw_client import RawClient
 MB = 1_000_000
 FETCH_BYTES = 1 << 20
 WRITTEN_MB_MAX = 900
-"""A topic stays within its first segment, whose pages are touched before."""
+"""Size of a topic, which stays within its first segment, whose pages are touched before."""
 
 START_S_MAX = 120.0
 
@@ -49,9 +49,9 @@ class Run:
         return AdminClient({"bootstrap.servers": self._deployment.bootstrap})
 
     def sample(self, scenario: Scenario) -> dict[str, float]:
-        """Do it once.
+        """Run the scenario once.
 
-        :raise RuntimeError: with the load program's or a broker's words, where it cannot be done.
+        :raise RuntimeError: with the output of the load program or a broker, if it fails.
         """
         return self._kinds[scenario.kind](scenario)
 
@@ -144,9 +144,9 @@ class Run:
 
 
 def first_record_s(port: int, begun_s: float, topic: bytes = b"first") -> float:
-    """Produce until a record is acknowledged; the seconds since a broker's process was started.
+    """Produce until a record is acknowledged, and return the seconds since the start of the broker's process.
 
-    :raise RuntimeError: that takes longer than two minutes.
+    :raise RuntimeError: it takes longer than two minutes.
     """
     answer: object = "nobody listens"
     while time.monotonic() - begun_s < START_S_MAX:
@@ -169,21 +169,21 @@ def first_record_s(port: int, begun_s: float, topic: bytes = b"first") -> float:
 
 
 def wait_for_controller(port: int) -> None:
-    """A client that is told of no controller right after a start may not ask again for long.
+    """Wait until the metadata names a controller, because a client without one may not ask again for long.
 
-    :raise RuntimeError: the broker knows of none in two minutes.
+    :raise RuntimeError: the broker knows no controller after two minutes.
     """
     deadline_s = time.monotonic() + START_S_MAX
-    teller = Teller(port)
-    while teller.ask(()).controller < 0:
+    connection = MetadataConnection(port)
+    while connection.ask(()).controller < 0:
         if time.monotonic() > deadline_s:
             raise RuntimeError("the broker knows of no controller")
         time.sleep(0.05)
-    teller.close()
+    connection.close()
 
 
 def idle_mb(port: int, pid: int, count: int) -> dict[str, float]:
-    """What connections take that have asked for versions, and nothing else."""
+    """Return the memory of connections that have only sent ApiVersions."""
     wanted = min(count, allow_files() - 100)
     before_mb = resident_mb(pid)
     clients: list[RawClient] = []
@@ -198,7 +198,7 @@ def idle_mb(port: int, pid: int, count: int) -> dict[str, float]:
 
 
 def port_of(deployment: Deployment) -> int:
-    """Where its first broker listens."""
+    """Return the port of its first broker."""
     return int(deployment.bootstrap.partition(",")[0].rpartition(":")[2])
 
 

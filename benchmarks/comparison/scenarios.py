@@ -1,4 +1,4 @@
-"""What is measured, as data: a new row of the table is a new line here."""
+"""Scenarios as data: a new row of the table is a new line here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BATCHES = {16_384: "16 K", 131_072: "128 K", 1_000_000: "1 M"}
 
 
 class Kind(Enum):
-    """How it is measured (``measuring``)."""
+    """How a scenario is measured (``measuring``)."""
 
     PRODUCE = "produce"
     CONSUME = "consume"
@@ -25,14 +25,14 @@ class Kind(Enum):
 
 
 FAIL_OVERS = (Kind.BROKER_KILLED, Kind.BROKER_STOPPED, Kind.CONTROLLER_KILLED)
-"""They need many partitions, and each leaves a cluster that has to find its balance again: they come last."""
+"""Scenarios at the end, because they need many partitions and unbalance the cluster."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """What a figure is to be, at least or at most.
+    """Lower or upper bound of a figure.
 
-    :param figure: one of those that ``measuring`` gives.
+    :param figure: a figure of ``measuring``.
     :param ratio: of kreplica's figure to Kafka's in the same run.
     """
 
@@ -43,7 +43,7 @@ class Bound:
     ratio_most: float | None = None
 
     def met(self, own: float, other: float | None) -> bool:
-        """Whether it is; what cannot be compared is not missed."""
+        """True if the bound is met; figures that cannot be compared count as met."""
         ratio = own / other if other else None
         return not (
             (self.least is not None and own < self.least)
@@ -53,13 +53,13 @@ class Bound:
         )
 
     def absolute(self) -> str:
-        """For people."""
+        """Text of the bound on kreplica's own figure."""
         if self.least is not None:
             return f">= {self.least:g}"
         return f"<= {self.most:g}" if self.most is not None else ""
 
     def relative(self) -> str:
-        """For people."""
+        """Text of the bound on the ratio."""
         if self.ratio_least is not None:
             return f">= {self.ratio_least:g}"
         return f"<= {self.ratio_most:g}" if self.ratio_most is not None else ""
@@ -67,15 +67,15 @@ class Bound:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One thing to do.
+    """One kind of work.
 
     :param brokers: processes; each partition has a replica on each.
     :param acks: 1 or -1 (all in sync).
-    :param synced: whether only what is on the disk is acknowledged (``flush.messages=1``).
-    :param records_per_s: of ``LATENCY``.
-    :param count: of connections (``IDLE``, ``TINY``).
-    :param window: requests under way on each connection (``TINY``).
-    :param share: of the bytes that a run writes: clients, not brokers, are what small records cost.
+    :param synced: True if records are synced before they are acknowledged (``flush.messages=1``).
+    :param records_per_s: rate of ``LATENCY``.
+    :param count: number of connections (``IDLE``, ``TINY``).
+    :param window: in-flight requests on each connection (``TINY``).
+    :param share: share of a run's bytes that is written, because clients dominate the cost of small records.
     """
 
     name: str
@@ -95,19 +95,19 @@ class Scenario:
 
     @property
     def topic_config(self) -> Mapping[str, str]:
-        """Of the scenario's topics."""
+        """Configuration of the scenario's topics."""
         return {"flush.messages": "1"} if self.synced else {}
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is measured.
+    """Amount of work.
 
-    :param rounds: each system does each scenario once in a round, after one that does not count.
-    :param megabytes: (1e6 bytes) that a throughput scenario writes.
+    :param rounds: each system runs each scenario once per round, after a round that does not count.
+    :param megabytes: (1e6 bytes) written by a throughput scenario.
     :param latency_s: seconds of a latency scenario.
-    :param partitions: of a cluster that loses a broker.
-    :param fail_overs: how often it loses one in each way.
+    :param partitions: number of partitions in fail-over scenarios.
+    :param fail_overs: number of fail-overs of each kind.
     """
 
     rounds: int
@@ -167,12 +167,12 @@ SCENARIOS = (
 
 @dataclass
 class Figures:
-    """What was measured of one scenario: by system, by figure, one number for each round."""
+    """Measurements of one scenario: system -> figure -> one number per round."""
 
     scenario: Scenario
     samples: dict[str, dict[str, list[float]]] = field(default_factory=dict)
 
     def add(self, system: str, figures: Mapping[str, float]) -> None:
-        """One round's."""
+        """Add the figures of one round."""
         for name, value in figures.items():
             self.samples.setdefault(system, {}).setdefault(name, []).append(value)

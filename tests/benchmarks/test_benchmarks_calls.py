@@ -28,7 +28,6 @@ def test_a_request_costs_the_same_again():
     ("cost", "above"), [(Cost(10, 5), False), (Cost(3, 2), False), (Cost(11, 5), True), (Cost(10, 6), True)]
 )
 def test_only_more_calls_than_the_baseline_are_above_it(cost, above):
-    """Cheaper code passes."""
     assert [row["above"] for row in compare({"Fetch": cost, "New": cost}, {"Fetch": Cost(10, 5)})] == [above, False]
 
 

@@ -1,4 +1,4 @@
-"""What the codec is measured against does the same work."""
+"""The handwritten code that the codec is compared with does the same work."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from benchmarks.codec import Case, calls_of, cases
 
 
 @pytest.mark.parametrize("case", list(cases()), ids=str)
-def test_hand_written_code_makes_of_a_message_what_the_codec_makes_of_it(case: Case) -> None:
-    """The same dicts from the same bytes, and the same bytes from the same dicts: else times say nothing."""
+def test_handwritten_code_equals_the_codec(case: Case) -> None:
+    """The same dicts from the same bytes, and the reverse: otherwise a comparison of times means nothing."""
     calls = calls_of(case)
     assert calls["build by hand"]() == calls["build"]()
     if case.parse_by_hand is not None:

@@ -1,4 +1,4 @@
-"""What the benchmarks of the controller and of its ZooKeeper client make of what they measured."""
+"""Aggregation of the measurements of the controller and ZooKeeper client benchmarks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def _row_of(event: str, taken_ms: int, target_ms: int | None) -> dict[str, Any]:
     return {"event": event, "applied, ms": taken_ms, "target, ms": target_ms}
 
 
-def test_a_row_is_the_median_over_all_lives_of_a_controller() -> None:
-    """Events are told apart, and the median alone decides whether a target is reached."""
+def test_a_row_is_the_median_over_all_rounds() -> None:
+    """Events are separate, and only the median decides whether a target is reached."""
     lives = [
         [_row_of("a broker dies", taken_ms, 1_000), _row_of("it comes back", taken_ms * 10, None)]
         for taken_ms in (900, 1_500, 999)
@@ -26,8 +26,8 @@ def test_a_row_is_the_median_over_all_lives_of_a_controller() -> None:
     assert [row["target reached"] for row in medians(lives[:2])] == [False, None]
 
 
-def test_rates_and_costs_of_a_client_are_medians_beside_the_raw_socket() -> None:
-    """The bar is four fifths of what the raw socket reaches."""
+def test_rates_and_costs_of_a_client_are_medians_relative_to_the_raw_socket() -> None:
+    """The target is four fifths of the raw socket's rate."""
     samples = {
         "kreplica": [Sample(790.0, 3.0), Sample(900.0, 1.0), Sample(10.0, 2.0)],
         "raw": [Sample(1_000.0, 0.5), Sample(1_000.0, 0.25), Sample(4_000.0, 0.7)],

@@ -1,4 +1,4 @@
-"""What the broker's CPU time is said to be worth."""
+"""Computation of the broker's efficiency from CPU times."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def samples(*costs: float) -> list[Sample]:
         (1_000_000, (540.0, 540.0, 540.0), 400 / 5.4, "short"),
     ],
 )
-def test_efficiency_is_what_the_work_costs_in_c_as_a_part_of_what_it_costs_here(
+def test_efficiency_is_the_cost_of_c_divided_by_the_cost_of_the_broker(
     batch_bytes: int, broker: tuple[float, ...], percent: float, verdict: str
 ) -> None:
-    """By medians, with checksums in both; the kernel's part is that of all samples."""
+    """Computed from medians, with checksums in both; the kernel's share is that of all samples."""
     got = row(
         batch_bytes,
         {"kreplica": samples(*broker), "checked": samples(400.0, 1.0, 9000.0), "unchecked": samples(200.0)},
@@ -36,8 +36,8 @@ def test_efficiency_is_what_the_work_costs_in_c_as_a_part_of_what_it_costs_here(
     assert got[""] == verdict
 
 
-def test_the_ticks_of_a_process_are_its_own() -> None:
-    """The name of a process may hold anything; the numbers behind it are read."""
+def test_the_ticks_of_a_process_are_parsed() -> None:
+    """The name of a process may contain any character; the numbers after it are parsed."""
     user, kernel = ticks(os.getpid())
     times = os.times()
     tick_s = 1 / os.sysconf("SC_CLK_TCK")

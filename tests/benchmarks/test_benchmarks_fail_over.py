@@ -1,4 +1,4 @@
-"""How the benchmarks see who leads while a broker goes."""
+"""Detection of partition leaders during a broker failure in the benchmarks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.comparison import fail_over
 from benchmarks.comparison.fail_over import TOPIC_PARTITIONS, Watch
-from benchmarks.comparison.leaders import Led, Told, read
+from benchmarks.comparison.leaders import LeaderMetadata, PartitionLeader, read
 from benchmarks.comparison.scenarios import FAIL_OVERS, SCENARIOS, Bound
 from kreplica.wire.messages import METADATA
 
@@ -37,23 +37,28 @@ def _answer(topics: list[dict[str, Any]], controller: int = 2, rack: str | None 
 
 
 @pytest.mark.parametrize("rack", [None, "", "somewhere"])
-def test_leaders_are_read_as_the_broker_wrote_them(rack: str | None) -> None:
-    """Each partition's leader, preferred leader and number of replicas in sync, over several topics."""
+def test_leaders_are_parsed_from_metadata(rack: str | None) -> None:
+    """Leader, preferred leader and number of in-sync replicas of each partition, over several topics."""
     first = _topic("wide-0", [_partition(0, 1, [1, 2, 3], [3]), _partition(1, -1, [2], [])])
     second = _topic("w", [_partition(7, 3, [2, 3], [3, 2])])
-    assert read(_answer([first, second], rack=rack)) == Told(
-        2, [Led("wide-0", 0, 1, 1, 1), Led("wide-0", 1, -1, 2, 0), Led("w", 7, 3, 2, 2)]
+    assert read(_answer([first, second], rack=rack)) == LeaderMetadata(
+        2,
+        [
+            PartitionLeader("wide-0", 0, 1, 1, 1),
+            PartitionLeader("wide-0", 1, -1, 2, 0),
+            PartitionLeader("w", 7, 3, 2, 2),
+        ],
     )
 
 
-def test_a_topic_that_is_not_known_has_no_partitions() -> None:
-    """What has no partitions is not taken for something that is led."""
+def test_an_unknown_topic_has_no_partitions() -> None:
+    """A topic without partitions does not count as a topic with leaders."""
     unknown, known = _topic("new", [], error_code=3), _topic("old", [_partition(0, 1, [1], [1])])
-    assert read(_answer([unknown, known], controller=-1)) == Told(-1, [Led("old", 0, 1, 1, 1)])
+    assert read(_answer([unknown, known], controller=-1)) == LeaderMetadata(-1, [PartitionLeader("old", 0, 1, 1, 1)])
 
 
-def test_every_way_in_which_a_broker_goes_is_measured_and_bound() -> None:
-    """One scenario for each, less than a second and half of Kafka's."""
+def test_every_kind_of_failure_is_measured_and_has_bounds() -> None:
+    """One scenario for each kind of failure, with limits of one second and half of Kafka's time."""
     bound = {each.kind: each.bounds for each in SCENARIOS if each.kind in FAIL_OVERS}
     assert set(bound) == set(FAIL_OVERS)
     for (figure,) in bound.values():
@@ -63,15 +68,14 @@ def test_every_way_in_which_a_broker_goes_is_measured_and_bound() -> None:
 VICTIM = 2
 LED = [1] * TOPIC_PARTITIONS
 LED_BY_VICTIM = [1] * (TOPIC_PARTITIONS - 1) + [VICTIM]
-LED_BY_NOBODY = [1] * (TOPIC_PARTITIONS - 1) + [-1]
+WITHOUT_LEADER = [1] * (TOPIC_PARTITIONS - 1) + [-1]
 UNKNOWN: list[int] = []
 
 
 def _watch(monkeypatch: pytest.MonkeyPatch, script: dict[int, list[list[int]]]) -> tuple[Watch, list[int]]:
-    """A watch over one topic, by a clock that goes on by a second whenever it is looked at.
+    """Return a watch over one topic, with a clock that advances one second per read, and the ports that it asks.
 
-    :param script: by port, the leaders that a broker tells, one answer after the other.
-    :return: and the ports that are asked, in order.
+    :param script: by port, the leaders in the broker's responses in order.
     """
     asked: list[int] = []
 
@@ -79,15 +83,16 @@ def _watch(monkeypatch: pytest.MonkeyPatch, script: dict[int, list[list[int]]]) 
         def __init__(self, port: int) -> None:
             self._port = port
 
-        def ask(self, topics: Sequence[str]) -> Told:
+        def ask(self, topics: Sequence[str]) -> LeaderMetadata:
             asked.append(self._port)
             leaders = script[self._port].pop(0)
-            return Told(1, [Led("wide-0", index, leader, leader, 3) for index, leader in enumerate(leaders)])
+            rows = [PartitionLeader("wide-0", index, leader, leader, 3) for index, leader in enumerate(leaders)]
+            return LeaderMetadata(1, rows)
 
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(fail_over, "Teller", Scripted)
+    monkeypatch.setattr(fail_over, "MetadataConnection", Scripted)
     moments = count(1)
     clock = SimpleNamespace(monotonic=lambda: float(next(moments)), sleep=lambda _: None)
     monkeypatch.setattr(fail_over, "time", clock)
@@ -95,11 +100,11 @@ def _watch(monkeypatch: pytest.MonkeyPatch, script: dict[int, list[list[int]]]) 
     return Watch(cluster, VICTIM, ["wide-0"]), asked
 
 
-@pytest.mark.parametrize("not_yet", [LED_BY_VICTIM, LED_BY_NOBODY, UNKNOWN])
-def test_a_partition_is_led_when_every_broker_that_stays_tells_a_living_leader(
+@pytest.mark.parametrize("not_yet", [LED_BY_VICTIM, WITHOUT_LEADER, UNKNOWN])
+def test_a_partition_has_a_leader_when_every_remaining_broker_returns_one(
     monkeypatch: pytest.MonkeyPatch, not_yet: list[int]
 ) -> None:
-    """Whoever still tells the dead one, nobody, or no such topic is asked again; the dead one is never asked."""
+    """A broker that returns the dead leader, none, or no such topic is asked again; the dead one is never asked."""
     script = {9091: [LED_BY_VICTIM, not_yet, LED], 9093: [not_yet, not_yet, LED]}
     watch, asked = _watch(monkeypatch, script)
     with watch:
@@ -108,16 +113,16 @@ def test_a_partition_is_led_when_every_broker_that_stays_tells_a_living_leader(
     assert 9092 not in asked
 
 
-def test_the_first_sign_is_a_new_leader_of_what_the_dead_one_led(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes before the last, where brokers learn of it one after the other."""
-    watch, _ = _watch(monkeypatch, {9091: [LED_BY_VICTIM, LED_BY_NOBODY, LED], 9093: [LED_BY_VICTIM] * 2 + [LED]})
+def test_the_first_observation_is_a_new_leader_of_a_victims_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes before the last one if brokers learn of it one after the other."""
+    watch, _ = _watch(monkeypatch, {9091: [LED_BY_VICTIM, WITHOUT_LEADER, LED], 9093: [LED_BY_VICTIM] * 2 + [LED]})
     with watch:
         seen = watch.until_led()
     assert 0 < seen.first_s < seen.last_s
 
 
-def test_a_cluster_that_is_not_led_in_time_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker that went is named."""
+def test_partitions_without_a_leader_in_time_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the failed broker."""
     watch, _ = _watch(monkeypatch, {9091: [LED_BY_VICTIM] * 1_000, 9093: [LED_BY_VICTIM] * 1_000})
     with watch, pytest.raises(RuntimeError, match="broker 2"):
         watch.until_led()

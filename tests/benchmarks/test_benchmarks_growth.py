@@ -1,4 +1,4 @@
-"""Growth is measured with requests that take turns, and with answers that say no error."""
+"""Growth benchmarks: requests alternate between connections, and error codes are raised."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kreplica.wire.messages import HEARTBEAT, PRODUCE
 
 
 class Recorder:
-    """Answers each request with itself, in order, and only after it was sent."""
+    """Responds to each request with itself, in order, and only after it was sent."""
 
     def __init__(self, name: str, log: list[str]) -> None:
         self._name = name
@@ -29,14 +29,14 @@ class Recorder:
 
 
 def asked(count: int, window: int, requests: int) -> tuple[list[str], list[bytes]]:
-    """What so many connections did, and the answers."""
+    """Return the log of the connections, and the responses."""
     log: list[str] = []
     connections = [cast(Connection, Recorder(f"c{number}", log)) for number in range(count)]
     return log, Clients(connections, window).ask(bytes([number]) for number in range(requests))
 
 
-def test_connections_take_turns() -> None:
-    """All of a round send before the first answer is read; who comes next is next in the next round."""
+def test_connections_alternate() -> None:
+    """All connections of a round send before the first response is read; the next round continues with the next one."""
     log, answers = asked(12, 1, 13)
     assert log[:11] == [*(f"c{number} [{number}]" for number in range(10)), "c0 answers"]
     assert log[20:] == ["c10 [10]", "c11 [11]", "c0 [12]", "c10 answers", "c11 answers", "c0 answers"]
@@ -44,14 +44,14 @@ def test_connections_take_turns() -> None:
 
 
 def test_a_window_is_sent_at_once() -> None:
-    """The last may be smaller."""
+    """The last window may be smaller."""
     log, answers = asked(1, 3, 5)
     assert log == ["c0 [0, 1, 2]", *["c0 answers"] * 3, "c0 [3, 4]", *["c0 answers"] * 2]
     assert answers == [bytes([number]) for number in range(5)]
 
 
-def test_an_error_anywhere_in_an_answer_is_raised() -> None:
-    """Nobody measures requests that are refused."""
+def test_an_error_code_anywhere_in_a_response_is_raised() -> None:
+    """Rejected requests must not be measured."""
 
     def answer(code: int) -> bytes:
         row: dict[str, Any] = {"index": 0, "error_code": code, "base_offset": 7}
@@ -67,7 +67,7 @@ def test_an_error_anywhere_in_an_answer_is_raised() -> None:
 
 
 def test_partitions_are_spread_over_topics_of_a_thousand() -> None:
-    """So that no topic is wider than what Kafka's users have."""
+    """Topics are not wider than topics of Kafka's users."""
     found = partitions_of(2001)
     assert found[:2] == [("wide-0", 0), ("wide-0", 1)]
     assert found[999:1001] == [("wide-0", 999), ("wide-1", 0)]
@@ -75,8 +75,8 @@ def test_partitions_are_spread_over_topics_of_a_thousand() -> None:
     assert len(set(found)) == 2001
 
 
-def test_frames_differ_by_partition_alone() -> None:
-    """Each is a request of the same size."""
+def test_frames_differ_only_by_partition() -> None:
+    """All requests have the same size."""
     frames = list(map(produce_frame, partitions_of(3)))
     assert len({len(frame) for frame in frames}) == 1
     assert len(set(frames)) == 3

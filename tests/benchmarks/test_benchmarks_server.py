@@ -1,4 +1,4 @@
-"""The C program that brokers are held against does a broker's work on produced batches."""
+"""The reference program in C does a broker's work on produced batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.needs_program("gcc")
 
 NOW_MS = 1_700_000_000_000
 SIZES = [1, 7, 200, 255, 256, 700, 12_287, 12_288, 16_000, 130_000, 262_144, 300_000, 1_000_000]
-"""Of values: about the blocks of the checksum, the bounds of the buffers, and what is measured."""
+"""Sizes of values around checksum blocks and buffer limits, and the measured sizes."""
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def request(correlation: int, batch: bytes) -> bytes:
 
 
 def answers(peer: socket.socket, count: int) -> list[tuple[int, dict]]:
-    """Correlation id and the partition's part of each."""
+    """Return the correlation ID and the partition's row of each response."""
     got = []
     with peer.makefile("rb") as stream:
         for _ in range(count):
@@ -68,10 +68,10 @@ def port_of(server: ServerProcess) -> int:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_batches_are_stamped_and_written_in_order_however_they_come(
+def test_batches_are_stamped_and_written_in_order(
     server: ServerProcess, log: Path, seed: int
 ) -> None:
-    """Small and large, many in one piece or one in many: each is answered, and the log holds what a broker's would."""
+    """Small and large batches, many in one segment or one in many: the log equals a broker's."""
     chance = random.Random(seed)
     batches = [record_batch(chance.randbytes(chance.choice(SIZES)), NOW_MS) for _ in range(25)]
     stream = b"".join(request(number, batch) for number, batch in enumerate(batches))
@@ -97,8 +97,8 @@ def test_batches_are_stamped_and_written_in_order_however_they_come(
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_batch_with_a_wrong_checksum_is_refused(server: ServerProcess, log: Path, size: int) -> None:
-    """One bit anywhere, in a batch of any length: it is not written, and the next one is."""
+def test_a_batch_with_a_wrong_checksum_is_rejected(server: ServerProcess, log: Path, size: int) -> None:
+    """A flipped bit anywhere in a batch of any size: the batch is not written, and the next one is."""
     batch = bytearray(record_batch(random.Random(size).randbytes(size), NOW_MS))
     batch[random.Random(size).randrange(23, len(batch))] ^= 1
     good = record_batch(b"good", NOW_MS)
@@ -109,7 +109,7 @@ def test_a_batch_with_a_wrong_checksum_is_refused(server: ServerProcess, log: Pa
     assert log.read_bytes()[16:] == good[16:]
 
 
-def test_clients_are_told_how_to_produce(server: ServerProcess) -> None:
+def test_clients_receive_versions_and_metadata(server: ServerProcess) -> None:
     """Versions and metadata are those of a broker that leads partition 0 of any topic."""
     client = RawClient(port_of(server))
     try:

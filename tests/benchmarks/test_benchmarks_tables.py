@@ -1,4 +1,4 @@
-"""What the benchmarks print and when they say that a target is met."""
+"""Output and verdicts of the benchmarks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.tables import markdown
 
 
 def test_rows_with_the_same_keys_share_a_table() -> None:
-    """Figures are aligned, rounded to what they are worth, and stand under their names."""
+    """Figures are right-aligned below their names, and rounded to three digits."""
     rows = [{"case": "a|b", "MB/s": 1234.5}, {"case": "c", "MB/s": 0.12345}, {"other": 1, "met": None}]
     assert markdown(rows) == (
         "| case |  MB/s |\n"
@@ -40,7 +40,7 @@ def test_rows_with_the_same_keys_share_a_table() -> None:
     ],
 )
 def test_a_target_is_met_or_named(mb_per_s: float, cost: float, verdict: str) -> None:
-    """A row says what was asked, and what it falls short of."""
+    """A row shows the target and the figures that miss it."""
     targets = produce_targets(Stream(1000, 16_384, 1))
     row = with_verdict({"MB/s": mb_per_s, "broker us/MB": cost}, targets)
     assert row["target"] == ">= 600 MB/s, <= 900 us/MB"
@@ -48,7 +48,7 @@ def test_a_target_is_met_or_named(mb_per_s: float, cost: float, verdict: str) ->
 
 
 def test_without_target_there_is_no_verdict() -> None:
-    """A figure that nobody has set a bar for is only shown."""
+    """A figure without a target is only shown."""
     assert with_verdict({"x": 1}, []) == {"x": 1, "target": "", "": ""}
     assert not Target("x", "ms", most=1).met(1.01)
 
@@ -56,7 +56,7 @@ def test_without_target_there_is_no_verdict() -> None:
 def test_a_broken_benchmark_does_not_stop_the_others(
     monkeypatch: pytest.MonkeyPatch, tmp_path: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its place in the output says so, the rest is there, and the status tells."""
+    """The output shows the error in its place, followed by the other results, and the exit status is 1."""
     outcomes = {"good": ([{"x": 1}], None), "bad": ([], "it ended with status 1")}
     monkeypatch.setattr(runner, "run_apart", lambda name, scale, rounds: outcomes[name])
     monkeypatch.setattr(runner, "RESULTS", tmp_path)
@@ -67,14 +67,14 @@ def test_a_broken_benchmark_does_not_stop_the_others(
 
 
 def test_benchmarks_are_found() -> None:
-    """Every module with a run function is one; those that serve them are not."""
+    """Every module with a function ``run`` is a benchmark; helper modules are not."""
     names = runner.benchmark_names()
     assert {"broker", "start"} <= set(names)
     assert not {"tables", "driver", "__main__", "broker_process"} & set(names)
 
 
 def test_the_raw_client_makes_valid_batches() -> None:
-    """Its length and checksum are right, for any size of value."""
+    """Length and checksum are correct for any size of value."""
     for size in (0, 1, 63, 64, 128, 10_000):
         batch = record_batch(b"v" * size, time.time_ns() // 1_000_000)
         assert int.from_bytes(batch[8:12], "big") == len(batch) - 12
@@ -83,7 +83,7 @@ def test_the_raw_client_makes_valid_batches() -> None:
 
 
 def test_client_libraries_are_compared_round_by_round() -> None:
-    """The ratio is the median of the rounds', and only those that are to be beaten have a bar."""
+    """The ratio is the median of the rounds' ratios, and only some libraries have a target."""
     case = Case(
         what="produce",
         bootstrap="",

@@ -1,4 +1,4 @@
-"""Audits in this process, without Spark."""
+"""Audits in the test's process, without Spark."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from kreplica.spark.pipelines.audit.report import AuditReport, merged
 
 
 def audited(options: AuditOptions) -> AuditReport:
-    """As ``audit``."""
+    """Run ``audit`` in this process."""
     return audited_plan(make_plan(options))
 
 
 def audited_plan(plan: Plan) -> AuditReport:
-    """What comes of a plan."""
+    """Run all slices of a plan and return the report."""
     notes = plan.all_notes()
     found = {each: [own] for each, own in plan.found.items()}
     undone = 0

@@ -1,4 +1,4 @@
-"""Tasks and drivers of a sink that writes exactly once, called as Spark calls them, in any order that crashes give."""
+"""Tasks and drivers of an exactly-once sink, called as Spark calls them, in any order that crashes can cause."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kreplica.spark.sink.task_transactions import Prepared, prepare_rows
 from kreplica.spark.sink.write_decision import AnotherAtWork, Task
 
 REFUSED = (ClientError, LaneGone, AnotherAtWork)
-"""What a driver is told that may not decide; that rows are lost is something else."""
+"""Errors of a driver that may not decide; lost rows are another error."""
 
 
 def options(bootstrap: str, topic: str, **more: str) -> SinkOptions:
@@ -32,7 +32,7 @@ def options(bootstrap: str, topic: str, **more: str) -> SinkOptions:
 
 
 def rows(batch_id: int, lane: int, lanes: int, count: int = 10) -> Iterator[pa.RecordBatch]:
-    """A micro-batch's rows, spread over its tasks."""
+    """Return the rows of one task of a micro-batch."""
     values = [f"{batch_id}/{number}" for number in range(count) if number % lanes == lane]
     yield pa.RecordBatch.from_pydict({"value": pa.array(values, pa.string())})
 
@@ -42,9 +42,9 @@ def prepare(chosen: SinkOptions, batch_id: int, lanes: int, run: str = "a", **ab
 
 
 def prepare_lane(chosen: SinkOptions, batch_id: int, lane: int, lanes: int, run: str = "a", **about: Any) -> Prepared:
-    """As a task does.
+    """Run one task.
 
-    :param about: of the ``Task``: ``attempt``, ``query``.
+    :param about: fields of the ``Task``: ``attempt``, ``query``.
     """
     assert chosen.topic is not None
     return prepare_rows(
@@ -53,12 +53,12 @@ def prepare_lane(chosen: SinkOptions, batch_id: int, lane: int, lanes: int, run:
 
 
 def visible(bootstrap: str, topic: str) -> list[str]:
-    """What readers of committed records see now; nothing may hold them back."""
+    """Return the values that readers of committed records see; no transaction may be open."""
     with Cluster(bootstrap) as cluster:
         partitions = topic_partitions(cluster, topic)
 
         def ended() -> dict[TopicPartition, int]:
-            """Markers come a moment after the coordinator's answer."""
+            """Markers arrive after the coordinator's response."""
             committed, ends = (end_offsets(cluster, partitions, each) for each in reversed(Isolation))
             if committed != ends:
                 raise LeaderUnknown("a transaction is open")
@@ -81,7 +81,7 @@ def dies(*_: object) -> None:
 
 
 def dies_after(count: int) -> Callable[..., None]:
-    """Instead of ``_end``: the driver is killed when it has committed so many lanes."""
+    """Replace ``_end`` with a function that kills the driver after this number of committed lanes."""
     ended, really = [], exactly_once._end
 
     def end(*given: object) -> None:
@@ -94,7 +94,7 @@ def dies_after(count: int) -> Callable[..., None]:
 
 
 def decide_and_die(prepared: list[Prepared], chosen: SinkOptions, ends: int = 0) -> None:
-    """A driver that is killed between its decision and the end of a commit."""
+    """Run a driver that is killed between its decision and the end of a commit."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(exactly_once, "_end", dies_after(ends))
         with pytest.raises(KeyboardInterrupt):
@@ -102,7 +102,7 @@ def decide_and_die(prepared: list[Prepared], chosen: SinkOptions, ends: int = 0)
 
 
 class Driver:
-    """One run of a query, which tries one micro-batch after the other, with any number of tasks, until it dies."""
+    """One run of a query, which tries consecutive micro-batches with any number of tasks, until it dies."""
 
     def __init__(self, world: World, run: str, batch_id: int) -> None:
         self.world, self.random, self.run, self.batch_id = world, world.random, run, batch_id
@@ -113,9 +113,9 @@ class Driver:
         self.prepared: dict[int, Prepared] = {}
 
     def step(self) -> bool:
-        """Do the next thing.
+        """Run the next step.
 
-        :return: whether it is still alive.
+        :return: True if the driver is still alive.
         """
         try:
             missing = [lane for lane in range(self.lanes) if lane not in self.prepared]
@@ -140,7 +140,7 @@ class Driver:
             patched.setattr(exactly_once, "_end", dies_after(self.random.choice((0, 1, 2, 99, 99, 99))))
             commit_prepared(list(self.prepared.values()), self.world.chosen)
         if self.random.random() < 0.2:
-            return False  # before its checkpoint says so
+            return False  # before the checkpoint is written
         self.world.committed = max(self.world.committed, self.batch_id)
         self.batch_id += 1
         self._plan()
@@ -148,7 +148,7 @@ class Driver:
 
 
 class World:
-    """A checkpoint, and drivers of which each believes that it is the only one."""
+    """A checkpoint, and drivers that each act as if they were the only one."""
 
     def __init__(self, chosen: SinkOptions, mode: str, seed: int) -> None:
         self.chosen, self.mode, self.random = chosen, mode, Random(seed)
@@ -157,7 +157,7 @@ class World:
         self.runs = 0
 
     def step(self) -> None:
-        """Some driver does the next thing."""
+        """Run the next step of a random driver."""
         if not self.drivers or (len(self.drivers) < 3 and self.random.random() < 0.1):
             self.runs += 1
             self.drivers.append(Driver(self, f"{self.runs:x}", self.committed + 1))

@@ -1,4 +1,4 @@
-"""``kreplica pipeline archive`` and ``compare`` without Spark: what they are told, what they print, how they end."""
+"""``kreplica pipeline archive`` and ``compare`` without Spark: options, output and exit status."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def compared(*counted: tuple[Kind, int], lost: tuple[str, ...] = ()) -> CompareR
 
 
 class Running:
-    """The command of a module, with a pipeline that only notes what it was asked."""
+    """Runs a command of a module with a pipeline that only records its arguments."""
 
     def __init__(self, module: Any, name: str, report: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.command = module.command
@@ -61,13 +61,13 @@ class Running:
         return CliRunner().invoke(self.command, arguments)
 
 
-def test_archive_takes_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Options as they are meant; a table for people, an object for programs."""
+def test_archive_options_and_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parsed options, a table for users, and an object as JSON."""
     run = Running(pipeline_archive, "archive", ARCHIVED, monkeypatch)
     names = ("--topics", "orders,x", "--values", "json", "--codec", "snappy", "--every", "5s", "--bootstrap", "b:1")
     flags = ("--read-uncommitted", "--follow", "--adopt")
-    told = run(*names, *flags, "--option", "kafka.client.id=me", "/a")
-    assert told.exit_code == 0, told.output
+    result = run(*names, *flags, "--option", "kafka.client.id=me", "/a")
+    assert result.exit_code == 0, result.output
     assert run.asked[0] == (
         "/a",
         ArchiveOptions(
@@ -81,10 +81,10 @@ def test_archive_takes_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
             kafka={"kafka.client.id": "me"},
         ),
     )
-    assert "orders           2     1000    3" in told.output
-    assert "1000 records in 1 batch from 7 on, 4 files, 2.0 KiB, 2 s, 500 records/s, lag 3" in told.output
-    told = run("--pattern", "o.*", "--json", "/a")
-    assert json.loads(told.output)["topics"] == [{"topic": "orders", "partitions": 2, "records": 1000, "lag": 3}]
+    assert "orders           2     1000    3" in result.output
+    assert "1000 records in 1 batch from 7 on, 4 files, 2.0 KiB, 2 s, 500 records/s, lag 3" in result.output
+    result = run("--pattern", "o.*", "--json", "/a")
+    assert json.loads(result.output)["topics"] == [{"topic": "orders", "partitions": 2, "records": 1000, "lag": 3}]
     assert (run.asked[1][1].pattern, run.asked[1][1].follow_every) == ("o.*", None)
 
 
@@ -101,34 +101,34 @@ def test_archive_takes_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         ("--topics", "a", "--bootstrap", "b", "/a"),
     ],
 )
-def test_archive_mistyped(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is begun."""
+def test_archive_with_invalid_options(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is started."""
     run = Running(pipeline_archive, "archive", ARCHIVED, monkeypatch)
     assert run(*words).exit_code == 2
     assert not run.asked
 
 
-def test_compare_ends_with_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """0 where all is equal, 1 where something differs or a file is lost, with the first differences by name."""
+def test_the_exit_status_of_compare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """0 for equal, 1 for a difference or a lost file, with the first differences in the output."""
     run = Running(pipeline_compare, "compare", compared(), monkeypatch)
-    told = run("--topics", "orders", "--as", "orders=again", "--show", "5", "--bootstrap", "b:1", "/a")
-    assert told.exit_code == 0, told.output
+    result = run("--topics", "orders", "--as", "orders=again", "--show", "5", "--bootstrap", "b:1", "/a")
+    assert result.exit_code == 0, result.output
     assert run.asked == [
         ("/a", CompareOptions(bootstrap="b:1", topics=("orders",), others={"orders": "again"}, shown_max=5))
     ]
-    assert "90 records compared, 0 differences; 10 deleted from topics" in told.output
+    assert "90 records compared, 0 differences; 10 deleted from topics" in result.output
     run = Running(pipeline_compare, "compare", compared((Kind.MISSING, 2), (Kind.OUT_OF_ORDER, 1)), monkeypatch)
-    told = run("/a")
-    assert told.exit_code == 1
-    assert "3 differences" in told.output
-    assert "missing       orders          0                  5  -" in told.output
-    told = run("/a", "--json")
-    assert told.exit_code == 1
-    found = json.loads(told.output)
+    result = run("/a")
+    assert result.exit_code == 1
+    assert "3 differences" in result.output
+    assert "missing       orders          0                  5  -" in result.output
+    result = run("/a", "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.output)
     assert found["differences"][1]["kind"] == "out of order"
     assert found["partitions"][0]["counts"]["missing"] == 2
     run = Running(pipeline_compare, "compare", compared(lost=("topic=orders/x.parquet",)), monkeypatch)
-    told = run("/a")
-    assert told.exit_code == 1
-    assert "/a/topic=orders/x.parquet is not there" in told.output
+    result = run("/a")
+    assert result.exit_code == 1
+    assert "/a/topic=orders/x.parquet is not there" in result.output
     assert run("--as", "orders", "/a").exit_code == 2

@@ -1,4 +1,4 @@
-"""How an archive lies on a disk, and what of it counts."""
+"""Files of an archive and their validity."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def batch(number: int, start: int, end: int, *days: str) -> Batch:
     return Batch(number, (ArchivedRange("a", 0, start, end, end - start),), files, 5)
 
 
-def test_whole_batches_are_what_is_there(tmp_path: Path) -> None:
-    """In the order of their numbers; spans, counts and files are those of all of them."""
+def test_only_complete_batches_count(tmp_path: Path) -> None:
+    """Ordered by number; ranges, counts and files are those of all batches."""
     write_about(str(tmp_path), ABOUT, STORE)
     for number, start, end in ((0, 5, 10), (2, 20, 30), (10, 30, 31), (1, 10, 20)):
         write_batch(str(tmp_path), batch(number, start, end, "2026-11-22", "2026-11-23"), STORE)
@@ -56,8 +56,8 @@ def test_whole_batches_are_what_is_there(tmp_path: Path) -> None:
     assert (file.topic, file.day) == ("a", "2026-11-23")
 
 
-def test_what_is_no_archive_says_so(tmp_path: Path) -> None:
-    """A folder, a newer release's archive, and one whose notes are damaged: each in words, with the file's name."""
+def test_the_error_of_an_invalid_archive(tmp_path: Path) -> None:
+    """A directory, an archive of a newer release, damaged metadata: each error names the file."""
     with pytest.raises(NoArchive, match=r"is not an archive \(_archive/archive.json is missing\)"):
         read_archive(str(tmp_path))
     note = Path(archive_file(str(tmp_path)))
@@ -78,16 +78,16 @@ def test_what_is_no_archive_says_so(tmp_path: Path) -> None:
     assert read_batch(str(tmp_path), 4, STORE) is None
 
 
-def test_notes_of_later_releases_are_read_as_far_as_they_are_known(tmp_path: Path) -> None:
-    """What the same format has more is left alone."""
+def test_unknown_fields_of_later_releases_are_ignored(tmp_path: Path) -> None:
+    """Unknown fields of the same format are ignored."""
     write_about(str(tmp_path), ABOUT, STORE)
     note = Path(archive_file(str(tmp_path)))
     note.write_text(json.dumps({**json.loads(note.read_text()), "more": 1}))
     assert read_archive(str(tmp_path)).about == ABOUT
 
 
-def test_a_note_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
-    """One that is being written has another name, and takes the place of the old one in one step."""
+def test_a_note_is_written_atomically(tmp_path: Path) -> None:
+    """A new note is written under another name and renamed."""
     path = f"{tmp_path}/folder/note.json"
     assert STORE.read(path) is None
     STORE.write(path, "one")
@@ -101,7 +101,7 @@ def test_a_note_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_one_run_at_a_time(tmp_path: Path) -> None:
-    """The second one is told; when the first has gone it may."""
+    """The second run is rejected until the first one has ended."""
     lock = f"{tmp_path}/_archive/lock"
     with STORE.alone(lock), pytest.raises(StoreFailed, match="another run"), STORE.alone(lock):
         pass
@@ -110,7 +110,7 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
 
 
 def test_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Local ones are whole; those with a scheme stay as they are, and need a session."""
+    """Local paths become absolute; paths with a scheme are kept, and need a session."""
     monkeypatch.chdir(tmp_path)
     assert plain_path("a/b/") == f"{tmp_path}/a/b"
     assert plain_path("/data/archive/") == "/data/archive"
@@ -125,8 +125,8 @@ def test_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         store_of("s3a://bucket/data")
 
 
-def test_a_checkpoint_says_where_a_batch_ends(tmp_path: Path) -> None:
-    """As Spark writes it; anything else is not guessed at."""
+def test_a_checkpoint_contains_the_end_of_a_batch(tmp_path: Path) -> None:
+    """In Spark's own format; anything else is rejected."""
     offsets = Path(checkpoint(str(tmp_path))) / "offsets"
     offsets.mkdir(parents=True)
     (offsets / "0").write_text('v1\n{"batchWatermarkMs":0}\n{"a": {"0": 5, "1": 7}}')

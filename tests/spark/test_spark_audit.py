@@ -1,4 +1,4 @@
-"""What an audit plans, reads and keeps, by brokers' directories, without Spark."""
+"""Audits of brokers' log directories without Spark: plan, comparison and work file."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ T0 = TopicPartition("t", 0)
 
 
 def batch(number: int, value: bytes = b"value") -> bytes:
-    """The batch of offsets from five times its number on."""
+    """Return the batch of five offsets from ``5 * number`` on."""
     records = [Record(5 * number + each, 1000, b"key", value) for each in range(5)]
     return build_batch(records, base_offset=5 * number, leader_epoch=0)
 
 
 class Directory:
-    """A log directory of a broker."""
+    """A broker's log directory."""
 
     def __init__(self, path: Path, broker: int, *, cluster: str = "c") -> None:
         self.path = path
@@ -55,7 +55,7 @@ class Directory:
 
 @pytest.fixture
 def directories(tmp_path: Path) -> list[Directory]:
-    """Of brokers 1 to 3, each with a replica of 50 records whose high watermark is noted."""
+    """Directories of brokers 1 to 3, each with a replica of 50 records and a high watermark checkpoint."""
     made = [Directory(tmp_path / str(broker), broker) for broker in (1, 2, 3)]
     for each in made:
         each.replica("t-0")
@@ -74,15 +74,15 @@ def places(report: AuditReport) -> list[tuple[str, int, int, int, Kind]]:
 # --- directories ---
 
 
-def test_directories_say_whose_they_are(directories: list[Directory]) -> None:
-    """And what they hold is compared up to what is noted as committed."""
+def test_directories_identify_their_broker(directories: list[Directory]) -> None:
+    """Replicas are compared up to the high watermark checkpoint."""
     report = of(directories)
     assert (report.agrees, report.cluster_id, report.brokers, report.batches) == (True, "c", (1, 2, 3), 30)
     assert report.verdict == "the replicas of 1 partition agree below the high watermark"
 
 
 def test_several_directories_of_one_broker(directories: list[Directory], tmp_path: Path) -> None:
-    """A broker's replicas are wherever it put them."""
+    """A broker's replicas may be in any of its directories."""
     second = Directory(tmp_path / "1b", 1)
     second.replica("u-3", value=b"other")
     second.checkpoint("replication-offset-checkpoint", u_3=50)
@@ -95,25 +95,25 @@ def test_several_directories_of_one_broker(directories: list[Directory], tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "error"),
     [
         (lambda path: (path / "meta.properties").unlink(), "--log-dirs BROKER="),
         (lambda path: Directory(path.parent / "else", 1, cluster="d"), "belong to several clusters"),
         (lambda path: (path / "replication-offset-checkpoint").write_text("nonsense"), "checkpoint"),
     ],
 )
-def test_directories_that_are_not_what_they_should_be(
-    directories: list[Directory], spoil: Callable[[Path], object], told: str
+def test_invalid_directories(
+    directories: list[Directory], spoil: Callable[[Path], object], error: str
 ) -> None:
-    """One line says what is wrong."""
+    """The error is one line."""
     spoil(directories[0].path)
     paths = [each for each in sorted(directories[0].path.parent.iterdir()) if each.is_dir()]
-    with pytest.raises(StorageError, match=told):
+    with pytest.raises(StorageError, match=error):
         audited(AuditOptions(log_dirs=tuple(map(str, paths))))
 
 
-def test_a_directory_that_is_given_to_the_wrong_broker(directories: list[Directory]) -> None:
-    """What it says itself counts."""
+def test_a_directory_of_another_broker(directories: list[Directory]) -> None:
+    """The broker ID in the directory counts."""
     with pytest.raises(StorageError, match="belongs to broker 1, not to 4"):
         audited(AuditOptions(log_dirs_of={4: (str(directories[0].path),)}))
     properties = directories[0].path / "meta.properties"
@@ -124,13 +124,12 @@ def test_a_directory_that_is_given_to_the_wrong_broker(directories: list[Directo
 
 
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
-    """It is named."""
     with pytest.raises(StorageError, match="nowhere is not a directory"):
         audited(AuditOptions(log_dirs=(str(tmp_path / "nowhere"),)))
 
 
-def test_nothing_is_noted_as_committed(directories: list[Directory]) -> None:
-    """Then nothing is compared and nothing proved, and that is said."""
+def test_no_high_watermark_checkpoint(directories: list[Directory]) -> None:
+    """Nothing is compared and nothing proved, and the report says so."""
     for each in directories:
         (each.path / "replication-offset-checkpoint").unlink()
     report = of(directories)
@@ -140,7 +139,7 @@ def test_nothing_is_noted_as_committed(directories: list[Directory]) -> None:
 
 
 def test_an_older_topic_of_the_same_name(directories: list[Directory]) -> None:
-    """It is left out and told of: its records are of another topic."""
+    """It is left out with a note: its records belong to another topic."""
     for each, topic_id in zip(
         directories, ("AAAAAAAAAAAAAAAAAAAABw", "AAAAAAAAAAAAAAAAAAAABw", "AAAAAAAAAAAAAAAAAAAACA"), strict=True
     ):
@@ -151,8 +150,8 @@ def test_an_older_topic_of_the_same_name(directories: list[Directory]) -> None:
     assert "another topic ID" in report.notes[0]
 
 
-def test_what_cleaners_have_been_at(directories: list[Directory]) -> None:
-    """Their checkpoint says it, or the user does."""
+def test_compacted_ranges(directories: list[Directory]) -> None:
+    """Known from the cleaner's checkpoint or from the user."""
     path = directories[1].path / "t-0" / f"{0:020}.log"
     path.write_bytes(b"".join(batch(number) for number in range(10) if number != 4))
     assert places(of(directories)) == [("t", 0, 20, 2, Kind.MISSING)]
@@ -161,12 +160,12 @@ def test_what_cleaners_have_been_at(directories: list[Directory]) -> None:
     report = of(directories)
     assert (report.agrees, report.partitions[0].compacted_count) == (True, 1)
     directories[2].checkpoint("cleaner-offset-checkpoint", t_0=20)
-    assert of(directories).agrees  # its broker runs, and may clean just now
+    assert of(directories).agrees  # its broker is running, and may be cleaning
     (directories[2].path / ".kafka_cleanshutdown").write_text("")
     assert places(of(directories)) == [("t", 0, 20, 2, Kind.MISSING)]
 
 
-def test_a_list_of_epochs_that_cannot_be_read(directories: list[Directory]) -> None:
+def test_an_unreadable_epoch_checkpoint(directories: list[Directory]) -> None:
     """The replica is named, and its batches are compared all the same."""
     (directories[1].path / "t-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n")
     report = of(directories)
@@ -174,8 +173,8 @@ def test_a_list_of_epochs_that_cannot_be_read(directories: list[Directory]) -> N
     assert [each.batches for each in report.partitions[0].coverages] == [10, 10, 10]
 
 
-def test_big_partitions_are_cut(directories: list[Directory], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A replica's end that is lost is told once, however many pieces lie behind it."""
+def test_big_partitions_are_split(directories: list[Directory], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica's lost end is reported once, in any number of pieces."""
     monkeypatch.setattr("kreplica.spark.pipelines.audit.plan.SLICE_BYTES", 200)
     path = directories[2].path / "t-0" / f"{0:020}.log"
     path.write_bytes(b"".join(batch(number) for number in range(4)))
@@ -188,8 +187,8 @@ def test_big_partitions_are_cut(directories: list[Directory], monkeypatch: pytes
     assert [(each.batches, each.end) for each in report.partitions[0].coverages] == [(10, 50), (10, 50), (4, 20)]
 
 
-def test_what_differs_is_looked_at_twice(directories: list[Directory], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A difference that is gone the second time was something under way; a log that moved is begun anew."""
+def test_differences_are_compared_twice(directories: list[Directory], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A difference that is gone in the second comparison was a change in progress; a moved log is compared again."""
     plan = make_plan(AuditOptions(log_dirs=tuple(str(each.path) for each in directories)))
     answers: list[Comparison | None] = []
 
@@ -212,34 +211,34 @@ def test_what_differs_is_looked_at_twice(directories: list[Directory], monkeypat
     assert not answers
 
 
-# --- directories, and what the cluster says ---
+# --- directories and cluster metadata ---
 
 
 def facts(*in_sync: int, high_watermark: int | None = 50, partition: TopicPartition = T0) -> ClusterFacts:
-    """Of one partition whose replicas are to be on brokers 1 to 4."""
-    told = PartitionFacts((1, 2, 3, 4), frozenset(in_sync), UUID(int=7), 0, high_watermark)
-    return ClusterFacts("c", {}, {partition: told}, frozenset(), {})
+    """Return the metadata of one partition whose replicas should be on brokers 1 to 4."""
+    partition_facts = PartitionFacts((1, 2, 3, 4), frozenset(in_sync), UUID(int=7), 0, high_watermark)
+    return ClusterFacts("c", {}, {partition: partition_facts}, frozenset(), {})
 
 
-def with_facts(directories: list[Directory], told: ClusterFacts) -> AuditReport:
-    """An audit of directories whose cluster was asked."""
+def with_facts(directories: list[Directory], metadata: ClusterFacts) -> AuditReport:
+    """Audit directories with the metadata of their cluster."""
     held = {
         broker: file_replicas(BrokerDirectories(broker, "c", (str(each.path),)))
         for broker, each in enumerate(directories, 1)
     }
-    return audited_plan(plan_of_files(held, "c", frozenset(), told))
+    return audited_plan(plan_of_files(held, "c", frozenset(), metadata))
 
 
-def test_who_is_in_sync_has_to_have_everything(directories: list[Directory]) -> None:
-    """Whatever a replica noted itself: who is not in sync may have lost it, and catches up."""
+def test_in_sync_replicas_must_be_complete(directories: list[Directory]) -> None:
+    """A replica outside of the ISR may lack records despite its checkpoint, because it is catching up."""
     (directories[2].path / "t-0" / f"{0:020}.log").write_bytes(b"".join(batch(number) for number in range(6)))
     assert places(with_facts(directories, facts(1, 2, 3))) == [("t", 0, 30, 3, Kind.MISSING)]
     report = with_facts(directories, facts(1, 2))
     assert (report.agrees, [each.is_short for each in report.partitions[0].coverages]) == (True, [False, False, True])
 
 
-def test_leaders_say_what_is_committed(directories: list[Directory]) -> None:
-    """More than was noted, or, after an election of somebody who was not in sync, less."""
+def test_the_high_watermark_is_the_leaders(directories: list[Directory]) -> None:
+    """Higher than in the checkpoint, or lower after an unclean leader election."""
     path = directories[2].path / "t-0" / f"{0:020}.log"
     path.write_bytes(b"".join(batch(number, b"other" if number == 9 else b"value") for number in range(10)))
     assert with_facts(directories, facts(1, 2, 3, high_watermark=45)).agrees
@@ -250,8 +249,8 @@ def test_leaders_say_what_is_committed(directories: list[Directory]) -> None:
     assert with_facts(directories, facts(1, 2, 3, high_watermark=None)).partitions[0].high_watermark == 20
 
 
-def test_a_replica_that_is_not_there(directories: list[Directory]) -> None:
-    """It is named, unless nothing was ever written; brokers whose directories nobody gave are told of."""
+def test_a_missing_replica(directories: list[Directory]) -> None:
+    """It is named unless the partition is empty; brokers without a given directory are noted."""
     (directories[1].path / "t-0").rename(directories[1].path / "elsewhere")
     report = with_facts(directories, facts(1, 2, 3, 4))
     assert places(report) == [("t", 0, 0, 2, Kind.MISSING)]
@@ -262,20 +261,20 @@ def test_a_replica_that_is_not_there(directories: list[Directory]) -> None:
     assert with_facts(directories, facts(1, 2, 3, high_watermark=0)).difference_count == 0
 
 
-def test_what_the_cluster_does_not_have(directories: list[Directory]) -> None:
-    """Partitions that are not there any more, and replicas that were given to others, are left out with a note."""
+def test_replicas_unknown_to_the_cluster(directories: list[Directory]) -> None:
+    """Deleted partitions and reassigned replicas are left out with a note."""
     assert (
         "the cluster does not have this partition"
         in with_facts(directories, facts(partition=TopicPartition("u", 0))).notes[-1]
     )
-    told = facts(1, 2)
-    given = told.partitions[T0]._replace(replicas=(1, 2))
-    report = with_facts(directories, replace(told, partitions={T0: given}))
+    metadata = facts(1, 2)
+    given = metadata.partitions[T0]._replace(replicas=(1, 2))
+    report = with_facts(directories, replace(metadata, partitions={T0: given}))
     assert (report.agrees, len(report.partitions[0].coverages)) == (True, 2)
     assert "broker 3 no longer has a replica" in report.notes[0]
 
 
-# --- what is kept ---
+# --- work file ---
 
 
 def comparison() -> Comparison:
@@ -285,7 +284,7 @@ def comparison() -> Comparison:
 
 
 def test_a_work_file(tmp_path: Path) -> None:
-    """What is done is taken over; a line that was cut short is not; and the end removes it."""
+    """Finished slices are reused, a truncated line is not, and the file is deleted at the end."""
     path = tmp_path / "work"
     identity = AuditOptions(log_dirs=("/a",)).identity
     with WorkFile(path, identity) as work:
@@ -302,7 +301,7 @@ def test_a_work_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "nonsense\n", '{"version": 1, "audit": {}}\n'])
 def test_a_work_file_of_something_else(tmp_path: Path, text: str) -> None:
-    """It is left as it is."""
+    """It is left unchanged."""
     path = tmp_path / "work"
     path.write_text(text)
     with pytest.raises(ValueError, match="belongs to another audit"), WorkFile(path, {"x": 1}):
@@ -310,8 +309,8 @@ def test_a_work_file_of_something_else(tmp_path: Path, text: str) -> None:
     assert path.read_text() == text
 
 
-def test_slices_are_shared_out() -> None:
-    """Large ones alone, small ones together; none is lost."""
+def test_slices_are_grouped() -> None:
+    """Large slices alone, small ones together, none lost."""
     slices = [Slice(T0, (), Span(each, each + 1), size) for each, size in enumerate([1 << 30, 5, 6, 1 << 27, 7])]
     groups = grouped(slices)
     assert sorted(each.span.start for group in groups for each in group) == [0, 1, 2, 3, 4]
@@ -319,13 +318,12 @@ def test_slices_are_shared_out() -> None:
 
 
 def test_a_topic_that_is_not_there(directories: list[Directory]) -> None:
-    """It is named, and nothing is proved."""
-    with pytest.raises(ValueError, match="there is no topic nobody"):
-        of(directories, topics=frozenset({"t", "nobody"}))
+    with pytest.raises(ValueError, match="there is no topic missing"):
+        of(directories, topics=frozenset({"t", "missing"}))
 
 
-def test_a_device_that_does_not_give(directories: list[Directory], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be read is named, and what lies in other segments is compared."""
+def test_read_errors_of_a_device(directories: list[Directory], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unreadable segments are named, and other segments are compared."""
     for each in directories:
         path = each.path / "t-0"
         (path / f"{30:020}.log").write_bytes(b"".join(batch(number) for number in range(6, 10)))
@@ -345,8 +343,8 @@ def test_a_device_that_does_not_give(directories: list[Directory], monkeypatch: 
     assert [each.batches for each in report.partitions[0].coverages] == [10, 4, 10]
 
 
-def test_a_topic_that_is_deleted_meanwhile(directories: list[Directory]) -> None:
-    """That is told, and is no difference; who still has a replica is looked at."""
+def test_a_topic_deleted_during_the_audit(directories: list[Directory]) -> None:
+    """The deletion is noted and is not a difference; remaining replicas are compared."""
     plan = make_plan(AuditOptions(log_dirs=tuple(str(each.path) for each in directories)))
     (directories[0].path / "t-0").rename(directories[0].path / "t-0.0a1b-delete")
     found, notes, is_done = look(plan.slices[0])
@@ -358,8 +356,8 @@ def test_a_topic_that_is_deleted_meanwhile(directories: list[Directory]) -> None
     assert (found.coverages, len(notes), is_done) == ([], 3, True)
 
 
-def test_a_piece_that_retention_takes_away(directories: list[Directory]) -> None:
-    """Nothing is left to compare, and nothing is wrong."""
+def test_a_piece_deleted_by_retention(directories: list[Directory]) -> None:
+    """Nothing is left to compare, and no difference is reported."""
     plan = make_plan(AuditOptions(log_dirs=tuple(str(each.path) for each in directories)))
     path = directories[1].path / "t-0"
     (path / f"{0:020}.log").rename(path / f"{0:020}.log.deleted")

@@ -1,4 +1,4 @@
-"""Batches that a driver numbers: whoever begins again finds what is decided committed, and goes on behind it."""
+"""Batches numbered by a driver: a restarted driver commits decided batches and continues after them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def client(brokers: KafkaCluster) -> Iterator[Cluster]:
 
 
 def prepare(brokers: KafkaCluster, topic: str, number: int, after: int) -> tuple[list[Prepared], SinkOptions]:
-    """Each lane writes one row, named like the batch."""
+    """Run each lane, which writes one row with the batch's number."""
     given = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": topic, "kreplica.exactly.once": "many",
              "kreplica.batch.id": str(number), "kreplica.batch.after": str(after)}  # fmt: skip
     chosen = sink_options(given)
@@ -47,7 +47,7 @@ def prepare(brokers: KafkaCluster, topic: str, number: int, after: int) -> tuple
 
 
 def visible(client: Cluster, topic: str) -> list[str]:
-    """What readers of committed records see, once no transaction is open."""
+    """Return the values that readers of committed records see when no transaction is open."""
     partition = TopicPartition(topic, 0)
 
     def ended() -> dict[TopicPartition, int]:
@@ -64,7 +64,7 @@ def visible(client: Cluster, topic: str) -> list[str]:
 def test_a_driver_dies_between_decision_and_commit(
     brokers: KafkaCluster, client: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beginning again commits what was decided, once; the decision is told to who only asks, too."""
+    """A restart commits the decided batch once; a driver that only asks also receives the decision."""
     assert BatchSequence(client, "dies", "a test").begin() == -1
     prepared, chosen = prepare(brokers, "dies", 7, -1)
     with monkeypatch.context() as patched:
@@ -81,8 +81,8 @@ def _dies(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_driver_dies_while_the_next_batch_is_written(brokers: KafkaCluster, client: Cluster) -> None:
-    """Its tasks have taken the lanes over: nothing is lost by that, and nothing is said to be."""
+def test_a_driver_dies_during_the_next_batch(brokers: KafkaCluster, client: Cluster) -> None:
+    """Its tasks have taken over the lanes: this neither loses rows nor reports a loss."""
     sequence = BatchSequence(client, "ahead", "a test")
     sequence.begin()
     commit_prepared(*prepare(brokers, "ahead", 1, -1))
@@ -94,7 +94,7 @@ def test_a_driver_dies_while_the_next_batch_is_written(brokers: KafkaCluster, cl
 
 
 def test_two_drivers_at_the_same_time(brokers: KafkaCluster, client: Cluster) -> None:
-    """Who planned a batch before another was decided does not write it."""
+    """A driver that planned a batch before another driver's decision does not write it."""
     BatchSequence(client, "two-runs", "a test").begin()
     commit_prepared(*prepare(brokers, "two-runs", 10, -1))
     with pytest.raises(AnotherAtWork, match="is to follow -1, and 10 is decided"):
@@ -104,8 +104,8 @@ def test_two_drivers_at_the_same_time(brokers: KafkaCluster, client: Cluster) ->
     assert visible(client, "two-runs") == ["10"] * LANES
 
 
-def test_a_name_that_is_taken(client: Cluster) -> None:
-    """What was begun for something else is not carried on."""
+def test_a_name_in_use(client: Cluster) -> None:
+    """A sequence of another source is not continued."""
     BatchSequence(client, "other", "orders").begin()
     for call in (BatchSequence(client, "other", "payments").begin, BatchSequence(client, "other", "payments").decided):
         with pytest.raises(OtherBatches, match="was begun as orders, and is now payments"):
@@ -113,7 +113,7 @@ def test_a_name_that_is_taken(client: Cluster) -> None:
     assert BatchSequence(client, "other", "orders").decided() == -1
 
 
-def test_a_number_that_cannot_follow() -> None:
+def test_an_invalid_batch_number() -> None:
     """The option is checked before anything is written."""
     given = {"kafka.bootstrap.servers": "a:1", "topic": "t", "kreplica.batch.id": "3", "kreplica.batch.after": "3"}
     with pytest.raises(ValueError, match=r"'kreplica.batch.after': must be set together"):

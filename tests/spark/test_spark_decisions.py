@@ -1,4 +1,4 @@
-"""What is kept of a sink's last decision, and what a task makes of it."""
+"""Storage of a sink's last decision in offsets, and its use by tasks."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def kept(decision: Decision) -> dict[int, CommittedOffset]:
     return {key.partition: value for key, value in decision_offsets("d", decision).items()}
 
 
-def test_a_decision_is_kept_in_pieces() -> None:
-    """As many as it takes; what an earlier, larger one left is not taken for a part."""
+def test_a_decision_is_stored_in_pieces() -> None:
+    """In as many pieces as necessary; pieces left by an earlier, larger decision are ignored."""
     large = Decision(7, QUERY, "orders", "0123abcd", tuple(lane(number, 10_000_000) for number in range(900)))
     offsets = kept(large)
     assert len(offsets) == 4
@@ -44,16 +44,16 @@ def test_a_decision_is_kept_in_pieces() -> None:
         decision_offsets("d", Decision(1, lanes=(lane(1, 1 << 40),) * 10_000))
 
 
-def test_a_decision_is_settled_by_a_mark_of_its_own_number() -> None:
-    """That of an earlier one, or of another query, says nothing of it."""
+def test_a_decision_is_settled_by_its_own_mark() -> None:
+    """A mark of an earlier decision or of another query does not count."""
     decision = Decision(7, QUERY, "", "0", (lane(0),))
     for offset, query, is_settled in ((8, QUERY, True), (7, QUERY, False), (8, "", False)):
         mark = {SETTLED: CommittedOffset(offset, metadata=query)}
         assert parse_decision(kept(decision) | mark) == decision._replace(is_settled=is_settled)
 
 
-def test_a_group_that_somebody_else_uses() -> None:
-    """What it committed is no decision, and is not taken for one."""
+def test_a_group_of_another_application() -> None:
+    """Offsets committed by another application are not a decision."""
     with pytest.raises(ValueError, match="not a sink's decision"):
         parse_decision({0: CommittedOffset(17, metadata="")})
 
@@ -62,16 +62,16 @@ def of_stream(batch_id: int, query: str = QUERY) -> Task:
     return Task("orders", batch_id, 0, query=query, of_stream=True)
 
 
-def test_micro_batches_follow_one_another() -> None:
-    """The next one is written, the last one is decided; one without tasks may be passed over."""
+def test_micro_batches_are_consecutive() -> None:
+    """The next one is written, the last one is already decided; a batch without tasks may be skipped."""
     assert has_turn(None, of_stream(0), topic="t")
     assert has_turn(Decision(3, QUERY, "t"), of_stream(4), topic="t")
     assert has_turn(Decision(3, QUERY, "t"), of_stream(6), topic="t")
     assert not has_turn(Decision(3, QUERY, "t"), of_stream(3), topic="other")
 
 
-def test_a_number_that_was_passed_is_refused() -> None:
-    """It may have had other rows: a checkpoint was put back, or two runs are at work."""
+def test_an_old_batch_number_is_rejected() -> None:
+    """It may have had other rows: a checkpoint was restored, or two runs are active."""
     with pytest.raises(AnotherAtWork, match=r"batch 3 of sink orders: 4 is decided already"):
         has_turn(Decision(4, QUERY), of_stream(3), topic="t")
     with pytest.raises(AnotherAtWork, match=r"is to follow 2, and 3 is decided"):
@@ -79,8 +79,8 @@ def test_a_number_that_was_passed_is_refused() -> None:
 
 
 @pytest.mark.parametrize("batch_id", [0, 3, 4])
-def test_a_new_checkpoint_with_an_old_sinks_name(batch_id: int) -> None:
-    """Its numbers begin again, and nothing is skipped for that: both queries are named."""
+def test_a_new_checkpoint_with_the_name_of_an_old_sink(batch_id: int) -> None:
+    """The numbers of a new query start again, which must not skip rows: the error names both queries."""
     with pytest.raises(
         OtherQuery, match=f"orders belongs to query {QUERY}, which has decided batch 3; .* of query new"
     ):
@@ -89,8 +89,8 @@ def test_a_new_checkpoint_with_an_old_sinks_name(batch_id: int) -> None:
         has_turn(Decision(3), of_stream(batch_id), topic="t")
 
 
-def test_two_writes_of_one_batch_by_one_name() -> None:
-    """The second one would be taken for the first one tried again."""
+def test_two_writes_with_the_same_name_and_number() -> None:
+    """The second write would be mistaken for a retry of the first."""
     decision = Decision(3, QUERY, "orders")
     with pytest.raises(OtherQuery, match=r"rows went to topic orders; these are to go to topics that a column names"):
         has_turn(decision, Task("s", 3, 0, query=QUERY), topic="")
@@ -98,8 +98,8 @@ def test_two_writes_of_one_batch_by_one_name() -> None:
     assert has_turn(decision, Task("s", 4, 0, query=QUERY), topic="payments")
 
 
-def test_decisions_that_are_forgotten() -> None:
-    """A stream that is not at its beginning may have written: the user has to say that it has not."""
+def test_expired_decisions() -> None:
+    """A stream with a checkpoint may have written rows: the user must confirm that it has not."""
     with pytest.raises(DecisionsForgotten, match=r"set kreplica.first.batch=17"):
         has_turn(None, of_stream(17), topic="t")
     assert has_turn(None, of_stream(17), topic="t", first_batch=17)

@@ -1,4 +1,4 @@
-"""Arrow columns have what records have, whatever the batches are; what is malformed is refused with the place."""
+"""Record batches decode to the same Arrow columns as to records; errors name the position."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def rows_of(found: Decoded) -> list[Record]:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(BATCH, min_size=1, max_size=4))
-def test_columns_are_the_records(batches) -> None:
-    """As they are read one by one: several batches, codecs, gaps, nulls, headers, both kinds of time."""
+def test_columns_equal_the_records(batches) -> None:
+    """Equal to records read one by one: several batches, codecs, gaps, nulls, headers, both timestamp types."""
     made, next_offset = [], 0
     for rows, codec, timestamp_type in batches:
         batch = built(rows, next_offset, codec=codec, timestamp_type=timestamp_type)
@@ -70,8 +70,8 @@ def test_columns_are_the_records(batches) -> None:
     found.values.validate(full=True)
 
 
-def test_a_part_is_taken_by_offsets() -> None:
-    """The first batch may begin before, the last may end behind."""
+def test_a_range_of_offsets() -> None:
+    """The first batch may start before the range, the last may end after it."""
     batch = built([(10 + number, b"k", b"%d" % number, (), 2) for number in range(10)], 100)
     found = decoded(batch, with_headers=False)
     assert found.headers is None
@@ -85,7 +85,7 @@ def test_a_part_is_taken_by_offsets() -> None:
 
 
 def test_batches_without_records() -> None:
-    """Compaction leaves headers alone; they give nothing, between others too."""
+    """Compaction leaves empty batches; they contribute no rows."""
     full = built([(1, None, b"v", (("h", b"x"),), 1)])
     header = parse_header(full)
     empty = seal(header._replace(record_count=0, attributes=0), b"")
@@ -94,7 +94,7 @@ def test_batches_without_records() -> None:
 
 
 def test_large_numbers() -> None:
-    """Varints of every length: sizes, offsets, and times far from the first one's."""
+    """Varints of every length in sizes, offsets and timestamp differences."""
     now = int(datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC).timestamp() * 1000)
     sizes = [0, 1, 63, 64, 8191, 8192, 1_048_575, 1_048_576]
     rows = [(now * (-1) ** number, b"k" * size, b"v" * size, (), 100_000) for number, size in enumerate(sizes)]
@@ -115,7 +115,7 @@ def as_text(headers: Headers) -> Headers:
 
 
 def test_a_malformed_record_is_named() -> None:
-    """Whatever byte is changed, there is a ProtocolError or records: nothing else, and never what is not there."""
+    """Any changed byte causes a ProtocolError or valid records, but no other error."""
     batch = built([(number, b"key", b"value", (("h", b"x"),) if number % 3 == 0 else (), 1) for number in range(9)])
     random, refused = Random(1), 0
     for _ in range(2000):
@@ -135,7 +135,7 @@ def test_a_malformed_record_is_named() -> None:
 
 
 def many_batches(random: Random, count: int, sizes: tuple[int, ...]) -> list[bytes]:
-    """As a partition has them whose producers make small batches."""
+    """Return batches as producers of small batches write them."""
     made, next_offset = [], 0
     for _ in range(count):
         rows = [(random.randrange(1 << 41), random.choice((None, b"key")), b"v" * random.choice(sizes), (), 1)
@@ -146,8 +146,8 @@ def many_batches(random: Random, count: int, sizes: tuple[int, ...]) -> list[byt
 
 
 @pytest.mark.parametrize("sizes", [(0, 10, 50, 60, 70, 1000), (5, 8180, 8200)])
-def test_many_batches_at_the_same_time(sizes: tuple[int, ...]) -> None:
-    """They are read side by side; where a record is too long for that, one after the other."""
+def test_many_batches_in_parallel(sizes: tuple[int, ...]) -> None:
+    """Records are decoded in parallel over batches, except records that are too long."""
     made = many_batches(Random(1), 200, sizes)
     found = decoded(*made)
     assert rows_of(found) == [record for batch in made for record in iter_records(batch)]
@@ -155,7 +155,7 @@ def test_many_batches_at_the_same_time(sizes: tuple[int, ...]) -> None:
 
 
 def test_a_malformed_record_among_many_batches() -> None:
-    """It is named as the only one of its batch would be; what can still be read is as it is read alone."""
+    """The error is the same as for the batch alone, and readable records are the same."""
     random, refused = Random(2), 0
     made = many_batches(random, 100, (0, 10, 70))
     for _ in range(300):
@@ -175,8 +175,8 @@ def test_a_malformed_record_among_many_batches() -> None:
     assert 50 < refused < 250
 
 
-def test_sizes_that_would_wrap_round() -> None:
-    """A value of nearly 2**63 bytes, whose end is a small number again, is no value."""
+def test_overflowing_sizes() -> None:
+    """A value of nearly 2**63 bytes, whose end overflows to a small number, is rejected."""
     batch = bytearray(built([(0, None, b"v" * 20, (), 1)]))
     huge = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"
     at = batch.index(b"v" * 20) - 1

@@ -1,4 +1,4 @@
-"""Batches made of Arrow columns are those that records would have made."""
+"""Batches built from Arrow columns equal those built from records."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def rows_of(made) -> Rows:
     st.integers(0, 3),
 )
 def test_batches_have_the_rows(made, batch_size, codec, transactional, skipped) -> None:
-    """In their order, in batches of about that size, byte for byte as built one by one; of a slice of columns too."""
+    """In order, in batches of about the given size, byte for byte; also for a slice of columns."""
     skipped = min(skipped, len(made) - 1)
     whole = rows_of(made)
     made = made[skipped:]
@@ -62,22 +62,21 @@ def test_batches_have_the_rows(made, batch_size, codec, transactional, skipped) 
         assert about <= batch_size or header.record_count == 1
 
 
-def test_times_that_are_as_far_apart_as_can_be() -> None:
-    """Their difference takes the longest of varints."""
+def test_the_largest_difference_of_timestamps() -> None:
+    """The difference needs the longest varint."""
     for far in (1 << 61, (1 << 62) - 1, 1 << 62, (1 << 63) - 2):
         (batch,) = encode(rows_of([(0, None, None, ()), (far, None, None, ())]), batch_size=1000)
         assert [record.timestamp_ms for record in iter_records(bytes(batch.data))] == [0, far]
 
 
-def test_nothing_gives_no_batch() -> None:
-    """No rows, no batch."""
+def test_no_rows_give_no_batch() -> None:
     assert list(encode(rows_of([]), batch_size=100)) == []
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.none() | st.binary(max_size=30), min_size=1, max_size=30), st.integers(1, 100), st.integers(0, 3))
-def test_keys_go_where_all_clients_send_them(keys, partitions, skipped) -> None:
-    """The same hash, and the same partition; also of a slice."""
+def test_keys_map_to_the_same_partition_as_in_other_clients(keys, partitions, skipped) -> None:
+    """The same hash and partition as other clients, also for a slice."""
     column = pa.array([b"x"] * skipped + keys, pa.binary())[skipped:]
     assert murmur2(column).tolist() == [murmur2_of_one(key or b"") for key in keys]
     wanted = [-1 if key is None else partition_of_key(key, partitions) for key in keys]

@@ -1,7 +1,7 @@
-"""One decision for each micro-batch: whoever dies when, each row is visible once.
+"""One decision per micro-batch: after any crash, each row is visible once.
 
-Tasks and drivers are called as Spark calls them, in any order that crashes can give; Spark's own processes are in
-another test.
+Tasks and drivers are called as Spark calls them, in any order that crashes can cause; another test uses Spark's own
+processes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def bootstrap(brokers: KafkaCluster) -> str:
 
 @pytest.mark.parametrize("ends", [0, 1])
 def test_a_driver_dies_between_decision_and_commit(bootstrap: str, ends: int) -> None:
-    """The next one finds it decided, has no task write again, and commits what was prepared; so does one after that."""
+    """The next driver finds the decision, runs no task again, and commits the prepared lanes; so does a third one."""
     chosen = options(bootstrap, "redriven")
     before = [0, 1][: 2 * ends]
     decide_and_die(prepare(chosen, 2 * ends, 3), chosen, ends)
@@ -76,8 +76,8 @@ def test_a_driver_dies_between_decision_and_commit(bootstrap: str, ends: int) ->
     assert visible(bootstrap, "redriven") == whole(*before, 2 * ends, 2 * ends + 1)
 
 
-def test_a_commit_that_told_of_an_error_after_its_effect(bootstrap: str) -> None:
-    """Spark calls abort then: it must not take back what is decided."""
+def test_a_commit_that_takes_effect_and_then_fails(bootstrap: str) -> None:
+    """Spark then calls abort, which must not undo the decision."""
     chosen = options(bootstrap, "aborted")
     prepared = prepare(chosen, 0, 2)
     decide_and_die(prepared, chosen)
@@ -93,16 +93,16 @@ def test_a_commit_that_told_of_an_error_after_its_effect(bootstrap: str) -> None
     assert visible(bootstrap, "aborted") == whole(0, 1)
 
 
-def test_fewer_tasks_in_the_next_try(bootstrap: str) -> None:
-    """What the first try left is aborted: it would hold readers back for ever."""
+def test_fewer_tasks_in_the_next_attempt(bootstrap: str) -> None:
+    """Lanes left by the first attempt are aborted: otherwise they would block readers forever."""
     chosen = options(bootstrap, "fewer")
     prepare(chosen, 0, 4)
     commit_prepared(prepare(chosen, 0, 2, "b"), chosen)
     assert visible(bootstrap, "fewer") == whole(0)
 
 
-def test_an_old_driver_decides_no_more(bootstrap: str) -> None:
-    """From the moment when the first task of the next try has begun; and its abort hinders nobody."""
+def test_an_old_driver_no_longer_decides(bootstrap: str) -> None:
+    """From the first task of the next attempt on; its abort has no effect."""
     chosen = options(bootstrap, "zombie")
     old = prepare(chosen, 0, 2)
     first = prepare_lane(chosen, 0, 0, 3, "b")
@@ -114,8 +114,8 @@ def test_an_old_driver_decides_no_more(bootstrap: str) -> None:
     assert visible(bootstrap, "zombie") == whole(0)
 
 
-def test_an_old_driver_whose_last_task_begins_late(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its tasks' lanes are its own, so it may decide, whole; the new driver's tasks have written for nothing."""
+def test_an_old_driver_with_a_late_last_task(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tasks' lanes are its own, so it may decide; the new driver's tasks have written in vain."""
     chosen = options(bootstrap, "late")
     commit_prepared(prepare(chosen, 0, 2, "b"), chosen)
     old = [prepare_lane(chosen, 1, 0, 2)]
@@ -134,8 +134,8 @@ def test_an_old_driver_whose_last_task_begins_late(bootstrap: str, monkeypatch: 
         prepare(chosen, 1, 2)
 
 
-def test_a_task_is_tried_again(bootstrap: str) -> None:
-    """Rows that are refused, or a worker that dies: the next attempt's are the only ones, an old one's are aborted."""
+def test_a_task_is_retried(bootstrap: str) -> None:
+    """After rejected rows or a dead worker, only rows of the next attempt count; the old attempt's are aborted."""
     chosen = options(bootstrap, "refused")
     bad = pa.RecordBatch.from_pydict({"value": pa.array(["x"]), "partition": pa.array([7], pa.int32())})
     with pytest.raises(RowsRefused):
@@ -150,7 +150,7 @@ def test_a_task_is_tried_again(bootstrap: str) -> None:
 
 
 def test_micro_batches_without_rows(bootstrap: str) -> None:
-    """They are decided like others, and a try without any task decides nothing."""
+    """They are decided like others, and an attempt without tasks decides nothing."""
     chosen = options(bootstrap, "empty")
     for batch_id in range(2):
         commit_prepared([prepare_rows(iter([]), chosen, Task("sink-empty", batch_id, 0))], chosen)
@@ -161,8 +161,8 @@ def test_micro_batches_without_rows(bootstrap: str) -> None:
     assert visible(bootstrap, "empty") == whole(3)
 
 
-def test_what_is_settled_is_not_asked_for_again(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brokers forget transactional ids after a week: a replay then is told of no loss."""
+def test_settled_decisions_are_not_checked_again(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers forget transactional IDs after a week: a replay then must not report a loss."""
     chosen = options(bootstrap, "settled")
     commit_prepared(prepare(chosen, 0, 2), chosen)
     monkeypatch.setattr(exactly_once, "_end", dies)
@@ -170,8 +170,8 @@ def test_what_is_settled_is_not_asked_for_again(bootstrap: str, monkeypatch: pyt
     assert visible(bootstrap, "settled") == whole(0)
 
 
-def test_a_mark_that_cannot_be_written(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows are there all the same; whoever comes next commits once more."""
+def test_a_mark_that_fails_to_be_written(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows are committed all the same; the next driver commits again."""
 
     def fails(*_: object) -> None:
         raise LeaderUnknown("nobody leads")
@@ -185,15 +185,15 @@ def test_a_mark_that_cannot_be_written(bootstrap: str, monkeypatch: pytest.Monke
     assert visible(bootstrap, "unmarked") == whole(0, 1)
 
 
-def test_a_topic_that_is_too_small_for_decisions(bootstrap: str) -> None:
-    """It is refused before anything is written."""
+def test_a_topic_with_too_few_partitions_for_decisions(bootstrap: str) -> None:
+    """It is rejected before anything is written."""
     chosen = options(bootstrap, "empty", kreplica_decisions_topic="settled")
     with pytest.raises(ValueError, match="topic settled has 2 partitions, and decisions need 20"):
         prepare(chosen, 0, 1)
 
 
-def test_a_new_checkpoint_with_an_old_sinks_name(bootstrap: str) -> None:
-    """Nothing is skipped: the task fails, and nothing is written."""
+def test_a_new_checkpoint_with_the_name_of_an_old_sink(bootstrap: str) -> None:
+    """No batch is skipped: the task fails, and nothing is written."""
     chosen = options(bootstrap, "begun-anew")
     commit_prepared(prepare(chosen, 0, 2, query="old", of_stream=True), chosen)
     with pytest.raises(OtherQuery, match="belongs to query old"):
@@ -202,7 +202,7 @@ def test_a_new_checkpoint_with_an_old_sinks_name(bootstrap: str) -> None:
 
 
 def test_each_broker_is_killed_between_prepare_and_commit(brokers: KafkaCluster, bootstrap: str) -> None:
-    """Whoever coordinates the decider, the lanes or the sink's group: the next one goes on."""
+    """The coordinator of the decider, of the lanes or of the sink's group: the next one continues."""
     chosen = options(bootstrap, "failover")
     for batch_id, broker in enumerate(brokers.brokers):
         prepared = prepare(chosen, batch_id, 3)
@@ -213,17 +213,17 @@ def test_each_broker_is_killed_between_prepare_and_commit(brokers: KafkaCluster,
     assert visible(bootstrap, "failover") == whole(*range(len(brokers.brokers)))
 
 
-# --- time-outs ---
+# --- timeouts ---
 
 
 TIMEOUTS_MS = (300, 1_000, 4_000, 16_000)
-"""A slow machine needs a longer one to come as far as the test wants to."""
+"""A slow machine needs a longer timeout to get as far as the test requires."""
 
 
 def outlive(bootstrap: KafkaCluster, timeout_ms: int) -> None:
-    """Return when a transaction that is begun now has been aborted for its age."""
+    """Return when a transaction that starts now has been aborted by its timeout."""
     witness = options(bootstrap, "timed", kafka_transaction_timeout_ms=str(timeout_ms), kreplica_two_phase="off")
-    with suppress(ClientError):  # it may be aborted while it writes
+    with suppress(ClientError):  # it may be aborted during the write
         prepare_rows(rows(0, 0, 1), witness, Task("witness", 0, 0))
     cluster = range_reading.worker_cluster(witness.bootstrap, witness.settings)
 
@@ -238,8 +238,8 @@ def timed(bootstrap: KafkaCluster, topic: str, timeout_ms: int) -> SinkOptions:
     return options(bootstrap, topic, kafka_transaction_timeout_ms=str(timeout_ms), kreplica_two_phase="off")
 
 
-def test_transactions_outlive_their_time_out(bootstrap: str) -> None:
-    """Where brokers allow it: lanes that are prepared wait for ever, and so do those that are decided."""
+def test_two_phase_transactions_have_no_timeout(bootstrap: str) -> None:
+    """If brokers allow it, prepared lanes have no timeout, decided or not."""
     chosen = options(bootstrap, "timeless", kafka_transaction_timeout_ms="300", kreplica_two_phase="required")
     prepared = prepare(chosen, 0, 2)
     outlive(bootstrap, 300)
@@ -249,8 +249,8 @@ def test_transactions_outlive_their_time_out(bootstrap: str) -> None:
     assert visible(bootstrap, "timeless") == whole(0)
 
 
-def test_a_time_out_before_the_decision(bootstrap: str) -> None:
-    """Nothing is decided: the next try writes all of it."""
+def test_a_timeout_before_the_decision(bootstrap: str) -> None:
+    """Nothing is decided: the next attempt writes everything."""
     for timeout_ms in TIMEOUTS_MS:
         chosen = timed(bootstrap, "timed", timeout_ms)
         with suppress(ClientError):
@@ -265,8 +265,8 @@ def test_a_time_out_before_the_decision(bootstrap: str) -> None:
     assert visible(bootstrap, "timed") == whole(0)
 
 
-def test_a_time_out_behind_the_decision(bootstrap: str) -> None:
-    """Rows are lost: that is said, by name, as often as somebody tries, and never passed over."""
+def test_a_timeout_after_the_decision(bootstrap: str) -> None:
+    """Rows are lost: every attempt raises an error that names them, and the batch is never skipped."""
     for timeout_ms in TIMEOUTS_MS:
         chosen = timed(bootstrap, "lost", timeout_ms)
         with suppress(*REFUSED):
@@ -274,9 +274,9 @@ def test_a_time_out_behind_the_decision(bootstrap: str) -> None:
             decide_and_die(prepared, chosen)
             break
     outlive(bootstrap, timeout_ms)
-    told = r"micro-batch 0 of sink-lost .* tasks 1 of 2 .*kreplica\.two\.phase.* Delete the group sink-lost"
+    lost_rows = r"micro-batch 0 of sink-lost .* tasks 1 of 2 .*kreplica\.two\.phase.* Delete the group sink-lost"
     for run in ("b", "c"):
-        with pytest.raises(RowsLost, match=told):
+        with pytest.raises(RowsLost, match=lost_rows):
             commit_prepared(prepare(chosen, 0, 2, run), chosen)
     assert visible(bootstrap, "lost") == sorted(f"0/{number}" for number in range(0, 10, 2))
 
@@ -306,7 +306,7 @@ def test_one_lane(bootstrap: str) -> None:
 
 
 def test_from_one_lane_to_many_and_back(bootstrap: str) -> None:
-    """A driver that writes the other way fences the one before, and finds what it decided."""
+    """A driver in the other mode fences the previous one, and finds its decision."""
     one = options(bootstrap, "switched", kreplica_exactly_once="one")
     many = options(bootstrap, "switched")
     commit_prepared(prepare(one, 0, 1), one)
@@ -329,7 +329,7 @@ def test_from_one_lane_to_many_and_back(bootstrap: str) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("mode", ["one", "many"])
 def test_crashes_at_random(bootstrap: str, mode: str, seed: int) -> None:
-    """Tasks and drivers die at any point, tries have any number of tasks, several drivers are alive: once, and all."""
+    """Tasks and drivers die at any point, with any number of tasks and several drivers: all rows are visible once."""
     chosen = options(bootstrap, f"{mode}-{seed}", kreplica_exactly_once=mode)
     world = World(chosen, mode, seed)
     while world.committed < 4:

@@ -1,4 +1,4 @@
-"""The sink that writes exactly once against Apache Kafka itself; needs Java and Maven: a part of the soak."""
+"""The exactly-once sink on Apache Kafka; needs Java and Maven, and is part of the soak."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 def test_a_driver_dies_between_decision_and_commit(bootstrap: str) -> None:
-    """The next one commits what was decided; what fewer tasks leave is found and aborted."""
+    """The next driver commits the decided batch; lanes left by an attempt with more tasks are found and aborted."""
     chosen = options(bootstrap, "redriven")
     decide_and_die(prepare(chosen, 0, 3), chosen, 1)
     commit_prepared(prepare(chosen, 0, 2, "b"), chosen)
@@ -53,8 +53,8 @@ def test_a_driver_dies_between_decision_and_commit(bootstrap: str) -> None:
     assert visible(bootstrap, "redriven") == whole(0, 1)
 
 
-def test_transactions_without_a_time_out(bootstrap: str) -> None:
-    """They are not to be had of it: who needs them is told so, others do without."""
+def test_transactions_without_a_timeout(bootstrap: str) -> None:
+    """Apache Kafka has none: the option fails with an error, and other options work."""
     chosen = options(bootstrap, "strict", kreplica_two_phase="required")
     with pytest.raises(UnsupportedVersion, match="KIP-939"):
         prepare(chosen, 0, 1)
@@ -63,7 +63,7 @@ def test_transactions_without_a_time_out(bootstrap: str) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("mode", MODES)
 def test_crashes_at_random(bootstrap: str, mode: str, seed: int) -> None:
-    """As on our own cluster."""
+    """The same test as on kreplica."""
     chosen = options(bootstrap, f"{mode}-{seed}", kreplica_exactly_once=mode)
     world = World(chosen, mode, seed)
     while world.committed < 4:

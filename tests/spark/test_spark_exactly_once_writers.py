@@ -1,4 +1,4 @@
-"""The writers of rows that are written exactly once, called as Spark calls them."""
+"""Writers of exactly-once rows, called as Spark calls them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Enter = Callable[..., None]
 
 
 class Context:
-    """What Spark tells a task."""
+    """Spark's task context."""
 
     def __init__(self, partition: int, attempt: int, properties: dict[str, str]) -> None:
         self.partition, self.attempt, self.properties = partition, attempt, properties
@@ -47,7 +47,7 @@ class Context:
 
 @pytest.fixture
 def enter(monkeypatch: pytest.MonkeyPatch) -> Enter:
-    """Be a task from now on."""
+    """Return a function that makes the test a task."""
 
     def become(partition: int, attempt: int = 0, **properties: str) -> None:
         context = Context(partition, attempt, {name.replace("_", "."): value for name, value in properties.items()})
@@ -77,7 +77,7 @@ def row(value: str) -> Iterator[pa.RecordBatch]:
 
 
 def run_job(writer: ExactlyOnceBatchWriter, enter: Enter, *values: str) -> list[Prepared]:
-    """Tasks have copies of the writer that was planned with."""
+    """Run tasks with copies of the planned writer."""
     messages = []
     for partition, value in enumerate(values):
         enter(partition)
@@ -100,7 +100,7 @@ def cluster_ends(cluster: Cluster, topic: str) -> dict[TopicPartition, int]:
 
 
 def test_batches_one_after_the_other(brokers: KafkaCluster, enter: Enter) -> None:
-    """Each is written once, by however many tasks; an empty list of messages is no harm."""
+    """Each batch is written once, by any number of tasks; an empty list of messages is allowed."""
     for batch_id, values in enumerate((("a", "b"), ("c",), ("d", "e", "f"))):
         writer = batch_writer(brokers, "batches", batch_id)
         writer.commit(list(run_job(writer, enter, *values)))
@@ -109,8 +109,8 @@ def test_batches_one_after_the_other(brokers: KafkaCluster, enter: Enter) -> Non
     assert visible(brokers, "batches") == list("abcdef")
 
 
-def test_a_batch_that_is_tried_again(brokers: KafkaCluster, enter: Enter) -> None:
-    """The same number writes nothing more, an older one is refused, since nobody knows what it had."""
+def test_a_retried_batch(brokers: KafkaCluster, enter: Enter) -> None:
+    """The same number writes nothing more; an older one is rejected, because its rows are unknown."""
     writer = batch_writer(brokers, "tried", 7)
     writer.commit(list(run_job(writer, enter, "a", "b")))
     again = batch_writer(brokers, "tried", 7)
@@ -124,7 +124,7 @@ def test_a_batch_that_is_tried_again(brokers: KafkaCluster, enter: Enter) -> Non
 
 
 def test_a_batch_that_failed(brokers: KafkaCluster, enter: Enter) -> None:
-    """What its tasks wrote is aborted, and holds back nobody; then the same number is written."""
+    """Its tasks' rows are aborted and block no reader; then the same number is written."""
     writer = batch_writer(brokers, "failed", 0)
     writer.abort([*run_job(writer, enter, "a", "b"), None])
     again = batch_writer(brokers, "failed", 0)
@@ -132,16 +132,16 @@ def test_a_batch_that_failed(brokers: KafkaCluster, enter: Enter) -> None:
     assert visible(brokers, "failed") == ["a"]
 
 
-def test_two_writes_by_one_name(brokers: KafkaCluster, enter: Enter) -> None:
-    """The second one is no second try: it goes elsewhere, and is not passed over."""
+def test_two_writes_with_one_name(brokers: KafkaCluster, enter: Enter) -> None:
+    """The second write is not a retry: it has another target, and is rejected."""
     writer = batch_writer(brokers, "twice", 0)
     writer.commit(list(run_job(writer, enter, "a")))
     with pytest.raises(OtherQuery, match="rows went to topic twice; these are to go to topic batches"):
         run_job(batch_writer(brokers, "batches", 0, **{"kreplica.sink.id": "sink-twice"}), enter, "a")
 
 
-def test_who_plans_is_told_apart(brokers: KafkaCluster, enter: Enter) -> None:
-    """Lanes are of one process that plans, so that two drivers never take each other's over; attempts are, too."""
+def test_planning_processes_are_distinguished(brokers: KafkaCluster, enter: Enter) -> None:
+    """Lanes belong to one planning process, so that two drivers never take over each other's; attempts differ, too."""
     writer = batch_writer(brokers, "batches", 9)
     enter(3, attempt=2)
     mine = writer._task()
@@ -161,7 +161,7 @@ def test_who_plans_is_told_apart(brokers: KafkaCluster, enter: Enter) -> None:
 
 
 def test_a_batch_within_a_stream(brokers: KafkaCluster, enter: Enter) -> None:
-    """In ``foreachBatch`` the stream's query is known: a new checkpoint's batches are not taken for the old one's."""
+    """In ``foreachBatch`` the stream's query is known: a new checkpoint's batches differ from the old one's."""
     properties = {name.replace(".", "_"): value for name, value in QUERY.items()}
     enter(0, **properties)
     writer = batch_writer(brokers, "nested", 0)
@@ -187,8 +187,8 @@ def test_a_stream(brokers: KafkaCluster, enter: Enter) -> None:
         writer.write(row("b"))
 
 
-def test_what_a_batch_needs(brokers: KafkaCluster) -> None:
-    """A name and a number, or nobody would know it again."""
+def test_required_options_of_a_batch(brokers: KafkaCluster) -> None:
+    """A name and a number, which identify it in a retry."""
     given = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": "t", "kreplica.exactly.once": "one"}
     with pytest.raises(ValueError, match=r"unless kreplica\.sink\.id and kreplica\.batch\.id give them"):
         KreplicaDataSource(given | {"kreplica.sink.id": "s"}).writer(SCHEMA, overwrite=False)

@@ -1,4 +1,4 @@
-"""The fields of JSON values grow, and never shrink."""
+"""The schema of JSON values grows, and never shrinks."""
 
 from __future__ import annotations
 
@@ -48,26 +48,26 @@ def struct(**fields: DataType) -> StructType:
     ],
 )
 def test_a_field_of_two_types(known: DataType, found: DataType, becomes: DataType, is_changed: bool) -> None:
-    """Numbers become wider, what does not go together becomes text, and what is in there grows likewise."""
+    """Numbers are widened, incompatible types become text, nested fields grow likewise."""
     assert merged(struct(x=known), struct(x=found)) == (struct(x=becomes), is_changed)
     again = merged(struct(x=becomes), struct(x=found))
     assert again == (struct(x=becomes), False)
 
 
-def test_fields_are_added_behind_the_known_ones() -> None:
-    """In their own order; what says nothing of its type yet is not."""
+def test_new_fields_are_appended() -> None:
+    """New fields keep their order; a field without a known type is not added."""
     found = struct(b=LongType(), a=LongType(), none=NullType(), empty=StructType(), list=ArrayType(NullType()))
     assert merged(struct(a=LongType()), found).schema == struct(a=LongType(), b=LongType())
 
 
-def test_names_that_differ_by_case_alone() -> None:
-    """The first one stays: a table with both could not be read."""
+def test_names_that_differ_only_by_case() -> None:
+    """The first one is kept: a table with both is not readable."""
     assert merged(struct(a=LongType()), struct(A=StringType())) == (struct(a=LongType()), False)
     assert merged(StructType(), struct(B=LongType(), b=StringType())).schema == struct(B=LongType())
 
 
-def test_there_is_an_end_to_fields() -> None:
-    """Those that were there stay; new ones come as long as there is room, also inside of others."""
+def test_the_number_of_fields_is_limited() -> None:
+    """Existing fields are kept; new ones are added up to the limit, also in nested structs."""
     found = struct(**{f"f{number}": LongType() for number in range(10)})
     assert len(merged(struct(a=LongType()), found, fields_max=4).schema.fields) == 4
     inner = merged(StructType(), struct(x=found), fields_max=4).schema
@@ -77,8 +77,8 @@ def test_there_is_an_end_to_fields() -> None:
     ]
 
 
-def test_a_history_is_kept(tmp_path: Path) -> None:
-    """A batch that brings nothing new changes nothing; changed types give the column another name from there on."""
+def test_the_history_of_a_schema_is_stored(tmp_path: Path) -> None:
+    """A batch without new fields changes nothing; a changed type renames the column from there on."""
     history = History().grown(struct(a=LongType()), 3)
     assert history.grown(struct(a=LongType()), 4) is history
     history = history.grown(struct(b=LongType()), 5)

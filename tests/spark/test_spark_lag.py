@@ -1,4 +1,4 @@
-"""How far a query is behind, by what Spark tells of it."""
+"""Lag of a query, computed from Spark's progress reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def progress(*sources: tuple[object, object]) -> dict:
 
 
 def test_lag_by_partition_and_in_all() -> None:
-    """Offsets are objects in JSON, or text; a partition that was added is behind by all it has."""
+    """Offsets are JSON objects or text; the lag of a new partition is all of its records."""
     end, latest = {"a": {"0": 10, "1": 5}}, {"a": {"0": 13, "1": 5}, "b": {"0": 6}}
     for given in ((end, latest), (json.dumps(end), json.dumps(latest))):
         lag = lag_of(progress(given))
@@ -28,7 +28,7 @@ def test_lag_by_partition_and_in_all() -> None:
 
 
 def test_other_sources_are_left_out() -> None:
-    """Those of files, of sockets, and those that have not begun; two of the same topic are added up."""
+    """File and socket sources, and sources without progress, are ignored; two sources of one topic are added."""
     ours = ({"a": {"0": 1}}, {"a": {"0": 3}})
     lag = lag_of(
         progress(({"logOffset": 3}, None), ("17", "18"), (None, {"a": {"0": 9}}), ("null", "null"), ours, ours)
@@ -38,14 +38,14 @@ def test_other_sources_are_left_out() -> None:
     assert (nothing.total, nothing.least, nothing.most, nothing.average) == (0, 0, 0, 0.0)
 
 
-def test_a_listener_tells_and_remembers() -> None:
-    """Until the query ends; of queries without topics it says nothing."""
-    told: list[Lag] = []
-    listener = LagListener(told.append)
+def test_a_listener_logs_and_stores_the_lag() -> None:
+    """Until the query ends; queries without topics are ignored."""
+    messages: list[Lag] = []
+    listener = LagListener(messages.append)
     listener.onQueryProgress(SimpleNamespace(progress=progress(("17", "18"))))
-    assert told == []
+    assert messages == []
     listener.onQueryProgress(SimpleNamespace(progress=progress(({"a": {"0": 1}}, {"a": {"0": 3}}))))
-    assert [lag.total for lag in told] == [2]
-    assert listener.last == {UUID(ID): told[0]}
+    assert [lag.total for lag in messages] == [2]
+    assert listener.last == {UUID(ID): messages[0]}
     listener.onQueryTerminated(SimpleNamespace(id=UUID(ID)))
     assert listener.last == {}

@@ -1,4 +1,4 @@
-"""Options are read as Spark's Kafka source reads them, and what is wrong is named."""
+"""Options are parsed as in Spark's Kafka source, and errors name the option."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def options(is_streaming: bool = False, **given: str):
 
 
 def test_defaults() -> None:
-    """A batch reads everything, a stream what comes."""
+    """A batch reads everything, a stream only new records."""
     batch, stream = options(), options(is_streaming=True)
     assert batch.selection == Topics(("t",))
     assert (batch.starting, batch.ending) == (Everywhere(-2), Everywhere(-1))
@@ -32,7 +32,7 @@ def test_defaults() -> None:
 
 
 def test_names_in_any_case_and_values() -> None:
-    """As Spark hands them over: in lower case."""
+    """Spark passes names in lower case."""
     found = source_options(
         {
             "KAFKA.bootstrap.servers": "a:1,b:2",
@@ -61,7 +61,7 @@ def test_names_in_any_case_and_values() -> None:
 
 
 def test_partitions_offsets_and_times() -> None:
-    """JSON, as in Spark's guide; the option for all partitions goes before that for each, and both before offsets."""
+    """JSON as in Spark's guide; timestamps for all partitions override those for each, and both override offsets."""
     t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
     found = source_options(
         {**BROKERS, "assign": '{"t": [0, 1]}', "startingOffsets": '{"t": {"0": 23, "1": -2}}'}, is_streaming=False
@@ -77,8 +77,8 @@ def test_partitions_offsets_and_times() -> None:
     assert from_json({"t": {"0": 4, "1": 5}}) == {t0: 4, t1: 5}
 
 
-def test_columns_may_be_fewer() -> None:
-    """In the order that is asked for."""
+def test_a_subset_of_columns() -> None:
+    """In the requested order."""
     assert source_columns({"Kreplica.Columns": "value, offset"}) == ("value", "offset")
     assert source_columns({"kreplica.columns": "headers"}) == ("headers",)
 
@@ -112,8 +112,8 @@ def test_columns_may_be_fewer() -> None:
         ({"kreplica.source": "segments"}, "must be set together"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named(given: dict[str, str], text: str) -> None:
-    """The option, and what is expected."""
+def test_errors_name_the_option(given: dict[str, str], text: str) -> None:
+    """The error names the option and the expected value."""
     with pytest.raises(ValueError, match=re.escape(text)):
         options(**given)
 
@@ -126,13 +126,13 @@ def test_what_is_wrong_is_named(given: dict[str, str], text: str) -> None:
         ({"assign": "[1]"}, "only one of"),
     ],
 )
-def test_what_is_wrong_in_a_stream(given: dict[str, str], text: str) -> None:
-    """As of a batch."""
+def test_errors_of_streaming_options(given: dict[str, str], text: str) -> None:
+    """Also errors of batch options."""
     with pytest.raises(ValueError, match=re.escape(text)):
         options(is_streaming=True, **given)
 
 
-def test_settings_that_our_client_does_not_have_make_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_unsupported_client_settings_log_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """They are Kafka's, and harmless."""
     with caplog.at_level(logging.WARNING):
         options(**{"kafka.metrics.num.samples": "2", "kafka.client.id": "me"}, maxOffsetsPerTrigger="5")

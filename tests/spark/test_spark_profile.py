@@ -1,4 +1,4 @@
-"""What a profile measures, slice by slice, without Spark: a directory that Apache Kafka wrote, and sketches."""
+"""Figures of a profile by slices, without Spark, for a directory written by Apache Kafka; sketches."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def profiled(directory: Path, topic: str, sample: float = 1.0, slice_size: int = 1 << 40) -> TopicFigures:
-    """A topic's figures, measured in slices of so many offsets."""
+    """Return a topic's figures, measured in slices of this number of offsets."""
     given = {"kreplica.source": "segments", "kreplica.log.dirs": str(directory), "subscribe": topic}
     options = source_options({**given, "maxRecordsPerPartition": str(slice_size)}, is_streaming=False)
     slices = plan_slices(options)
@@ -45,7 +45,7 @@ def profiled(directory: Path, topic: str, sample: float = 1.0, slice_size: int =
 
 
 def written(directory: Path, topic: str, end: int) -> tuple[list[Record], int]:
-    """What a topic of one partition holds up to an offset, markers left out, and the bytes of all batches."""
+    """Return the records of a one-partition topic below an offset, without markers, and the size of all batches."""
     records, size = [], 0
     for path in sorted((directory / f"{topic}-0").glob("*.log")):
         data = path.read_bytes()
@@ -59,8 +59,8 @@ def written(directory: Path, topic: str, end: int) -> tuple[list[Record], int]:
 
 
 @pytest.mark.parametrize("slice_size", [3, 1 << 40])
-def test_figures_are_those_of_the_records(unpacked: Path, slice_size: int) -> None:
-    """Codecs, sizes, keys, times; the same whether a partition is read in one task or in many."""
+def test_figures_equal_those_of_the_records(unpacked: Path, slice_size: int) -> None:
+    """Codecs, sizes, keys and times are equal for any number of slices."""
     figures = profiled(unpacked, "codecs", slice_size=slice_size)
     records, size = written(unpacked, "codecs", figures.partitions[0].end)
     assert figures.records == figures.opened == len(records)
@@ -82,8 +82,8 @@ def test_figures_are_those_of_the_records(unpacked: Path, slice_size: int) -> No
 
 
 @pytest.mark.parametrize("slice_size", [1, 2, 5, 1 << 40])
-def test_what_transactions_came_to(unpacked: Path, slice_size: int) -> None:
-    """Committed, aborted and open ones are told apart, also where a slice ends before their marker."""
+def test_outcomes_of_transactions(unpacked: Path, slice_size: int) -> None:
+    """Committed, aborted and open transactions are distinguished, also if a slice ends before the marker."""
     figures = profiled(unpacked, "transactions", slice_size=slice_size)
     records, size = written(unpacked, "transactions", figures.partitions[0].end)
     kinds = Counter(
@@ -98,7 +98,7 @@ def test_what_transactions_came_to(unpacked: Path, slice_size: int) -> None:
 
 
 def test_a_sample_has_all_headers(unpacked: Path) -> None:
-    """Of a sample, records and bytes are those of all batches; keys and values those of some."""
+    """In a sample, record and byte counts cover all batches, key and value figures only some."""
     topic = "rolled.small-segments"
     whole, some = profiled(unpacked, topic), profiled(unpacked, topic, sample=0.5)
     assert (some.records, some.size_bytes, some.producers) == (whole.records, whole.size_bytes, whole.producers)
@@ -106,8 +106,8 @@ def test_a_sample_has_all_headers(unpacked: Path) -> None:
     assert sum(each.records for each in some.rates.buckets) == sum(each.records for each in whole.rates.buckets)
 
 
-def test_a_damaged_batch_is_told(unpacked: Path, tmp_path: Path) -> None:
-    """Figures of bytes that nobody wrote are none."""
+def test_a_damaged_batch_is_reported(unpacked: Path, tmp_path: Path) -> None:
+    """A damaged batch must not contribute to the figures."""
     (tmp_path / "codecs-0").mkdir()
     data = bytearray((unpacked / "codecs-0" / f"{0:020}.log").read_bytes())
     data[100] ^= 1
@@ -116,8 +116,8 @@ def test_a_damaged_batch_is_told(unpacked: Path, tmp_path: Path) -> None:
         profiled(tmp_path, "codecs")
 
 
-def test_weights_of_a_plan(unpacked: Path) -> None:
-    """Bytes of the log, or bytes a second; a partition that holds nothing has none."""
+def test_weights_of_partitions(unpacked: Path) -> None:
+    """Bytes of the log, or bytes per second; empty partitions have no weight."""
     figures = profiled(unpacked, "codecs")
     report = ProfileReport(1.0, figures.records, figures.size_bytes, (figures,))
     request = rebalance_request(report, BYTES)
@@ -128,7 +128,7 @@ def test_weights_of_a_plan(unpacked: Path) -> None:
 
 
 class TestSketches:
-    """What is kept of many values."""
+    """Summaries of many values."""
 
     def test_quantiles_of_sizes(self) -> None:
         random, sizes, values = Random(1), Sizes(), []
@@ -159,7 +159,7 @@ class TestSketches:
         assert first.size_bytes == first.records * len(first.key)
 
     def test_many_keys_are_estimated(self) -> None:
-        """Distinct ones within some per cent; a key that is frequent is found, its count short by ``error`` at most."""
+        """The number of distinct keys is within a few per cent; a frequent key's count is low by ``error`` at most."""
         keys, count, often = Keys(), 10 * KEYS_MAX, b"o" * 1000
         for start in range(0, count, 50_000):
             some = [b"%d" % each for each in range(start, min(start + 50_000, count))] + [often] * 500
@@ -172,8 +172,8 @@ class TestSketches:
         assert records - keys.error <= top.records <= records
         assert keys.error <= (count + records) / KEYS_MAX
 
-    def test_rates_of_a_long_time_are_wider(self) -> None:
-        """By minutes; where these are too many by hours, whichever part comes first."""
+    def test_rates_of_a_long_period_have_wider_buckets(self) -> None:
+        """By minutes or, if these are too many, by hours, in any order of slices."""
         rates, hours = Rates(), Rates()
         times = np.arange(BUCKETS_MAX + 1, dtype=np.int64) * WIDTHS_MS[0]
         hours.add(times, np.ones(len(times), dtype=np.int64), np.full(len(times), 10.0))
@@ -185,7 +185,7 @@ class TestSketches:
         rates.add(np.array([1 << 61]), np.array([1]), np.array([1.0]))
         assert sum(each.records for each in rates.buckets()) == len(times) + 61
 
-    def test_keys_are_shown_as_text_where_they_are_some(self) -> None:
+    def test_keys_are_shown_as_text_if_they_are_text(self) -> None:
         assert key_text("käse".encode()) == "käse"
         assert key_text(b"\xff\x00") == "0xff00"
         assert key_text(b"a\n") == "0x610a"

@@ -1,4 +1,4 @@
-"""Tasks are about equal, and a micro-batch has no more than it may."""
+"""Tasks have about equal size, and micro-batches respect their limits."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def partition(number: int) -> TopicPartition:
 
 
 @given(SIZES, st.none() | st.integers(1, 40), st.none() | st.integers(1, 3000))
-def test_parts_are_the_whole(sizes, min_partitions, records_max) -> None:
-    """Each offset once, in order; nothing is empty; no part is larger than it may be."""
+def test_parts_cover_the_range(sizes, min_partitions, records_max) -> None:
+    """Each offset is in one part, in order; no part is empty or too large."""
     ranges = [OffsetRange(partition(number), 100, 100 + size) for number, size in enumerate(sizes)]
     parts = split(ranges, min_partitions=min_partitions, records_max=records_max)
     assert all(0 < part.size <= (records_max or 10_000) for part in parts)
@@ -31,7 +31,7 @@ def test_parts_are_the_whole(sizes, min_partitions, records_max) -> None:
 
 
 def test_large_ranges_have_more_parts() -> None:
-    """In proportion."""
+    """In proportion to their size."""
     ranges = [OffsetRange(partition(0), 0, 900), OffsetRange(partition(1), 0, 100)]
     assert [part.partition.partition for part in split(ranges, min_partitions=10)] == [0] * 9 + [1]
     assert split(ranges) == ranges
@@ -40,7 +40,7 @@ def test_large_ranges_have_more_parts() -> None:
 
 @given(SIZES, st.integers(1, 20_000))
 def test_a_micro_batch_is_limited(sizes, count_max) -> None:
-    """By share; whoever has something gives something, and nobody goes back."""
+    """In proportion to the available records; every partition with records contributes, and no offset decreases."""
     available = {partition(number): 50 + size for number, size in enumerate(sizes)}
     start = dict.fromkeys(available, 50)
     ends = limited(start, available, count_max)

@@ -1,4 +1,4 @@
-"""Steps of a replay: whatever their sizes, and wherever one begins again, each offset is in one of them."""
+"""Steps of a replay: for all sizes and restarts, each offset is in one step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALL = Chosen()
 
 
 def lots(random: Random) -> list[Lot]:
-    """As an archive has them: each partition's ranges follow one another."""
+    """Return lots as in an archive, with consecutive ranges of each partition."""
     ends = {P0: 100, P1: 0, Q0: 7}
     found = []
     for number in random.sample(range(100), random.randint(1, 12)):
@@ -35,7 +35,7 @@ def offsets(steps: list[Step]) -> list[tuple[TopicPartition, int]]:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_each_offset_is_in_one_step(seed: int) -> None:
-    """Also where runs that have other sizes, and see more lots than those before, go on behind one another."""
+    """Also if later runs with other sizes and more lots continue earlier ones."""
     random = Random(seed)
     whole = lots(random)
     expected = [(each.partition, offset) for lot in whole for each in lot.ranges for offset in range(*each[1:])]
@@ -59,7 +59,7 @@ def test_each_offset_is_in_one_step(seed: int) -> None:
 
 
 def test_steps_are_bounded_and_full() -> None:
-    """By offsets and by bytes; small lots go together."""
+    """By offsets and by bytes; small lots are combined."""
     many = [Lot(number, (OffsetRange(P0, 10 * number, 10 * number + 10),), 100) for number in range(100)]
     assert [step.size for step in plan_steps(many, ALL, records_max=250, bytes_max=10**9)] == [250] * 4
     assert [step.size for step in plan_steps(many, ALL, records_max=10**9, bytes_max=5000)] == [500] * 2
@@ -68,8 +68,8 @@ def test_steps_are_bounded_and_full() -> None:
     assert [[each.size for each in step.ranges] for step in one] == [[60, 20]] * 10
 
 
-def test_what_is_not_wanted_is_left_out() -> None:
-    """Topics, and offsets of partitions; a step that has nothing is not there."""
+def test_excluded_ranges_are_left_out() -> None:
+    """Excluded topics and offsets; a step without offsets does not exist."""
     both = [Lot(0, (OffsetRange(P0, 0, 100), OffsetRange(Q0, 0, 100)))]
     chosen = Chosen({"p"}, {P0: 30}, {P0: 60})
     steps = plan_steps(both, chosen, records_max=20, bytes_max=1)
@@ -78,14 +78,14 @@ def test_what_is_not_wanted_is_left_out() -> None:
     assert plan_steps(both, Chosen({"x"}), records_max=20, bytes_max=1) == []
 
 
-def test_a_lot_that_is_too_large() -> None:
-    """Positions have 32 bits for what is in a lot."""
+def test_an_oversized_lot() -> None:
+    """Positions within a lot have 32 bits."""
     with pytest.raises(TooLarge, match="lot 5 has"):
         plan_steps([Lot(5, (OffsetRange(P0, 0, 1 << 32),))], ALL, records_max=1 << 40, bytes_max=1)
 
 
-def test_lanes_have_about_as_much() -> None:
-    """The largest partition alone where it is as large as the others together."""
+def test_lanes_are_balanced() -> None:
+    """The largest partition has its own lane if it is as large as all others together."""
     ranges = [OffsetRange(P0, 0, 10), OffsetRange(P1, 0, 4), OffsetRange(Q0, 0, 5)]
     assert lanes(ranges, 2) == {P0: 0, P1: 1, Q0: 1}
     assert lanes(ranges, 1) == dict.fromkeys((P0, P1, Q0), 0)

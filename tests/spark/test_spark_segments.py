@@ -1,4 +1,4 @@
-"""A broker's files as a table: a directory that Apache Kafka wrote, and what goes wrong with one."""
+"""A broker's files as a table: a directory written by Apache Kafka, and damaged directories."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def written(directory: Path, name: str) -> list[Record]:
-    """All records of a log, markers left out."""
+    """Return all records of a log without markers."""
     found: list[Record] = []
     for path in sorted((directory / name).glob("*.log")):
         data = path.read_bytes()
@@ -54,8 +54,8 @@ def read(directory: Path, **options: str) -> list[dict]:
 
 
 @pytest.mark.parametrize("read_size", [500, 1 << 20])
-def test_every_topic_is_what_kafka_wrote(unpacked: Path, monkeypatch: pytest.MonkeyPatch, read_size: int) -> None:
-    """Codecs, compaction, deletion, transactions; below the high watermark; however much is read at a time."""
+def test_every_topic_equals_kafkas_records(unpacked: Path, monkeypatch: pytest.MonkeyPatch, read_size: int) -> None:
+    """Codecs, compaction, deletion, transactions below the high watermark, for any read size."""
     monkeypatch.setattr(segment_reading, "READ_SIZE", read_size)
     high_watermarks = read_offsets(OsDisk(), f"{unpacked}/{HIGH_WATERMARKS}")
     rows = read(unpacked, subscribePattern=".*")
@@ -78,7 +78,7 @@ def test_every_topic_is_what_kafka_wrote(unpacked: Path, monkeypatch: pytest.Mon
 
 
 def test_committed_records_only(unpacked: Path) -> None:
-    """Aborted ones are left out by the index, also for a reader that begins inside of one; open ones too."""
+    """The index shows aborted records, also to a reader that starts within a transaction; open ones are skipped."""
     committed = read(unpacked, subscribe="transactions", **{"kafka.isolation.level": "read_committed"})
     every = read(unpacked, subscribe="transactions")
     aborted = {row["offset"] for row in every} - {row["offset"] for row in committed}
@@ -95,7 +95,7 @@ def test_committed_records_only(unpacked: Path) -> None:
 
 
 def test_offsets_and_times(unpacked: Path) -> None:
-    """A part of a partition, in several tasks; from a time on."""
+    """A range of a partition, in several tasks; from a timestamp on."""
     every = read(unpacked, subscribe="codecs")
     part = read(
         unpacked,
@@ -113,8 +113,8 @@ def test_offsets_and_times(unpacked: Path) -> None:
         read(unpacked, subscribe="codecs", startingTimestamp="99999999999999")
 
 
-def test_what_is_not_there_or_damaged(unpacked: Path, tmp_path: Path) -> None:
-    """Offsets that are not there are told of, or skipped; a byte that changed is an error in any case."""
+def test_missing_and_damaged_records(unpacked: Path, tmp_path: Path) -> None:
+    """Missing offsets are an error or skipped; a damaged byte is always an error."""
     copied = tmp_path / "copied"
     shutil.copytree(unpacked, copied)
     beyond = {"assign": '{"codecs":[0]}', "endingOffsets": '{"codecs":{"0":100000}}'}
@@ -123,7 +123,7 @@ def test_what_is_not_there_or_damaged(unpacked: Path, tmp_path: Path) -> None:
     with pytest.raises(DataLoss, match="before the requested end 100000"):
         read(copied, **beyond)
     every = read(copied, subscribe="codecs")
-    more = read(copied, **beyond, failOnDataLoss="false")  # whoever names offsets reads beyond the high watermark
+    more = read(copied, **beyond, failOnDataLoss="false")  # given offsets may be above the high watermark
     assert more[: len(every)] == every
     assert len(more) == 100
     path = copied / "codecs-0" / f"{0:020}.log"

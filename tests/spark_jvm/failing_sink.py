@@ -1,6 +1,7 @@
-"""The sink, whose tasks and drivers fail where a plan says so: a folder with a file for each failure, used once.
+"""A sink whose tasks and drivers fail as planned: a directory has a file for each failure, which happens once.
 
-A file's name says the micro-batch, where it fails, and how: ``3.decided.error``.  Workers import this module.
+A file's name has the micro-batch, the place and the kind of the failure: ``3.decided.error``.  Workers import this
+module.
 """
 
 from __future__ import annotations
@@ -21,28 +22,28 @@ from kreplica.spark.sink.options import SinkOptions
 from kreplica.spark.sink.writers import ExactlyOnceWriter
 
 TASK = "task"
-"""A task, when it has prepared its rows; ``half``: when it has written some of them."""
+"""A task after it has prepared its rows; ``half``: after it has written some of them."""
 
 HALF = "half"
 BEFORE, DECIDED, BETWEEN, AFTER = "before", "decided", "between", "after"
-"""The driver: before it decides, when it has decided, when it has committed one lane, and all of them."""
+"""The driver: before its decision, after it, after one committed lane, and after all of them."""
 
 ERROR, KILL = "error", "kill"
 PLAN = "failing.plan"
 
 
 class Failed(Exception):
-    """As it was planned."""
+    """A planned failure."""
 
 
 def plan_failure(plan: Path, batch_id: int, where: str, how: str) -> None:
-    """Let something fail once."""
+    """Plan one failure."""
     plan.mkdir(exist_ok=True)
     (plan / f"{batch_id}.{where}.{how}").touch()
 
 
 def planned(plan: Path) -> list[str]:
-    """What has not failed yet."""
+    """Return the failures that have not happened yet."""
     return sorted(each.name for each in plan.glob("*.*.*") if each.suffix != ".done")
 
 
@@ -61,7 +62,7 @@ class FailingSource(KreplicaDataSource):
 
 
 class FailingWriter(ExactlyOnceWriter):
-    """Fails as it is planned."""
+    """Fails as planned."""
 
     def __init__(self, options: SinkOptions, plan: Path) -> None:
         super().__init__(options)
@@ -114,10 +115,10 @@ def _kill_worker() -> None:
 
 
 def _kill_driver() -> None:
-    """The virtual machine, of which this worker is a descendant, and with it this worker."""
+    """Kill the JVM, which is an ancestor of this worker, and with it this worker."""
     pid = os.getpid()
     while "java" not in Path(f"/proc/{pid}/comm").read_text():
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        assert pid > 1, "no virtual machine is above this worker"
+        assert pid > 1, "no JVM is an ancestor of this worker"
     os.kill(pid, SIGKILL)
     _kill_worker()

@@ -1,4 +1,4 @@
-"""What the tests of the source and the sink do with Spark and with brokers, in a word each."""
+"""Short helpers for tests of the source and the sink."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def streamed(spark: SparkSession, brokers: KafkaCluster, **options: str) -> Data
 def started(
     frame: DataFrame, brokers: KafkaCluster, topic: str, checkpoint: Path, mode: str = "append", **trigger: Any
 ) -> StreamingQuery:
-    """A query that copies rows to a topic."""
+    """Start a query that copies rows to a topic."""
     sink = frame.select("key", "value").writeStream.format("kreplica").outputMode(mode)
     if trigger:
         sink = sink.trigger(**trigger)

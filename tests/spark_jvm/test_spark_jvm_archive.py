@@ -1,4 +1,4 @@
-"""Topics become Parquet files, each record once, and what differs between them is found."""
+"""Archiving topics to Parquet files with each record once, and comparison of the archive with topics."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HOUR_MS = 3_600_000
 
 
 def create(brokers: KafkaCluster, *topics: str, partitions: int = 1) -> None:
-    """Topics whose records may be old."""
+    """Create topics whose records may be old."""
     for topic in topics:
         brokers.create_topic(topic, partitions, retention_ms=-1)
 
@@ -96,7 +96,7 @@ def counts(report: CompareReport) -> dict[str, int]:
 
 
 def test_each_record_is_in_a_file_once(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
-    """Two topics of several codecs and days, in several batches; what comes later is added, and nothing else."""
+    """Two topics with several codecs and days, in several batches; a second run adds only new records."""
     create(brokers, "archive.a", partitions=2)
     create(brokers, "archive-b")
     for number, codec in enumerate(Codec):
@@ -105,10 +105,10 @@ def test_each_record_is_in_a_file_once(spark: SparkSession, brokers: KafkaCluste
     options = ArchiveOptions(
         bootstrap=brokers.bootstrap_servers, topics=("archive.a", "archive-b"), batch_records_max=120
     )
-    told: list[Any] = []
-    first = archive(spark, str(tmp_path), options, told.append)
+    progress: list[Any] = []
+    first = archive(spark, str(tmp_path), options, progress.append)
     assert (first.records, first.batches, first.lag, first.is_resumed) == (203, 2, 0, False)
-    assert (told[0].done, told[0].total, told[-1].done, told[-1].records) == (0, 203, 203, 203)
+    assert (progress[0].done, progress[0].total, progress[-1].done, progress[-1].records) == (0, 203, 203, 203)
     assert archived(spark, tmp_path) == held(brokers, "archive-b") + held(brokers, "archive.a")
     assert spark.read.parquet(str(tmp_path)).count() == 203
     there = read_archive(str(tmp_path))
@@ -128,10 +128,10 @@ def test_each_record_is_in_a_file_once(spark: SparkSession, brokers: KafkaCluste
     assert compared(spark, brokers, tmp_path).is_equal
 
 
-def test_a_batch_that_is_tried_again_is_there_once(
+def test_a_retried_batch_is_archived_once(
     spark: SparkSession, brokers: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run dies when the files are there and their note is not; the next one has other tasks, and fewer days."""
+    """A run dies after the files and before their note are written; the next one has other tasks, and fewer days."""
     create(brokers, "retried", partitions=2)
     write(brokers, "retried", numbers(0, 60), 2)
     options = ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("retried",))
@@ -160,7 +160,7 @@ def test_a_batch_that_is_tried_again_is_there_once(
     assert spark.read.parquet(str(tmp_path)).count() == 120
     assert not stale.exists()
 
-    # A batch that is noted and of which Spark does not know that it is done is left as it is.
+    # A batch with a note that Spark does not count as done is left unchanged.
     commits = Path(checkpoint(str(tmp_path))) / "commits"
     for name in ("1", ".1.crc"):
         (commits / name).unlink()
@@ -171,8 +171,8 @@ def test_a_batch_that_is_tried_again_is_there_once(
     assert archived(spark, tmp_path) == held(brokers, "retried")
 
 
-def test_json_values_have_a_column_that_grows(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
-    """New fields are added, a changed type becomes a wider one; all files remain one table, also for plain Spark."""
+def test_the_column_of_json_values_grows(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
+    """New fields are added, a changed type is widened; all files remain one table, also for plain Spark."""
     create(brokers, "json")
     options = ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("json",), values="json")
     write(brokers, "json", [b"no json", None, [1], {"a": 1, "n": None, "deep": {"x": 1, "list": [{"q": 1}]}}])
@@ -202,16 +202,16 @@ def test_json_values_have_a_column_that_grows(spark: SparkSession, brokers: Kafk
     assert [row.value for row in rows] == [record.value for record in brokers.records("json")]
 
 
-def test_what_an_archive_is_of_is_not_mixed(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
-    """Other topics, another cluster, a checkpoint that is gone: refused, in words, before anything is done."""
+def test_an_archive_has_one_source(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
+    """Other topics, another cluster or a missing checkpoint are rejected with the reason before any work."""
     create(brokers, "mixed", "more")
     write(brokers, "mixed", numbers(0, 3))
     options = ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("mixed",))
     path = tmp_path / "archive"
-    with pytest.raises(ArchiveRefused, match="no topic 'nobody'"):
-        archive(spark, str(path), replace(options, topics=("nobody",)))
+    with pytest.raises(ArchiveRefused, match="no topic 'missing'"):
+        archive(spark, str(path), replace(options, topics=("missing",)))
     with pytest.raises(ArchiveRefused, match="no topic matches"):
-        archive(spark, str(path), replace(options, topics=(), pattern="nobody.*"))
+        archive(spark, str(path), replace(options, topics=(), pattern="missing.*"))
     archive(spark, str(path), options)
     for other in (
         replace(options, topics=("mixed", "more")),
@@ -241,7 +241,7 @@ def test_what_an_archive_is_of_is_not_mixed(spark: SparkSession, brokers: KafkaC
 
 
 def change(path: Path, offset: int, becomes: list[dict[str, Any]]) -> None:
-    """Put other rows in the place of one, in the file that has it."""
+    """Replace the row of one offset by other rows in its file."""
     for file in path.glob("topic=*/day=*/batch=*/*.parquet"):
         table = parquet.read_table(file, partitioning=None)
         rows = table.to_pylist()
@@ -254,8 +254,8 @@ def change(path: Path, offset: int, becomes: list[dict[str, Any]]) -> None:
     raise AssertionError(f"no file has offset {offset}")
 
 
-def test_an_archive_that_differs_from_its_topic(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
-    """Each kind is named with its offset; what retention deleted is no difference, nor is what came later."""
+def test_differences_of_an_archive_from_its_topic(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
+    """Each kind is reported with its offset; deletion by retention and later records are not differences."""
     create(brokers, "differs")
     write(brokers, "differs", numbers(0, 100))
     archive(spark, str(tmp_path), ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("differs",)))
@@ -284,8 +284,8 @@ def test_an_archive_that_differs_from_its_topic(spark: SparkSession, brokers: Ka
     assert len(without.differences) == 3
 
 
-def test_a_replayed_topic_that_differs(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
-    """Offsets are others, so order and content count; one record that is missing does not make all others differ."""
+def test_differences_of_a_replayed_topic(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
+    """Offsets differ, so order and content count; one missing record does not make all others different."""
     create(brokers, "played", "same", "changed")
     write(brokers, "played", numbers(0, 100))
     archive(spark, str(tmp_path), ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("played",)))
@@ -297,7 +297,7 @@ def test_a_replayed_topic_that_differs(spark: SparkSession, brokers: KafkaCluste
     assert (shortened.is_equal, shortened.records, shortened.deleted) == (True, 90, 10)
 
     rows[80], rows[81] = rows[81], rows[80]
-    rows[60:60] = [(None, b"nobody wrote that", NOON_MS, ())]
+    rows[60:60] = [(None, b"never written", NOON_MS, ())]
     rows[50] = (rows[50][0], b"another", *rows[50][2:])
     rows[40:41] = [rows[40]] * 3
     del rows[30]
@@ -328,8 +328,8 @@ def delete_before(brokers: KafkaCluster, topic: str, offset: int) -> None:
         admin.close()
 
 
-def test_an_archive_in_a_file_system_of_hadoops(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
-    """A path with a scheme: notes go through Hadoop too, and a run resumes there; plain paths are none of it."""
+def test_an_archive_in_a_hadoop_file_system(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
+    """For a path with a scheme, notes go through Hadoop too, and a run resumes there; plain paths do not use it."""
     spark.conf.set("fs.viewfs.mounttable.archives.link./data", f"file://{tmp_path}")
     create(brokers, "elsewhere")
     write(brokers, "elsewhere", numbers(0, 5))

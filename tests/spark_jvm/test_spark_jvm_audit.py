@@ -1,4 +1,4 @@
-"""Audits in real Spark of real brokers: their directories while they run and after, and what they send."""
+"""Audits of real brokers in real Spark: directories of running and stopped brokers, and records from brokers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 RECORDS = 600
 
 
-class Looked(NamedTuple):
-    """What audits said while the brokers ran, and where their directories are now that they have stopped."""
+class AuditedBrokers(NamedTuple):
+    """Reports of audits while the brokers ran, and the directories of the stopped brokers."""
 
     by_files: AuditReport
     by_brokers: AuditReport
@@ -32,8 +32,8 @@ class Looked(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def looked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Looked:
-    """Three brokers with several codecs, transactions that were committed and aborted, and a compacted topic."""
+def audited(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> AuditedBrokers:
+    """Three brokers with several codecs, committed and aborted transactions, and a compacted topic."""
     process = StandaloneProcess(tmp_path_factory.mktemp("audit"), brokers=3)
     process.start()
     try:
@@ -45,7 +45,7 @@ def looked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Loo
         process.stop()
     finally:
         process.kill()
-    return Looked(by_files, by_brokers, log_dirs)
+    return AuditedBrokers(by_files, by_brokers, log_dirs)
 
 
 def _fill(bootstrap: str) -> None:
@@ -65,9 +65,9 @@ def _fill(bootstrap: str) -> None:
                 (producer.commit if name == "kept" else producer.abort)()
 
 
-def test_brokers_that_run(looked: Looked) -> None:
-    """Their files agree, and so does what they send, up to what was committed; markers and all topics count."""
-    for report in (looked.by_files, looked.by_brokers):
+def test_running_brokers(audited: AuditedBrokers) -> None:
+    """Directories and fetched records agree below the high watermark; markers and all topics count."""
+    for report in (audited.by_files, audited.by_brokers):
         assert (report.verdict, report.agrees) == (report.verdict, True)
         ends = {(each.topic, each.partition): each.high_watermark for each in report.partitions}
         assert [ends["plain", each] for each in range(3)] == [1000, 1004, 1000]
@@ -78,19 +78,19 @@ def test_brokers_that_run(looked: Looked) -> None:
                 assert [(own.broker, own.start, own.end) for own in each.coverages] == [
                     (broker, 0, each.high_watermark) for broker in (1, 2, 3)
                 ]
-    assert looked.by_files.notes == looked.by_brokers.notes == ()
-    assert looked.by_files.cluster_id == looked.by_brokers.cluster_id
+    assert audited.by_files.notes == audited.by_brokers.notes == ()
+    assert audited.by_files.cluster_id == audited.by_brokers.cluster_id
 
 
-def test_one_byte(spark: SparkSession, looked: Looked) -> None:
-    """After the brokers have stopped all agree by what they noted; one byte that is another is named exactly."""
-    assert audit(spark, AuditOptions(log_dirs=looked.log_dirs)).agrees
-    path = Path(looked.log_dirs[1]) / "plain-2" / f"{0:020}.log"
+def test_one_byte(spark: SparkSession, audited: AuditedBrokers) -> None:
+    """The stopped brokers agree by their checkpoints; one changed byte is reported exactly."""
+    assert audit(spark, AuditOptions(log_dirs=audited.log_dirs)).agrees
+    path = Path(audited.log_dirs[1]) / "plain-2" / f"{0:020}.log"
     data = bytearray(path.read_bytes())
     position, header = list(iter_headers(memoryview(data)))[4]
     data[position + header.size - 2] ^= 1
     path.write_bytes(data)
-    report = audit(spark, AuditOptions(log_dirs=looked.log_dirs))
+    report = audit(spark, AuditOptions(log_dirs=audited.log_dirs))
     assert [(each.topic, each.partition, each.base_offset, each.broker, each.kind) for each in report.differences] == [
         ("plain", 2, header.base_offset, 2, Kind.DAMAGED)
     ]
@@ -99,9 +99,9 @@ def test_one_byte(spark: SparkSession, looked: Looked) -> None:
     path.write_bytes(data)
 
 
-def test_an_audit_that_is_interrupted(spark: SparkSession, looked: Looked, tmp_path: Path) -> None:
-    """Started again it takes over what is done; another audit does not take it; the end removes it."""
-    options = AuditOptions(log_dirs=looked.log_dirs, topics=frozenset({"plain", "keyed"}), resume=tmp_path / "work")
+def test_an_audit_that_is_interrupted(spark: SparkSession, audited: AuditedBrokers, tmp_path: Path) -> None:
+    """A restart reuses finished work; another audit rejects the work file; the end deletes it."""
+    options = AuditOptions(log_dirs=audited.log_dirs, topics=frozenset({"plain", "keyed"}), resume=tmp_path / "work")
 
     def interrupt(progress: Progress) -> None:
         raise KeyboardInterrupt
@@ -109,7 +109,7 @@ def test_an_audit_that_is_interrupted(spark: SparkSession, looked: Looked, tmp_p
     with pytest.raises(KeyboardInterrupt):
         audit(spark, options, interrupt)
     with pytest.raises(ValueError, match="belongs to another audit"):
-        audit(spark, AuditOptions(log_dirs=looked.log_dirs, resume=tmp_path / "work"))
+        audit(spark, AuditOptions(log_dirs=audited.log_dirs, resume=tmp_path / "work"))
     report = audit(spark, options)
     assert report.agrees
     assert report.taken_over > 0
@@ -121,6 +121,6 @@ def test_an_audit_that_is_interrupted(spark: SparkSession, looked: Looked, tmp_p
 
 
 def test_directories_that_cannot_be_reached(spark: SparkSession, tmp_path: Path) -> None:
-    """That is one line."""
+    """The error is one line."""
     with pytest.raises(StorageError, match="is not a directory that this machine can access"):
         audit(spark, AuditOptions(log_dirs=(str(tmp_path / "nowhere"),)))

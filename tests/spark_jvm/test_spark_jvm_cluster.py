@@ -1,4 +1,4 @@
-"""A pipeline on a Spark cluster: a master and a worker of Spark's standalone mode, as processes of their own.
+"""A pipeline on a Spark cluster: master and worker of Spark's standalone mode as separate processes.
 
 It takes more than a minute, so it is part of the soak.
 """
@@ -32,7 +32,7 @@ STARTED_S_MAX = 240
 
 
 def spark_home() -> Path:
-    """Where pyspark is."""
+    """The directory of pyspark."""
     found = find_spec("pyspark")
     assert found is not None
     assert found.origin is not None
@@ -40,14 +40,14 @@ def spark_home() -> Path:
 
 
 def environment() -> dict[str, str]:
-    """Spark on loopback, and nothing of the tests' own."""
+    """Environment with Spark on loopback, and without the tests' own variables."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     daemons = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false"}
     return {**ours, **daemons, "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_HOME": str(java_home())}
 
 
 class Daemon:
-    """A master or a worker, whose output is kept in a file."""
+    """A master or a worker, whose output goes to a file."""
 
     def __init__(self, directory: Path, name: str, *arguments: str) -> None:
         self._path = directory / f"{name}.log"
@@ -60,7 +60,7 @@ class Daemon:
             )
 
     def wait_for(self, pattern: str) -> str:
-        """What the first group of a pattern has matched, once it stands in the output."""
+        """Wait until a pattern is in the output, and return its first group."""
         end = time.monotonic() + STARTED_S_MAX
         while time.monotonic() < end and self._process.poll() is None:
             found = re.search(pattern, self._path.read_text())
@@ -70,14 +70,14 @@ class Daemon:
         raise AssertionError(self._path.read_text()[-3000:])
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the process."""
         self._process.kill()
         self._process.wait(60)
 
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a cluster of one worker."""
+    """The address of a cluster with one worker."""
     directory = tmp_path_factory.mktemp("cluster")
     with ExitStack() as running:
         first = Daemon(directory, "master")
@@ -100,13 +100,12 @@ def bootstrap() -> Iterator[str]:
 
 
 def run(command: list[str], **more: str) -> subprocess.CompletedProcess[str]:
-    """A command's end."""
     given = {**environment(), **more}
     return subprocess.run(command, env=given, capture_output=True, text=True, timeout=600, check=False)
 
 
 def test_the_command_with_a_master(master: str, bootstrap: str) -> None:
-    """As on one machine."""
+    """The command works as on one machine."""
     program = str(Path(sys.executable).with_name("kreplica"))
     done = run([program, "pipeline", "profile", "profiled", "--bootstrap", bootstrap, "--master", master, "--json"])
     assert done.returncode == 0, done.stderr[-3000:]
@@ -116,14 +115,14 @@ def test_the_command_with_a_master(master: str, bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("is_sent", [True, False])
-def test_submitted_to_workers_that_do_not_have_the_package(
+def test_submitted_to_workers_without_the_package(
     master: str, bootstrap: str, tmp_path: Path, is_sent: bool
 ) -> None:
-    """It is sent as a zip file; where it is not, one line says what is missing."""
+    """The package is sent as a zip file; without it, the error is one line."""
     packages = str(Path(find_spec("pyarrow").origin).parents[1])  # type: ignore[union-attr, arg-type]
     venv.create(tmp_path / "venv")
     (site,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
-    # A directory that is named so is searched, and its own .pth files are not read: ours is one that is installed so.
+    # Python does not read .pth files of a directory in PYTHONPATH, where an editable installation may be found.
     (site / "packages.pth").write_text(packages)
     with zipfile.ZipFile(tmp_path / "kreplica.zip", "w") as packed:
         for path in [*ROOT.glob("kreplica/**/*.py"), *ROOT.glob("pyspark_kreplica/**/*.py")]:

@@ -1,4 +1,4 @@
-"""The programs of the page about Spark run, one after the other."""
+"""Runs the programs of the page about Spark one after the other."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ PLACEHOLDER = "127.0.0.1:9092"
 BLOCK = re.compile(r"^```(python|sql)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def test_the_pages_programs_run(
+def test_programs_of_the_page(
     spark: SparkSession, brokers: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the tests' session, which is there already."""
     brokers.create_topic("orders", 3)
     brokers.create_topic("orders-loud", 3)
     brokers.create_topic("orders-copies", 3)

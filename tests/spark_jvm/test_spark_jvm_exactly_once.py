@@ -1,4 +1,4 @@
-"""Exactly once in real Spark: tasks die, workers, drivers and brokers are killed; no row is lost, none is doubled."""
+"""Exactly once in real Spark: tasks, workers, drivers and brokers die; no row is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ PARTITIONS = 4
 BATCHES = 5
 ROWS = ROWS_PER_BATCH * BATCHES // PARTITIONS
 SLOW_S = 900
-"""So long a test may take where other things run beside it."""
+"""Time limit of a test while other tests run."""
 
 SLOW = "Python worker failed to connect back"
-"""What Spark says then, now and then."""
+"""Error that Spark reports sometimes in that case."""
 
 DRIVER_FAILURES = (BEFORE, DECIDED, BETWEEN, AFTER)
 
 
 @pytest.fixture(scope="module")
 def fragile() -> Iterator[KafkaCluster]:
-    """Brokers that die, and come back."""
+    """Brokers that die and restart."""
     settings = {"transaction.two.phase.commit.enable": True}
     with KafkaCluster(3, topics={SOURCE: PARTITIONS}, settings=settings, session_timeout_ms=5000) as cluster:
         with Cluster(cluster.bootstrap_servers) as client, Producer(client) as producer:
@@ -50,7 +50,7 @@ def fragile() -> Iterator[KafkaCluster]:
 
 
 def check(brokers: KafkaCluster, topic: str) -> None:
-    """Each row is there once, in order, and no transaction is open that would hide later ones."""
+    """Check that each row is there once, in order, and that no open transaction hides later ones."""
     with Cluster(brokers.bootstrap_servers) as cluster:
         partitions = topic_partitions(cluster, topic)
 
@@ -72,10 +72,10 @@ def check(brokers: KafkaCluster, topic: str) -> None:
 
 @contextmanager
 def dying_brokers(brokers: KafkaCluster, seed: int) -> Iterator[None]:
-    """One broker at a time is killed and started again."""
+    """Kill and restart one broker at a time."""
     over, random = threading.Event(), Random(seed)
 
-    def shoot() -> None:
+    def kill_brokers() -> None:
         while not over.wait(random.uniform(0.2, 1.5)):
             broker = random.choice(brokers.brokers)
             brokers.kill(broker, notice=random.choice(("now", "session")))
@@ -83,7 +83,7 @@ def dying_brokers(brokers: KafkaCluster, seed: int) -> Iterator[None]:
             brokers.start(broker)
             brokers.wait_until_in_sync()
 
-    shooter = threading.Thread(target=shoot)
+    shooter = threading.Thread(target=kill_brokers)
     shooter.start()
     try:
         yield
@@ -101,7 +101,7 @@ def copy_of(brokers: KafkaCluster, tmp_path: Path, mode: str, name: str) -> tupl
 
 @contextmanager
 def running(copy: Copy) -> Iterator[subprocess.Popen[str]]:
-    """A driver in a process of its own, which ends with this."""
+    """Run a driver in a separate process, which is killed at the end."""
     with subprocess.Popen(command(copy), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as driver:
         try:
             yield driver
@@ -115,9 +115,9 @@ def with_lanes(copy: Copy, random: Random) -> Copy:
 
 
 def run_until_done(spark: SparkSession, copy: Copy, random: Random) -> int:
-    """Start the query again, with another number of tasks, each time it fails as planned.
+    """Restart the query with another number of tasks after each planned failure.
 
-    :return: how often it failed.
+    :return: number of failures.
     """
     failures = 0
     while True:
@@ -136,7 +136,7 @@ def run_until_done(spark: SparkSession, copy: Copy, random: Random) -> int:
 def test_a_query_that_fails_at_every_step(
     spark: SparkSession, fragile: KafkaCluster, tmp_path: Path, mode: str
 ) -> None:
-    """It is started again with another number of tasks each time, and nothing of that is to be seen."""
+    """It is restarted with another number of tasks each time, which must not be visible in the result."""
     copy, plan = copy_of(fragile, tmp_path, mode, "steps")
     failures = [(0, DECIDED), (1, AFTER)]
     if mode == "many":
@@ -150,7 +150,7 @@ def test_a_query_that_fails_at_every_step(
 
 @pytest.mark.timeout(SLOW_S)
 def test_a_driver_that_is_killed(spark: SparkSession, fragile: KafkaCluster, tmp_path: Path) -> None:
-    """So are a task, its worker, and a broker before that; another driver goes on with fewer tasks."""
+    """After a task, its worker, and a broker were killed; another driver continues with fewer tasks."""
     copy, plan = copy_of(fragile, tmp_path, "many", "killed")
     plan_failure(plan, 0, HALF, ERROR)
     plan_failure(plan, 0, TASK, KILL)
@@ -160,9 +160,9 @@ def test_a_driver_that_is_killed(spark: SparkSession, fragile: KafkaCluster, tmp
         while len(planned(plan)) == 3 and driver.poll() is None:
             time.sleep(0.05)
         fragile.kill(leader)
-        _, told = driver.communicate(timeout=SLOW_S)
+        _, errors = driver.communicate(timeout=SLOW_S)
     assert driver.returncode != 0
-    assert not planned(plan), told
+    assert not planned(plan), errors
     Copy(copy.bootstrap, copy.topic, copy.checkpoint, copy.plan, "many", 1).run(spark)
     fragile.start(leader)
     check(fragile, copy.topic)
@@ -172,7 +172,7 @@ def test_a_driver_that_is_killed(spark: SparkSession, fragile: KafkaCluster, tmp
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("mode", ["one", "many"])
 def test_crash_matrix(fragile: KafkaCluster, tmp_path: Path, mode: str, seed: int) -> None:
-    """Whatever is killed when, and however often: every driver is a process, and brokers die all the while."""
+    """Any process is killed at any point: every driver is a process, and brokers die all the time."""
     random = Random(f"{mode}-{seed}")
     copy, plan = copy_of(fragile, tmp_path, mode, f"matrix-{seed}")
     for batch_id in range(BATCHES):
@@ -184,8 +184,8 @@ def test_crash_matrix(fragile: KafkaCluster, tmp_path: Path, mode: str, seed: in
     with dying_brokers(fragile, seed):
         for _ in range(3 * BATCHES):
             with running(with_lanes(copy, random)) as driver:
-                _, told = driver.communicate(timeout=SLOW_S)
+                _, errors = driver.communicate(timeout=SLOW_S)
             if not driver.returncode:
                 break
-        assert driver.returncode == 0, told
+        assert driver.returncode == 0, errors
     check(fragile, copy.topic)

@@ -1,4 +1,4 @@
-"""A profile in real Spark: of brokers and of files, and what the command prints."""
+"""A profile in real Spark of brokers and files, and the output of the command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ARCHIVE = Path(__file__).parents[1] / "storage" / "written_by_kafka" / "kafka-3.
 
 @pytest.fixture(scope="module")
 def topic(brokers: KafkaCluster) -> str:
-    """A topic of two partitions, one with twice the records of the other, of two codecs."""
+    """A topic of two partitions with two codecs, one with twice the records of the other."""
     brokers.create_topic("profiled", partitions=2)
     with Cluster(brokers.bootstrap_servers) as cluster:
         for codec, partition, count in ((Codec.NONE, 0, COUNT), (Codec.ZSTD, 0, COUNT), (Codec.LZ4, 1, COUNT)):
@@ -36,10 +36,10 @@ def topic(brokers: KafkaCluster) -> str:
 
 
 def test_of_brokers(spark: SparkSession, brokers: KafkaCluster, topic: str) -> None:
-    """Every slice is a task; what they find is added up, and told as it comes."""
-    told: list[Progress] = []
+    """Every slice is a task; results are added, and reported as they arrive."""
+    notes: list[Progress] = []
     given = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "subscribe": topic, "maxRecordsPerPartition": "2000"}
-    report = profile(spark, given, top=3, report=told.append)
+    report = profile(spark, given, top=3, report=notes.append)
     (figures,) = report.topics
     assert figures.records == figures.opened == 3 * COUNT
     assert [each.records for each in figures.partitions] == [2 * COUNT, COUNT]
@@ -47,12 +47,12 @@ def test_of_brokers(spark: SparkSession, brokers: KafkaCluster, topic: str) -> N
     assert figures.keys.distinct == 7
     assert figures.keys.superseded == 3 * COUNT - 2 * 7
     assert len(figures.keys.top) == 3
-    assert (told[0].done, told[-1].done, told[-1].total) == (0, 3 * COUNT, 3 * COUNT)
-    assert len(told) == 1 + 3 + 2
+    assert (notes[0].done, notes[-1].done, notes[-1].total) == (0, 3 * COUNT, 3 * COUNT)
+    assert len(notes) == 1 + 3 + 2
 
 
-def test_of_files_and_what_a_task_says(spark: SparkSession, tmp_path: Path) -> None:
-    """A damaged batch is told by what found it, without the traces of Java around it."""
+def test_of_files_and_the_error_of_a_task(spark: SparkSession, tmp_path: Path) -> None:
+    """A damaged batch is reported by the message of the original error, without Java's stack traces."""
     with tarfile.open(ARCHIVE) as packed:
         unpack(packed, tmp_path)
     given = {"kreplica.source": "segments", "kreplica.log.dirs": str(tmp_path), "subscribePattern": ".*"}
@@ -67,8 +67,8 @@ def test_of_files_and_what_a_task_says(spark: SparkSession, tmp_path: Path) -> N
     assert cause_of(caught.value) == "codecs-0: the batch at offset 0 is damaged"
 
 
-def test_what_is_wrong_is_said(spark: SparkSession, brokers: KafkaCluster) -> None:
-    """No topic is an error, and so is a sample of nothing."""
+def test_errors_of_arguments(spark: SparkSession, brokers: KafkaCluster) -> None:
+    """A missing topic is an error, and so is a sample of 0."""
     given = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "subscribe": "nowhere"}
     with pytest.raises(ValueError, match="no such topic"):
         profile(spark, given)

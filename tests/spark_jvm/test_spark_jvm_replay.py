@@ -1,4 +1,4 @@
-"""Parquet files go back to topics: each record once, in order, with its time and headers, whoever dies meanwhile."""
+"""Replay of Parquet files to topics: each record once, in order, with timestamp and headers, despite crashes."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(600)
 
 BEGAN_MS = (int(time()) - 3600) * 1000
-"""Not long ago: brokers delete what is old."""
+"""Recent, because brokers delete old records."""
 
 DAY = datetime.fromtimestamp(BEGAN_MS / 1000, UTC).date().isoformat()
 BATCHES = 2
 ROWS = 300
-"""Of each partition in each batch."""
+"""Offsets of each partition in each batch."""
 
 ORDERS, PAYMENTS = "orders", "payments"
 PARTITIONS = {ORDERS: 3, PAYMENTS: 1}
 
 
 class Row(NamedTuple):
-    """A record, without its offset: that is another one in the target."""
+    """A record without its offset, which is different in the target."""
 
     timestamp_ms: int
     key: bytes | None
@@ -67,7 +67,7 @@ class Row(NamedTuple):
 
 
 def archived_row(topic: str, partition: int, offset: int) -> Row:
-    """Every seventh offset is a tombstone, every fifth has no key, every third has headers; times go back, too."""
+    """Every seventh offset is a tombstone, every fifth has no key, every third has headers; timestamps vary."""
     headers = (("h", b"%d" % offset), ("none", None)) if offset % 3 == 0 else ()
     key = None if offset % 5 == 0 else b"key-%d" % (offset % 11)
     value = None if offset % 7 == 0 else f"{topic}/{partition}/{offset}".encode()
@@ -75,7 +75,7 @@ def archived_row(topic: str, partition: int, offset: int) -> Row:
 
 
 def offsets(batch: int) -> range:
-    """Those of one batch; every ninth of them is not there any more."""
+    """Return the offsets of one batch, without every ninth one."""
     return range(100 + batch * ROWS, 100 + (batch + 1) * ROWS)
 
 
@@ -88,7 +88,7 @@ def expected(topic: str, *, where: Any = lambda _partition, _offset: True) -> di
 
 
 def table(rows: list[tuple[int, int, Row]]) -> pa.Table:
-    """Of (partition, offset, row)."""
+    """Return a table of (partition, offset, row)."""
     headers = [[{"key": name, "value": data} for name, data in row.headers] or None for _, _, row in rows]
     return pa.table(
         {
@@ -105,7 +105,7 @@ def table(rows: list[tuple[int, int, Row]]) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Two topics in two batches, each in two files whose rows are in no order."""
+    """Two topics in two batches, each in two files with unsorted rows."""
     path, random, store = tmp_path_factory.mktemp("archive"), Random(1), LocalStore()
     for number in range(BATCHES):
         ranges, files = [], []
@@ -126,7 +126,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def read(brokers: KafkaCluster, topic: str) -> dict[int, list[Row]]:
-    """What readers of committed records see."""
+    """Return the records that readers of committed records see."""
     with Cluster(brokers.bootstrap_servers) as cluster:
         partitions = topic_partitions(cluster, topic)
         ends = end_offsets(cluster, partitions, Isolation.READ_COMMITTED)
@@ -144,9 +144,9 @@ def wanted(brokers: KafkaCluster, target: str, **more: Any) -> Wanted:
 
 
 def test_drivers_die(spark: SparkSession, brokers: KafkaCluster, archive: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One between its decision and the lanes' commits, one between two steps: the next goes on, and all is there once.
+    """One driver dies between decision and commits, one between two steps: the next continues, and all rows exist once.
 
-    Partitions, order, times, tombstones and headers are those of the archive.
+    Partitions, order, timestamps, tombstones and headers are those of the archive.
     """
     chosen = wanted(brokers, "died", step_records=1100)
     brokers.create_topic("died", PARTITIONS[ORDERS])
@@ -156,16 +156,16 @@ def test_drivers_die(spark: SparkSession, brokers: KafkaCluster, archive: str, m
         patched.setattr(exactly_once, "_end", _dies)
         with pytest.raises(KeyboardInterrupt):
             write_step(spark, brokers, first)
-    told: list[Progress] = []
+    steps_done: list[Progress] = []
 
-    def dies_behind_a_step(progress: Progress) -> None:
-        told.append(progress)
+    def die_after_a_step(progress: Progress) -> None:
+        steps_done.append(progress)
         if progress.records:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        replay(spark, archive, chosen, dies_behind_a_step)
-    assert [each.done for each in told] == [first.steps[0].size, first.steps[0].size + first.steps[1].size]
+        replay(spark, archive, chosen, die_after_a_step)
+    assert [each.done for each in steps_done] == [first.steps[0].size, first.steps[0].size + first.steps[1].size]
     report = replay(spark, archive, chosen)
     assert report.steps == len(first.steps) - 2 > 0
     assert report.offsets == sum(PARTITIONS.values()) * BATCHES * ROWS
@@ -176,7 +176,7 @@ def test_drivers_die(spark: SparkSession, brokers: KafkaCluster, archive: str, m
 
 
 def write_step(spark: SparkSession, brokers: KafkaCluster, plan: Any) -> None:
-    """The plan's first step, as Spark's tasks and its driver write it."""
+    """Write the plan's first step as Spark's tasks and driver do."""
     from pyspark.sql import functions as F
 
     step = plan.steps[0]
@@ -196,8 +196,8 @@ def _dies(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_some_of_it(spark: SparkSession, brokers: KafkaCluster, archive: str) -> None:
-    """By topics, offsets and times; what a target has already stays, and is told of."""
+def test_a_part_of_an_archive(spark: SparkSession, brokers: KafkaCluster, archive: str) -> None:
+    """By topics, offsets and timestamps; existing records of a target are kept, and noted."""
     brokers.create_topic("some", 4)
     put(brokers, "some", ["old"])
     starts, ends = {TopicPartition(ORDERS, 1): 350}, {TopicPartition(ORDERS, 0): 200}
@@ -216,8 +216,8 @@ def test_some_of_it(spark: SparkSession, brokers: KafkaCluster, archive: str) ->
     assert report.records == sum(map(len, found.values()))
 
 
-def test_targets_that_forget(spark: SparkSession, brokers: KafkaCluster, archive: str) -> None:
-    """Records keep their times, and brokers that delete old ones, or give them other times, are told of."""
+def test_targets_that_delete_or_restamp_records(spark: SparkSession, brokers: KafkaCluster, archive: str) -> None:
+    """Records keep their timestamps; targets that delete old records or set other timestamps are noted."""
     with Cluster(brokers.bootstrap_servers) as cluster:
         create_topic(cluster, "short", 3, configs={"retention.ms": "1000"})
         create_topic(cluster, "restamped", 3, configs={"message.timestamp.type": "LogAppendTime"})
@@ -228,7 +228,7 @@ def test_targets_that_forget(spark: SparkSession, brokers: KafkaCluster, archive
 
 
 def test_fewer_partitions(spark: SparkSession, brokers: KafkaCluster, archive: str) -> None:
-    """They are refused, unless keys choose: then each key's records are in one partition, in their order."""
+    """They are rejected, unless keys choose: then each key's records are in one partition, in order."""
     brokers.create_topic("fewer", 2)
     with pytest.raises(TargetRefused, match="orders has 3 partitions and fewer 2: add partitions, or use --by-key"):
         replay(spark, archive, wanted(brokers, "fewer", topics=(ORDERS,)))
@@ -246,8 +246,8 @@ def test_fewer_partitions(spark: SparkSession, brokers: KafkaCluster, archive: s
             assert own == [row for row in rows if row.key == key and row.value is not None]
 
 
-def test_what_cannot_be(spark: SparkSession, brokers: KafkaCluster, archive: str, tmp_path: Path) -> None:
-    """It is told before anything is written."""
+def test_impossible_replays(spark: SparkSession, brokers: KafkaCluster, archive: str, tmp_path: Path) -> None:
+    """The error is raised before anything is written."""
     plain = Wanted(bootstrap=brokers.bootstrap_servers)
     absent = replace(plain, renamed={ORDERS: "absent-orders", PAYMENTS: "absent-payments"})
     parquet.write_table(pa.table({"key": ["a"]}), tmp_path / "a.parquet")
@@ -264,9 +264,9 @@ def test_what_cannot_be(spark: SparkSession, brokers: KafkaCluster, archive: str
 
 
 def test_other_directories(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
-    """With offsets, rows go in their order; without, as files are named and rows lie in them; also without partitions.
+    """With offsets, rows are in their order; without, in the order of files and rows; also without partitions.
 
-    A directory that has changed since is not gone on with.
+    A replay of a directory that has changed since is rejected.
     """
     rows = [(partition, offset, archived_row(ORDERS, partition, offset)) for partition in range(3)
             for offset in offsets(0) if offset % 9]  # fmt: skip
@@ -299,14 +299,14 @@ def test_other_directories(spark: SparkSession, brokers: KafkaCluster, tmp_path:
 
 
 def test_the_command(spark: SparkSession, brokers: KafkaCluster, archive: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says what it would do, does it, and says what it did."""
+    """A dry run prints its plan; a replay writes the records and prints the result."""
 
     @contextmanager
     def shared(*_: object) -> Iterator[SparkSession]:
         yield spark
 
     monkeypatch.setattr(pipeline_replay, "spark_for", shared)
-    words = [archive, "--bootstrap", brokers.bootstrap_servers, "--topics", PAYMENTS, "--as", "told", "--create"]
+    words = [archive, "--bootstrap", brokers.bootstrap_servers, "--topics", PAYMENTS, "--as", "replayed", "--create"]
 
     def run(*more: str) -> str:
         done = CliRunner().invoke(pipeline_replay.command, [*words, *more])
@@ -316,6 +316,6 @@ def test_the_command(spark: SparkSession, brokers: KafkaCluster, archive: str, m
     assert "600 offsets in 1 steps" in run("--dry-run")
     found = json.loads(run("--json", "--codec", "zstd"))
     assert found["records"] == len(expected(PAYMENTS)[0])
-    assert read(brokers, "told") == expected(PAYMENTS)
+    assert read(brokers, "replayed") == expected(PAYMENTS)
     assert "600 offsets are replayed" in run("--codec", "zstd")
     assert json.loads(run("--dry-run", "--json"))["offsets_done"] == 600

@@ -1,4 +1,4 @@
-"""Spark, our source and our sink, together in real processes: the least that there is."""
+"""Spark with source and sink in real processes: the minimal example."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
 
-def test_what_is_written_is_read(spark: SparkSession, brokers: KafkaCluster) -> None:
-    """Rows go to a topic and come back, and nobody registered anything."""
+def test_written_rows_are_read(spark: SparkSession, brokers: KafkaCluster) -> None:
+    """Rows go to a topic and come back without registration of the source."""
     brokers.create_topic("there-and-back", 2)
     options = {"kafka.bootstrap.servers": brokers.bootstrap_servers}
     rows = [(f"key-{number}", f"value-{number}") for number in range(100)]

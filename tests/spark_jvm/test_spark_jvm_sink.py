@@ -1,4 +1,4 @@
-"""The sink in real Spark: where rows go, what they carry, and what is refused."""
+"""The sink in real Spark: target partitions, columns and errors."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def append(frame: DataFrame, brokers: KafkaCluster, **options: str) -> None:
     sink.options(**options).mode("append").save()
 
 
-def test_columns_say_where_rows_go_and_what_they_carry(spark: SparkSession, brokers: KafkaCluster) -> None:
-    """Nulls are allowed but in the topic; other columns are left alone; a key goes where Kafka's clients send it."""
+def test_columns_of_rows(spark: SparkSession, brokers: KafkaCluster) -> None:
+    """Nulls are allowed except as topic; other columns are ignored; keys map to partitions as in Kafka's clients."""
     brokers.create_topic("jvm-sink-a", 4)
     brokers.create_topic("jvm-sink-b", 4)
     moment = datetime(2024, 2, 29, 12, 30, 15, 250_000, tzinfo=UTC)
@@ -53,7 +53,7 @@ def test_columns_say_where_rows_go_and_what_they_carry(spark: SparkSession, brok
 
 
 def partition_of(brokers: KafkaCluster, topic: str, key: bytes) -> int:
-    """Where another client sends a key."""
+    """Return the partition that another client chooses for a key."""
     from kafka import KafkaProducer
 
     producer = KafkaProducer(bootstrap_servers=brokers.bootstrap_servers)
@@ -64,8 +64,8 @@ def partition_of(brokers: KafkaCluster, topic: str, key: bytes) -> int:
     return partition
 
 
-def test_what_cannot_be_written(spark: SparkSession, brokers: KafkaCluster) -> None:
-    """Is told in a line, with the column or the option; what is there is never overwritten."""
+def test_rejected_rows(spark: SparkSession, brokers: KafkaCluster) -> None:
+    """The error is one line with the column or the option; existing records are never overwritten."""
     brokers.create_topic("jvm-sink-errors", 2)
     text = spark.createDataFrame([("v", None)], "value string, topic string")
     cases = [
@@ -88,7 +88,7 @@ def test_what_cannot_be_written(spark: SparkSession, brokers: KafkaCluster) -> N
 
 
 def test_output_modes(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
-    """Append is what other tests use; complete writes the whole result again; update Spark refuses by itself."""
+    """Append is used in other tests; complete writes the whole result again; Spark itself rejects update."""
     brokers.create_topic("jvm-sink-words", 1)
     brokers.create_topic("jvm-sink-counts", 1)
     put(brokers, "jvm-sink-words", ["a", "b", "a", "b", "b"])

@@ -1,4 +1,4 @@
-"""The source in real Spark: what is read, how far, again after a restart, and what is said when something is lost."""
+"""The source in real Spark: rows, ranges, and error messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEMA = (
 
 
 def test_every_codec_with_headers_in_sql(spark: SparkSession, brokers: KafkaCluster) -> None:
-    """A view has all columns of Spark's own Kafka source, and its rows are those that were written."""
+    """A view has all columns of Spark's own Kafka source, and its rows are the written ones."""
     brokers.create_topic("jvm-codecs", 2)
     with Cluster(brokers.bootstrap_servers) as cluster:
         for codec in Codec:
@@ -51,24 +51,24 @@ def test_every_codec_with_headers_in_sql(spark: SparkSession, brokers: KafkaClus
     assert narrow.columns == ["value"]
 
 
-def test_errors_are_legible(spark: SparkSession, brokers: KafkaCluster) -> None:
-    """What Spark shows ends with one line of ours, that names the option."""
+def test_error_messages(spark: SparkSession, brokers: KafkaCluster) -> None:
+    """Spark's error ends with one line of the source that names the option."""
     brokers.create_topic("jvm-errors", 2)
     reader = spark.read.format("kreplica").option("kafka.bootstrap.servers", brokers.bootstrap_servers)
 
-    def told(act: Callable[[], object]) -> str:
+    def error_of(act: Callable[[], object]) -> str:
         with pytest.raises(Exception, match="PYTHON_DATA_SOURCE_ERROR") as caught:
             act()
         return str(caught.value)
 
     subscribed = reader.option("subscribe", "jvm-errors")
-    assert "fixed schema and accepts no other: struct<key:binary" in told(
+    assert "fixed schema and accepts no other: struct<key:binary" in error_of(
         lambda: subscribed.schema("value string").load().collect()
     )
-    assert "ValueError: option 'kafka.auto.offset.reset' is not supported: use the option startingOffsets" in told(
+    assert "ValueError: option 'kafka.auto.offset.reset' is not supported: use the option startingOffsets" in error_of(
         lambda: loaded(spark, brokers, subscribe="jvm-errors", **{"kafka.auto.offset.reset": "latest"}).collect()
     )
-    assert "startingOffsets must name each partition that is read; jvm-errors-1 is missing" in told(
+    assert "startingOffsets must name each partition that is read; jvm-errors-1 is missing" in error_of(
         lambda: loaded(spark, brokers, subscribe="jvm-errors", startingOffsets='{"jvm-errors":{"0":0}}').collect()
     )
     frame = streamed(spark, brokers, subscribe="jvm-errors", endingOffsets="latest")
@@ -77,7 +77,7 @@ def test_errors_are_legible(spark: SparkSession, brokers: KafkaCluster) -> None:
 
 
 def test_offsets_times_and_transactions(spark: SparkSession, brokers: KafkaCluster) -> None:
-    """A batch from offset to offset, from time to time; aborted records only where they are wanted."""
+    """A batch between offsets, or between timestamps; aborted records only on request."""
     brokers.create_topic("jvm-ranges", 1)
     put(brokers, "jvm-ranges", [str(number) for number in range(100)])
     between = {"startingOffsets": '{"jvm-ranges":{"0":40}}', "endingOffsets": '{"jvm-ranges":{"0":60}}'}

@@ -1,4 +1,4 @@
-"""Streams in real Spark: limits, restarts from a checkpoint, lag, losses, brokers that die, and rest."""
+"""Streams in real Spark: limits, restarts from a checkpoint, lag, losses, broker failures, and idle time."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def admin(brokers: KafkaCluster) -> Iterator[KafkaAdminClient]:
 
 
 def logged(checkpoint: Path) -> list[dict]:
-    """Offsets of all micro-batches, as the checkpoint has them."""
+    """Return the offsets of all micro-batches in the checkpoint."""
     files = sorted((checkpoint / "offsets").glob("[0-9]*"), key=lambda file: int(file.name))
     return [json.loads(file.read_text().splitlines()[2]) for file in files]
 
 
 def as_the_jvm_writes(checkpoint: Path) -> None:
-    """Make a checkpoint look like one of Spark's own Kafka source."""
+    """Convert a checkpoint to the format of Spark's own Kafka source."""
     for file in (checkpoint / "offsets").glob("[0-9]*"):
         version, about, offsets = file.read_text().splitlines()
         compact = json.dumps(json.loads(offsets), separators=(",", ":"))
@@ -52,12 +52,12 @@ def as_the_jvm_writes(checkpoint: Path) -> None:
     (initial / "0").write_text('v1\n{"jvm-stream":{"0":0,"1":0}}')
 
 
-def test_a_query_goes_on_where_it_stopped(
+def test_a_query_resumes_where_it_stopped(
     spark: SparkSession, brokers: KafkaCluster, admin: KafkaAdminClient, tmp_path: Path
 ) -> None:
-    """In limited micro-batches, each row once; its offsets and those of Spark's Kafka source are the same text.
+    """In limited micro-batches, each row once; its offsets have the same text as those of Spark's Kafka source.
 
-    Also where a partition was added meanwhile; a listener sees how far it is behind.
+    Also after a partition was added; a listener receives the lag.
     """
     brokers.create_topic("jvm-stream", 2)
     brokers.create_topic("jvm-stream-copy", 1)
@@ -91,10 +91,10 @@ def test_a_query_goes_on_where_it_stopped(
     assert logged(tmp_path)[-1] == {"jvm-stream": {"0": 70, "1": 30, "2": 10}}
 
 
-def test_records_that_are_gone(
+def test_deleted_records(
     spark: SparkSession, brokers: KafkaCluster, admin: KafkaAdminClient, tmp_path: Path
 ) -> None:
-    """They end a query, and a batch that was planned with them; or what is left is read."""
+    """They fail a query and a planned batch; or only the remaining ones are read."""
     for topic in ("jvm-gone", "jvm-gone-copy", "jvm-vanished"):
         brokers.create_topic(topic, 1)
     put(brokers, "jvm-gone", [str(number) for number in range(20)])
@@ -116,10 +116,10 @@ def test_records_that_are_gone(
     assert sorted(written(brokers, "jvm-gone-copy")) == ["15", "16", "17", "18", "19"]
 
 
-def test_an_idle_query_rests_and_then_is_quick(
+def test_an_idle_query_uses_little_cpu_and_then_reacts_fast(
     spark: SparkSession, brokers: KafkaCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The process that asks for offsets hardly runs; what is written is soon read; it ends with its query."""
+    """The process that asks for offsets is mostly idle; new records are read soon; it ends with its query."""
     for topic in ("jvm-idle", "jvm-idle-copy"):
         brokers.create_topic(topic, 1)
     frame = streamed(spark, brokers, subscribe="jvm-idle", startingOffsets="earliest")
@@ -139,7 +139,7 @@ def test_an_idle_query_rests_and_then_is_quick(
             until(lambda number=number: written(brokers, "jvm-idle-copy")[f"then-{number}"], query)
         for progress in query.recentProgress:
             if progress["numInputRows"]:
-                durations = progress["durationMs"]  # the source waits a while for what is new: that is no cost
+                durations = progress["durationMs"]  # the source waits for new records, which is not a cost
                 took_ms.append(durations["triggerExecution"] - durations["latestOffset"])
         with capsys.disabled():
             print(f"\nidle: {share:.1%} of a core; micro-batches of one row took {sorted(took_ms)} ms")
@@ -150,7 +150,7 @@ def test_an_idle_query_rests_and_then_is_quick(
 
 
 def processes(module: str) -> list[int]:
-    """Of this test's own Spark."""
+    """Return the processes of this test's Spark."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -179,15 +179,15 @@ def spent_s(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def test_a_leader_dies_while_rows_are_read_and_written(spark: SparkSession) -> None:
-    """All of them are written, some maybe twice."""
+def test_a_leader_dies_during_reads_and_writes(spark: SparkSession) -> None:
+    """All rows are written, some possibly twice."""
     with KafkaCluster(3, session_timeout_ms=5000) as own:
         own.create_topic("read", 2)
         own.create_topic("write", 2)
         rows = [f"{number:05}" + "x" * 100 for number in range(30_000)]
         put(own, "read", rows[:15_000], partition=0)
         put(own, "read", rows[15_000:], partition=1)
-        # In so many tasks that some are left when the first rows are written.
+        # Enough tasks that some remain when the first rows are written.
         few = {"maxRecordsPerPartition": "500", "kafka.max.partition.fetch.bytes": "20000"}
         frame = loaded(spark, own, subscribe="read", **few, **{"kreplica.columns": "value"})
         sink = frame.write.format("kreplica").option("kafka.bootstrap.servers", own.bootstrap_servers)

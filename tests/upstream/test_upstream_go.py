@@ -45,7 +45,7 @@ def check(suite: GoSuite, cluster: ProcessCluster, outcomes: Mapping[str, str]) 
     passed = sum(outcome == "passed" for outcome in outcomes.values())
     print(f"{suite.project} {suite.version}: {len(outcomes)} tests ran, {passed} passed")
     untrue = list(suite.untrue(outcomes))
-    assert not untrue, "\n".join([*untrue, cluster.told()])
+    assert not untrue, "\n".join([*untrue, cluster.output_ends()])
 
 
 @pytest.mark.parametrize("suite", [FRANZ_GO, FRANZ_GO_ADMIN], ids=lambda suite: suite.project)

@@ -32,4 +32,4 @@ def test_kafka_pythons_own_suite_passes(broker_zero: ProcessCluster, tmp_path: P
     passed = sum(outcome == "passed" for outcome in outcomes.values())
     print(f"{suite.project} {suite.version}: {len(outcomes)} tests ran, {passed} passed")
     untrue = list(suite.untrue(outcomes))
-    assert not untrue, "\n".join([*untrue, broker_zero.told()])
+    assert not untrue, "\n".join([*untrue, broker_zero.output_ends()])

@@ -76,7 +76,7 @@ def test_rdkafkas_own_suite_passes(tmp_path: Path) -> None:
             outcomes |= {name: outcome for name, outcome in rust_outcomes(more).items() if name in unexpected}
             output += more
         untrue = list(RDKAFKA_SUITE.untrue(outcomes))
-        assert not untrue, "\n".join([*untrue, output[-8000:], cluster.told()])
+        assert not untrue, "\n".join([*untrue, output[-8000:], cluster.output_ends()])
 
 
 def test_librdkafkas_own_suite_passes(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_librdkafkas_own_suite_passes(tmp_path: Path) -> None:
             outcomes |= {name: outcome for name, outcome in again.items() if name in unexpected}
             output += more
         untrue = list(LIBRDKAFKA_SUITE.untrue(outcomes))
-        assert not untrue, "\n".join([*untrue, output[-8000:], cluster.told()])
+        assert not untrue, "\n".join([*untrue, output[-8000:], cluster.output_ends()])
 
 
 def run_librdkafka(tests: Path, environment: Mapping[str, str], parallel: str) -> tuple[dict[str, str], str]:
