@@ -50,6 +50,8 @@ class LogConfig:
     message_timestamp_after_max_ms: int = NO_LIMIT
     compression_type: str = "producer"
     preallocate: bool = False
+    log_append_time: bool = field(init=False)
+    """True if the broker's clock replaces the producers' timestamps."""
     append_size_max: int = field(init=False)
     """Maximum size of an appended batch in bytes."""
     opens_records: bool = field(init=False)
@@ -60,12 +62,14 @@ class LogConfig:
     def __post_init__(self) -> None:
         if self.compression_type not in CODECS:
             raise ValueError(f"compression.type {self.compression_type!r} is none of {', '.join(CODECS)}")
+        log_append_time = self.message_timestamp_type == "LogAppendTime"
         opens = (
             self.compacted
             or self.codec not in (None, Codec.NONE)
-            or (self.message_timestamp_before_max_ms != NO_LIMIT and not self.log_append_time)
+            or (self.message_timestamp_before_max_ms != NO_LIMIT and not log_append_time)
         )
-        looks = opens or self.log_append_time or self.message_timestamp_after_max_ms != NO_LIMIT
+        looks = opens or log_append_time or self.message_timestamp_after_max_ms != NO_LIMIT
+        object.__setattr__(self, "log_append_time", log_append_time)
         object.__setattr__(self, "opens_records", opens)
         object.__setattr__(self, "looks_into_batches", looks)
         object.__setattr__(self, "append_size_max", min(self.max_message_bytes, self.segment_bytes))
@@ -84,11 +88,6 @@ class LogConfig:
     def deleted(self) -> bool:
         """True if old segments are removed by time and size."""
         return "delete" in self.cleanup_policy
-
-    @property
-    def log_append_time(self) -> bool:
-        """True if the broker's clock replaces the producers' timestamps."""
-        return self.message_timestamp_type == "LogAppendTime"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from kreplica.model import TopicPartition
 from kreplica.runtime.disk import Buffer, Disk, is_passing
 from kreplica.storage.log.batched_append import AppendRun, may_join, place
 from kreplica.storage.log.owner import LogOwner
-from kreplica.storage.log.results import AppendResult
+from kreplica.storage.log.results import AppendResult, Outcome, only_result
 from kreplica.storage.log.retention import expired_segments
 from kreplica.storage.log.truncatable_log import TruncatableLog
 from kreplica.storage.log_config import DAY_MS, LogConfig
@@ -123,31 +123,13 @@ class Log(TruncatableLog):
     # --- appending ---
 
     def append_as_leader(
-        self,
-        records: Buffer,
-        leader_epoch: int,
-        *,
-        now_ms: int,
-        origin: Origin = Origin.CLIENT,
+        self, records: Buffer, leader_epoch: int, *, now_ms: int, origin: Origin = Origin.CLIENT
     ) -> AppendResult:
-        """Validate one batch, assign the next offsets, and write it.
+        """Append one batch as ``append_all_as_leader`` does.
 
-        :param records: exactly one batch; offset, epoch and (LogAppendTime) timestamp are set in place, or in a copy if
-            the memory is read-only.
         :raise KafkaError: the batch is rejected and the log is unchanged; KAFKA_STORAGE_ERROR if the write failed.
         """
-        try:
-            self._check_writable()  # first, because the producer state may be stale after a truncation
-            checked = check_as_leader(records, self.config, origin, now_ms)
-            if checked[1].producer_id >= 0 and (duplicate := self._find_duplicate(checked, origin)) is not None:
-                return duplicate
-            append_time_ms = now_ms if self.config.log_append_time else -1
-            run, (result,) = place((checked,), self.log_end_offset, leader_epoch, append_time_ms)
-            self._write(run, now_ms)
-        except KafkaError as error:
-            self.producers.note_refusal(records, error, now_ms)
-            raise
-        return result
+        return only_result(self.append_all_as_leader((records,), leader_epoch, now_ms=now_ms, origin=origin))
 
     def append_all_as_leader(
         self,
@@ -156,39 +138,28 @@ class Log(TruncatableLog):
         *,
         now_ms: int,
         origin: Origin = Origin.CLIENT,
-    ) -> list[AppendResult | KafkaError]:
-        """Append several batches, writing consecutive ones with one system call.
+    ) -> list[Outcome]:
+        """Validate batches, assign the next offsets, and write consecutive batches with one system call.
 
+        :param batches: one batch in each buffer; offset, epoch and (LogAppendTime) timestamp are set in place, or in a
+            copy if the memory is read-only.
         :return: result or error of each batch, in order. If a write fails, none of its batches is appended.
         """
-        outcomes: list[AppendResult | KafkaError] = []
+        outcomes: list[Outcome] = []
         together: list[Checked] = []
         size = 0
-        append_time_ms = now_ms if self.config.log_append_time else -1
-
-        def write() -> None:
-            """Write the collected batches."""
-            nonlocal size
-            run, results = place(together, self.log_end_offset, leader_epoch, append_time_ms)
-            try:
-                self._write(run, now_ms)
-                outcomes.extend(results)
-            except KafkaError as error:
-                outcomes.extend([error] * len(results))
-                for data, _, _ in together:
-                    self.producers.note_refusal(data, error, now_ms)
-            together.clear()
-            size = 0
-
-        segment_bytes = self.config.segment_bytes
         for records in batches:
             try:
                 if not together:
-                    self._check_writable()
+                    self._check_writable()  # first, because the producer state may be stale after a truncation
                 checked = check_as_leader(records, self.config, origin, now_ms)
-                data, header, _ = checked
-                if together and (size + len(data) > segment_bytes or not may_join(header, together[-1][1])):
-                    write()
+                header = checked[1]
+                batch_size = header[1] + LENGTH_END
+                if together and (
+                    size + batch_size > self.config.segment_bytes or not may_join(header, together[-1][1])
+                ):
+                    outcomes += self._write_together(together, leader_epoch, now_ms)
+                    together = []
                     self._check_writable()
                 if header.producer_id >= 0 and not together:
                     duplicate = self._find_duplicate(checked, origin)
@@ -197,15 +168,31 @@ class Log(TruncatableLog):
                         continue
             except KafkaError as error:
                 if together:
-                    write()
+                    outcomes += self._write_together(together, leader_epoch, now_ms)
+                    together = []
                 self.producers.note_refusal(records, error, now_ms)
                 outcomes.append(error)
                 continue
-            together.append(checked)
-            size += len(data)
+            if together:
+                together.append(checked)
+                size += batch_size
+            else:
+                together, size = [checked], batch_size
         if together:
-            write()
+            outcomes += self._write_together(together, leader_epoch, now_ms)
         return outcomes
+
+    def _write_together(self, batches: Sequence[Checked], leader_epoch: int, now_ms: int) -> Sequence[Outcome]:
+        """Assign offsets to valid batches and write them with one system call."""
+        append_time_ms = now_ms if self.config.log_append_time else -1
+        run, results = place(batches, self.log_end_offset, leader_epoch, append_time_ms)
+        try:
+            self._write(run, now_ms)
+        except KafkaError as error:
+            for data, _, _ in batches:
+                self.producers.note_refusal(data, error, now_ms)
+            return [error] * len(batches)
+        return results
 
     def _find_duplicate(self, checked: Checked, origin: Origin) -> AppendResult | None:
         """Return the result of the original append if an idempotent producer sent the batch again.

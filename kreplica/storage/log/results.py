@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, final
 
+from kreplica.errors import KafkaError
 from kreplica.runtime.disk import FileRange
 
 
+@final
 class AppendResult(NamedTuple):
     """Offsets of appended records.
 
@@ -20,6 +23,21 @@ class AppendResult(NamedTuple):
     log_append_time_ms: int
     duplicate: bool
     size: int
+
+
+Outcome = AppendResult | KafkaError
+"""Result of the append of one batch, or its error if the batch was rejected."""
+
+
+def only_result(outcomes: Sequence[Outcome]) -> AppendResult:
+    """Return the result of an append of one batch.
+
+    :raise KafkaError: the batch was rejected.
+    """
+    (outcome,) = outcomes
+    if type(outcome) is AppendResult:
+        return outcome
+    raise outcome
 
 
 class LogSlice(NamedTuple):
