@@ -68,6 +68,7 @@ class Partitions:
         self._settings_of = settings_of
         self._is_known = is_known
         self._partitions: dict[TopicPartition, Partition] = {}
+        self.get: Callable[[TopicPartition], Partition | None] = self._partitions.get
         self._of_topic: dict[str, dict[int, Partition]] = defaultdict(dict)
         self._names: dict[UUID, str] = {}
         self._without_room: dict[TopicPartition, Leadership] = {}
@@ -91,9 +92,6 @@ class Partitions:
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
-
-    def get(self, key: TopicPartition) -> Partition | None:
-        return self._partitions.get(key)
 
     def name_of(self, topic_id: UUID) -> str | None:
         """Return the name of a topic with a partition on this broker, or None."""
