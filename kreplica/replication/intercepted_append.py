@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.replication.partition import Partition
 from kreplica.runtime.disk import Buffer
-from kreplica.storage.log.results import AppendResult
+from kreplica.storage.log.results import AppendResult, only_result
 from kreplica.storage.producers.producer_state import NO_OFFSET, Origin
 from kreplica.storage.segments.append_validation import check_as_leader
 from kreplica.wire.batches import BatchHeader
@@ -35,22 +35,26 @@ def append_intercepted(
     are ignored.
 
     :param records: one batch that was validated as a client's batch before the interceptor changed it.
-    :raise KafkaError: as for ``Partition.append``; INVALID_RECORD if notes are not allowed in this batch or topic.
+    :raise KafkaError: an error of ``Partition.append``; INVALID_RECORD if notes are not allowed in this batch or topic.
     """
+
+    def append(batch: Buffer) -> AppendResult:
+        outcomes = partition.append((batch,), now_ms, all_in_sync=all_in_sync, origin=Origin.INTERCEPTED)
+        return only_result(outcomes)
+
     if not notes:
-        return Intercepted(partition.append(records, now_ms, all_in_sync=all_in_sync, origin=Origin.INTERCEPTED))
+        return Intercepted(append(records))
     log = partition.log
     # Topic settings may change the batch and its checksum; the notes must name the checksum that is stored.
     data, header, _ = check_as_leader(records, log.config, Origin.INTERCEPTED, now_ms)
     _check_notes_have_a_place(partition, header)
     if header.producer_id >= 0 and log.producers.check(header, None, Origin.INTERCEPTED) is not None:
-        return Intercepted(partition.append(data, now_ms, all_in_sync=all_in_sync, origin=Origin.INTERCEPTED))
+        return Intercepted(append(data))
     is_all = not header.record_count and header.producer_id < 0
     noted = partition.append_own(build_notes(notes, None if is_all else header.crc, now_ms), now_ms)
     if is_all:
         return Intercepted(noted, noted.base_offset)
-    appended = partition.append(data, now_ms, all_in_sync=all_in_sync, origin=Origin.INTERCEPTED)
-    return Intercepted(appended, noted.base_offset)
+    return Intercepted(append(data), noted.base_offset)
 
 
 def _check_notes_have_a_place(partition: Partition, header: BatchHeader) -> None:

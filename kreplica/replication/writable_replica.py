@@ -12,7 +12,7 @@ from kreplica.replication.leadership import Leadership
 from kreplica.replication.replica import Replica
 from kreplica.runtime.disk import Buffer
 from kreplica.storage.formats.batch_scanning import header_at
-from kreplica.storage.log.results import AppendResult
+from kreplica.storage.log.results import AppendResult, Outcome
 from kreplica.storage.producers.producer_state import Origin
 from kreplica.wire.batches import BatchHeader
 from kreplica.wire.control_records import EndMarker, build_end_marker
@@ -47,43 +47,32 @@ class WritableReplica(Replica):
         return eligible_leaders.required(self.min_insync_replicas, len(self.leadership.replicas))
 
     def append(
-        self, records: Buffer, now_ms: int, *, all_in_sync: bool, origin: Origin = Origin.CLIENT
-    ) -> AppendResult:
-        """Append one batch from a client as leader.
-
-        :param all_in_sync: True for ``acks=all``.
-        :raise KafkaError: the batch is invalid, or this broker may not append; the log is unchanged.
-        """
-        try:
-            led = self._check_appendable(all_in_sync=all_in_sync)
-        except KafkaError as error:
-            self.log.producers.note_refusal(records, error, now_ms)
-            raise
-        result = self.log.append_as_leader(records, self.leadership.leader_epoch, now_ms=now_ms, origin=origin)
-        led.appended()
-        return result
-
-    def append_in_transaction(
         self,
-        records: Buffer,
-        header: BatchHeader,
+        batches: Sequence[Buffer],
         now_ms: int,
         *,
         all_in_sync: bool,
         origin: Origin = Origin.CLIENT,
-    ) -> AppendResult:
-        """Append one batch of a transaction that is open in this partition or was verified (KIP-890).
+        transaction: BatchHeader | None = None,
+    ) -> Sequence[Outcome]:
+        """Append batches as leader, consecutive ones with one system call.
 
-        :param header: header of the batch.
-        :raise KafkaError: as ``append``; INVALID_TXN_STATE if the transaction may not start here.
+        :param all_in_sync: True for ``acks=all``.
+        :param transaction: header of the only batch if it belongs to a transaction. The transaction must be open in
+            this partition or verified (KIP-890), otherwise the error is INVALID_TXN_STATE.
+        :return: result or error of each batch, in order.
         """
-        if self.leader_state is not None:
-            try:
-                self.log.producers.check_transaction(header)
-            except KafkaError as error:
+        try:
+            if transaction is not None and self.leader_state is not None:
+                self.log.producers.check_transaction(transaction)
+            led = self._check_appendable(all_in_sync=all_in_sync)
+        except KafkaError as error:
+            for records in batches:
                 self.log.producers.note_refusal(records, error, now_ms)
-                raise
-        return self.append(records, now_ms, all_in_sync=all_in_sync, origin=origin)
+            return [error] * len(batches)
+        outcomes = self.log.append_all_as_leader(batches, self.leadership.leader_epoch, now_ms=now_ms, origin=origin)
+        led.appended()
+        return outcomes
 
     def append_marker(
         self, producer_id: int, producer_epoch: int, marker: EndMarker, now_ms: int, *, epoch_grows: bool
@@ -92,7 +81,7 @@ class WritableReplica(Replica):
 
         :param epoch_grows: the producer epoch increases with each transaction, and the marker has the next one
             (KIP-890).
-        :raise KafkaError: as ``append``; INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the marker is
+        :raise KafkaError: as ``append_own``; INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the marker is
             stale.
         """
         producers = self.log.producers
@@ -103,34 +92,21 @@ class WritableReplica(Replica):
         return result
 
     def append_own(self, records: Buffer, now_ms: int, *, in_transaction: bool = False) -> AppendResult:
-        """Append one batch of a coordinator on this broker with ``acks=all``; otherwise as ``append``.
+        """Append one batch of a coordinator on this broker with ``acks=all``.
 
         It may be an end-transaction marker, or have a producer id without a sequence number.
 
         :param in_transaction: the batch belongs to a client's transaction, which must be open here or verified;
             otherwise INVALID_TXN_STATE is raised (KIP-890).
+        :raise KafkaError: the batch is invalid, or this broker may not append; the log is unchanged.
         """
         header = header_at(records, 0) if in_transaction else None
         if header is not None and self.leader_state is not None:
             self.log.producers.check_transaction(header)
-        return self.append(records, now_ms, all_in_sync=True, origin=Origin.COORDINATOR)
-
-    def append_all(
-        self, batches: Sequence[Buffer], now_ms: int, *, all_in_sync: bool
-    ) -> Sequence[AppendResult | KafkaError]:
-        """Append several batches with fewer system calls than repeated calls of ``append``.
-
-        :return: result or error of each batch, in order.
-        """
-        try:
-            led = self._check_appendable(all_in_sync=all_in_sync)
-        except KafkaError as error:
-            for records in batches:
-                self.log.producers.note_refusal(records, error, now_ms)
-            return [error] * len(batches)
-        outcomes = self.log.append_all_as_leader(batches, self.leadership.leader_epoch, now_ms=now_ms)
-        led.appended()
-        return outcomes
+        (outcome,) = self.append((records,), now_ms, all_in_sync=True, origin=Origin.COORDINATOR)
+        if type(outcome) is AppendResult:
+            return outcome
+        raise outcome
 
     def _check_appendable(self, *, all_in_sync: bool) -> LeaderState:
         """:raise KafkaError: nothing may be appended here now."""

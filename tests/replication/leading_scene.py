@@ -14,6 +14,7 @@ from kreplica.replication.leadership import Leadership
 from kreplica.replication.partition import Partition
 from kreplica.replication.purgatory import Purgatory
 from kreplica.storage.log.log import Log
+from kreplica.storage.log.results import only_result
 from kreplica.storage.log_config import LogConfig
 from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
@@ -93,7 +94,7 @@ class Leading:
 def append(partition: Partition, records: int = 1, *, acks_all: bool = True) -> int:
     """Append batches of one record each, and return the offset after the last."""
     for _ in range(records):
-        partition.append(batch(), 1000, all_in_sync=acks_all)
+        only_result(partition.append([batch()], 1000, all_in_sync=acks_all))
     return partition.log.log_end_offset
 
 

@@ -29,19 +29,13 @@ def code_of(outcome: object) -> ErrorCode:
 
 
 def one_by_one(partition: Partition, first: int) -> list[ErrorCode]:
-    codes = []
-    for sequence in range(first, first + 3):
-        try:
-            partition.append(batch(sequence), 1000, all_in_sync=True)
-            codes.append(ErrorCode.NONE)
-        except KafkaError as error:
-            codes.append(error.code)
-    return codes
+    outcomes = [partition.append([batch(number)], 1000, all_in_sync=True)[0] for number in range(first, first + 3)]
+    return [code_of(outcome) for outcome in outcomes]
 
 
 def as_a_run(partition: Partition, first: int) -> list[ErrorCode]:
     batches = [batch(sequence) for sequence in range(first, first + 3)]
-    return [code_of(outcome) for outcome in partition.append_all(batches, 1000, all_in_sync=True)]
+    return [code_of(outcome) for outcome in partition.append(batches, 1000, all_in_sync=True)]
 
 
 class TooFewInSync:

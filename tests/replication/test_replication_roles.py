@@ -15,6 +15,7 @@ from kreplica.model import TopicPartition
 from kreplica.replication import Leadership, Partition, Partitions, Purgatory, Role
 from kreplica.runtime import turns
 from kreplica.storage.directories.log_directories import LogDirectories
+from kreplica.storage.log.results import only_result
 from kreplica.storage.log_config import LogConfig
 from kreplica.testing.simulator.simulation import Simulation
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
@@ -140,10 +141,11 @@ def test_batch_before_the_first_command(broker: Broker, log_exists: bool) -> Non
     assert refused.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     broker.command(leading(1))
     with pytest.raises(KafkaError) as behind:
-        broker.partition.append(produced(4), 1000, all_in_sync=False)
+        only_result(broker.partition.append([produced(4)], 1000, all_in_sync=False))
     assert behind.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     for offset, sequence in enumerate((3, 4)):
-        assert broker.partition.append(produced(sequence), 1000, all_in_sync=False).base_offset == offset
+        appended = only_result(broker.partition.append([produced(sequence)], 1000, all_in_sync=False))
+        assert appended.base_offset == offset
 
 
 def test_other_topic_of_the_same_name(broker: Broker) -> None:

@@ -68,9 +68,8 @@ class Run:
     # --- data ---
 
     def append(self) -> None:
-        try:
-            self.partition.append(batch(), 1000, all_in_sync=False)
-        except KafkaError:
+        (outcome,) = self.partition.append([batch()], 1000, all_in_sync=False)
+        if isinstance(outcome, KafkaError):
             return
         self.logs[LEADER].append(self.partition.leadership.leader_epoch)
 

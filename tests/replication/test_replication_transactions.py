@@ -15,6 +15,7 @@ from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.replication import READ_COMMITTED, Partition
 from kreplica.server.handlers.transactions.write_txn_markers import TIMEOUT_S, WriteTxnMarkers
 from kreplica.server.metadata.metadata_cache import MetadataCache, PartitionMetadata, TopicMetadata
+from kreplica.storage.log.results import only_result
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.batches import parse_header
 from kreplica.wire.control_records import EndMarker
@@ -39,7 +40,8 @@ def verify(partition: Partition, epoch: int = 0) -> None:
 
 def write(partition: Partition, sequence: int = 0, epoch: int = 0) -> int:
     records = in_transaction(sequence, epoch)
-    return partition.append_in_transaction(records, parse_header(records), 1000, all_in_sync=True).base_offset
+    header = parse_header(records)
+    return only_result(partition.append([records], 1000, all_in_sync=True, transaction=header)).base_offset
 
 
 def code_of(action: Callable[[], object]) -> ErrorCode:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -45,8 +46,8 @@ def produce(
 class Broker:
     """The leader of ``t`` in a cluster, and connections to it."""
 
-    def __init__(self, brokers: int = 1) -> None:
-        self.cluster = SimulatedCluster(seed=1, brokers=brokers)
+    def __init__(self, brokers: int = 1, overrides: Sequence[str] = ()) -> None:
+        self.cluster = SimulatedCluster(seed=1, brokers=brokers, overrides=overrides)
         self.cluster.start()
         client = self.cluster.client()
         self.cluster.run_until(client.create_topic("t", 2, replication_factor=brokers))
@@ -57,8 +58,8 @@ class Broker:
         self.connection = self.connect()
         self.runs = self.resources.dispatch._runs
 
-    def connect(self) -> Connection:
-        connection: Connection = self.resources.connection("PLAINTEXT", "1.2.3.4:5")
+    def connect(self, peer: str = "1.2.3.4:5") -> Connection:
+        connection: Connection = self.resources.connection("PLAINTEXT", peer)
         sink = self.sinks[connection] = Sink()
         connection.attach(sink)
         return connection

@@ -53,7 +53,7 @@ class Gate:
 
     def would_allow(self, request: Request, operation: Operation, resource: Resource) -> bool:
         """Like ``allows``, for a check that refuses nothing; a denial is not counted as a refusal."""
-        principal = principal_of(request)
+        principal = principal_of(request.connection, request.client_id)
         try:
             return bool(self._authorizer.is_allowed(principal, operation, resource))
         except Exception:

@@ -1,4 +1,9 @@
-"""Produce (key 0): append batches, and answer at once or when the requested replicas have them."""
+"""Produce (key 0): append batches, and answer at once or when the requested replicas have them.
+
+``Produce`` handles one request, or a run of similar requests of one connection.  Both ways validate the batches whose
+records have to be read, append, record the outcomes in ``Produced``, and end in ``finish``.  Two kinds of requests are
+appended in parts meanwhile: large ones (``sliced_produce``), and those of transactions (``transactional_produce``).
+"""
 
 from __future__ import annotations
 
@@ -24,17 +29,19 @@ from kreplica.server.produce.delayed_produce import (
     ALL_IN_SYNC,
     LEADER_ONLY,
     NO_ANSWER,
-    Pending,
     WaitingForReplicas,
     is_reached,
 )
+from kreplica.server.produce.interception import Interception
 from kreplica.server.produce.request_templates import ProduceTemplate
-from kreplica.server.produce.results import answer_body, appended_row, error_row, find_partition
-from kreplica.server.produce.sliced_produce import PARTITIONS_AT_ONCE, Appended, LargeProduce
+from kreplica.server.produce.results import Produced, answer_body, find_partition
+from kreplica.server.produce.sliced_produce import PARTITIONS_AT_ONCE, LargeProduce
 from kreplica.server.produce.transactional_produce import TransactionalProduces
+from kreplica.server.protocol.connection import Connection
+from kreplica.server.protocol.principals import principal_of
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import LeaderHints, answer_in_slices
-from kreplica.storage.log.results import AppendResult
+from kreplica.storage.log.results import AppendResult, Outcome
 from kreplica.transactions.admission import Admission
 from kreplica.wire.batches import ATTRIBUTES_POSITION, CODEC_MASK
 
@@ -51,6 +58,7 @@ class Produce:
 
     :param metadata: source of the current leader in error responses (KIP-951).
     :param validation: validates batches whose records have to be read.
+    :param interception: changes or refuses batches; None without interceptors.
     """
 
     def __init__(
@@ -61,13 +69,17 @@ class Produce:
         wall_clock_ms: Callable[[], int],
         admission: Admission,
         validation: BatchValidation,
+        interception: Interception | None = None,
     ) -> None:
         self._reactor = reactor
         self._partitions = partitions
         self._metadata = metadata
         self._wall_clock_ms = wall_clock_ms
-        self.transactional = TransactionalProduces(partitions, admission, wall_clock_ms)
+        self.transactional = TransactionalProduces(partitions, admission, wall_clock_ms, interception)
         self._validation = validation
+        self._interception = interception
+
+    # --- one request -------------------------------------------------------------------------------------------------
 
     def __call__(self, request: Request, *, validated: bool = False) -> None:
         body = request.body
@@ -90,14 +102,15 @@ class Produce:
             if look and self._validate_later(request):
                 return
         acks = body["acks"]
-        if acks not in ACKS:
-            self.append_all(request, acks, wrong_acks(acks))
-        elif body.get("transactional_id") is not None:
-            timeout_s = body["timeout_ms"] / 1000
-            self.transactional.begin(request, lambda produced: self.finish(request, acks, timeout_s, *produced))
+        timeout_s = body["timeout_ms"] / 1000
+        refusal = None if acks in ACKS else wrong_acks(acks)
+        if refusal is None and body.get("transactional_id") is not None:
+            self.transactional.begin(request, lambda produced: self.finish(request, produced, timeout_s))
             request.body = {}  # releases the buffer: deferred batches were copied
-        else:
-            self.append_all(request, acks, None)
+            return
+        produced = Produced(acks)
+        produced.responses = self.append_topics(request, body["topic_data"], produced, refusal)
+        self.finish(request, produced, timeout_s)
 
     def _validate_later(self, request: Request) -> bool:
         """Validate the batches whose records have to be read.
@@ -133,13 +146,49 @@ class Produce:
         needed = request.body["acks"] != NO_ANSWER
         self._validation.validate_later(request.connection, batches, done, needed=needed)
 
+    def append_topics(
+        self, request: Request, topics: Sequence[Row], produced: Produced, refusal: KafkaError | None
+    ) -> list[Row]:
+        """Append the batches of these topics of a request that belongs to no transaction.
+
+        :param produced: records the outcomes.
+        :param refusal: error for every batch; nothing is appended then.
+        :return: response rows by topic.
+        """
+        now_ms = self._wall_clock_ms()
+        version, all_in_sync = request.version, produced.acks == ALL_IN_SYNC
+        interception = self._interception
+        responses = []
+        for topic in topics:
+            rows = []
+            for data in topic["partition_data"]:
+                key = TopicPartition(topic["name"], data["index"])
+                records = data["records"]
+                partition: Partition | None = None
+                try:
+                    if refusal is not None:
+                        raise refusal
+                    partition = find_partition(self._partitions, key, records, version, now_ms)
+                    if interception is None:
+                        (outcome,) = partition.append((records,), now_ms, all_in_sync=all_in_sync)
+                    else:
+                        principal = principal_of(request.connection, request.client_id)
+                        (outcome,) = interception.append(
+                            partition, (records,), principal, now_ms, all_in_sync=all_in_sync
+                        )
+                except KafkaError as error:
+                    outcome = error
+                rows.append(produced.row(key.partition, partition, outcome))
+            responses.append({"name": topic["name"], "partition_responses": rows})
+        return responses
+
+    # --- a run of requests -------------------------------------------------------------------------------------------
+
     def handle_run(self, run: ProduceRun) -> None:
         """Append the batches of a run; respond from a template if all of them can be acknowledged."""
-        template = run.template
-        key = template.topic_partition
-        partition = self._partitions.get(key)
+        template, records = run.template, run.records
+        partition = self._partitions.get(template.topic_partition)
         if partition is not None and (run.codecs or partition.log.config.opens_records):
-            records = run.records
             batches = [
                 Unvalidated(partition.log.config, records, index)
                 for index, batch in enumerate(records)
@@ -152,112 +201,72 @@ class Produce:
                     run.connection, batches, lambda: self._append_requests(template, requests, records)
                 )
                 return
-        if partition is None:
-            outcomes = self._refuse_all(key, run.records)
+        outcomes = self._append_run(partition, template, records, run.connection)
+        if partition is not None and run.is_next and _all_reached(outcomes, partition, template.acks):
+            run.answer(template.responses(run.correlation_ids, outcomes, partition.log.log_start_offset))
         else:
-            all_in_sync = template.acks == ALL_IN_SYNC
-            outcomes = partition.append_all(run.records, self._wall_clock_ms(), all_in_sync=all_in_sync)
-            if run.is_next and _all_reached(outcomes, partition, template.acks):
-                run.answer(template.responses(run.correlation_ids, outcomes, partition.log.log_start_offset))
-                return
-        for request, outcome in zip(run.requests(), outcomes, strict=True):
-            self._conclude(request, template, partition, outcome)
+            self._finish_each(run.requests(), template, partition, outcomes)
 
     def _append_requests(
         self, template: ProduceTemplate, requests: Sequence[Request], records: Sequence[Buffer]
     ) -> None:
         """Append batches that were validated off the reactor; this broker may have lost the partition since."""
         partition = self._partitions.get(template.topic_partition)
-        if partition is None:
-            outcomes = self._refuse_all(template.topic_partition, records)
-        else:
-            all_in_sync = template.acks == ALL_IN_SYNC
-            outcomes = partition.append_all(records, self._wall_clock_ms(), all_in_sync=all_in_sync)
-        for request, outcome in zip(requests, outcomes, strict=True):
-            self._conclude(request, template, partition, outcome)
+        outcomes = self._append_run(partition, template, records, requests[0].connection)
+        self._finish_each(requests, template, partition, outcomes)
 
-    def _refuse_all(self, key: TopicPartition, batches: Sequence[Buffer]) -> Sequence[AppendResult | KafkaError]:
-        now_ms = self._wall_clock_ms()
-        return [self._partitions.refuse(key, records, now_ms) for records in batches]
-
-    def _conclude(
+    def _append_run(
         self,
-        request: Request,
+        partition: Partition | None,
+        template: ProduceTemplate,
+        records: Sequence[Buffer],
+        connection: Connection,
+    ) -> Sequence[Outcome]:
+        now_ms = self._wall_clock_ms()
+        if partition is None:
+            return [self._partitions.refuse(template.topic_partition, batch, now_ms) for batch in records]
+        all_in_sync = template.acks == ALL_IN_SYNC
+        if self._interception is None:
+            return partition.append(records, now_ms, all_in_sync=all_in_sync)
+        principal = principal_of(connection, template.client_id)
+        return self._interception.append(partition, records, principal, now_ms, all_in_sync=all_in_sync)
+
+    def _finish_each(
+        self,
+        requests: Sequence[Request],
         template: ProduceTemplate,
         partition: Partition | None,
-        outcome: AppendResult | KafkaError,
+        outcomes: Sequence[Outcome],
     ) -> None:
-        """Answer one request of a run, now or when its batch may be acknowledged."""
+        """Answer each request of a run, now or when its batch may be acknowledged."""
         topic, index = template.topic_partition
-        pending = []
-        if isinstance(outcome, KafkaError):
-            row = error_row(index, outcome)
-        else:
-            assert partition is not None
-            row = appended_row(index, partition.log.log_start_offset, outcome)
-            if not is_reached(partition, outcome.last_offset + 1, template.acks):
-                pending.append(Pending(partition, outcome.last_offset + 1, template.acks, row))
-        failed = outcome if isinstance(outcome, KafkaError) else None
-        responses = [{"name": topic, "partition_responses": [row]}]
-        self.finish(request, template.acks, template.timeout_ms / 1000, responses, pending, failed)
+        for request, outcome in zip(requests, outcomes, strict=True):
+            produced = Produced(template.acks)
+            row = produced.row(index, partition, outcome)
+            produced.responses.append({"name": topic, "partition_responses": [row]})
+            self.finish(request, produced, template.timeout_ms / 1000)
 
-    def append_all(self, request: Request, acks: int, refusal: KafkaError | None, part: Appended | None = None) -> None:
-        """Append all batches and answer.
+    # --- responses ---------------------------------------------------------------------------------------------------
 
-        :param refusal: error for every batch; nothing is appended then.
-        :param part: if given, append its topics instead, record the results in it, and do not answer.
-        """
-        body = request.body
-        now_ms = self._wall_clock_ms()
-        pending: list[Pending] = [] if part is None else part.pending
-        failed: KafkaError | None = None
-        responses = []
-        for topic in body["topic_data"] if part is None else part.topics:
-            rows = []
-            for data in topic["partition_data"]:
-                key = TopicPartition(topic["name"], data["index"])
-                try:
-                    if refusal is not None:
-                        raise refusal
-                    partition, result = self._append(key, data["records"], acks, now_ms, request.version)
-                except KafkaError as error:
-                    failed = error
-                    rows.append(error_row(key.partition, error))
-                    continue
-                row = appended_row(key.partition, partition.log.log_start_offset, result)
-                rows.append(row)
-                if not is_reached(partition, result.last_offset + 1, acks):
-                    pending.append(Pending(partition, result.last_offset + 1, acks, row))
-            responses.append({"name": topic["name"], "partition_responses": rows})
-        if part is None:
-            self.finish(request, acks, body["timeout_ms"] / 1000, responses, pending, failed)
-        else:
-            part.responses = responses
-            part.failed = failed or part.failed
-
-    def finish(
-        self,
-        request: Request,
-        acks: int,
-        timeout_s: float,
-        responses: list[Row],
-        pending: list[Pending],
-        failed: KafkaError | None,
-    ) -> None:
+    def finish(self, request: Request, produced: Produced, timeout_s: float) -> None:
         """Answer as soon as all appended batches may be acknowledged."""
-        if acks == NO_ANSWER:
+        failed = produced.failed
+        if produced.acks == NO_ANSWER:
             # With acks=0 there is no response: closing the connection is how Kafka's clients notice an error.
             if failed is not None:
                 request.abort(f"produce with acks=0 failed: {failed}")
             else:
                 request.answer_nothing()
-        elif pending:
+        elif produced.pending:
             request.body = {}  # releases the request's buffer
-            WaitingForReplicas(self._reactor, request, pending, timeout_s, lambda: self._answer(request, responses))
+            responses = produced.responses
+            WaitingForReplicas(
+                self._reactor, request, produced.pending, timeout_s, lambda: self._answer(request, responses)
+            )
         elif failed is not None:
-            self._answer(request, responses)
+            self._answer(request, produced.responses)
         else:
-            request.answer(answer_body(responses))
+            request.answer(answer_body(produced.responses))
 
     def _answer(self, request: Request, responses: list[Row]) -> None:
         """Answer, with the current leader of partitions that failed."""
@@ -281,20 +290,9 @@ class Produce:
                     yield
         return answer_body(responses, hints.endpoints())
 
-    def _append(
-        self, key: TopicPartition, records: Buffer | None, acks: int, now_ms: int, version: int
-    ) -> tuple[Partition, AppendResult]:
-        """Append one batch.
-
-        :raise KafkaError: nothing was appended.
-        """
-        partition = find_partition(self._partitions, key, records, version, now_ms)
-        assert records is not None
-        return partition, partition.append(records, now_ms, all_in_sync=acks == ALL_IN_SYNC)
-
 
 def _all_reached(
-    outcomes: Sequence[AppendResult | KafkaError], partition: Partition, acks: int
+    outcomes: Sequence[Outcome], partition: Partition, acks: int
 ) -> TypeGuard[Sequence[AppendResult]]:
     """Return whether all batches were appended and may be acknowledged."""
     end_offset = 0

@@ -1,37 +1,22 @@
-"""Produce with interceptors, which may change or refuse each batch of a client before it is appended.
-
-A broker without interceptors uses ``Produce`` itself.
-"""
+"""Produce interceptors, which may change or refuse each batch of a client before it is appended."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kreplica.errors import ErrorCode, KafkaError, ProtocolError, RecordsRefused
 from kreplica.interfaces import Instead, IProduceInterceptor, LogRecord, Principal, Refuse
-from kreplica.model import TopicPartition
-from kreplica.replication import Partition, Partitions
+from kreplica.replication import Partition
 from kreplica.replication.intercepted_append import append_intercepted
-from kreplica.runtime import Reactor
 from kreplica.runtime.disk import Buffer
-from kreplica.server.metadata.metadata_cache import MetadataCache
-from kreplica.server.produce.batch_validation import BatchValidation
-from kreplica.server.produce.delayed_produce import ALL_IN_SYNC
-from kreplica.server.produce.handler import Produce
-from kreplica.server.produce.results import find_partition
-from kreplica.server.protocol.principals import NOBODY, principal_of
-from kreplica.server.protocol.request import Request
-from kreplica.storage.log.results import AppendResult
+from kreplica.storage.log.results import AppendResult, Outcome, only_result
 from kreplica.storage.producers.producer_state import Origin
 from kreplica.storage.segments.append_validation import ValidatedBatch
-from kreplica.transactions.admission import Admission
 from kreplica.wire.batch_building import with_records
 from kreplica.wire.batches import Bytes, check_batch
 from kreplica.wire.notes import Note
 from kreplica.wire.records import Record, iter_records
-
-Row = dict[str, Any]
 
 
 class Interceptor(NamedTuple):
@@ -100,7 +85,7 @@ class Batch:
         self._records = records
 
 
-class Outcome(NamedTuple):
+class InterceptedBatch(NamedTuple):
     """Result of the interceptors for one batch.
 
     :param records: the batch to append; the original object if ``origin`` is CLIENT.
@@ -109,7 +94,7 @@ class Outcome(NamedTuple):
     records: Bytes
     origin: Origin
     notes: Sequence[tuple[Interceptor, Note]]
-    seen: Batch
+    batch: Batch
 
 
 class Interception:
@@ -118,7 +103,7 @@ class Interception:
     def __init__(self, interceptors: Sequence[Interceptor]) -> None:
         self._interceptors = interceptors
 
-    def intercept(self, partition: Partition, data: Buffer, principal: Principal, now_ms: int) -> Outcome:
+    def intercept(self, partition: Partition, data: Buffer, principal: Principal, now_ms: int) -> InterceptedBatch:
         """Call the interceptors in order.
 
         :raise KafkaError: INVALID_RECORD if an interceptor refuses the batch, UNKNOWN_SERVER_ERROR if one raises, or
@@ -138,8 +123,8 @@ class Interception:
                 if verdict.note is not None:
                     notes.append((interceptor, Note(interceptor.name, verdict.note)))
         if not is_changed:
-            return Outcome(data, Origin.CLIENT, (), batch)
-        return Outcome(batch.data, Origin.INTERCEPTED, notes, batch)
+            return InterceptedBatch(data, Origin.CLIENT, (), batch)
+        return InterceptedBatch(batch.data, Origin.INTERCEPTED, notes, batch)
 
     def _verdict(self, interceptor: Interceptor, batch: Batch) -> Refuse | Instead | None:
         try:
@@ -153,60 +138,48 @@ class Interception:
             interceptor.failed(f"looking at a batch for {batch.topic_partition}")
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the interceptor {interceptor.name} failed") from None
 
-    def append(self, partition: Partition, outcome: Outcome, now_ms: int, *, all_in_sync: bool) -> AppendResult:
-        """Append the batch, and notify the interceptors whose notes were appended."""
-        if outcome.origin is Origin.CLIENT:
-            return partition.append(outcome.records, now_ms, all_in_sync=all_in_sync)
-        notes = [note for _, note in outcome.notes]
-        result, note_offset = append_intercepted(partition, outcome.records, notes, now_ms, all_in_sync=all_in_sync)
-        if note_offset >= 0:
-            for index, (interceptor, _) in enumerate(outcome.notes):
-                try:
-                    interceptor.plugin.appended(outcome.seen, note_offset + index)
-                except Exception:
-                    interceptor.failed(f"handling the offset of its note in {partition.topic_partition}")
-        return result
+    def append(
+        self, partition: Partition, batches: Sequence[Buffer], principal: Principal, now_ms: int, *, all_in_sync: bool
+    ) -> list[Outcome]:
+        """Append batches one by one as ``Partition.append``, with the changes of the interceptors."""
+        outcomes: list[Outcome] = []
+        for records in batches:
+            try:
+                seen = self._intercept(partition, records, principal, now_ms)
+                outcomes.append(self._append(partition, seen, now_ms, all_in_sync=all_in_sync))
+            except KafkaError as error:
+                outcomes.append(error)
+        return outcomes
 
+    def in_transaction(
+        self, partition: Partition, records: Buffer, principal: Principal, now_ms: int
+    ) -> tuple[Bytes, Origin]:
+        """Return the batch of a transaction with the changes of the interceptors, and its origin.
 
-class InterceptedProduce(Produce):
-    """``Produce`` with interceptors."""
-
-    def __init__(
-        self,
-        reactor: Reactor,
-        partitions: Partitions,
-        metadata: MetadataCache,
-        wall_clock_ms: Callable[[], int],
-        admission: Admission,
-        validation: BatchValidation,
-        interception: Interception,
-    ) -> None:
-        super().__init__(reactor, partitions, metadata, wall_clock_ms, admission, validation)
-        self._interception = interception
-        self._principal = NOBODY
-        self.transactional.intercept = self._intercept_in_transaction
-
-    def __call__(self, request: Request, *, validated: bool = False) -> None:
-        self._principal = principal_of(request)
-        super().__call__(request, validated=validated)
-
-    def _append(
-        self, key: TopicPartition, records: Buffer | None, acks: int, now_ms: int, version: int
-    ) -> tuple[Partition, AppendResult]:
-        partition = find_partition(self._partitions, key, records, version, now_ms)
-        assert records is not None
-        outcome = self._intercept(partition, records, now_ms)
-        return partition, self._interception.append(partition, outcome, now_ms, all_in_sync=acks == ALL_IN_SYNC)
-
-    def _intercept_in_transaction(self, partition: Partition, records: Buffer) -> tuple[Bytes, Origin]:
-        outcome = self._intercept(partition, records, self._wall_clock_ms())
-        if outcome.notes:
+        :raise KafkaError: as ``intercept``; INVALID_RECORD if an interceptor leaves a note.
+        """
+        seen = self._intercept(partition, records, principal, now_ms)
+        if seen.notes:
             raise KafkaError(ErrorCode.INVALID_RECORD, "records of a transaction cannot be held back")
-        return outcome.records, outcome.origin
+        return seen.records, seen.origin
 
-    def _intercept(self, partition: Partition, records: Buffer, now_ms: int) -> Outcome:
+    def _intercept(self, partition: Partition, records: Buffer, principal: Principal, now_ms: int) -> InterceptedBatch:
         try:
-            return self._interception.intercept(partition, records, self._principal, now_ms)
+            return self.intercept(partition, records, principal, now_ms)
         except KafkaError as error:
             partition.log.producers.note_refusal(records, error, now_ms)
             raise
+
+    def _append(self, partition: Partition, seen: InterceptedBatch, now_ms: int, *, all_in_sync: bool) -> AppendResult:
+        """Append a batch, and notify the interceptors whose notes were appended."""
+        if seen.origin is Origin.CLIENT:
+            return only_result(partition.append((seen.records,), now_ms, all_in_sync=all_in_sync))
+        notes = [note for _, note in seen.notes]
+        result, note_offset = append_intercepted(partition, seen.records, notes, now_ms, all_in_sync=all_in_sync)
+        if note_offset >= 0:
+            for index, (interceptor, _) in enumerate(seen.notes):
+                try:
+                    interceptor.plugin.appended(seen.batch, note_offset + index)
+                except Exception:
+                    interceptor.failed(f"handling the offset of its note in {partition.topic_partition}")
+        return result

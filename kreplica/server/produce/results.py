@@ -1,4 +1,4 @@
-"""Response rows of Produce, and the checks before a batch is appended to a partition's log."""
+"""Results and response rows of Produce, and the checks before a batch is appended to a partition's log."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from kreplica.errors import ErrorCode, KafkaError, RecordsRefused
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
 from kreplica.runtime.disk import Buffer
+from kreplica.server.produce.delayed_produce import Pending, is_reached
 from kreplica.server.protocol.responses import NO_LEADER_HINT
-from kreplica.storage.log.results import AppendResult
+from kreplica.storage.log.results import AppendResult, Outcome
 from kreplica.wire.batches import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE, MAGIC, MAGIC_POSITION, TRANSACTIONAL_BIT
 from kreplica.wire.compression import Codec
 
@@ -19,6 +20,38 @@ ZSTD_FROM = 7
 """Clients that speak only older versions cannot read zstd (KIP-110)."""
 
 Row = dict[str, Any]
+
+
+class Produced:
+    """Results of the batches of one request.
+
+    :ivar responses: response rows by topic.
+    :ivar pending: appended batches that may not be acknowledged yet.
+    :ivar failed: error of the last batch that was refused, or None.
+    """
+
+    __slots__ = ("acks", "failed", "pending", "responses")
+
+    def __init__(self, acks: int) -> None:
+        self.acks = acks
+        self.responses: list[Row] = []
+        self.pending: list[Pending] = []
+        self.failed: KafkaError | None = None
+
+    def row(self, index: int, partition: Partition | None, outcome: Outcome) -> Row:
+        """Record the outcome of one batch, and return its response row.
+
+        :param partition: None only if the batch was refused.
+        """
+        if type(outcome) is not AppendResult:
+            self.failed = outcome
+            return error_row(index, outcome)
+        assert partition is not None
+        row = appended_row(index, partition.log.log_start_offset, outcome)
+        end_offset = outcome.last_offset + 1
+        if not is_reached(partition, end_offset, self.acks):
+            self.pending.append(Pending(partition, end_offset, self.acks, row))
+        return row
 
 
 def find_partition(
@@ -42,7 +75,7 @@ def find_partition(
     if key.topic in INTERNAL_TOPICS:
         # A record that coordinators cannot parse would keep the partition from being loaded.
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only coordinators write to {key.topic}")
-    if records is None or len(records) == 0:
+    if not records:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
     if len(records) < HEADER_SIZE or records[MAGIC_POSITION] != MAGIC:
         return partition  # the log refuses it; older formats have other fields at these positions

@@ -13,8 +13,8 @@ from twisted.internet.defer import Deferred
 from kreplica.errors import KafkaError
 from kreplica.runtime.slices import Steps
 from kreplica.server.produce.batch_validation import Unvalidated
-from kreplica.server.produce.delayed_produce import Pending
-from kreplica.server.produce.transactional_produce import Produced, TransactionalProduces
+from kreplica.server.produce.results import Produced
+from kreplica.server.produce.transactional_produce import TransactionalProduces
 from kreplica.server.protocol.request import COPIED_BYTES_MAX, Request
 from kreplica.server.protocol.responses import answered_by, in_slices
 
@@ -24,22 +24,6 @@ PARTITIONS_AT_ONCE = 200
 STEP_PARTITIONS = 2
 
 Row = dict[str, Any]
-
-
-class Appended:
-    """Results of a large request that is appended in parts.
-
-    :ivar topics: topics of the current part, as rows of the request.
-    :ivar responses: response rows of the current part.
-    :ivar pending: batches of all parts that may not be acknowledged yet.
-    :ivar failed: last error of all parts.
-    """
-
-    def __init__(self) -> None:
-        self.topics: list[Row] = []
-        self.responses: list[Row] = []
-        self.pending: list[Pending] = []
-        self.failed: KafkaError | None = None
 
 
 class Appending(Protocol):
@@ -55,20 +39,12 @@ class Appending(Protocol):
     def validate_later(self, request: Request, batches: list[Unvalidated], done: Callable[[], None]) -> None:
         """Validate batches away from the reactor; the connection is held until ``done`` is called."""
 
-    def append_all(
-        self, request: Request, acks: int, refusal: KafkaError | None, part: Appended | None = None
-    ) -> None:
-        """Append the topics of a part."""
+    def append_topics(
+        self, request: Request, topics: Sequence[Row], produced: Produced, refusal: KafkaError | None
+    ) -> list[Row]:
+        """Append the batches of these topics; return response rows by topic."""
 
-    def finish(
-        self,
-        request: Request,
-        acks: int,
-        timeout_s: float,
-        responses: list[Row],
-        pending: list[Pending],
-        failed: KafkaError | None,
-    ) -> None:
+    def finish(self, request: Request, produced: Produced, timeout_s: float) -> None:
         """Answer when everything may be acknowledged."""
 
 
@@ -105,14 +81,12 @@ class LargeProduce:
             if self._refusal is None and request.body.get("transactional_id") is not None:
                 produced = await produce.transactional.append_in_slices(request)
             else:
-                appended = Appended()
-                responses = await in_slices(request, self._append(appended))
-                produced = Produced(responses, appended.pending, appended.failed)
+                produced = Produced(request.body["acks"])
+                await in_slices(request, self._append(produced))
         finally:
             connection.release_frame()
             connection.resume()
-        body = request.body
-        produce.finish(request, body["acks"], body["timeout_ms"] / 1000, *produced)
+        produce.finish(request, produced, request.body["timeout_ms"] / 1000)
 
     async def _validate(self) -> None:
         request, produce = self._request, self._produce
@@ -132,21 +106,18 @@ class LargeProduce:
             yield
         return later
 
-    def _append(self, appended: Appended) -> Steps[list[Row]]:
-        request = self._request
-        responses: list[Row] = []
+    def _append(self, produced: Produced) -> Steps[None]:
+        responses = produced.responses
         asked: list[Row] | None = None
         for topics in self._parts():
-            appended.topics = topics
-            self._produce.append_all(request, request.body["acks"], self._refusal, appended)
-            for topic, response in zip(topics, appended.responses, strict=True):
+            appended = self._produce.append_topics(self._request, topics, produced, self._refusal)
+            for topic, response in zip(topics, appended, strict=True):
                 if topic["whole"] is asked:
                     responses[-1]["partition_responses"] += response["partition_responses"]
                 else:
                     responses.append(response)
                 asked = topic["whole"]
             yield
-        return responses
 
     def _parts(self) -> Iterator[list[Row]]:
         """Divide topics into parts of ``STEP_PARTITIONS``; ``whole`` identifies the topic that a part belongs to."""

@@ -1,13 +1,13 @@
 """Transactional produce: a batch is appended when its partition is known to be part of the transaction (KIP-890).
 
-All but the first batches of a transaction are appended at once.
+Only the first batches of a transaction wait for that; later batches are appended at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from twisted.internet.defer import Deferred
 
@@ -15,8 +15,10 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
 from kreplica.runtime.slices import Steps
-from kreplica.server.produce.delayed_produce import ALL_IN_SYNC, Pending, is_reached
-from kreplica.server.produce.results import appended_row, error_row, find_partition
+from kreplica.server.produce.delayed_produce import ALL_IN_SYNC
+from kreplica.server.produce.interception import Interception
+from kreplica.server.produce.results import Produced, find_partition
+from kreplica.server.protocol.principals import principal_of
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import in_slices
 from kreplica.storage.formats.batch_scanning import header_at
@@ -41,35 +43,32 @@ READ_PER_STEP, APPENDED_PER_STEP = 8, 2
 """Batches of a large request that are read or appended in one step."""
 
 Row = dict[str, Any]
-Intercept = Callable[[Partition, Bytes], tuple[Bytes, Origin]]
-"""Returns the batch to append and its origin; raises KafkaError to refuse it."""
-
-
-class Produced(NamedTuple):
-    """Results of the batches of one request.
-
-    :param pending: appended batches that may not be acknowledged yet.
-    :param error: last error with which a batch was refused, or None.
-    """
-
-    responses: list[Row]
-    pending: list[Pending]
-    error: KafkaError | None
 
 
 class Batch:
-    """Batch that waits to be appended; its result is written into ``row`` of the response."""
+    """Batch that waits to be appended.
 
-    __slots__ = ("header", "kept_bytes", "origin", "partition", "records", "row")
+    :ivar index: index of the partition in its topic.
+    :ivar rows: response rows of its topic; ``rows[number]`` is the row of the batch.
+    """
+
+    __slots__ = ("header", "index", "kept_bytes", "number", "origin", "partition", "records", "rows")
 
     def __init__(
-        self, partition: Partition, header: BatchHeader, records: Bytes, row: Row, origin: Origin = Origin.CLIENT
+        self,
+        partition: Partition,
+        header: BatchHeader,
+        records: Bytes,
+        rows: list[Row],
+        origin: Origin = Origin.CLIENT,
     ) -> None:
         self.partition = partition
         self.header = header
         self.kept_bytes = 0
         self.records: Bytes | None = records
-        self.row = row
+        self.rows = rows
+        self.number = len(rows)
+        self.index = partition.topic_partition.partition
         self.origin = origin
 
 
@@ -77,22 +76,28 @@ class TransactionalProduces:
     """Transactional produce requests of one broker.
 
     :param now_ms: wall clock.
-    :ivar intercept: called with each batch before it is appended; None without interceptors.
+    :param interception: changes or refuses batches; None without interceptors.
     """
 
-    def __init__(self, partitions: Partitions, admission: Admission, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        partitions: Partitions,
+        admission: Admission,
+        now_ms: Callable[[], int],
+        interception: Interception | None = None,
+    ) -> None:
         self.partitions = partitions
         self.admission = admission
         self.now_ms = now_ms
-        self.intercept: Intercept | None = None
+        self.interception = interception
         self.kept_bytes = 0
 
-    def begin(self, request: Request, produced: Callable[[Produced], None]) -> None:
+    def begin(self, request: Request, done: Callable[[Produced], None]) -> None:
         """Append the batches of a request.
 
-        :param produced: called once, perhaps before this returns, when each batch is appended or refused.
+        :param done: called once, perhaps before this returns, when each batch is appended or refused.
         """
-        _UnderWay(self, request, produced).begin(request.body)
+        _UnderWay(self, request, done).begin(request.body)
 
     async def append_in_slices(self, request: Request) -> Produced:
         """Append the batches of a large request in slices.
@@ -107,18 +112,14 @@ class TransactionalProduces:
 class _UnderWay:
     """Request with batches that are neither appended nor refused."""
 
-    __slots__ = ("_acks", "_error", "_left", "_pending", "_produced", "_produces", "_responses", "_version")
+    __slots__ = ("_done", "_left", "_produced", "_produces", "_request", "_version")
 
-    def __init__(
-        self, produces: TransactionalProduces, request: Request, produced: Callable[[Produced], None]
-    ) -> None:
+    def __init__(self, produces: TransactionalProduces, request: Request, done: Callable[[Produced], None]) -> None:
         self._produces = produces
-        self._produced = produced
+        self._request = request
+        self._done = done
         self._version = request.version
-        self._acks = request.body["acks"]
-        self._responses: list[Row] = []
-        self._pending: list[Pending] = []
-        self._error: KafkaError | None = None
+        self._produced = Produced(request.body["acks"])
         self._left = 1  # includes ``begin`` itself, so that the request is not complete before it returns
 
     def begin(self, body: Row) -> None:
@@ -155,7 +156,7 @@ class _UnderWay:
                 await in_slices(request, self._append_part(part, codes, refusal))
         finally:
             produces.kept_bytes -= size
-        return Produced(self._responses, self._pending, self._error)
+        return self._produced
 
     def _codes(self, body: Row, batches: Sequence[Batch]) -> Deferred[list[ErrorCode]]:
         """Verify that the partitions are in the transaction; fires with an error code for each batch."""
@@ -187,7 +188,7 @@ class _UnderWay:
     def _append_part(
         self, batches: Iterable[Batch], codes: Iterable[ErrorCode], refusal: KafkaError | None
     ) -> Steps[None]:
-        """Append batches; an end marker since they were admitted refuses them (``append_in_transaction``)."""
+        """Append batches; an end marker since they were admitted refuses them (``Partition.append``)."""
         for number, (batch, code) in enumerate(zip(batches, codes, strict=True), 1):
             records, batch.records = batch.records, None
             assert records is not None
@@ -203,29 +204,29 @@ class _UnderWay:
         count = 0
         for topic in topics:
             rows: list[Row] = []
-            self._responses.append({"name": topic["name"], "partition_responses": rows})
+            self._produced.responses.append({"name": topic["name"], "partition_responses": rows})
             for data in topic["partition_data"]:
                 key = TopicPartition(topic["name"], data["index"])
-                row: Row = {"index": key.partition}
-                rows.append(row)
                 try:
-                    batches.append(self._batch(key, data["records"], row))
+                    batches.append(self._batch(key, data["records"], rows))
+                    rows.append({})
                 except KafkaError as error:
-                    self._note(error, row)
+                    rows.append(self._produced.row(key.partition, None, error))
                 count += 1
                 if count % READ_PER_STEP == 0:
                     yield
 
-    def _batch(self, key: TopicPartition, records: Bytes | None, row: Row) -> Batch:
+    def _batch(self, key: TopicPartition, records: Bytes | None, rows: list[Row]) -> Batch:
         produces = self._produces
         partition = find_partition(
             produces.partitions, key, records, self._version, produces.now_ms(), TRANSACTIONAL_BIT
         )
         assert records is not None
-        if produces.intercept is not None:
-            changed, origin = produces.intercept(partition, records)
-            return Batch(partition, parse_header(changed), changed, row, origin)
-        return Batch(partition, header_at(records, 0) or check_batch(records), records, row)
+        if produces.interception is not None:
+            principal = principal_of(self._request.connection, self._request.client_id)
+            changed, origin = produces.interception.in_transaction(partition, records, principal, produces.now_ms())
+            return Batch(partition, parse_header(changed), changed, rows, origin)
+        return Batch(partition, header_at(records, 0) or check_batch(records), records, rows)
 
     def _refusal(self, batches: list[Batch]) -> KafkaError | None:
         """Return the error that applies to all batches together, or None."""
@@ -258,37 +259,26 @@ class _UnderWay:
         self._decided()
 
     def _unverified(self, code: ErrorCode) -> KafkaError:
-        told = refusal_of(
+        error_code = refusal_of(
             code, adds=self._version >= ADDS_FROM, knows_abortable=self._version >= ABORTABLE_FROM
         )
-        return KafkaError(told, f"its transaction could not be verified: {code.name}")
+        return KafkaError(error_code, f"its transaction could not be verified: {code.name}")
 
     def _refuse(self, batch: Batch, error: KafkaError) -> None:
         batch.partition.log.producers.refusals.note(batch.header, error.code, self._produces.now_ms())
-        self._note(error, batch.row)
+        batch.rows[batch.number] = self._produced.row(batch.index, batch.partition, error)
 
     def _append(self, batch: Batch, records: Bytes) -> None:
-        partition, acks = batch.partition, self._acks
-        try:
-            result = partition.append_in_transaction(
-                records,
-                batch.header,
-                self._produces.now_ms(),
-                all_in_sync=acks == ALL_IN_SYNC,
-                origin=batch.origin,
-            )
-        except KafkaError as error:
-            self._note(error, batch.row)
-            return
-        batch.row.update(appended_row(batch.row["index"], partition.log.log_start_offset, result))
-        if not is_reached(partition, result.last_offset + 1, acks):
-            self._pending.append(Pending(partition, result.last_offset + 1, acks, batch.row))
-
-    def _note(self, error: KafkaError, row: Row) -> None:
-        self._error = error
-        row.update(error_row(row["index"], error))
+        (outcome,) = batch.partition.append(
+            (records,),
+            self._produces.now_ms(),
+            all_in_sync=self._produced.acks == ALL_IN_SYNC,
+            origin=batch.origin,
+            transaction=batch.header,
+        )
+        batch.rows[batch.number] = self._produced.row(batch.index, batch.partition, outcome)
 
     def _decided(self) -> None:
         self._left -= 1
         if not self._left:
-            self._produced(Produced(self._responses, self._pending, self._error))
+            self._done(self._produced)

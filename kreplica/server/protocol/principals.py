@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kreplica.interfaces import Principal
-from kreplica.server.protocol.request import Request
+from kreplica.server.protocol.connection import Connection
 
 ANONYMOUS = "User:ANONYMOUS"
 """Principal of all clients, since listeners do not authenticate."""
@@ -12,8 +12,7 @@ ANONYMOUS = "User:ANONYMOUS"
 NOBODY = Principal(ANONYMOUS, "", "", None)
 
 
-def principal_of(request: Request) -> Principal:
+def principal_of(connection: Connection, client_id: str | None) -> Principal:
     """Return the principal of a request, from its connection and client ID."""
-    connection = request.connection
     host = connection.peer.rpartition(":")[0].strip("[]")
-    return Principal(ANONYMOUS, host, connection.listener, request.client_id)
+    return Principal(ANONYMOUS, host, connection.listener, client_id)

@@ -42,7 +42,6 @@ from kreplica.server.handlers.transactions.allocate_producer_ids import Allocate
 from kreplica.server.metadata.handler import Metadata
 from kreplica.server.produce.batch_validation import BatchValidation
 from kreplica.server.produce.handler import Produce
-from kreplica.server.produce.interception import InterceptedProduce
 from kreplica.server.protocol.control_admission import ControlAdmission
 from kreplica.server.protocol.handler_table import HandlerEntry, HandlerTable
 from kreplica.server.protocol.request import Handler
@@ -147,8 +146,8 @@ def _reads(broker: ApiParts) -> PartitionReads:
 
 
 def _produce(broker: ApiParts) -> Produce:
-    runtime, interception = broker.runtime, broker.plugins.interception
-    arguments = (
+    runtime = broker.runtime
+    return Produce(
         runtime.reactor,
         broker.partitions,
         broker.metadata,
@@ -157,8 +156,8 @@ def _produce(broker: ApiParts) -> Produce:
         BatchValidation(
             runtime.offload, runtime.wall_clock_ms, broker.settings["kreplica.decompressed.batch.max.bytes"]
         ),
+        broker.plugins.interception,
     )
-    return Produce(*arguments) if interception is None else InterceptedProduce(*arguments, interception)
 
 
 def _fetch(broker: ApiParts) -> Fetch:
@@ -219,11 +218,13 @@ def handler_table(broker: ApiParts, topics: TopicAdmin) -> HandlerTable:
     partitions, metadata, dynamic = broker.partitions, broker.metadata, broker.dynamic_settings
     admission = broker.control_admission
 
+    produce = _produce(broker)
+
     def is_controller() -> bool:
         return broker.controller.active
 
     handlers: list[tuple[Api, Handler]] = [
-        (messages.PRODUCE, _produce(broker)),
+        (messages.PRODUCE, produce),
         (messages.FETCH, _fetch(broker)),
         (messages.LIST_OFFSETS, ListOffsets(partitions)),
         (
@@ -261,7 +262,7 @@ def handler_table(broker: ApiParts, topics: TopicAdmin) -> HandlerTable:
             LOWEST.get(api.key, api.versions[0]),
             HIGHEST.get(api.key, api.versions[1]),
             handle,
-            handle.handle_run if type(handle) is Produce else None,
+            produce.handle_run if api is messages.PRODUCE else None,
         )
         for api, handle in handlers
     }
