@@ -72,6 +72,8 @@ class Sink:
         self.answers += 1
         return sum(map(piece_size, pieces))
 
+    held_bytes = 0
+
     def pause_reading(self) -> None:
         """Nobody reads."""
 

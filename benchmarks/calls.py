@@ -141,6 +141,8 @@ class Sink:
         self.sends += [bytes(piece) for piece in pieces if not isinstance(piece, FileRange)]
         return sum(map(piece_size, pieces))
 
+    held_bytes = 0
+
     def release_frame(self) -> None:
         """Do nothing: frames are not pooled here."""
 

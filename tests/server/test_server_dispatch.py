@@ -36,6 +36,10 @@ class MemoryTransport:
         self.sends.append(data)
         return 0 if self.full else len(data)
 
+    @property
+    def held_bytes(self) -> int:
+        return sum(map(len, self.sends)) if self.full else 0
+
     def pause_reading(self) -> None:
         self.is_reading = False
 

@@ -11,10 +11,11 @@ from typing import Protocol
 from twisted.logger import Logger
 
 from kreplica.runtime.slices import Slices
+from kreplica.server.protocol.client_load import AddressLoad, ClientLoads
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.protocol.metrics import ServerMetrics
 from kreplica.server.transport.flush_scope import Turn
-from kreplica.server.transport.outgoing_buffers import Piece
+from kreplica.server.transport.outgoing_buffers import Piece, memory_size
 
 log = Logger()
 
@@ -45,6 +46,10 @@ class Transport(Protocol):
 
     def release_frame(self) -> None:
         """Reuse the memory of the frame that was kept (``Connection.keeps_frame``)."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes in memory that are not written yet."""
 
 
 class OutstandingRequest(Protocol):
@@ -81,6 +86,8 @@ class Connection:
         "_bounds",
         "_closed_callbacks",
         "_flushing",
+        "_held_bytes",
+        "_load",
         "_metrics",
         "_next",
         "_out",
@@ -109,6 +116,7 @@ class Connection:
         turn: Turn,
         metrics: ServerMetrics,
         seconds: Callable[[], float],
+        load: AddressLoad | None = None,
     ) -> None:
         self.listener = listener
         self.peer = peer
@@ -126,6 +134,8 @@ class Connection:
         self._requests: list[OutstandingRequest] = []
         self._request_bytes = 0
         self._answer_bytes = 0
+        self._held_bytes = 0
+        self._load = load or ClientLoads(bounds, metrics, seconds).opened(peer)
         self._out: list[Piece] = []
         self._flushing = False
         self._stopping = False
@@ -244,10 +254,12 @@ class Connection:
         """Add a request to the response order."""
         self._requests.append(request)
         self._request_bytes += request.size
-        bounds = self._bounds
+        bounds, load = self._bounds, self._load
+        load.requests += 1
         if (
             len(self._requests) >= bounds.requests_outstanding_max
             or self._request_bytes >= bounds.request_bytes_outstanding_max
+            or (load.requests >= load.check_at and load.check() and not self.is_control)
         ):
             self._pause()
 
@@ -256,15 +268,18 @@ class Connection:
         self._answer_bytes += request.answer_bytes
         requests = self._requests
         if requests[0] is request:
-            out = self._out
+            out, load = self._out, self._load
             while requests and requests[0].is_complete:
                 done = requests.pop(0)
                 self._request_bytes -= done.size
+                load.requests -= 1
                 if done.pieces is not None:
                     out += done.pieces
-            if not self._flushing:
-                self._flushing = True
-                self._turn.add(self)
+            if load.is_full and load.requests <= load.relax_at:
+                load.relax()
+        if not self._flushing:
+            self._flushing = True
+            self._turn.add(self)
         if self._answer_bytes >= self._bounds.answer_bytes_outstanding_max:
             self._pause()
 
@@ -291,12 +306,16 @@ class Connection:
         self._flushing = False
         if not self.closed:
             self._send()
+            if self._answer_bytes or self._held_bytes:
+                self._count_held(was_read=False)
             self._resume_if_possible()
             self._close_if_settled()
 
     def sent(self, size: int) -> None:
         """Record response bytes written to the socket; the transport calls this last, after its own work."""
         self._answer_bytes -= size
+        if self._held_bytes and not self.closed:
+            self._count_held(was_read=size > 0)
         if self.paused and not self.closed:
             self._resume_if_possible()
 
@@ -312,6 +331,15 @@ class Connection:
             out, self._out = self._out, []
             self._answer_bytes -= self._transport.send(out)
 
+    def _count_held(self, *, was_read: bool) -> None:
+        """Count the responses in memory, including those that wait for an earlier one."""
+        held_bytes = self._transport.held_bytes
+        for request in self._requests:
+            if request.is_complete and request.pieces is not None:
+                held_bytes += memory_size(request.pieces)
+        self._held_bytes = held_bytes
+        self._load.hold(self, held_bytes, was_read=was_read)
+
     def _pause(self) -> None:
         if not self.paused:
             self.paused = True
@@ -322,9 +350,11 @@ class Connection:
         bounds = self._bounds
         if (
             self.paused
+            and not self.closed
             and not self.held
             and not self._stopping
             and not self._suspensions
+            and (not self._requests or not self._load.is_full or self.is_control)
             and len(self._requests) <= bounds.requests_outstanding_max // 2
             and self._request_bytes <= bounds.request_bytes_outstanding_max // 2
             and self._answer_bytes <= bounds.answer_bytes_outstanding_max // 2
@@ -340,6 +370,7 @@ class Connection:
         self.closed = self.paused = True
         callbacks = [callback for request in self._requests for callback in request.abandon()]
         callbacks += self._closed_callbacks
+        self._load.closed(self, len(self._requests))
         self._requests.clear()
         self._closed_callbacks = ()
         self._out = []

@@ -22,6 +22,14 @@ class Bounds:
         from the processor's cache); a single larger request is taken.
     :param answer_bytes_outstanding_max: bytes of one connection's answers that its client has not taken yet; a single
         larger answer is sent.
+    :param address_requests_outstanding_max: unanswered requests of all connections of one client address; beyond it,
+        each of these connections has only one at a time until half of them are answered.
+    :param broker_requests_outstanding_max: unanswered requests of all connections; beyond it, addresses with more than
+        their share of it are limited to the share.
+    :param address_answer_bytes_max: bytes in memory of responses that clients of one address have not read; beyond it,
+        connections whose clients read nothing for ``partial_stall_s`` are closed, and beyond twice the limit others,
+        the largest first.
+    :param broker_answer_bytes_max: the same of all addresses; connections of the address that holds most come first.
     :param partial_bytes_max: bytes of all connections together that belong to frames not complete yet,
         ``queued.max.request.bytes``; a quarter of it is for frames of up to 1 MiB, which never wait for larger ones.
     :param partial_stall_s: for how long a frame's rate is measured before it can count as slow.
@@ -41,6 +49,10 @@ class Bounds:
     requests_outstanding_max: int = 512
     request_bytes_outstanding_max: int = 8 * 1024 * 1024
     answer_bytes_outstanding_max: int = 4 * 1024 * 1024
+    address_requests_outstanding_max: int = 30_000
+    broker_requests_outstanding_max: int = 100_000
+    address_answer_bytes_max: int = 256 * 1024 * 1024
+    broker_answer_bytes_max: int = 1024 * 1024 * 1024
     partial_bytes_max: int = 512 * 1024 * 1024
     partial_stall_s: float = 5.0
     partial_rate_min: int = 16_384

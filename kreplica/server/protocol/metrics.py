@@ -45,6 +45,7 @@ class ServerMetrics:
     :ivar connections_refused: connections closed at once because of a connection limit.
     :ivar connections_idle_closed: connections closed by the idle timeout.
     :ivar partial_evictions: connections closed because their incomplete frame was slow while memory was scarce.
+    :ivar unread_evictions: connections closed because their client did not read responses while memory was scarce.
     :ivar pauses: number of times that a connection reached a bound and was not read for a while.
     :ivar cold_reads: number of times that a response waited for a page that was not in the page cache.
     """
@@ -56,6 +57,7 @@ class ServerMetrics:
         self.connections_refused = 0
         self.connections_idle_closed = 0
         self.partial_evictions = 0
+        self.unread_evictions = 0
         self.pauses = 0
         self.cold_reads = 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kreplica.runtime import Runtime
+from kreplica.server.protocol.client_load import ClientLoads
 from kreplica.server.protocol.connection import Connection
 from kreplica.server.protocol.dispatch import Dispatch
 from kreplica.server.protocol.limits import Bounds
@@ -53,8 +54,10 @@ class Resources:
         self.read_turns = ReadTurns(runtime.reactor)
         self.control = ControlFirst(runtime.reactor.seconds)
         self.cold_reads = ColdReads(runtime.offload, self.metrics, unreadable)
+        self.loads = ClientLoads(bounds, self.metrics, runtime.reactor.seconds)
         self.connections = Connections(self)
 
     def connection(self, listener: str, peer: str) -> Connection:
         """Return a connection without a transport."""
-        return Connection(listener, peer, self.bounds, self.turn, self.metrics, self.reactor.seconds)
+        load = self.loads.opened(peer.rpartition(":")[0])
+        return Connection(listener, peer, self.bounds, self.turn, self.metrics, self.reactor.seconds, load)

@@ -10,6 +10,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from kreplica.runtime import Reactor
+from kreplica.server.protocol.client_load import ClientLoads
 from kreplica.server.protocol.connection import Connection
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.protocol.metrics import ServerMetrics
@@ -38,6 +39,9 @@ class ConnectionResources(Protocol):
 
     @property
     def partial(self) -> PartialFrames: ...
+
+    @property
+    def loads(self) -> ClientLoads: ...
 
 
 class Connections:
@@ -119,6 +123,7 @@ class Connections:
             self._idle_due_s = now_s + self._resources.bounds.idle_s / SWEEPS_PER_IDLE_TIME
             self._drop_idle(now_s)
         self._resources.partial.sweep()
+        self._resources.loads.sweep()
         self._timer = self._resources.reactor.callLater(self._sweep_s, self._sweep) if self._open else None
 
     def _drop_idle(self, now_s: float) -> None:

@@ -273,6 +273,10 @@ class FastTransport(tcp.Server):
         outgoing.extend(pieces)
         return self._send() if is_first else 0
 
+    @property
+    def held_bytes(self) -> int:
+        return self._outgoing.held_bytes
+
     def doWrite(self) -> BaseException | None:  # type: ignore[override]
         """Send more; the last thing before the connection ends, where that is asked."""
         sent = self._send()

@@ -8,7 +8,7 @@ from socket import MSG_MORE, socket
 from twisted.logger import Logger
 
 from kreplica.runtime.disk import FileRange
-from kreplica.server.transport.outgoing_buffers import Piece
+from kreplica.server.transport.outgoing_buffers import Piece, memory_size
 from kreplica.server.transport.page_prefetch import LookAhead
 
 log = Logger()
@@ -51,6 +51,11 @@ class Outgoing:
 
     def __bool__(self) -> bool:
         return bool(self._queue)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the queue that are in memory."""
+        return memory_size(self._queue)
 
     @property
     def wants_to_write(self) -> bool:

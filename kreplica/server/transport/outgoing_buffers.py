@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import Struct
 from typing import Any
 
@@ -41,3 +42,8 @@ def framed(pieces: list[Any]) -> tuple[list[Piece], int]:
 def piece_size(piece: Piece) -> int:
     """Its bytes."""
     return piece.size if type(piece) is FileRange else len(piece)  # type: ignore[arg-type]
+
+
+def memory_size(pieces: Iterable[Piece]) -> int:
+    """Return the bytes that pieces hold in memory; ranges of files hold none."""
+    return sum(len(piece) for piece in pieces if not isinstance(piece, FileRange))

@@ -14,7 +14,7 @@ from zope.interface import implementer
 from kreplica.errors import ProtocolError
 from kreplica.runtime.disk import FileRange
 from kreplica.server.protocol.connection import Connection
-from kreplica.server.transport.outgoing_buffers import Piece
+from kreplica.server.transport.outgoing_buffers import Piece, memory_size
 from kreplica.server.transport.page_prefetch import LookAhead
 from kreplica.wire.framing import FrameReader
 
@@ -121,6 +121,10 @@ class StockTransport(Protocol):
             return 0
         self._queue.extend(pieces)
         return self._send_queue()
+
+    @property
+    def held_bytes(self) -> int:
+        return memory_size(self._queue)
 
     def pauseProducing(self) -> None:
         self._is_full = True

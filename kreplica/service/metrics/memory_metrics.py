@@ -75,6 +75,8 @@ def _rows(broker: MemoryParts) -> tuple[dict[str, int], dict[str, int]]:
     if broker.server is not None:
         held["partial_requests"] = broker.server.resources.partial.held_bytes
         refused["partial_requests"] = broker.server.metrics.partial_evictions
+        held["unread_responses"] = broker.server.resources.loads.held_bytes
+        refused["unread_responses"] = broker.server.metrics.unread_evictions
     if broker.admin is not None:
         connections = broker.admin.connections
         refused["http"] = connections.evicted + connections.refused

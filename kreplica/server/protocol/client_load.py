@@ -1,0 +1,197 @@
+"""Unanswered requests and unread responses of all connections, by client address and in total."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from twisted.logger import Logger
+
+from kreplica.server.protocol.limits import Bounds
+from kreplica.server.protocol.metrics import ServerMetrics
+
+log = Logger()
+
+STEP_REQUESTS = 256
+"""Number of requests of one address after which the broker's total is computed again: it is exceeded by at most this
+many requests of each address."""
+
+
+class Holder(Protocol):
+    """A connection with responses that its client has not read."""
+
+    peer: str
+
+    @property
+    def is_control(self) -> bool: ...
+
+    def drop(self, reason: str) -> None: ...
+
+
+class _Held:
+    """Unread responses of one connection.
+
+    :ivar size: bytes in memory; ranges of files do not count.
+    :ivar taken_s: reactor time at which the client last read some of them, or the first one was sent.
+    """
+
+    __slots__ = ("load", "size", "taken_s")
+
+    def __init__(self, load: AddressLoad, now_s: float) -> None:
+        self.load = load
+        self.size = 0
+        self.taken_s = now_s
+
+
+class AddressLoad:
+    """Load of the connections of one client address.
+
+    :ivar connections: number of open connections.
+    :ivar requests: number of unanswered requests; its connections update it.
+    :ivar check_at: number of requests from which each new one calls ``check``.
+    :ivar is_full: each connection of the address may have only one unanswered request.
+    :ivar relax_at: number of requests at which a full address calls ``relax``.
+    :ivar held_bytes: unread responses.
+    """
+
+    __slots__ = ("_loads", "address", "check_at", "connections", "held_bytes", "is_full", "relax_at", "requests")
+
+    def __init__(self, loads: ClientLoads, address: str) -> None:
+        self._loads = loads
+        self.address = address
+        self.connections = 0
+        self.requests = 0
+        self.held_bytes = 0
+        self.is_full = False
+        self.relax_at = 0
+        self.check_at = 0
+        self.relax()
+
+    def check(self) -> bool:
+        """Return True if the address has as many unanswered requests as it may have."""
+        if not self.is_full:
+            requests_max = self._loads.requests_max_of(self)
+            if self.requests < requests_max:
+                self.relax()
+                return False
+            self.is_full = True
+            self.relax_at = requests_max // 2
+            self.check_at = 0
+        return True
+
+    def relax(self) -> None:
+        """Let each connection have several unanswered requests again."""
+        self.is_full = False
+        self.check_at = min(self.requests + STEP_REQUESTS, self._loads.bounds.address_requests_outstanding_max)
+
+    def hold(self, connection: Holder, size: int, *, was_read: bool) -> None:
+        """Set the bytes of unread responses of a connection.
+
+        :param was_read: the client has just read some of them.
+        """
+        self._loads.hold(self, connection, size, was_read=was_read)
+
+    def closed(self, connection: Holder, requests: int) -> None:
+        """Remove a closed connection.
+
+        :param requests: number of its unanswered requests.
+        """
+        self.requests -= requests
+        self.hold(connection, 0, was_read=False)
+        self._loads.closed(self)
+
+
+class ClientLoads:
+    """Loads of all client addresses of one broker.
+
+    Connections of the controller and of followers are counted, but neither wait nor close: others wait for them.
+
+    :ivar held_bytes: unread responses of all connections.
+    """
+
+    def __init__(self, bounds: Bounds, metrics: ServerMetrics, seconds: Callable[[], float]) -> None:
+        self.bounds = bounds
+        self.held_bytes = 0
+        self._metrics = metrics
+        self._seconds = seconds
+        self._by_address: dict[str, AddressLoad] = {}
+        self._held: dict[Holder, _Held] = {}
+
+    @property
+    def requests(self) -> int:
+        """Number of unanswered requests of all connections."""
+        return sum(load.requests for load in self._by_address.values())
+
+    def opened(self, address: str) -> AddressLoad:
+        """Return the load to which a new connection of an address belongs."""
+        load = self._by_address.get(address)
+        if load is None:
+            load = self._by_address[address] = AddressLoad(self, address)
+        load.connections += 1
+        return load
+
+    def closed(self, load: AddressLoad) -> None:
+        """Remove a connection of an address."""
+        load.connections -= 1
+        if not load.connections:
+            del self._by_address[load.address]
+
+    def requests_max_of(self, load: AddressLoad) -> int:
+        """Return the number of unanswered requests that an address may have at the moment."""
+        bounds = self.bounds
+        if self.requests < bounds.broker_requests_outstanding_max:
+            return bounds.address_requests_outstanding_max
+        share = max(bounds.broker_requests_outstanding_max // len(self._by_address), 1)
+        return min(share, bounds.address_requests_outstanding_max)
+
+    def hold(self, load: AddressLoad, connection: Holder, size: int, *, was_read: bool) -> None:
+        """See ``AddressLoad.hold``."""
+        held = self._held.get(connection)
+        if held is None:
+            if not size:
+                return
+            held = self._held[connection] = _Held(load, self._seconds())
+        elif was_read:
+            held.taken_s = self._seconds()
+        growth = size - held.size
+        held.size = size
+        load.held_bytes += growth
+        self.held_bytes += growth
+        if not size:
+            del self._held[connection]
+        elif growth > 0:
+            self._relieve(load)
+
+    def sweep(self) -> None:
+        """Close connections that stopped reading, if an address or the broker holds too much."""
+        for load in {held.load: None for held in self._held.values()}:
+            self._relieve(load)
+
+    def _relieve(self, load: AddressLoad) -> None:
+        bounds = self.bounds
+        if load.held_bytes > bounds.address_answer_bytes_max:
+            mine = {connection: held for connection, held in self._held.items() if held.load is load}
+            self._close_some(mine, lambda: load.held_bytes, bounds.address_answer_bytes_max)
+        if self.held_bytes > bounds.broker_answer_bytes_max:
+            self._close_some(dict(self._held), lambda: self.held_bytes, bounds.broker_answer_bytes_max)
+
+    def _close_some(self, holders: dict[Holder, _Held], held_bytes: Callable[[], int], bytes_max: int) -> None:
+        """Close connections that read nothing for a while, the address with most bytes and its largest one first.
+
+        Far beyond the limit other connections are closed, too.
+        """
+        stalled_before_s = self._seconds() - self.bounds.partial_stall_s
+        order = sorted(
+            (each for each in holders.items() if not each[0].is_control),
+            key=lambda each: (each[1].load.held_bytes, each[1].size),
+            reverse=True,
+        )
+        for limit, only_stalled in ((bytes_max, True), (2 * bytes_max, False)):
+            for connection, held in order:
+                if held_bytes() <= limit:
+                    break
+                if connection in self._held and (held.taken_s <= stalled_before_s or not only_stalled):
+                    self._metrics.unread_evictions += 1
+                    reason = f"its client does not read {held.size} bytes of responses, while memory is scarce"
+                    log.info("closing the connection from {peer}: {reason}", peer=connection.peer, reason=reason)
+                    connection.drop(reason)
