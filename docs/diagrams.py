@@ -31,7 +31,7 @@ PART = re.compile(r"<!-- from the code: (?P<name>[\w-]+) -->\n.*?<!-- end -->", 
 
 
 def first_sentence(thing: object) -> str:
-    """Of a docstring, on one line and fit for a table."""
+    """Return the first sentence of a docstring on one line, escaped for a table."""
     text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
     return re.split(r"(?<=[.!?])\s", text)[0].rstrip(".").replace("``", "`").replace("|", "\\|")
 
@@ -68,7 +68,7 @@ def replica_states() -> str:
 
 
 def classic_group_states() -> str:
-    """Every state but the end, which can come at any time."""
+    """Return the diagram without Dead, which every state can reach."""
     previous = {new: olds for new, olds in CLASSIC_PREVIOUS.items() if new is not ClassicState.DEAD}
     return state_diagram(previous, ClassicState.EMPTY)
 
@@ -193,7 +193,7 @@ RULES: Mapping[str, tuple[str, str]] = {
         "tests/replication/test_replication_damage.py::test_only_an_unneeded_replica_is_discarded",
     ),
 }
-"""The rules of replication: where each is written down (module:function, or a module), and the test that holds it."""
+"""Rules of replication: the function (module:function, or a module), and a test."""
 
 
 def replication_rules() -> str:
@@ -218,24 +218,24 @@ def rule_row(name: str, where: str, test: str) -> tuple[str, ...]:
 
 
 def removes(guard: Guard, where: str) -> bool:
-    """Whether that rule is what the guard is about: others are taken away with it because they cover for it."""
+    """Return True if the rule is the guard's first function; the others are removed because they hide its effect."""
     return guard.places[0].where == where
 
 
 def scenario_link(guard: Guard) -> str:
-    """To the order of events that shows the guard's absence."""
+    """Return a link to the scenario that fails without the guard."""
     return f"[`{guard.scenario.__name__}`](../../{guard.scenario.__module__.replace('.', '/')}.py)"
 
 
 def guards() -> str:
-    """The guards that ``python -m tests.support.mutations`` takes away."""
+    """Return the table of guards that ``python -m tests.support.mutations`` removes."""
     rows = ((guard.name, ", ".join(place_link(place) for place in guard.places), scenario_link(guard),
              first_sentence(guard.scenario), guard.covered_by) for guard in GUARDS)  # fmt: skip
     return table(("guard", "removed function", "scenario", "description", "also covered by"), rows)
 
 
 def place_link(place: Place) -> str:
-    """To what a guard replaces."""
+    """Return a link to a function that a guard removes."""
     module_name, _, attribute = place.where.partition(":")
     return f"[`{attribute}`](../../{module_name.replace('.', '/')}.py)"
 
@@ -247,7 +247,7 @@ def leadership_fields() -> str:
 
 
 def commands() -> str:
-    """Every command of ``kreplica``."""
+    """Return the reference of all commands of ``kreplica``."""
     from kreplica.cli.terminal.reference import reference
 
     return reference()
@@ -270,12 +270,12 @@ PARTS: Mapping[str, Callable[[], str]] = {
 
 
 def pages() -> list[Path]:
-    """The pages that have such parts."""
+    """Return the pages with generated parts."""
     return sorted(page for page in HERE.rglob("*.md") if PART.search(page.read_text()))
 
 
 def written(page: Path) -> str:
-    """The page as the code would have it."""
+    """Return the page with its generated parts."""
     return PART.sub(lambda part: f"<!-- from the code: {part['name']} -->\n{PARTS[part['name']]()}\n<!-- end -->",
                     page.read_text())  # fmt: skip
 

@@ -1,7 +1,7 @@
-"""Writes ``metrics.md``: every figure of a cluster at work.  ``python docs/metrics.py``
+"""Generates ``metrics.md`` from the metrics of a simulated cluster: ``python docs/metrics.py``.
 
-The cluster is a simulated one: records, a group, a plan that waits for a broker which is down.  ``tests/docs`` fails
-where the page differs from what would be written, and evaluates the Grafana dashboard's queries on the same scrapes.
+The cluster has records, a group, and a plan that waits for a failed broker.  ``tests/docs`` fails if the page differs
+from the generated one, and evaluates the queries of the Grafana dashboard on the same scrapes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kreplica.zookeeper import Create
 
 PAGE = Path(__file__).parent / "reference" / "metrics.md"
 SETTINGS = (
-    "kreplica.metrics.reporters=log",  # so that figures are kept, though nobody listens
+    "kreplica.metrics.reporters=log",  # enables metrics without an admin listener
     "kreplica.plugin.log.names=none",
     "kreplica.groups.lag.interval.ms=1000",
 )
@@ -51,7 +51,7 @@ Prometheus scrapes `GET /metrics` at each broker's admin listener (`kreplica.adm
 
 
 class Scene:
-    """A cluster at work: three brokers that run, and one that is down."""
+    """A cluster with load: three running brokers and a failed one."""
 
     def __init__(self) -> None:
         self.cluster = SimulatedCluster(1, brokers=4, overrides=SETTINGS)
@@ -77,7 +77,7 @@ class Scene:
         self.cluster.stop()
 
     def work(self) -> None:
-        """What a cluster does in a while: records come and go, and somebody makes a topic."""
+        """Produce and fetch records, and create a topic."""
         self._produce()
         self._topics += 1
         self.cluster.run_until(self.cluster.client().create_topic(f"made-{self._topics}"))
@@ -107,10 +107,10 @@ class Scene:
             if not answer["topics"][0]["partitions"][0]["error_code"]:
                 return
             self.cluster.run(1)
-        raise AssertionError("nothing could be committed")
+        raise AssertionError("no offset was committed")
 
     def _plan(self) -> None:
-        """One that waits for the broker that is down."""
+        """Create a plan that waits for the failed broker."""
         step = Step(Action.MOVE, TOPIC, 0, (1, 2), (1, DOWN), 100)
         batches = documents.creation(Plan(PLAN, PlanKind.REASSIGN, PlanState.PENDING, 0, 1), [step])
         client = self.cluster.brokers[1].program.client
@@ -120,7 +120,7 @@ class Scene:
         self.cluster.run(2)
 
     def families(self, broker: int) -> Sequence[Family | Histogram]:
-        """All figures of one broker."""
+        """Return all metrics of one broker."""
 
         async def collect() -> list[Family | Histogram]:
             figures = BrokerMetrics(self.cluster.brokers[broker].program, self._watches[broker])
@@ -130,7 +130,7 @@ class Scene:
         return found
 
     def scrape(self, broker: int) -> str:
-        """What Prometheus gets of one broker."""
+        """Return the response of a broker to Prometheus."""
         program = self.cluster.brokers[broker].program
         (route,) = Metrics(BrokerMetrics(program, self._watches[broker]), program.runtime.reactor).routes()
         answered: Any = self.cluster.run_until(route.handler(None))
@@ -138,7 +138,7 @@ class Scene:
 
 
 def page(scene: Scene) -> str:
-    """The page, of the broker that is the controller: it has the most to tell."""
+    """Return the page, from the metrics of the controller, which has the most."""
     controller = scene.cluster.controller()
     assert controller is not None
     rows = []

@@ -1,7 +1,7 @@
-"""Writes the API reference of the client library: ``python docs/reference.py [DIRECTORY]``, or ``make docs``.
+"""Generates the API reference of the client library: ``python docs/reference.py [DIRECTORY]``, or ``make docs``.
 
-pydoctor reads the code without importing it.  It sees the library's room and what that lets out of the rooms below, and
-is told one thing that it does not know: who makes a frozen value passes its fields, as its docstring says.
+pydoctor reads the source of the client packages, and of the modules below whose names they export.  An extension adds
+the constructor parameters of dataclasses and named tuples, which pydoctor does not know.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ QUIET_ABOUT = ("--privacy=HIDDEN:**._*", "--privacy=HIDDEN:**.__*__")
 
 
 class Fields(ClassMixin):
-    """What a class without a constructor of its own is made from: its annotated attributes, its bases' first."""
+    """Derives constructor parameters from annotated attributes, those of base classes first."""
 
     @property
     def constructor_params(self) -> Mapping[str, ast.expr | None]:
-        """Parameters of the constructor -> annotation."""
+        """Annotations by constructor parameter."""
         own = super().constructor_params  # type: ignore[misc]
         if own:
             return own
@@ -56,7 +56,7 @@ class Fields(ClassMixin):
 
 
 class Shown(model.System):
-    """The modules that the reference shows."""
+    """Includes only the modules of the reference."""
 
     custom_extensions = ["reference"]  # noqa: RUF012
 
@@ -68,14 +68,14 @@ class Shown(model.System):
 
 
 def setup_pydoctor_extension(registrar: ExtRegistrar) -> None:
-    """Called by pydoctor."""
+    """Register the extension; pydoctor calls this."""
     registrar.register_mixin(Fields)
 
 
 def write(output: Path) -> int:
     """Write the pages.
 
-    :return: 0 where pydoctor has nothing to say of them, 3 with warnings.
+    :return: 0 on success, 3 after warnings.
     """
     sys.path.insert(0, str(ROOT / "docs"))
     arguments = [f"--project-base-dir={ROOT}", f"--html-output={output}", "--system-class=reference.Shown", "-W"]

@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 
 def rows() -> list[Row]:
-    table = PAGE[PAGE.index("| what grows | charged to |") :].partition("\n\n")[0]
+    table = PAGE[PAGE.index("| Resource | Charged to |") :].partition("\n\n")[0]
     return [Row(*(cell.strip() for cell in line.strip("|").split("|"))) for line in table.splitlines()[2:]]
 
 

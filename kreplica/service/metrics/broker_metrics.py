@@ -33,30 +33,46 @@ PartitionFigure = Callable[[Partition], float]
 Row = tuple[str, str, PartitionFigure]
 
 REPLICAS: Sequence[Row] = (
-    ("kafka_log_log_size", "Bytes of a replica's log here.", lambda p: p.log.size_bytes),
-    ("kafka_log_log_logstartoffset", "First offset of a replica's log here.", lambda p: p.log.log_start_offset),
-    ("kafka_log_log_logendoffset", "Next offset of a replica's log here.", lambda p: p.log.log_end_offset),
+    ("kafka_log_log_size", "Log size of a replica on this broker, in bytes.", lambda p: p.log.size_bytes),
+    ("kafka_log_log_logstartoffset", "Log start offset of a replica on this broker.", lambda p: p.log.log_start_offset),
+    ("kafka_log_log_logendoffset", "Log end offset of a replica on this broker.", lambda p: p.log.log_end_offset),
 )
 """Gauges of every partition with a replica on this broker."""
 
 LED: Sequence[Row] = (
-    ("kafka_topic_partition_current_offset", "High watermark of a partition led here.", lambda p: p.high_watermark),
-    ("kafka_topic_partition_oldest_offset", "First offset of a partition led here.", lambda p: p.log.log_start_offset),
-    ("kafka_topic_partition_leader", "Broker that leads a partition led here.", lambda p: p.leadership.leader),
-    ("kafka_topic_partition_replicas", "Replicas of a partition led here.", lambda p: len(p.leadership.replicas)),
+    (
+        "kafka_topic_partition_current_offset",
+        "High watermark of a partition that this broker leads.",
+        lambda p: p.high_watermark,
+    ),
+    (
+        "kafka_topic_partition_oldest_offset",
+        "Log start offset of a partition that this broker leads.",
+        lambda p: p.log.log_start_offset,
+    ),
+    (
+        "kafka_topic_partition_leader",
+        "ID of the leader, for partitions that this broker leads.",
+        lambda p: p.leadership.leader,
+    ),
+    (
+        "kafka_topic_partition_replicas",
+        "Replicas of a partition that this broker leads.",
+        lambda p: len(p.leadership.replicas),
+    ),
     (
         "kafka_topic_partition_in_sync_replica",
-        "Replicas in sync of a partition led here.",
+        "In-sync replicas of a partition that this broker leads.",
         lambda p: len(p.leadership.isr),
     ),
     (
         "kafka_topic_partition_under_replicated_partition",
-        "1 if replicas of a partition led here are not in sync.",
+        "1 if a partition that this broker leads is under-replicated.",
         lambda p: float(_is_under_replicated(p)),
     ),
     (
         "kreplica_partition_open_transactions",
-        "Open transactions in a partition led here.",
+        "Open transactions in a partition that this broker leads.",
         lambda p: len(p.log.producers.ongoing_transactions),
     ),
 )
@@ -136,8 +152,8 @@ class BrokerMetrics:
         stalls = self._stalls
         name = "kreplica_reactor_stall"
         yield counter(f"{name}s", "Stalls of the event loop of at least kreplica.stall.log.ms.", stalls.stalls)
-        yield counter(f"{name}_seconds", "Duration of these stalls, all together.", stalls.stalled_s)
-        yield gauge(f"{name}_longest_seconds", "Longest stall since the start.", stalls.longest_s)
+        yield counter(f"{name}_seconds", "Sum of the durations of these stalls.", stalls.stalled_s)
+        yield gauge(f"{name}_longest_seconds", "Longest stall since startup.", stalls.longest_s)
 
     def _cluster(self) -> Iterator[Family]:
         metadata = self._broker.metadata
@@ -153,9 +169,9 @@ class BrokerMetrics:
         yield by_api("requests", "Requests of clients and brokers.", ((n, c.requests) for n, c in apis))
         yield by_api("errors", "Requests that closed their connection.", ((n, c.errors) for n, c in apis))
         yield by_api("requestbytes", "Bytes of requests.", ((n, c.bytes_in) for n, c in apis))
-        yield by_api("responsebytes", "Bytes of answers.", ((n, c.bytes_out) for n, c in apis))
+        yield by_api("responsebytes", "Bytes of responses.", ((n, c.bytes_out) for n, c in apis))
         times = ((name, counters.answered_time_s * 1e3) for name, counters in apis)
-        yield by_api("totaltimems", "Milliseconds from request to answer, all together.", times)
+        yield by_api("totaltimems", "Sum of the times from request to response, in milliseconds.", times)
         yield histogram(
             "kreplica_request_seconds",
             "Duration of Produce and Fetch requests, including waits.",
@@ -169,44 +185,54 @@ class BrokerMetrics:
         produce, fetch = (metrics.apis.get(api.key, _NEVER_ASKED) for api in (PRODUCE, FETCH))
         topics = "kafka_server_brokertopicmetrics"
         yield counter(f"{topics}_bytesin", "Bytes of produce requests.", produce.bytes_in)
-        yield counter(f"{topics}_bytesout", "Bytes of fetch answers, to consumers and followers.", fetch.bytes_out)
+        yield counter(f"{topics}_bytesout", "Bytes of fetch responses to consumers and followers.", fetch.bytes_out)
         yield counter(f"{topics}_totalproducerequests", "Produce requests.", produce.requests)
         yield counter(f"{topics}_totalfetchrequests", "Fetch requests.", fetch.requests)
         sockets = "kafka_server_socketservermetrics"
-        yield gauge(f"{sockets}_connection_count", "Connections that are open.", metrics.connections)
-        yield counter("kreplica_connections_accepted", "Connections that were accepted.", metrics.connections_accepted)
-        yield counter("kreplica_connections_refused", "Closed at once, for a bound.", metrics.connections_refused)
-        yield counter("kreplica_connections_idle_closed", "Closed for being idle.", metrics.connections_idle_closed)
-        yield counter("kreplica_connection_pauses", "Times a connection was not read for a bound.", metrics.pauses)
-        yield counter("kreplica_cold_reads", "Answers that waited for the disk.", metrics.cold_reads)
+        yield gauge(f"{sockets}_connection_count", "Open connections.", metrics.connections)
+        yield counter("kreplica_connections_accepted", "Accepted connections.", metrics.connections_accepted)
+        yield counter("kreplica_connections_refused", "New connections closed at a limit.", metrics.connections_refused)
+        yield counter(
+            "kreplica_connections_idle_closed",
+            "Connections closed because they were idle.",
+            metrics.connections_idle_closed,
+        )
+        yield counter(
+            "kreplica_connection_pauses", "Times that reading from a connection was paused at a limit.", metrics.pauses
+        )
+        yield counter("kreplica_cold_reads", "Fetch responses that waited for the disk.", metrics.cold_reads)
 
     def _replication(self) -> Iterator[Family]:
         partitions = list(self._broker.partitions)
         led = [partition for partition in partitions if partition.is_leader]
         name = "kafka_server_replicamanager"
-        yield gauge(f"{name}_partitioncount", "Partitions held here.", len(partitions))
-        yield gauge(f"{name}_leadercount", "Partitions led here.", len(led))
+        yield gauge(f"{name}_partitioncount", "Replicas on this broker.", len(partitions))
+        yield gauge(f"{name}_leadercount", "Partitions that this broker leads.", len(led))
         yield gauge(
-            f"{name}_underreplicatedpartitions", "Led here, not all in sync.", sum(map(_is_under_replicated, led))
+            f"{name}_underreplicatedpartitions",
+            "Under-replicated partitions that this broker leads.",
+            sum(map(_is_under_replicated, led)),
         )
         yield gauge(
             f"{name}_underminisrpartitioncount",
-            "Led here, with fewer in sync than acks=all needs.",
+            "Partitions led by this broker with too few in-sync replicas for acks=all.",
             sum(len(p.leadership.isr) < p.in_sync_required for p in led),
         )
         offline = sum(partition.role is Role.OFFLINE for partition in partitions)
-        yield gauge(f"{name}_offlinereplicacount", "Held in a directory that failed.", offline)
+        yield gauge(f"{name}_offlinereplicacount", "Replicas in a failed log directory.", offline)
         writes = self._broker.replication.isr_writes
-        yield counter(f"{name}_isrexpands", "Replicas that came into sync.", writes.expands)
-        yield counter(f"{name}_isrshrinks", "Replicas that fell out of sync.", writes.shrinks)
-        yield counter("kreplica_isr_write_conflicts", "Writes of a state that was newer.", writes.conflicts)
+        yield counter(f"{name}_isrexpands", "Replicas that joined an ISR.", writes.expands)
+        yield counter(f"{name}_isrshrinks", "Replicas that left an ISR.", writes.shrinks)
+        yield counter(
+            "kreplica_isr_write_conflicts", "ISR writes that failed because the state had changed.", writes.conflicts
+        )
 
     def _plugins(self) -> Iterator[Family]:
         plugins = self._broker.plugins
         errors = [Sample((name,), float(count)) for name, count in plugins.errors().items()]
-        yield Family("kreplica_plugin_errors", Kind.COUNTER, "Times that a plugin failed.", ("plugin",), errors)
+        yield Family("kreplica_plugin_errors", Kind.COUNTER, "Exceptions in a plugin.", ("plugin",), errors)
         refusals = plugins.gate.refusals if plugins.gate is not None else 0
-        yield counter("kreplica_authorization_refusals", "Operations that the authorizer refused.", refusals)
+        yield counter("kreplica_authorization_refusals", "Operations that the authorizer denied.", refusals)
 
 
 def _is_under_replicated(partition: Partition) -> bool:

@@ -18,16 +18,22 @@ def controller_families(controller: Controller, metadata: MetadataCache) -> Iter
     context = controller.context if controller.active else None
     yield gauge(f"{name}_activecontrollercount", "1 on the broker that is the controller.", controller.active)
     counters = controller.counters
-    yield counter("kreplica_controller_events", "Events that were handled.", controller.queue.events_handled)
-    yield gauge("kreplica_controller_event_queue_size", "Events that wait.", len(controller.queue))
+    yield counter("kreplica_controller_events", "Handled events.", controller.queue.events_handled)
+    yield gauge("kreplica_controller_event_queue_size", "Events in the queue.", len(controller.queue))
     yield counter("kreplica_controller_commands", "Commands sent to brokers.", counters.commands)
-    yield counter("kreplica_controller_commands_unanswered", "Commands not answered in time.", counters.unanswered)
+    yield counter(
+        "kreplica_controller_commands_unanswered", "Commands without a response in time.", counters.unanswered
+    )
     round_trips = counters.cost.zookeeper_round_trips
     yield counter("kreplica_controller_zookeeper_round_trips", "ZooKeeper round trips.", round_trips)
     last = controller.queue.last_event
     if last is not None:
-        yield gauge("kreplica_controller_last_event_wait_seconds", "Last event, queued.", last.waited_s)
-        yield gauge("kreplica_controller_last_event_seconds", "Handling the last event.", last.handled_s)
+        yield gauge(
+            "kreplica_controller_last_event_wait_seconds",
+            "Time that the last event waited in the queue.",
+            last.waited_s,
+        )
+        yield gauge("kreplica_controller_last_event_seconds", "Time to handle the last event.", last.handled_s)
     totals = controller.queue.totals
     for title, help_, spread in (
         ("event_wait_seconds", "Time that events waited in the queue.", totals.waited),
@@ -39,7 +45,7 @@ def controller_families(controller: Controller, metadata: MetadataCache) -> Iter
         return
     yield from _plans(context)
     published = [p for topic in metadata.topics.values() for p in topic.partitions.values()]
-    yield gauge(f"{name}_activebrokercount", "Brokers that live.", len(context.brokers))
+    yield gauge(f"{name}_activebrokercount", "Live brokers.", len(context.brokers))
     yield gauge(f"{name}_globaltopiccount", "Topics.", len(context.topics))
     yield gauge(f"{name}_globalpartitioncount", "Partitions.", len(published))
     yield gauge(f"{name}_offlinepartitionscount", "Partitions without a leader.", sum(map(_is_offline, published)))
@@ -60,7 +66,11 @@ def _plans(context: ControllerContext) -> Iterator[Family]:
     yield Family("kreplica_plan_moves", Kind.GAUGE, "Moves of plans that have not ended.", ("plan", "state"), moves)
     for name, text, figures in (
         ("bytes", "Bytes that a plan copies.", [(p, progress.bytes) for p, progress in plans]),
-        ("bytes_done", "Bytes that its finished moves copied.", [(p, progress.bytes_done) for p, progress in plans]),
+        (
+            "bytes_done",
+            "Bytes that the finished moves of a plan copied.",
+            [(p, progress.bytes_done) for p, progress in plans],
+        ),
     ):
         samples = [Sample((plan_id,), float(value)) for plan_id, value in figures]
         yield Family(f"kreplica_plan_{name}", Kind.GAUGE, text, ("plan",), samples)

@@ -28,8 +28,8 @@ async def group_families(reactor: Reactor, tracker: LagTracker) -> AsyncIterator
         if turns.is_over:
             await turns.next()
     yield Family(
-        "kafka_consumergroup_current_offset", Kind.GAUGE, "Offset that a group has committed.", LABELS, offsets
+        "kafka_consumergroup_current_offset", Kind.GAUGE, "Committed offset of a group.", LABELS, offsets
     )
-    yield Family("kafka_consumergroup_lag", Kind.GAUGE, "Records that a group has not read yet.", LABELS, lags)
+    yield Family("kafka_consumergroup_lag", Kind.GAUGE, "Lag of a group in records.", LABELS, lags)
     total = [Sample((group_id,), float(lag)) for group_id, lag in sums.items()]
     yield Family("kafka_consumergroup_lag_sum", Kind.GAUGE, "Sum of the lag of all partitions.", LABELS[:1], total)

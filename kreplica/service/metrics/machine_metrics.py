@@ -17,7 +17,7 @@ def process_families() -> Iterator[Family]:
     """Yield process metrics with the names of Prometheus clients; brokers of one process report the same values."""
     figures = process_figures()
     yield counter("process_cpu_seconds", "User and system CPU time.", figures.cpu_s)
-    yield gauge("process_resident_memory_bytes", "Memory that is resident.", figures.resident_bytes)
+    yield gauge("process_resident_memory_bytes", "Resident memory.", figures.resident_bytes)
     if figures.open_files is not None:
         yield gauge("process_open_fds", "Open file descriptors.", figures.open_files)
 
@@ -28,8 +28,12 @@ async def directory_families(runtime: Runtime, directories: Sequence[LogDirector
     room = await runtime.offload.run(_room, runtime.disk, online)
     rows = (
         ("online", "1 if a log directory is online.", [(each.path, each.path in online) for each in directories]),
-        ("total_bytes", "Size of a log directory's disk.", [(path, total) for path, (total, _) in room.items()]),
-        ("usable_bytes", "Free space on its disk.", [(path, usable) for path, (_, usable) in room.items()]),
+        ("total_bytes", "Size of the disk of a log directory.", [(path, total) for path, (total, _) in room.items()]),
+        (
+            "usable_bytes",
+            "Free space on the disk of a log directory.",
+            [(path, usable) for path, (_, usable) in room.items()],
+        ),
     )
     return [
         Family(

@@ -42,14 +42,14 @@ def memory_families(broker: MemoryParts) -> Iterator[Family]:
     yield Family(
         "kreplica_memory_held_bytes",
         Kind.GAUGE,
-        "Memory that clients hold, by kind.",
+        "Memory occupied by clients, by kind.",
         ("kind",),
         [Sample((kind,), float(size)) for kind, size in held.items()],
     )
     yield Family(
         "kreplica_memory_refusals",
         Kind.COUNTER,
-        "Requests refused, or connections closed, for a bound on memory.",
+        "Requests refused or connections closed at a memory limit.",
         ("kind",),
         [Sample((kind,), float(count)) for kind, count in refused.items()],
     )
