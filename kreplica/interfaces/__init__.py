@@ -29,7 +29,6 @@ from kreplica.interfaces.cluster import ILeaderElection, IReplicaPlacement, Plac
 from kreplica.interfaces.context import BrokerView, LedPartitions, LogBatch, PluginContext
 from kreplica.interfaces.interception import Instead, IProduceInterceptor, ProducedBatch, Refuse
 from kreplica.interfaces.listeners import IExtraListener
-from kreplica.interfaces.making import IPluginMaker, Plugin
 from kreplica.interfaces.metrics import (
     Buckets,
     Family,
@@ -38,6 +37,7 @@ from kreplica.interfaces.metrics import (
     MetricKind,
     Sample,
 )
+from kreplica.interfaces.plugin import IPluginMaker, Plugin
 from kreplica.interfaces.records import Headers, LogRecord
 
 __all__ = [

@@ -22,7 +22,7 @@ from kreplica.patterns.syntax import (
     Sequence,
 )
 
-PLACES_MAX = 2000
+STATES_MAX = 2000
 """Maximum size of an expression with its repetitions expanded."""
 
 REMEMBERED_MAX = 20_000
@@ -69,12 +69,12 @@ class _State:
 class Automaton:
     """A compiled expression.
 
-    :param places_max: maximum number of positions; computing one new transition takes at most this number of steps.
+    :param states_max: maximum number of positions; computing one new transition takes at most this number of steps.
     :raise PatternError: the expression is malformed or too large.
     """
 
-    def __init__(self, pattern: str, places_max: int = PLACES_MAX) -> None:
-        self._places_max = places_max
+    def __init__(self, pattern: str, states_max: int = STATES_MAX) -> None:
+        self._states_max = states_max
         self._steps: list[_Step] = []
         self._start = _State((self._build(parse(pattern), _END),), Beside.NOTHING)
         self._states: dict[tuple[tuple[int, ...], Beside], _State] = {}
@@ -137,7 +137,7 @@ class Automaton:
     # --- building ----------------------------------------------------------------------------------------------------
 
     def _add(self, step: _Step) -> int:
-        if len(self._steps) >= self._places_max:
+        if len(self._steps) >= self._states_max:
             raise PatternError("the regular expression is too large, its repetitions written out")
         self._steps.append(step)
         return len(self._steps) - 1

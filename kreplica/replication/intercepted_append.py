@@ -12,7 +12,7 @@ from kreplica.storage.log.results import AppendResult, only_result
 from kreplica.storage.producers.producer_state import NO_OFFSET, Origin
 from kreplica.storage.segments.append_validation import check_as_leader
 from kreplica.wire.batches import BatchHeader
-from kreplica.wire.notes import Note, build_notes
+from kreplica.wire.interceptor_notes import Note, build_notes
 
 
 class Intercepted(NamedTuple):

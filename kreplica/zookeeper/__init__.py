@@ -50,12 +50,12 @@ from kreplica.zookeeper.errors import (
     Unimplemented,
     ZooKeeperError,
 )
+from kreplica.zookeeper.persistent_watch import Watch
 from kreplica.zookeeper.records import CREATOR_ALL_ACL, OPEN_ACL, READ_ACL, Acl, EventType, Permission, Stat, WatchEvent
 from kreplica.zookeeper.requests import Check, Create, Delete, GetChildren, GetData, Operation, Read, SetData
 from kreplica.zookeeper.responses import Created, OperationResult, ReadResult
 from kreplica.zookeeper.sasl import SaslCredentials
 from kreplica.zookeeper.session import SessionState
-from kreplica.zookeeper.standing_watch import Watch
 
 __all__ = [
     "CREATOR_ALL_ACL",

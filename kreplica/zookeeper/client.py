@@ -15,6 +15,7 @@ from kreplica.zookeeper.chroot import Chroot
 from kreplica.zookeeper.ensemble import Ensemble, TlsContextFactory
 from kreplica.zookeeper.errors import NodeExists, NoNode
 from kreplica.zookeeper.multi import multi_decoder
+from kreplica.zookeeper.persistent_watch import Watch
 from kreplica.zookeeper.records import FRAME_SIZE_MAX, OPEN_ACL, Acl, AddWatchMode, Opcode, Stat
 from kreplica.zookeeper.requests import (
     ANY_VERSION,
@@ -47,7 +48,6 @@ from kreplica.zookeeper.responses import (
 )
 from kreplica.zookeeper.sasl import SaslCredentials
 from kreplica.zookeeper.session import ANSWER_SIZE_MAX, Session, SessionOptions, SessionState
-from kreplica.zookeeper.standing_watch import Watch
 from kreplica.zookeeper.watches import WatchListener
 
 _log = Logger()

@@ -43,7 +43,7 @@ from kreplica.zookeeper.records import (
 from kreplica.zookeeper.requests import Auth, opcode_of
 from kreplica.zookeeper.responses import decode_empty
 from kreplica.zookeeper.sasl import SaslCredentials, authenticate
-from kreplica.zookeeper.waiting import WaitingRequest, WaitingRequests
+from kreplica.zookeeper.waiting_requests import WaitingRequest, WaitingRequests
 from kreplica.zookeeper.watches import Watches
 from kreplica.zookeeper.watches import call as call_watch
 

@@ -9,7 +9,7 @@ from direct_calls import DirectCluster
 from twisted.internet.defer import Deferred
 
 from kreplica.admin.cluster_state import timeline_feed
-from kreplica.admin.cluster_state.chronicles import key_of
+from kreplica.admin.cluster_state.merged_timeline import key_of
 from kreplica.admin.cluster_state.timeline_feed import TimelineFeed
 from kreplica.admin.http.api import Call
 from kreplica.admin.http.problems import Problem

@@ -12,7 +12,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from kreplica.client import Admin, Cluster, TopicPartition
 from kreplica.client.admin import NewTopic, Outcomes
 from kreplica.client.client_runtime import runtime_of
-from kreplica.client_core.admin import asking
+from kreplica.client_core.admin import request_routing
 from kreplica.client_core.errors import BrokerRefused, ClientClosed, GaveUp
 from kreplica.client_core.offsets import LATEST
 from kreplica.errors import ErrorCode
@@ -101,7 +101,7 @@ def test_no_broker_responds(scene: AdminScene) -> None:
 
 def test_more_than_a_connection_takes_at_once(scene: AdminScene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Items with one request each are requested in groups."""
-    monkeypatch.setattr(asking, "AT_ONCE", 2)
+    monkeypatch.setattr(request_routing, "CONCURRENT_REQUESTS_MAX", 2)
     for each in scene.cluster._connections:
         monkeypatch.setattr(each, "_outstanding_max", 3)
     names = [f"x{number}" for number in range(7)]

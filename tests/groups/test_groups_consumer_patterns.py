@@ -12,7 +12,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.consumer.state import Resolved
 from kreplica.groups.consumer.topic_lookup import EXPRESSIONS_MAX, TopicLookup
 from kreplica.patterns import Automaton, PatternError
-from kreplica.patterns.automaton import PLACES_MAX, REMEMBERED_MAX
+from kreplica.patterns.automaton import REMEMBERED_MAX, STATES_MAX
 from kreplica.testing.simulator.simulation import Simulation
 
 # fmt: off
@@ -125,7 +125,7 @@ def test_matching_takes_linear_time(expression: str) -> None:
     automaton = Automaton(expression)
     assert not automaton.matches("a" * 249)
     assert automaton.matches("a" * 60 + "b")
-    assert len(automaton._steps) <= PLACES_MAX
+    assert len(automaton._steps) <= STATES_MAX
 
 
 def test_automaton_cache_is_bounded() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kreplica.interfaces import Operation, Principal, Resource, ResourceType
-from kreplica.server.authorization import Gate
+from kreplica.server.authorization import Permissions
 from kreplica.server.authorization.rules import RULES
 from kreplica.service.broker.api_table import LOWEST
 from kreplica.testing.cluster.cluster import LOG_DIRECTORY, SimulatedCluster
@@ -38,7 +38,7 @@ class Scene:
         self.guest = self.cluster.client()
         guest_id = self.guest.client_id
         self.allowed: set[tuple[Operation, str]] = set()
-        self.gate = self.cluster.brokers[1].program.plugins.gate
+        self.permissions = self.cluster.brokers[1].program.plugins.permissions
         scene = self
 
         class Guests:
@@ -47,7 +47,7 @@ class Scene:
                     return True
                 return (operation, resource.name) in scene.allowed
 
-        self.gate._authorizer = Guests()
+        self.permissions._authorizer = Guests()
 
     def allow(self, *allowed: tuple[Operation, str]) -> None:
         self.allowed = set(allowed)
@@ -145,13 +145,13 @@ def test_metadata_by_id(scene, name):
 def test_authorized_operations(scene):
     """Clients that ask are shown what the authorizer allows them; asking refuses nothing."""
     scene.allow((Operation.DESCRIBE, "open"), (Operation.READ, "open"))
-    before = scene.gate.refusals
+    before = scene.permissions.refusals
     body = {"topics": [{"name": "open"}], "include_topic_authorized_operations": True}
     body["include_cluster_authorized_operations"] = True
     answer = scene.ask(messages.METADATA, body, 10)
     assert answer["topics"][0]["topic_authorized_operations"] == 1 << 3 | 1 << 8
     assert answer["cluster_authorized_operations"] == 0, "it may not describe the cluster"
-    assert scene.gate.refusals == before
+    assert scene.permissions.refusals == before
     scene.allow((Operation.DESCRIBE, "kafka-cluster"), (Operation.CREATE, "kafka-cluster"))
     answer = scene.ask(messages.DESCRIBE_CLUSTER, {"include_cluster_authorized_operations": True})
     assert answer["cluster_authorized_operations"] == 1 << 5 | 1 << 8
@@ -261,9 +261,9 @@ def test_every_refusal_can_be_sent(scene, key):
         "v3_and_below_topics": [{"name": "t", "partitions": [0]}], "transactions": [], "member_epoch": 0,
     }  # fmt: skip
     for version in range(LOWEST.get(key, api.versions[0]), api.versions[1] + 1):
-        before = scene.gate.refusals
+        before = scene.permissions.refusals
         scene.ask(api, body, version)
-        assert scene.gate.refusals > before, f"version {version} asked nobody"
+        assert scene.permissions.refusals > before, f"version {version} asked nobody"
 
 
 def test_an_authorizer_that_raises(scene):
@@ -280,10 +280,10 @@ def test_an_authorizer_that_raises(scene):
     class Asked:
         connection, client_id = Connection, "app"
 
-    gate = Gate(Failing(), told.append)
-    assert not gate.allows(Asked, Operation.READ, Resource(ResourceType.TOPIC, "t"))
+    permissions = Permissions(Failing(), told.append)
+    assert not permissions.allows(Asked, Operation.READ, Resource(ResourceType.TOPIC, "t"))
     assert told == ["asked whether ::1 may read topic t"]
-    assert gate.refusals == 1
+    assert permissions.refusals == 1
 
 
 @pytest.mark.parametrize(

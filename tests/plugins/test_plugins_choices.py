@@ -11,8 +11,8 @@ from zope.interface import implementer
 from kreplica.errors import KafkaError
 from kreplica.interfaces import ILeaderElection, IReplicaPlacement
 from kreplica.model import TopicPartition
-from kreplica.service.plugins.choices import ChosenElection, ChosenPlacement
-from kreplica.service.plugins.containment import Containment
+from kreplica.service.plugins.plugin_decisions import ChosenElection, ChosenPlacement
+from kreplica.service.plugins.plugin_failures import PluginFailures
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.testing.cluster.state import state_of
 
@@ -92,18 +92,18 @@ class Wrong:
 @pytest.mark.parametrize("answer", [RuntimeError("no"), {}, {0: [1, 1]}, {0: [1, 9]}, {0: [1]}, None])
 def test_a_placement_that_fails(answer):
     """The built-in one places, and the failure is counted."""
-    containment = Containment(Clock(), "wrong")
-    place = ChosenPlacement(Wrong(answer), containment)
+    failures = PluginFailures(Clock(), "wrong")
+    place = ChosenPlacement(Wrong(answer), failures)
     from kreplica.cluster.placement import BrokerPlace
 
     placed = place("t", [BrokerPlace(1), BrokerPlace(2)], 1, 2, start_index=0, shift=0)
     assert placed == {0: (1, 2)}
-    assert containment.errors == 1
+    assert failures.errors == 1
 
 
 @pytest.mark.parametrize("answer", [RuntimeError("no"), (), (1, 2), (1, 1, 2), (1, 2, 4), None])
 def test_an_election_that_fails(answer):
     """The order of the assignment counts, and the failure is counted."""
-    containment = Containment(Clock(), "wrong")
-    assert ChosenElection(Wrong(answer), containment)(TopicPartition("t", 0), (3, 1, 2), {}) == (3, 1, 2)
-    assert containment.errors == 1
+    failures = PluginFailures(Clock(), "wrong")
+    assert ChosenElection(Wrong(answer), failures)(TopicPartition("t", 0), (3, 1, 2), {}) == (3, 1, 2)
+    assert failures.errors == 1

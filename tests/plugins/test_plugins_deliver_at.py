@@ -12,7 +12,7 @@ from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire.batch_building import build_batch
-from kreplica.wire.notes import Note, build_notes
+from kreplica.wire.interceptor_notes import Note, build_notes
 from kreplica.wire.records import Record
 
 TOPIC = "reminders"

@@ -14,7 +14,7 @@ from twisted.plugin import getPlugins
 import kreplica.plugins
 from kreplica.errors import KafkaError
 from kreplica.interfaces import IPluginMaker
-from kreplica.service.plugins import chosen
+from kreplica.service.plugins import plugin_creation
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.records import Record
@@ -50,11 +50,12 @@ def test_the_example_is_a_plugin(tmp_path: Path, monkeypatch):
 def test_the_table_names_every_plugin():
     """Each plugin that comes along or is an example stands in the table, and each that stands there is one."""
     rows = re.findall(r"^\| `(kreplica\.[\w.]+)` \|[^|]*\| `([\w-]+)` \| (.*) \|$", PAGE, re.MULTILINE)
-    settings = {chosen.PLACEMENT, chosen.ELECTION, chosen.AUTHORIZER}
-    assert {row[0] for row in rows} == settings | {chosen.INTERCEPTORS, chosen.REPORTERS, chosen.LISTENERS}
+    one_plugin = {plugin_creation.PLACEMENT, plugin_creation.ELECTION, plugin_creation.AUTHORIZER}
+    several_plugins = {plugin_creation.INTERCEPTORS, plugin_creation.REPORTERS, plugin_creation.LISTENERS}
+    assert {row[0] for row in rows} == one_plugin | several_plugins
     told = {name for _, built_in, more in rows for name in (built_in, *re.findall(r"\[`([\w-]+)`\]", more))}
     found = {maker.name for maker in getPlugins(IPluginMaker, kreplica.plugins)}
-    assert told == found | set(chosen.BUILT_INTO.values())
+    assert told == found | set(plugin_creation.BUILT_INTO.values())
 
 
 def overrides(command: str) -> list[str]:

@@ -16,7 +16,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
 from kreplica.client_core.errors import GaveUp
-from kreplica.spark.sink import writing
+from kreplica.spark.sink import task_writing
 from kreplica.spark.sink.row_columns import RowsRefused
 from kreplica.spark.source import offset_lookup, range_reading, stream_read
 from kreplica.spark.source.range_reading import DataLoss
@@ -130,11 +130,11 @@ def test_rows_are_written_and_read_again(brokers: KafkaCluster) -> None:
 
 def test_large_rows_are_written_a_few_at_a_time(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """In order, for any size of Spark's batches."""
-    monkeypatch.setattr(writing, "PIECE_SIZE_MAX", 5000)
+    monkeypatch.setattr(task_writing, "PIECE_SIZE_MAX", 5000)
     values = [b"%d" % number * 300 for number in range(100)]
     made: list[int] = []
-    encode = writing.encode
-    monkeypatch.setattr(writing, "encode", lambda rows, **how: made.append(len(rows.values)) or encode(rows, **how))
+    encode = task_writing.encode
+    monkeypatch.setattr(task_writing, "encode", lambda rows, **to: made.append(len(rows.values)) or encode(rows, **to))
     batch = pa.RecordBatch.from_pydict({"value": pa.array([b"before", *values]), "key": pa.array(["k"] * 101)})
     source(brokers, topic="large").writer(TEXT, overwrite=False).write(iter([batch.slice(1), batch.slice(0, 0)]))
     assert [row["value"] for row in read(brokers, subscribe="large")] == values

@@ -11,7 +11,7 @@ from kreplica.storage.segments.append_validation import read_marker
 from kreplica.wire.batch_building import build_batch, with_records
 from kreplica.wire.batches import parse_header, verify_crc
 from kreplica.wire.control_records import EndMarker, build_end_marker
-from kreplica.wire.notes import NOTE, Note, Notes, build_notes, parse_notes
+from kreplica.wire.interceptor_notes import NOTE, Note, Notes, build_notes, parse_notes
 from kreplica.wire.records import Record, iter_records
 
 NAMES = st.text(min_size=1, max_size=20)

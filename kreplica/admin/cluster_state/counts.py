@@ -11,7 +11,12 @@ from dataclasses import dataclass, field
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from kreplica.admin.cluster_state.published import Published, PublishedTopic, is_offline, is_under_replicated
+from kreplica.admin.cluster_state.published_metadata import (
+    PublishedMetadata,
+    PublishedTopic,
+    is_offline,
+    is_under_replicated,
+)
 from kreplica.cluster.eligible_leaders import required
 from kreplica.model import TopicPartition
 from kreplica.runtime import Reactor
@@ -63,7 +68,9 @@ class Counted:
     :param min_insync_replicas: of a topic.
     """
 
-    def __init__(self, reactor: Reactor, published: Published, min_insync_replicas: Callable[[str], int]) -> None:
+    def __init__(
+        self, reactor: Reactor, published: PublishedMetadata, min_insync_replicas: Callable[[str], int]
+    ) -> None:
         self._reactor = reactor
         self._published = published
         self._min_insync_replicas = min_insync_replicas

@@ -9,7 +9,7 @@ from typing import Any
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
-from kreplica.admin.cluster_state.chronicles import Document, key_of, merged
+from kreplica.admin.cluster_state.merged_timeline import Document, key_of, merged
 from kreplica.admin.http.api import Call, ServerEvent
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kreplica.admin.groups.asking import GroupCoordinators
+from kreplica.admin.groups.coordinators import GroupCoordinators
 from kreplica.errors import ErrorCode, KafkaError, ProtocolError
 from kreplica.runtime.together import together
 from kreplica.wire.messages import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, OFFSET_FETCH

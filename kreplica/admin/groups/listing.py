@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from kreplica.admin.cluster_state.published import BrokerConnections, Published
+from kreplica.admin.cluster_state.published_metadata import BrokerConnections, PublishedMetadata
 from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode
 from kreplica.runtime.together import together
@@ -33,7 +33,7 @@ class Listed(NamedTuple):
 class GroupLists:
     """Requests lists from all brokers in parallel."""
 
-    def __init__(self, published: Published, connections: BrokerConnections) -> None:
+    def __init__(self, published: PublishedMetadata, connections: BrokerConnections) -> None:
         self._published = published
         self._connections = connections
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kreplica.admin.cluster_state.published import topic_of
-from kreplica.admin.groups.asking import GroupCoordinators
+from kreplica.admin.cluster_state.published_metadata import topic_of
+from kreplica.admin.groups.coordinators import GroupCoordinators
 from kreplica.admin.groups.describing import Description, GroupDescriptions
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.peers.leaders import EARLIEST, LATEST, Leaders, by_topic, sentences

@@ -11,7 +11,7 @@ from kreplica.wire.records import Record
 SEARCHED_BYTES_MAX = 64 * 1024
 """Maximum searched size of a key, value or header; the rest of a longer one is ignored."""
 
-PLACES_MAX = 500
+STATES_MAX = 500
 """Maximum number of states of an expression, which bounds the cost per byte."""
 
 Search = Callable[[Record], bool]
@@ -43,7 +43,7 @@ def _text(text: str) -> Search:
 def _expression(expression: str) -> Search:
     try:
         parse(expression)  # compiled separately, so that the error refers to the given expression
-        automaton = Automaton(f"(?s:.*)(?:{expression})(?s:.*)", PLACES_MAX)
+        automaton = Automaton(f"(?s:.*)(?:{expression})(?s:.*)", STATES_MAX)
     except PatternError as error:
         raise Problem(
             400,

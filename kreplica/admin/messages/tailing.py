@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 
-from kreplica.admin.cluster_state.published import topic_of
+from kreplica.admin.cluster_state.published_metadata import topic_of
 from kreplica.admin.http.api import ServerEvent
 from kreplica.admin.messages.fetching import ChunkFetcher, Round, Topic
 from kreplica.admin.messages.positions import Span

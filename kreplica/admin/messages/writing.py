@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kreplica.admin.cluster_state.published import PublishedTopic
+from kreplica.admin.cluster_state.published_metadata import PublishedTopic
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.peers.leaders import Leaders
 from kreplica.client.errors import ClientError, ConnectionFailed, TooManyRequests, UnsupportedVersion

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kreplica.admin.cluster_state.published import BrokerConnections, Published
+from kreplica.admin.cluster_state.published_metadata import BrokerConnections, PublishedMetadata
 from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
@@ -42,7 +42,7 @@ class Leaders:
     :param connections: used only here, because these requests may be slow.
     """
 
-    def __init__(self, published: Published, connections: BrokerConnections) -> None:
+    def __init__(self, published: PublishedMetadata, connections: BrokerConnections) -> None:
         self.published = published
         self.connections = connections
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from twisted.internet.defer import Deferred, DeferredList
 
-from kreplica.admin.cluster_state.published import BrokerConnections
+from kreplica.admin.cluster_state.published_metadata import BrokerConnections
 from kreplica.client.errors import ClientError
 from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition

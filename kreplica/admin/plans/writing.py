@@ -8,8 +8,8 @@ from typing import Any
 
 from kreplica.admin.cluster_state.znode_writes import ZnodeWrites, write
 from kreplica.admin.http.problems import Problem
+from kreplica.admin.plans.plan_documents import header_version
 from kreplica.admin.plans.reading import PlanRead, PlansRead
-from kreplica.admin.plans.shown import header_version
 from kreplica.cluster import znodes
 from kreplica.cluster.cordons import Cordon, encode_cordon
 from kreplica.cluster.plans.documents import creation, decode_last_number, encode_last_number, encode_plan, plan_id

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kreplica.admin.cluster_state.counts import Counted, OfBroker
-from kreplica.admin.cluster_state.published import BrokerConnections, Published, once_complete
+from kreplica.admin.cluster_state.published_metadata import BrokerConnections, PublishedMetadata, once_complete
 from kreplica.admin.cluster_state.znode_writes import ZnodeWrites, write
 from kreplica.admin.http.api import Answer, Call, Route
 from kreplica.admin.http.problems import Problem
@@ -80,7 +80,7 @@ class Brokers:
     def __init__(
         self,
         runtime: Runtime,
-        published: Published,
+        published: PublishedMetadata,
         registrations: Registrations,
         client: ZooKeeperClient,
         connections: BrokerConnections,

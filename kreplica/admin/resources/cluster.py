@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kreplica import __version__
 from kreplica.admin.cluster_state.counts import Counted
-from kreplica.admin.cluster_state.published import Published, once_complete
+from kreplica.admin.cluster_state.published_metadata import PublishedMetadata, once_complete
 from kreplica.admin.cluster_state.topic_znodes import reached
 from kreplica.admin.http.api import Answer, Call, Route
 from kreplica.admin.http.schemas import BOOLEAN, BROKER_ID, COUNT, STRING, listing, nullable, record
@@ -53,7 +53,9 @@ class Identity:
 class Cluster:
     """Counts over the metadata."""
 
-    def __init__(self, published: Published, client: ZooKeeperClient, identity: Identity, counted: Counted) -> None:
+    def __init__(
+        self, published: PublishedMetadata, client: ZooKeeperClient, identity: Identity, counted: Counted
+    ) -> None:
         self._published = published
         self._client = client
         self._identity = identity

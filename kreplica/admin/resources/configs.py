@@ -7,7 +7,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from kreplica.admin.cluster_state.published import BrokerConnections, Published, once_complete, topic_of
+from kreplica.admin.cluster_state.published_metadata import (
+    BrokerConnections,
+    PublishedMetadata,
+    once_complete,
+    topic_of,
+)
 from kreplica.admin.cluster_state.znode_writes import ZnodeWrites, write
 from kreplica.admin.http.api import Answer, Call, Parameter, Route
 from kreplica.admin.http.problems import Problem
@@ -99,7 +104,7 @@ class Configs:
     """Settings of topics and brokers: dynamic ones from ZooKeeper, those of a broker's file from that broker."""
 
     def __init__(
-        self, published: Published, client: ZooKeeperClient, settings: Settings, connections: BrokerConnections
+        self, published: PublishedMetadata, client: ZooKeeperClient, settings: Settings, connections: BrokerConnections
     ) -> None:
         self._published = published
         self._client = client

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from kreplica.admin.cluster_state.published import (
+from kreplica.admin.cluster_state.published_metadata import (
     BrokerConnections,
-    Published,
+    PublishedMetadata,
     PublishedPartition,
     is_offline,
     once_complete,
@@ -96,7 +96,7 @@ class Elections:
     """Lists possible elections from the metadata; requests them through a znode or from the controller."""
 
     def __init__(
-        self, reactor: Reactor, published: Published, client: ZooKeeperClient, connections: BrokerConnections
+        self, reactor: Reactor, published: PublishedMetadata, client: ZooKeeperClient, connections: BrokerConnections
     ) -> None:
         self._reactor = reactor
         self._published = published

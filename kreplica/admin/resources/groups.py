@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from kreplica.admin.groups.asking import GroupCoordinators
+from kreplica.admin.groups.coordinators import GroupCoordinators
 from kreplica.admin.groups.describing import GroupDescriptions
 from kreplica.admin.groups.listing import GroupLists, Listed
 from kreplica.admin.groups.resetting import OffsetResets, Target, refuse_with_members

@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kreplica.admin.cluster_state.published import PublishedTopic, topic_of
+from kreplica.admin.cluster_state.published_metadata import PublishedTopic, topic_of
 from kreplica.admin.http.api import Answer, Call, EventStream, Parameter, Route
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kreplica.admin.cluster_state.published import BrokerConnections, PublishedPartition
+from kreplica.admin.cluster_state.published_metadata import BrokerConnections, PublishedPartition
 from kreplica.admin.cluster_state.topic_znodes import reached
 from kreplica.admin.http.schemas import BROKER_ID, COUNT, TIME_MS, listing, nullable
 from kreplica.client.errors import ClientError

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kreplica.admin.cluster_state.counts import Counted
-from kreplica.admin.cluster_state.published import (
+from kreplica.admin.cluster_state.published_metadata import (
     BrokerConnections,
-    Published,
+    PublishedMetadata,
     PublishedPartition,
     is_offline,
     is_under_replicated,
@@ -71,7 +71,7 @@ class Partitions:
     def __init__(
         self,
         reactor: Reactor,
-        published: Published,
+        published: PublishedMetadata,
         client: ZooKeeperClient,
         brokers: BrokerConnections,
         counted: Counted,

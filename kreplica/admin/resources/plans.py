@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from kreplica.admin.cluster_state.published import BrokerConnections, Published
+from kreplica.admin.cluster_state.published_metadata import BrokerConnections, PublishedMetadata
 from kreplica.admin.http.api import Answer, Call, Parameter, Route
 from kreplica.admin.http.schemas import STRING, page, written
 from kreplica.admin.peers.registrations import Registrations
-from kreplica.admin.plans.circumstances import Circumstances
-from kreplica.admin.plans.reading import NumberedStep, PlanRead, PlansRead
-from kreplica.admin.plans.replica_sizes import ReplicaSizes
-from kreplica.admin.plans.shown import (
+from kreplica.admin.plans.plan_documents import (
     CANCEL,
     MOVE,
     PATCH,
@@ -26,6 +23,9 @@ from kreplica.admin.plans.shown import (
     move_document,
     plan_document,
 )
+from kreplica.admin.plans.plan_inputs import PlanInputs
+from kreplica.admin.plans.reading import NumberedStep, PlanRead, PlansRead
+from kreplica.admin.plans.replica_sizes import ReplicaSizes
 from kreplica.admin.plans.writing import PlanWrites
 from kreplica.cluster.plans.cluster_state import ClusterState
 from kreplica.cluster.plans.draft import Draft
@@ -67,7 +67,7 @@ class Plans:
         self,
         runtime: Runtime,
         client: ZooKeeperClient,
-        published: Published,
+        published: PublishedMetadata,
         registrations: Registrations,
         connections: BrokerConnections,
     ) -> None:
@@ -75,7 +75,7 @@ class Plans:
         self._plans = PlansRead(client)
         self._sizes = ReplicaSizes(runtime.reactor.seconds, connections)
         self._writes = PlanWrites(client, self._plans)
-        self._circumstances = Circumstances(runtime, client, published, registrations, self._plans, self._sizes)
+        self._plan_inputs = PlanInputs(runtime, client, published, registrations, self._plans, self._sizes)
 
     def routes(self) -> Sequence[Route]:
         """Return the routes that show, create and change plans."""
@@ -226,7 +226,7 @@ class Plans:
     async def make(self, call: Call) -> Answer:
         """``POST /v1/plans``."""
         request = read_request(call.body)
-        draft, cluster = await self._circumstances.drafted(request)
+        draft, cluster = await self._plan_inputs.drafted(request)
         plan, rows = await self._writes.make(draft, self._runtime.wall_clock_ms(), dry_run=call.dry_run)
         document = await self._runtime.offload.run(_preview, draft, cluster, plan)
         location = None if call.dry_run else f"/v1/plans/{plan.plan_id}"

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kreplica.admin.cluster_state.chronicles import ID_PATTERN, Chronicle, Document, documents_of, entry_schema, merged
+from kreplica.admin.cluster_state.merged_timeline import (
+    ID_PATTERN,
+    AuditEventSource,
+    Document,
+    documents_of,
+    entry_schema,
+    merged,
+)
 from kreplica.admin.cluster_state.timeline_feed import TimelineFeed
 from kreplica.admin.http.api import Answer, Call, EventStream, Parameter, Route, Schema
 from kreplica.admin.http.problems import Problem
@@ -41,7 +48,7 @@ PEER_ANSWER = PeerAnswer(answer_schema({}))
 class Timeline:
     """The timeline of the cluster.
 
-    :param chronicle: the events of this broker.
+    :param audit_events: the events of this broker.
     :param kinds: the kinds of entries with their descriptions.
     """
 
@@ -49,12 +56,12 @@ class Timeline:
         self,
         reactor: Reactor,
         broker_id: int,
-        chronicle: Chronicle,
+        audit_events: AuditEventSource,
         kinds: Mapping[str, str],
         others: OtherBrokers,
     ) -> None:
         self._broker_id = broker_id
-        self._chronicle = chronicle
+        self._audit_events = audit_events
         self._kinds = kinds
         self._others = others
         self._feed = TimelineFeed(reactor, self._news)
@@ -78,7 +85,7 @@ class Timeline:
         """``GET /v1/timeline``."""
 
         async def here() -> Document:
-            return {"entries": documents_of(self._chronicle, **call.query)}
+            return {"entries": documents_of(self._audit_events, **call.query)}
 
         answers = await self._others.ask_all(call, PATH, PEER_ANSWER, here, query=call.query)
         entries = merged(entry for document in answers.documents.values() for entry in document["entries"])
@@ -93,7 +100,7 @@ class Timeline:
 
     async def _news(self, call: Call, since: Mapping[int, str]) -> Iterable[Document]:
         async def here() -> Document:
-            return {"entries": documents_of(self._chronicle, limit=LIMIT_MAX, since=since.get(self._broker_id))}
+            return {"entries": documents_of(self._audit_events, limit=LIMIT_MAX, since=since.get(self._broker_id))}
 
         each = {broker: {"since": entry_id} for broker, entry_id in since.items()}
         answers = await self._others.ask_all(call, PATH, PEER_ANSWER, here, query={"limit": LIMIT_MAX}, each=each)

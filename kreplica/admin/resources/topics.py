@@ -10,8 +10,8 @@ from dataclasses import asdict
 from typing import Any, Protocol
 
 from kreplica.admin.cluster_state.counts import Counted, OfTopic, counts_of
-from kreplica.admin.cluster_state.published import (
-    Published,
+from kreplica.admin.cluster_state.published_metadata import (
+    PublishedMetadata,
     PublishedTopic,
     is_offline,
     once_complete,
@@ -159,7 +159,7 @@ class Topics:
     def __init__(
         self,
         reactor: Reactor,
-        published: Published,
+        published: PublishedMetadata,
         client: ZooKeeperClient,
         admin: TopicAdmin,
         configs: TopicConfigs,

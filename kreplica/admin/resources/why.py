@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from kreplica.admin.cluster_state.chronicles import Chronicle, documents_of, merged
-from kreplica.admin.cluster_state.published import BrokerConnections
+from kreplica.admin.cluster_state.merged_timeline import AuditEventSource, documents_of, merged
+from kreplica.admin.cluster_state.published_metadata import BrokerConnections
 from kreplica.admin.http.api import Answer, Call, Route
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import IN_BROKER, IN_PARTITION, IN_TOPIC, TIME_MS, listing, record
@@ -79,13 +79,13 @@ class Known:
     """Local sources of this broker.
 
     :param memory: its decisions.
-    :param chronicle: its events.
+    :param audit_events: its events.
     :param stalls: the stalls of its event loop.
     """
 
     broker_id: int
     memory: Memory
-    chronicle: Chronicle
+    audit_events: AuditEventSource
     groups: GroupFactsSource
     stalls: StallWatch
 
@@ -284,7 +284,7 @@ class Why:
 
     async def _happened_to(self, subject: str, call: Call) -> tuple[list[dict[str, Any]], Sequence[str]]:
         async def here() -> dict[str, Any]:
-            return {"entries": documents_of(self._known.chronicle, limit=DECIDED_SHOWN, subject=subject)}
+            return {"entries": documents_of(self._known.audit_events, limit=DECIDED_SHOWN, subject=subject)}
 
         query = {"limit": DECIDED_SHOWN, "subject": subject}
         answers = await self._others.ask_all(call, timeline.PATH, timeline.PEER_ANSWER, here, query=query)

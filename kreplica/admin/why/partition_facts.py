@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kreplica.admin.cluster_state.published import BrokerConnections, Published
+from kreplica.admin.cluster_state.published_metadata import BrokerConnections, PublishedMetadata
 from kreplica.admin.peers.registrations import Registrations
 from kreplica.admin.plans.reading import PlansRead
 from kreplica.admin.plans.replica_sizes import ReplicaSizes
@@ -106,7 +106,7 @@ class PartitionFactsRead:
     def __init__(
         self,
         client: ZooKeeperClient,
-        published: Published,
+        published: PublishedMetadata,
         registrations: Registrations,
         connections: BrokerConnections,
         sizes: ReplicaSizes,

@@ -10,6 +10,6 @@
 from kreplica.client.producer.options import ProducerOptions
 from kreplica.client.producer.producer import Producer
 from kreplica.client.producer.record_batch import OutgoingRecord
-from kreplica.client.producer.written import Written
+from kreplica.client.producer.written_record import Written
 
 __all__ = ["OutgoingRecord", "Producer", "ProducerOptions", "Written"]

@@ -17,7 +17,7 @@ from kreplica.client.producer.record_batch import GatheredBatch, OutgoingRecord
 from kreplica.client.producer.record_deferreds import RecordDeferred
 from kreplica.client.producer.sender import Sender
 from kreplica.client.producer.transactions import Transactions
-from kreplica.client.producer.written import Written
+from kreplica.client.producer.written_record import Written
 from kreplica.client_core.errors import BufferFull, ClientError, DeliveryFailed, ProducerUnusable, TransactionFailed
 from kreplica.client_core.offsets import CommittedOffset, GroupIdentity
 from kreplica.client_core.partition_queue import ProducerIdentity

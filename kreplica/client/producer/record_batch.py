@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self, TypeAlias, cast
 
 from kreplica.client.producer.completion_counter import CompletionCounter
 from kreplica.client.producer.record_deferreds import RecordDeferred, complete_records, fail_record
-from kreplica.client.producer.written import Written
+from kreplica.client.producer.written_record import Written
 from kreplica.client_core.delivery import UNKNOWN_OFFSET
 from kreplica.client_core.partition_queue import ORDERS_BETWEEN, OutgoingBatch
 from kreplica.model import TopicPartition

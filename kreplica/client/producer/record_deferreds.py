@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from kreplica.client.producer.completion_counter import CompletionCounter
-from kreplica.client.producer.written import Written
+from kreplica.client.producer.written_record import Written
 from kreplica.client_core.errors import ClientError, TransactionFailed
 
 

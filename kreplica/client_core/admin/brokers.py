@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kreplica.client_core.addresses import Address
-from kreplica.client_core.admin.asking import Subject, has
 from kreplica.client_core.admin.operations import NO_OPERATIONS, AclOperation, parse_operations
 from kreplica.client_core.admin.outcomes import Outcomes
+from kreplica.client_core.admin.request_routing import RequestRouter, has
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import check
 from kreplica.client_core.metadata import BrokerView
@@ -65,7 +65,7 @@ class BrokerVersions:
     unknown: Mapping[int, Levels]
 
 
-class Brokers(Subject):
+class Brokers(RequestRouter):
     """Requests about the cluster."""
 
     async def describe_cluster(self, *, operations: bool = False, timeout_s: float | None = None) -> ClusterDescription:

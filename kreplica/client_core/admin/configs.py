@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kreplica.client_core.admin.asking import UNKNOWN, Results, Subject, outcome
 from kreplica.client_core.admin.outcomes import Outcomes
+from kreplica.client_core.admin.request_routing import UNKNOWN, RequestRouter, Results, outcome
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.configs import (
     ConfigChange,
@@ -21,7 +21,7 @@ from kreplica.client_core.errors import ClientError
 from kreplica.wire.messages import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, Api
 
 
-class Configs(Subject):
+class Configs(RequestRouter):
     """Requests about configurations; those of one broker go to that broker."""
 
     async def describe_configs(

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kreplica.client_core.admin.asking import Results, outcome
 from kreplica.client_core.admin.outcomes import Outcomes
 from kreplica.client_core.admin.partitions import Partitions
+from kreplica.client_core.admin.request_routing import Results, outcome
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import ClientError, check
 from kreplica.client_core.fetched_batches import Isolation

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from kreplica.client_core.admin.asking import Results, Subject, has, need, outcome
 from kreplica.client_core.admin.operations import NO_OPERATIONS, AclOperation, parse_operations
 from kreplica.client_core.admin.outcomes import Outcomes
+from kreplica.client_core.admin.request_routing import RequestRouter, Results, has, need, outcome
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import BrokerRefused, ClientError, check
 from kreplica.client_core.metadata import CoordinatorKind
@@ -122,7 +122,7 @@ class MemberToRemove(NamedTuple):
     member_id: str = ""
 
 
-class Groups(Subject):
+class Groups(RequestRouter):
     """Requests about groups."""
 
     async def list_groups(

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kreplica.client_core.admin.asking import UNKNOWN, Results, Subject, outcome
 from kreplica.client_core.admin.outcomes import Outcomes
+from kreplica.client_core.admin.request_routing import UNKNOWN, RequestRouter, Results, outcome
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import ClientError, check
 from kreplica.client_core.offsets import topic_rows
@@ -55,7 +55,7 @@ class LogDir:
     usable_bytes: int = -1
 
 
-class LogDirs(Subject):
+class LogDirs(RequestRouter):
     """Requests about log directories."""
 
     async def describe_log_dirs(

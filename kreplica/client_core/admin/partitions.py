@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from kreplica.client_core.admin.asking import SERVER_TIMEOUT_MS, Results, Subject, need, outcome
 from kreplica.client_core.admin.outcomes import Outcomes
+from kreplica.client_core.admin.request_routing import SERVER_TIMEOUT_MS, RequestRouter, Results, need, outcome
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import ClientError
 from kreplica.client_core.fetched_batches import Isolation
@@ -34,7 +34,7 @@ HIGH_WATERMARK = -1
 """Offset that deletes all committed records."""
 
 
-class Partitions(Subject):
+class Partitions(RequestRouter):
     """Requests to the leaders of partitions."""
 
     async def list_offsets(

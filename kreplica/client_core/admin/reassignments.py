@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from kreplica.client_core.admin.asking import SERVER_TIMEOUT_MS, UNKNOWN, Results, Subject, need, outcome
 from kreplica.client_core.admin.outcomes import Outcomes
+from kreplica.client_core.admin.request_routing import SERVER_TIMEOUT_MS, UNKNOWN, RequestRouter, Results, need, outcome
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import BrokerRefused, ClientError, check
 from kreplica.client_core.offsets import topic_rows
@@ -49,7 +49,7 @@ class Reassignment:
     removing: tuple[int, ...]
 
 
-class Reassignments(Subject):
+class Reassignments(RequestRouter):
     """Requests about leaders and replicas."""
 
     async def elect_leaders(

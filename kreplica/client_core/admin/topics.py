@@ -7,9 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
-from kreplica.client_core.admin.asking import SERVER_TIMEOUT_MS, UNKNOWN, Results, Subject, has, need, outcome
 from kreplica.client_core.admin.operations import NO_OPERATIONS, AclOperation, parse_operations
 from kreplica.client_core.admin.outcomes import Outcomes
+from kreplica.client_core.admin.request_routing import (
+    SERVER_TIMEOUT_MS,
+    UNKNOWN,
+    RequestRouter,
+    Results,
+    has,
+    need,
+    outcome,
+)
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.configs import ConfigEntry, parse_entry
 from kreplica.client_core.errors import BrokerRefused, ClientError, LeaderUnknown
@@ -90,7 +98,7 @@ class TopicDescription:
     operations: frozenset[AclOperation] | None = None
 
 
-class Topics(Subject):
+class Topics(RequestRouter):
     """Requests about topics."""
 
     async def create_topics(

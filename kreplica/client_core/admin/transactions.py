@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from kreplica.client_core.admin.asking import UNKNOWN, Results, Subject, need, outcome
 from kreplica.client_core.admin.outcomes import Outcomes
+from kreplica.client_core.admin.request_routing import UNKNOWN, RequestRouter, Results, need, outcome
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import BrokerRefused, ClientError, check
 from kreplica.client_core.metadata import CoordinatorKind
@@ -102,7 +102,7 @@ class ProducerIdentity:
     producer_epoch: int
 
 
-class Transactions(Subject):
+class Transactions(RequestRouter):
     """Requests about transactions and producers."""
 
     async def list_transactions(

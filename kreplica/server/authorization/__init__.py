@@ -1,15 +1,16 @@
-"""Authorization: puts handlers behind a gate that asks an ``IAuthorizer``; unused if everything is allowed.
+"""Authorization of requests by an ``IAuthorizer``; unused if every client may do everything.
 
-* ``gate`` asks the authorizer and contains its failures
-* ``rules`` the table of what each API needs; ``rows`` the rows of refusals
-* ``whole`` requests that are allowed or refused as a whole; ``listed`` requests whose rows are checked one by one
+* ``permissions`` asks the authorizer; its failures count as refusals
+* ``rules`` table of the permissions that each API requires
+* ``request_rules`` requests that are allowed or refused as a whole; ``row_rules`` requests that are checked row by row
+* ``error_rows`` response rows of refused request rows
 * ``metadata`` Metadata requests; ``produce`` Produce requests
-* ``guarding`` puts the gate before a table of handlers
+* ``guarded_handlers`` adds the checks to a table of handlers
 
 Fetch checks each partition itself, because a fetch session can name partitions that the request does not.
 """
 
-from kreplica.server.authorization.gate import Gate
-from kreplica.server.authorization.guarding import guarded
+from kreplica.server.authorization.guarded_handlers import guarded
+from kreplica.server.authorization.permissions import Permissions
 
-__all__ = ["Gate", "guarded"]
+__all__ = ["Permissions", "guarded"]

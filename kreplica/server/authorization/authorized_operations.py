@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kreplica.interfaces import CLUSTER, Operation, Resource, ResourceType
-from kreplica.server.authorization.gate import Gate, group, topic
+from kreplica.server.authorization.permissions import Permissions, group, topic
 from kreplica.server.protocol.request import Request
 
 NOT_ASKED = -(2**31)
@@ -61,11 +61,11 @@ _ALL = {kind: bit_field(operations) for kind, operations in SUPPORTED.items()}
 class AuthorizedOperations:
     """Computes the authorized operations of clients.
 
-    :param gate: asks the authorizer; None if every client may do everything.
+    :param permissions: asks the authorizer; None if every client may do everything.
     """
 
-    def __init__(self, gate: Gate | None) -> None:
-        self._gate = gate
+    def __init__(self, permissions: Permissions | None) -> None:
+        self._permissions = permissions
 
     def on_topic(self, request: Request, name: str) -> int:
         """The operations on a topic."""
@@ -81,7 +81,7 @@ class AuthorizedOperations:
         return operations if operations & bit_field([Operation.DESCRIBE]) else 0
 
     def _on(self, request: Request, resource: Resource) -> int:
-        gate = self._gate
-        if gate is None:
+        permissions = self._permissions
+        if permissions is None:
             return _ALL[resource.type]
-        return bit_field(each for each in SUPPORTED[resource.type] if gate.would_allow(request, each, resource))
+        return bit_field(each for each in SUPPORTED[resource.type] if permissions.would_allow(request, each, resource))

@@ -7,7 +7,7 @@ from typing import Any
 from kreplica.errors import ErrorCode
 from kreplica.interfaces import CLUSTER, Operation
 from kreplica.model import ZERO_UUID
-from kreplica.server.authorization.gate import Gate, topic
+from kreplica.server.authorization.permissions import Permissions, topic
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.request import Handler, Request
 from kreplica.wire.messages import METADATA
@@ -16,22 +16,22 @@ from kreplica.wire.primitives import Built
 Row = dict[str, Any]
 
 
-def guard_metadata(gate: Gate, handle: Handler, metadata: MetadataCache) -> Handler:
-    """Return the handler behind the gate."""
+def guard_metadata(permissions: Permissions, handle: Handler, metadata: MetadataCache) -> Handler:
+    """Return a handler that checks permissions first."""
 
     def guarded(request: Request) -> None:
         body = request.body
         asked = body["topics"]
         refusals: list[Row] = []
         if asked is None or (request.version == 0 and not asked):
-            visible = [n for n in sorted(metadata.topics) if gate.allows(request, Operation.DESCRIBE, topic(n))]
+            visible = [n for n in sorted(metadata.topics) if permissions.allows(request, Operation.DESCRIBE, topic(n))]
             if not visible and request.version == 0:
                 request.amend_answer(_without_topics)  # an empty list would ask for all topics
             else:
                 body["topics"] = [{"name": name, "topic_id": ZERO_UUID} for name in visible]
                 body["allow_auto_topic_creation"] = False
         else:
-            body["topics"] = [row for row in asked if _is_allowed(gate, request, row, metadata, refusals)]
+            body["topics"] = [row for row in asked if _is_allowed(permissions, request, row, metadata, refusals)]
         if refusals and not body["topics"] and request.version == 0:
             request.amend_answer(_without_topics)
         if refusals:
@@ -41,25 +41,27 @@ def guard_metadata(gate: Gate, handle: Handler, metadata: MetadataCache) -> Hand
     return guarded
 
 
-def _is_allowed(gate: Gate, request: Request, row: Row, metadata: MetadataCache, refusals: list[Row]) -> bool:
+def _is_allowed(
+    permissions: Permissions, request: Request, row: Row, metadata: MetadataCache, refusals: list[Row]
+) -> bool:
     name, topic_id = metadata.asked_topic(row, request.version)
     if name is None:
         return True
     by_id = topic_id != ZERO_UUID
-    if not gate.allows(request, Operation.DESCRIBE, topic(name)):
+    if not permissions.allows(request, Operation.DESCRIBE, topic(name)):
         # The name of a topic that the client may not describe stays hidden.
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.TOPIC_AUTHORIZATION_FAILED
         refusals.append(_refusal(None if by_id else name, topic_id, code))
         return False
     creates = request.body.get("allow_auto_topic_creation", True) and name not in metadata.topics
-    if creates and not _may_create(gate, request, name):
+    if creates and not _may_create(permissions, request, name):
         refusals.append(_refusal(name, ZERO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         return False
     return True
 
 
-def _may_create(gate: Gate, request: Request, name: str) -> bool:
-    return gate.allows(request, Operation.CREATE, CLUSTER) or gate.allows(request, Operation.CREATE, topic(name))
+def _may_create(permissions: Permissions, request: Request, name: str) -> bool:
+    return any(permissions.allows(request, Operation.CREATE, resource) for resource in (CLUSTER, topic(name)))
 
 
 def _refusal(name: str | None, topic_id: Any, code: ErrorCode) -> Row:

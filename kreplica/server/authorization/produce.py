@@ -6,7 +6,7 @@ from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.interfaces import Operation
-from kreplica.server.authorization.gate import Gate, topic, transactional_id
+from kreplica.server.authorization.permissions import Permissions, topic, transactional_id
 from kreplica.server.produce.delayed_produce import NO_ANSWER
 from kreplica.server.produce.results import error_row
 from kreplica.server.protocol.request import Handler, Request
@@ -14,17 +14,19 @@ from kreplica.server.protocol.request import Handler, Request
 Row = dict[str, Any]
 
 
-def guard_produce(gate: Gate, handle: Handler) -> Handler:
-    """Return the handler behind the gate."""
+def guard_produce(permissions: Permissions, handle: Handler) -> Handler:
+    """Return a handler that checks permissions first."""
 
     def guarded(request: Request) -> None:
         body = request.body
         transaction = body.get("transactional_id")
-        if transaction is not None and not gate.allows(request, Operation.WRITE, transactional_id(transaction)):
+        if transaction is not None and not permissions.allows(request, Operation.WRITE, transactional_id(transaction)):
             refused, code = body["topic_data"], ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         else:
             refused = [
-                row for row in body["topic_data"] if not gate.allows(request, Operation.WRITE, topic(row["name"]))
+                row
+                for row in body["topic_data"]
+                if not permissions.allows(request, Operation.WRITE, topic(row["name"]))
             ]
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if not refused:

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kreplica.interfaces import CLUSTER, Operation, Resource
-from kreplica.server.authorization.gate import group, topic, transactional_id
-from kreplica.server.authorization.listed import Listed
-from kreplica.server.authorization.rows import config_resource, named, with_partitions
-from kreplica.server.authorization.whole import Need, Whole, cluster, only_code
+from kreplica.server.authorization.error_rows import config_resource, named, with_partitions
+from kreplica.server.authorization.permissions import group, topic, transactional_id
+from kreplica.server.authorization.request_rules import Need, RequestRule, cluster, only_code
+from kreplica.server.authorization.row_rules import RowRule
 from kreplica.wire import messages
 
 Row = dict[str, Any]
-Rule = Whole | Listed
+Rule = RequestRule | RowRule
 
 _TOPIC_CONFIGS = 2
 _TRANSACTIONAL = 1
@@ -147,8 +147,8 @@ def _scram_users(body: Row, code: int) -> Row:
     return {"results": [{"user": user, "error_code": code} for user in users]}
 
 
-_CLUSTER_ACTION = Whole(cluster(Operation.CLUSTER_ACTION), only_code)
-_MEMBER = Whole(_member, only_code)
+_CLUSTER_ACTION = RequestRule(cluster(Operation.CLUSTER_ACTION), only_code)
+_MEMBER = RequestRule(_member, only_code)
 
 RULES: Mapping[int, Sequence[Rule]] = {
     # Requests between brokers.
@@ -157,78 +157,80 @@ RULES: Mapping[int, Sequence[Rule]] = {
     messages.UPDATE_METADATA.key: [_CLUSTER_ACTION],
     messages.CONTROLLED_SHUTDOWN.key: [_CLUSTER_ACTION],
     messages.ALLOCATE_PRODUCER_IDS.key: [_CLUSTER_ACTION],
-    messages.WRITE_TXN_MARKERS.key: [Whole(cluster(Operation.CLUSTER_ACTION), _markers)],
+    messages.WRITE_TXN_MARKERS.key: [RequestRule(cluster(Operation.CLUSTER_ACTION), _markers)],
     # Topics.
     messages.CREATE_TOPICS.key: [
-        Listed("topics", "topics", _each_topic(Operation.CREATE), named(error_message=None), Operation.CREATE)
+        RowRule("topics", "topics", _each_topic(Operation.CREATE), named(error_message=None), Operation.CREATE)
     ],
-    messages.CREATE_PARTITIONS.key: [Listed("topics", "results", _each_topic(Operation.ALTER), named())],
+    messages.CREATE_PARTITIONS.key: [RowRule("topics", "results", _each_topic(Operation.ALTER), named())],
     messages.DELETE_RECORDS.key: [
-        Listed("topics", "topics", _each_topic(Operation.DELETE), with_partitions(low_watermark=-1))
+        RowRule("topics", "topics", _each_topic(Operation.DELETE), with_partitions(low_watermark=-1))
     ],
     messages.LIST_OFFSETS.key: [
-        Listed("topics", "topics", _each_topic(Operation.DESCRIBE), with_partitions(old_style_offsets=[]))
+        RowRule("topics", "topics", _each_topic(Operation.DESCRIBE), with_partitions(old_style_offsets=[]))
     ],
     # Settings.
     messages.DESCRIBE_CONFIGS.key: [
-        Listed(
+        RowRule(
             "resources", "results", _config(Operation.DESCRIBE_CONFIGS, Operation.DESCRIBE_CONFIGS), config_resource
         )
     ],
     messages.ALTER_CONFIGS.key: [
-        Listed("resources", "responses", _config(Operation.ALTER_CONFIGS, Operation.ALTER_CONFIGS), config_resource)
+        RowRule("resources", "responses", _config(Operation.ALTER_CONFIGS, Operation.ALTER_CONFIGS), config_resource)
     ],
     messages.INCREMENTAL_ALTER_CONFIGS.key: [
-        Listed("resources", "responses", _config(Operation.ALTER_CONFIGS, Operation.ALTER_CONFIGS), config_resource)
+        RowRule("resources", "responses", _config(Operation.ALTER_CONFIGS, Operation.ALTER_CONFIGS), config_resource)
     ],
     # The cluster.
-    messages.ELECT_LEADERS.key: [Whole(cluster(Operation.ALTER), _elections)],
-    messages.ALTER_PARTITION_REASSIGNMENTS.key: [Whole(cluster(Operation.ALTER), only_code)],
-    messages.LIST_PARTITION_REASSIGNMENTS.key: [Whole(cluster(Operation.DESCRIBE), only_code)],
-    messages.ALTER_REPLICA_LOG_DIRS.key: [Whole(cluster(Operation.ALTER), _log_dirs)],
-    messages.DESCRIBE_LOG_DIRS.key: [Whole(cluster(Operation.DESCRIBE), only_code)],
-    messages.UPDATE_FEATURES.key: [Whole(cluster(Operation.ALTER), only_code)],
+    messages.ELECT_LEADERS.key: [RequestRule(cluster(Operation.ALTER), _elections)],
+    messages.ALTER_PARTITION_REASSIGNMENTS.key: [RequestRule(cluster(Operation.ALTER), only_code)],
+    messages.LIST_PARTITION_REASSIGNMENTS.key: [RequestRule(cluster(Operation.DESCRIBE), only_code)],
+    messages.ALTER_REPLICA_LOG_DIRS.key: [RequestRule(cluster(Operation.ALTER), _log_dirs)],
+    messages.DESCRIBE_LOG_DIRS.key: [RequestRule(cluster(Operation.DESCRIBE), only_code)],
+    messages.UPDATE_FEATURES.key: [RequestRule(cluster(Operation.ALTER), only_code)],
     # Access control, credentials and quotas.
-    messages.DESCRIBE_ACLS.key: [Whole(cluster(Operation.DESCRIBE), only_code)],
-    messages.CREATE_ACLS.key: [Whole(cluster(Operation.ALTER), _each("creations", "results"))],
-    messages.DELETE_ACLS.key: [Whole(cluster(Operation.ALTER), _each("filters", "filter_results"))],
-    messages.DESCRIBE_CLIENT_QUOTAS.key: [Whole(cluster(Operation.DESCRIBE_CONFIGS), only_code)],
-    messages.ALTER_CLIENT_QUOTAS.key: [Whole(cluster(Operation.ALTER_CONFIGS), _each("entries", "entries", "entity"))],
-    messages.DESCRIBE_USER_SCRAM_CREDENTIALS.key: [Whole(cluster(Operation.DESCRIBE), only_code)],
-    messages.ALTER_USER_SCRAM_CREDENTIALS.key: [Whole(cluster(Operation.ALTER), _scram_users)],
+    messages.DESCRIBE_ACLS.key: [RequestRule(cluster(Operation.DESCRIBE), only_code)],
+    messages.CREATE_ACLS.key: [RequestRule(cluster(Operation.ALTER), _each("creations", "results"))],
+    messages.DELETE_ACLS.key: [RequestRule(cluster(Operation.ALTER), _each("filters", "filter_results"))],
+    messages.DESCRIBE_CLIENT_QUOTAS.key: [RequestRule(cluster(Operation.DESCRIBE_CONFIGS), only_code)],
+    messages.ALTER_CLIENT_QUOTAS.key: [
+        RequestRule(cluster(Operation.ALTER_CONFIGS), _each("entries", "entries", "entity"))
+    ],
+    messages.DESCRIBE_USER_SCRAM_CREDENTIALS.key: [RequestRule(cluster(Operation.DESCRIBE), only_code)],
+    messages.ALTER_USER_SCRAM_CREDENTIALS.key: [RequestRule(cluster(Operation.ALTER), _scram_users)],
     # Groups.
-    messages.FIND_COORDINATOR.key: [Whole(_coordinator, _no_coordinator)],
+    messages.FIND_COORDINATOR.key: [RequestRule(_coordinator, _no_coordinator)],
     messages.JOIN_GROUP.key: [_MEMBER],
     messages.SYNC_GROUP.key: [_MEMBER],
     messages.HEARTBEAT.key: [_MEMBER],
     messages.LEAVE_GROUP.key: [_MEMBER],
     messages.CONSUMER_GROUP_HEARTBEAT.key: [_MEMBER],
     messages.OFFSET_COMMIT.key: [
-        Whole(_member, _committed()),
-        Listed("topics", "topics", _each_topic(Operation.READ), with_partitions()),
+        RequestRule(_member, _committed()),
+        RowRule("topics", "topics", _each_topic(Operation.READ), with_partitions()),
     ],
-    messages.OFFSET_FETCH.key: [Whole(_fetched_groups, _no_offsets)],
+    messages.OFFSET_FETCH.key: [RequestRule(_fetched_groups, _no_offsets)],
     messages.OFFSET_DELETE.key: [
-        Whole(lambda body: [(Operation.DELETE, group(body["group_id"]))], only_code),
-        Listed("topics", "topics", _each_topic(Operation.READ), with_partitions()),
+        RequestRule(lambda body: [(Operation.DELETE, group(body["group_id"]))], only_code),
+        RowRule("topics", "topics", _each_topic(Operation.READ), with_partitions()),
     ],
     messages.DESCRIBE_GROUPS.key: [
-        Listed("groups", "groups", _each_group(Operation.DESCRIBE), named(None, "group_id"))
+        RowRule("groups", "groups", _each_group(Operation.DESCRIBE), named(None, "group_id"))
     ],
     messages.CONSUMER_GROUP_DESCRIBE.key: [
-        Listed("group_ids", "groups", _each_group(Operation.DESCRIBE), named(None, "group_id"))
+        RowRule("group_ids", "groups", _each_group(Operation.DESCRIBE), named(None, "group_id"))
     ],
     messages.DELETE_GROUPS.key: [
-        Listed("groups_names", "results", _each_group(Operation.DELETE), named(None, "group_id"))
+        RowRule("groups_names", "results", _each_group(Operation.DELETE), named(None, "group_id"))
     ],
     # Producers.
-    messages.INIT_PRODUCER_ID.key: [Whole(_producer, only_code)],
-    messages.ADD_PARTITIONS_TO_TXN.key: [Whole(_added, _not_added)],
-    messages.ADD_OFFSETS_TO_TXN.key: [Whole(_added_offsets, only_code)],
-    messages.END_TXN.key: [Whole(_transaction, only_code)],
+    messages.INIT_PRODUCER_ID.key: [RequestRule(_producer, only_code)],
+    messages.ADD_PARTITIONS_TO_TXN.key: [RequestRule(_added, _not_added)],
+    messages.ADD_OFFSETS_TO_TXN.key: [RequestRule(_added_offsets, only_code)],
+    messages.END_TXN.key: [RequestRule(_transaction, only_code)],
     messages.TXN_OFFSET_COMMIT.key: [
-        Whole(_added_offsets, _committed()),
-        Listed("topics", "topics", _each_topic(Operation.READ), with_partitions()),
+        RequestRule(_added_offsets, _committed()),
+        RowRule("topics", "topics", _each_topic(Operation.READ), with_partitions()),
     ],
 }
 """The rules of each API, checked in order before the handler; the first that refuses the whole request ends it."""

@@ -43,7 +43,7 @@ Row = dict[str, Any]
 
 
 class MayRead(Protocol):
-    """Authorizes topics of a request (``authorization.Gate.may_read``)."""
+    """Authorizes topics of a request (``authorization.Permissions.may_read``)."""
 
     def __call__(self, request: Request, *, is_follower: bool) -> Callable[[str], bool]: ...
 

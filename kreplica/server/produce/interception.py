@@ -15,7 +15,7 @@ from kreplica.storage.producers.producer_state import Origin
 from kreplica.storage.segments.append_validation import ValidatedBatch
 from kreplica.wire.batch_building import with_records
 from kreplica.wire.batches import Bytes, check_batch
-from kreplica.wire.notes import Note
+from kreplica.wire.interceptor_notes import Note
 from kreplica.wire.records import Record, iter_records
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from kreplica.admin.groups.asking import GroupCoordinators
+from kreplica.admin.groups.coordinators import GroupCoordinators
 from kreplica.admin.http.api import Resource
 from kreplica.admin.peers.forwarding import OtherBrokers
 from kreplica.admin.peers.leaders import Leaders

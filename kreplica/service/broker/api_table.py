@@ -161,7 +161,7 @@ def _produce(broker: ApiParts) -> Produce:
 
 
 def _fetch(broker: ApiParts) -> Fetch:
-    gate = broker.plugins.gate
+    permissions = broker.plugins.permissions
     return Fetch(
         broker.runtime.reactor,
         broker.partitions,
@@ -169,7 +169,7 @@ def _fetch(broker: ApiParts) -> Fetch:
         broker.fetch_sessions,
         broker.settings["fetch.max.bytes"],
         _reads(broker),
-        gate.may_read if gate is not None else None,
+        permissions.may_read if permissions is not None else None,
         FollowerIncarnations(broker.client),
     )
 
@@ -214,7 +214,7 @@ def handler_table(broker: ApiParts, topics: TopicAdmin) -> HandlerTable:
     settings = broker.settings
     coordinators = broker.coordinators
     internal_topics = coordinators.internal_topics(topics)
-    operations = AuthorizedOperations(broker.plugins.gate)
+    operations = AuthorizedOperations(broker.plugins.permissions)
     partitions, metadata, dynamic = broker.partitions, broker.metadata, broker.dynamic_settings
     admission = broker.control_admission
 

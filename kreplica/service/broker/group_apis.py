@@ -46,7 +46,7 @@ def group_handlers(broker: GroupApiParts) -> list[tuple[Api, Handler]]:
     """Return the handlers of all group APIs."""
     groups, view = broker.coordinators.groups, broker.coordinators.view
     consumer_groups = broker.coordinators.consumer_groups
-    operations = AuthorizedOperations(broker.plugins.gate)
+    operations = AuthorizedOperations(broker.plugins.permissions)
     metadata_max = broker.settings["offset.metadata.max.bytes"]
     return [
         (messages.JOIN_GROUP, JoinGroup(groups)),

@@ -231,10 +231,10 @@ class Broker:
 
     def _build_server(self) -> Server:
         table = handler_table(self, self.topic_admin)
-        if self.plugins.gate is not None:
+        if self.plugins.permissions is not None:
             from kreplica.server.authorization import guarded
 
-            table = guarded(table, self.plugins.gate, self.metadata)
+            table = guarded(table, self.plugins.permissions, self.metadata)
         unreadable = self.directories.unreadable
         return Server(self.runtime, table, bounds(self.settings), turn=self.turn, unreadable=unreadable)
 

@@ -19,10 +19,10 @@ from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.metrics import ApiMetrics
 from kreplica.service.broker.replication import Replication
 from kreplica.service.metrics.controller_metrics import controller_families
-from kreplica.service.metrics.families import by_api, counter, gauge, histogram
 from kreplica.service.metrics.group_metrics import group_families
 from kreplica.service.metrics.machine_metrics import directory_families, process_families
 from kreplica.service.metrics.memory_metrics import MemoryParts, memory_families
+from kreplica.service.metrics.metric_families import by_api, counter, gauge, histogram
 from kreplica.service.plugins import Plugins
 from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.wire.messages import APIS, FETCH, PRODUCE
@@ -231,7 +231,7 @@ class BrokerMetrics:
         plugins = self._broker.plugins
         errors = [Sample((name,), float(count)) for name, count in plugins.errors().items()]
         yield Family("kreplica_plugin_errors", Kind.COUNTER, "Exceptions in a plugin.", ("plugin",), errors)
-        refusals = plugins.gate.refusals if plugins.gate is not None else 0
+        refusals = plugins.permissions.refusals if plugins.permissions is not None else 0
         yield counter("kreplica_authorization_refusals", "Operations that the authorizer denied.", refusals)
 
 

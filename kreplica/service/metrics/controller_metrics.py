@@ -9,7 +9,7 @@ from kreplica.controller.state.context import ControllerContext
 from kreplica.interfaces import Family, Histogram, Sample
 from kreplica.interfaces import MetricKind as Kind
 from kreplica.server.metadata.metadata_cache import MetadataCache, PartitionMetadata
-from kreplica.service.metrics.families import counter, gauge, histogram
+from kreplica.service.metrics.metric_families import counter, gauge, histogram
 
 
 def controller_families(controller: Controller, metadata: MetadataCache) -> Iterator[Family | Histogram]:

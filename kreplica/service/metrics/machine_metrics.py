@@ -9,7 +9,7 @@ from kreplica.interfaces import MetricKind as Kind
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import Disk
 from kreplica.runtime.process_figures import process_figures
-from kreplica.service.metrics.families import counter, gauge
+from kreplica.service.metrics.metric_families import counter, gauge
 from kreplica.storage.directories.log_directory import LogDirectory
 
 

@@ -1,5 +1,5 @@
-"""Finds, creates and contains the plugins of a broker; ``Plugins`` in ``chosen`` is the entry point."""
+"""Finds and creates the plugins of a broker and handles their failures; start at ``plugin_creation.Plugins``."""
 
-from kreplica.service.plugins.chosen import Plugins
+from kreplica.service.plugins.plugin_creation import Plugins
 
 __all__ = ["Plugins"]

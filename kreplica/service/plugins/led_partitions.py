@@ -18,7 +18,7 @@ from kreplica.runtime import Runtime
 from kreplica.runtime.disk import FileRange
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.batches import BatchHeader, iter_headers
-from kreplica.wire.notes import parse_notes
+from kreplica.wire.interceptor_notes import parse_notes
 from kreplica.wire.records import Record, iter_records
 
 log = Logger()

@@ -1,6 +1,6 @@
 """Definitions of all broker and topic settings: those of Apache Kafka 3.9 and those that begin with ``kreplica.``.
 
-``words`` has the constants and helper functions of the tables; ``elsewhere`` has the settings that kreplica ignores.
+``helpers`` has the constants and functions of the tables; ``unsupported`` has the settings that kreplica ignores.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from types import MappingProxyType
 from kreplica.settings.definitions import (
     cluster,
     coordinators,
-    elsewhere,
     limits,
     listeners,
     logs,
-    ours,
+    own_settings,
     replication,
     security,
+    unsupported,
 )
 from kreplica.settings.definitions.topics import TOPIC
 from kreplica.settings.setting import Setting
@@ -36,10 +36,10 @@ BROKER_GROUPS: Mapping[str, tuple[Setting, ...]] = MappingProxyType(
         "Idempotent producers": coordinators.PRODUCERS,
         "Groups": coordinators.GROUPS,
         "Transactions": coordinators.TRANSACTIONS,
-        "kreplica's own": ours.OURS,
+        "kreplica's own": own_settings.OWN_SETTINGS,
         "Memory of clients": limits.LIMITS,
         "Security": security.SECURITY,
-        "Elsewhere": elsewhere.ELSEWHERE,
+        "Settings without effect": unsupported.UNSUPPORTED,
     }
 )
 """The broker's settings under the headings of the reference page, in its order."""

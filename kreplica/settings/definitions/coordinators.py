@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kreplica.settings.definitions.words import (
+from kreplica.settings.definitions.helpers import (
     AT_START,
     BOOLEAN,
     CLUSTER_WIDE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kreplica.settings.definitions.words import INT, LONG, LOW, READ_ONLY
+from kreplica.settings.definitions.helpers import INT, LONG, LOW, READ_ONLY
 from kreplica.settings.setting import Setting
 from kreplica.settings.validators import at_least
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kreplica.settings.definitions.words import (
+from kreplica.settings.definitions.helpers import (
     AT_START,
     BOOLEAN,
     CLOCKS,

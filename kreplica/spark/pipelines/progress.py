@@ -27,5 +27,5 @@ Report: TypeAlias = Callable[[Progress], None]
 """Callback for progress, called at every change from the thread that runs the pipeline."""
 
 
-def nobody(_: Progress) -> None:
+def ignore_progress(_: Progress) -> None:
     """Ignore progress."""

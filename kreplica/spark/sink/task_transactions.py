@@ -19,8 +19,8 @@ from kreplica.errors import ErrorCode
 from kreplica.spark.sink.decision_store import Decision, decision_offsets, lane_id, make_topic, read_decision
 from kreplica.spark.sink.options import ExactlyOnce, SinkOptions, TwoPhase
 from kreplica.spark.sink.row_columns import RowsRefused
+from kreplica.spark.sink.task_writing import producer_options, send_rows
 from kreplica.spark.sink.write_decision import Task, has_turn
-from kreplica.spark.sink.writing import producer_options, send_rows
 from kreplica.spark.source.range_reading import worker_cluster
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from kreplica.spark.sink.exactly_once import abort_prepared, commit_prepared
 from kreplica.spark.sink.options import SinkOptions
 from kreplica.spark.sink.task_transactions import Prepared, prepare_rows
+from kreplica.spark.sink.task_writing import Written, write_rows
 from kreplica.spark.sink.write_decision import Task
-from kreplica.spark.sink.writing import Written, write_rows
 
 log = logging.getLogger(__name__)
 

@@ -13,6 +13,7 @@ from kreplica.runtime import Runtime
 from kreplica.zookeeper.embedded.commits import GroupCommit
 from kreplica.zookeeper.embedded.connection import Connection, Door
 from kreplica.zookeeper.embedded.dispatch import Dispatch
+from kreplica.zookeeper.embedded.four_letter_words import FourLetterWords
 from kreplica.zookeeper.embedded.quota import Quota
 from kreplica.zookeeper.embedded.reads import Reads
 from kreplica.zookeeper.embedded.session_requests import SessionRequests
@@ -21,7 +22,6 @@ from kreplica.zookeeper.embedded.settings import CoordinatorSettings
 from kreplica.zookeeper.embedded.store import Image, Store
 from kreplica.zookeeper.embedded.tree import Tree
 from kreplica.zookeeper.embedded.watches import Watches
-from kreplica.zookeeper.embedded.words import Words
 from kreplica.zookeeper.embedded.writes import Writes
 from kreplica.zookeeper.embedded.znode import is_expired
 
@@ -70,7 +70,7 @@ class Serving(Factory):
             wall_clock_ms,
             settings.sessions_max,
         )
-        self._words = Words(
+        self._words = FourLetterWords(
             self.tree,
             self.sessions,
             self.watches,

@@ -25,7 +25,7 @@ from kreplica.spark.pipelines.archive.layout import (
 )
 from kreplica.spark.pipelines.archive.micro_batches import BatchWriter
 from kreplica.spark.pipelines.archive.stream_checkpoint import batch_numbers
-from kreplica.spark.pipelines.progress import Progress, Report, nobody
+from kreplica.spark.pipelines.progress import Progress, Report, ignore_progress
 from kreplica.spark.source.offset_lookup import OffsetLookup
 from kreplica.spark.source.options import SourceOptions, Topics, source_options
 
@@ -145,7 +145,7 @@ def archive(
     spark: SparkSession,
     path: str,
     options: ArchiveOptions,
-    report: Report = nobody,
+    report: Report = ignore_progress,
     is_over: Callable[[], bool] = lambda: False,
 ) -> ArchiveReport:
     """Write topics to an archive, which is created or continued.

@@ -23,7 +23,7 @@ from kreplica.spark.pipelines.audit.replica_findings import Comparison, Differen
 from kreplica.spark.pipelines.audit.report import AuditReport, merged
 from kreplica.spark.pipelines.audit.work_file import WorkFile
 from kreplica.spark.pipelines.jobs import in_jobs
-from kreplica.spark.pipelines.progress import Progress, Report, nobody
+from kreplica.spark.pipelines.progress import Progress, Report, ignore_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,7 +84,7 @@ class Looked(NamedTuple):
     is_done: bool
 
 
-def audit(spark: SparkSession, options: AuditOptions, report: Report = nobody) -> AuditReport:
+def audit(spark: SparkSession, options: AuditOptions, report: Report = ignore_progress) -> AuditReport:
     """Compare all replicas.
 
     :raise StorageError: a log directory is invalid.

@@ -20,7 +20,7 @@ from kreplica.spark.pipelines.archive.file_stores import Store, plain_path, stor
 from kreplica.spark.pipelines.archive.layout import Archive, read_archive
 from kreplica.spark.pipelines.archive.reading import read_rows
 from kreplica.spark.pipelines.compare.findings import Bounds, Difference, Found, PartitionResult
-from kreplica.spark.pipelines.progress import Progress, Report, nobody
+from kreplica.spark.pipelines.progress import Progress, Report, ignore_progress
 from kreplica.spark.source.offset_lookup import OffsetLookup
 from kreplica.spark.source.options import source_options
 from kreplica.spark.source.positions import as_json
@@ -82,7 +82,7 @@ class CompareReport:
         return not self.difference_count and not self.lost_files
 
 
-def compare(spark: SparkSession, path: str, options: CompareOptions, report: Report = nobody) -> CompareReport:
+def compare(spark: SparkSession, path: str, options: CompareOptions, report: Report = ignore_progress) -> CompareReport:
     """Compare an archive with topics.
 
     With its own topics, records correspond by offset and the archive is the copy. With other topics, records correspond

@@ -17,7 +17,7 @@ from kreplica.spark.pipelines.jobs import in_jobs
 from kreplica.spark.pipelines.profile.batches import batches_of, sampled
 from kreplica.spark.pipelines.profile.measures import Measures
 from kreplica.spark.pipelines.profile.report import ProfileReport, profile_report
-from kreplica.spark.pipelines.progress import Progress, Report, nobody
+from kreplica.spark.pipelines.progress import Progress, Report, ignore_progress
 from kreplica.spark.source.decoding import Section, open_section
 from kreplica.spark.source.offset_lookup import OffsetLookup
 from kreplica.spark.source.options import SourceOptions, source_options
@@ -58,7 +58,7 @@ def profile(
     *,
     sample: float = 1.0,
     top: int = 10,
-    report: Report = nobody,
+    report: Report = ignore_progress,
 ) -> ProfileReport:
     """Profile the current records of topics, up to their high watermarks.
 

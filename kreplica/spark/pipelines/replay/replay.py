@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kreplica.blocking import Cluster
 from kreplica.blocking.admin import create_topic
 from kreplica.client_core.topics import BROKERS_DEFAULT
-from kreplica.spark.pipelines.progress import Progress, Report, nobody
+from kreplica.spark.pipelines.progress import Progress, Report, ignore_progress
 from kreplica.spark.pipelines.replay.plan import Plan, Target, Wanted, find_source, make_plan, sequence_of
 from kreplica.spark.pipelines.replay.sources import LANE, ByFile
 from kreplica.spark.pipelines.replay.steps import Step
@@ -53,7 +53,7 @@ def plan_replay(spark: SparkSession, path: str, wanted: Wanted) -> Plan:
         return make_plan(cluster, source, wanted)
 
 
-def replay(spark: SparkSession, path: str, wanted: Wanted, report: Report = nobody) -> ReplayReport:
+def replay(spark: SparkSession, path: str, wanted: Wanted, report: Report = ignore_progress) -> ReplayReport:
     """Write the records at a path to topics, resuming after an earlier run.
 
     :raise KreplicaError: the replay is not possible, or failed. Written records are not repeated by the next run.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from kreplica.admin.cluster_state.published import BrokerConnections
+from kreplica.admin.cluster_state.published_metadata import BrokerConnections
 from kreplica.client.errors import ConnectionFailed
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime import Reactor

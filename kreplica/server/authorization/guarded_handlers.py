@@ -1,4 +1,4 @@
-"""Puts the gate before a table of handlers."""
+"""Adds permission checks to a table of handlers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 from kreplica.errors import ErrorCode
 from kreplica.interfaces import Operation
 from kreplica.model import ZERO_UUID
-from kreplica.server.authorization.gate import Gate, topic
 from kreplica.server.authorization.metadata import guard_metadata
+from kreplica.server.authorization.permissions import Permissions, topic
 from kreplica.server.authorization.produce import guard_produce
 from kreplica.server.authorization.rules import RULES
 from kreplica.server.metadata.metadata_cache import MetadataCache
@@ -17,26 +17,26 @@ from kreplica.server.protocol.request import Handler, Request
 from kreplica.wire import messages
 
 
-def guarded(table: HandlerTable, gate: Gate, metadata: MetadataCache) -> HandlerTable:
-    """Return the same table with each handler behind the gate."""
-    return {key: _entry(entry, gate, metadata) for key, entry in table.items()}
+def guarded(table: HandlerTable, permissions: Permissions, metadata: MetadataCache) -> HandlerTable:
+    """Return the same table; each handler checks permissions first."""
+    return {key: _entry(entry, permissions, metadata) for key, entry in table.items()}
 
 
-def _entry(entry: HandlerEntry, gate: Gate, metadata: MetadataCache) -> HandlerEntry:
+def _entry(entry: HandlerEntry, permissions: Permissions, metadata: MetadataCache) -> HandlerEntry:
     handle = entry.handle
     key = entry.api.key
     if key == messages.PRODUCE.key:
-        handle = guard_produce(gate, handle)
+        handle = guard_produce(permissions, handle)
     elif key == messages.METADATA.key:
-        handle = guard_metadata(gate, handle, metadata)
+        handle = guard_metadata(permissions, handle, metadata)
     elif key == messages.DELETE_TOPICS.key:
-        handle = _guard_delete_topics(gate, handle, metadata)
+        handle = _guard_delete_topics(permissions, handle, metadata)
     for rule in reversed(RULES.get(key, ())):
-        handle = rule.guard(gate, handle)
+        handle = rule.guard(permissions, handle)
     return replace(entry, handle=handle, handle_run=None)
 
 
-def _guard_delete_topics(gate: Gate, handle: Handler, metadata: MetadataCache) -> Handler:
+def _guard_delete_topics(permissions: Permissions, handle: Handler, metadata: MetadataCache) -> Handler:
     """Topics are deleted by name, in a list of names or of rows, or by id."""
 
     def guarded_(request: Request) -> None:
@@ -46,7 +46,7 @@ def _guard_delete_topics(gate: Gate, handle: Handler, metadata: MetadataCache) -
             allowed = []
             for row in body.get(field) or ():
                 name = row if field == "topic_names" else row["name"] or metadata.name_of(row["topic_id"])
-                if name is None or gate.allows(request, Operation.DELETE, topic(name)):
+                if name is None or permissions.allows(request, Operation.DELETE, topic(name)):
                     allowed.append(row)
                     continue
                 by_id = field == "topics" and row["name"] is None

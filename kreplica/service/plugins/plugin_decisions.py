@@ -9,15 +9,15 @@ from kreplica.errors import KafkaError
 from kreplica.interfaces import ILeaderElection, IReplicaPlacement, PlacementBroker
 from kreplica.model import TopicPartition
 from kreplica.server.handlers.topics.topic_admin import place_evenly
-from kreplica.service.plugins.containment import Containment
+from kreplica.service.plugins.plugin_failures import PluginFailures
 
 
 class ChosenPlacement:
     """A ``server.topic_admin.Place``."""
 
-    def __init__(self, plugin: IReplicaPlacement, containment: Containment) -> None:
+    def __init__(self, plugin: IReplicaPlacement, failures: PluginFailures) -> None:
         self._plugin = plugin
-        self._containment = containment
+        self._failures = failures
 
     def __call__(
         self,
@@ -38,11 +38,11 @@ class ChosenPlacement:
             wrong = _invalid_reason(placed, numbers, replication_factor, {broker.broker_id for broker in live})
             if wrong is None:
                 return {number: tuple(placed[number]) for number in numbers}
-            self._containment.wrong(f"{topic}: {wrong}")
+            self._failures.wrong(f"{topic}: {wrong}")
         except KafkaError:
             raise
         except Exception:
-            self._containment.failed(f"placing replicas of {topic}")
+            self._failures.failed(f"placing replicas of {topic}")
         return place_evenly(
             topic,
             brokers,
@@ -69,9 +69,9 @@ def _invalid_reason(
 class ChosenElection:
     """A ``controller.context.Preference``."""
 
-    def __init__(self, plugin: ILeaderElection, containment: Containment) -> None:
+    def __init__(self, plugin: ILeaderElection, failures: PluginFailures) -> None:
         self._plugin = plugin
-        self._containment = containment
+        self._failures = failures
 
     def __call__(
         self, partition: TopicPartition, replicas: tuple[int, ...], racks: Mapping[int, str | None]
@@ -80,7 +80,7 @@ class ChosenElection:
             preferred = tuple(self._plugin.preference(partition, replicas, racks))
             if sorted(preferred) == sorted(replicas):
                 return preferred
-            self._containment.wrong(f"{list(preferred)} for the replicas {list(replicas)} of {partition}")
+            self._failures.wrong(f"{list(preferred)} for the replicas {list(replicas)} of {partition}")
         except Exception:
-            self._containment.failed(f"asked who should lead {partition}")
+            self._failures.failed(f"asked who should lead {partition}")
         return replicas

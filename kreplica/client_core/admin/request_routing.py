@@ -31,14 +31,14 @@ UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOP
 UNKNOWN_PATIENCE_S = 5.0
 """Time for which an unknown topic is retried, because brokers may not know a new topic yet."""
 
-AT_ONCE = 100
+CONCURRENT_REQUESTS_MAX = 100
 """Maximum number of concurrent requests to one broker, below the limit of a connection."""
 
 SERVER_TIMEOUT_MS = 20_000
 """Time after which a broker responds although its work continues."""
 
 
-class Subject:
+class RequestRouter:
     """Base of the methods about one subject.
 
     :param cluster: the cluster's client core; its owner closes it.
@@ -255,7 +255,7 @@ class Subject:
         return results
 
     async def one_by_one(self, items: list[K], ask: Callable[[K], Awaitable[V]]) -> dict[K, V | ClientError]:
-        """Send one request per item, at most ``AT_ONCE`` concurrently."""
+        """Send one request per item, at most ``CONCURRENT_REQUESTS_MAX`` concurrently."""
 
         async def one(item: K) -> V | ClientError:
             try:
@@ -264,8 +264,8 @@ class Subject:
                 return error
 
         results: dict[K, V | ClientError] = {}
-        for begin in range(0, len(items), AT_ONCE):
-            share = items[begin : begin + AT_ONCE]
+        for begin in range(0, len(items), CONCURRENT_REQUESTS_MAX):
+            share = items[begin : begin + CONCURRENT_REQUESTS_MAX]
             results |= zip(share, await self._cluster.gather([one(item) for item in share]), strict=True)
         return results
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from kreplica.admin.cluster_state.published import Published, all_of
+from kreplica.admin.cluster_state.published_metadata import PublishedMetadata, all_of
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.peers.registrations import Registrations
 from kreplica.admin.plans.reading import PlansRead
@@ -32,12 +32,12 @@ PREPARED_SECONDS_MAX = 10 * 60
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class PlanInputs:
     """Reads the current state for each new plan."""
 
     runtime: Runtime
     client: ZooKeeperClient
-    published: Published
+    published: PublishedMetadata
     registrations: Registrations
     plans: PlansRead
     sizes: ReplicaSizes

@@ -23,18 +23,18 @@ from kreplica.interfaces import (
 from kreplica.runtime import Runtime
 from kreplica.server.handlers.topics.topic_admin import Place, place_evenly
 from kreplica.server.produce.interception import Interception, Interceptor
-from kreplica.service.plugins.choices import ChosenElection, ChosenPlacement
-from kreplica.service.plugins.containment import Containment
+from kreplica.service.plugins.broker_view import PluginBroker, PluginParts
 from kreplica.service.plugins.discovery import find
 from kreplica.service.plugins.led_partitions import Roles
-from kreplica.service.plugins.running import Listener, Listening, Reporter, Reporting
-from kreplica.service.plugins.view import PluginBroker, PluginParts
+from kreplica.service.plugins.plugin_decisions import ChosenElection, ChosenPlacement
+from kreplica.service.plugins.plugin_failures import PluginFailures
+from kreplica.service.plugins.plugin_lifecycle import Listener, Listening, Reporter, Reporting
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.settings.names import PLUGIN_PREFIX
 
 if TYPE_CHECKING:
     from kreplica.admin.resources.metrics import Figures
-    from kreplica.server.authorization import Gate
+    from kreplica.server.authorization import Permissions
 
 PLACEMENT, ELECTION, AUTHORIZER = "kreplica.placement", "kreplica.leader.election", "kreplica.authorizer"
 INTERCEPTORS, REPORTERS = "kreplica.produce.interceptors", "kreplica.metrics.reporters"
@@ -49,7 +49,7 @@ class Plugins:
 
     :ivar place: places new replicas.
     :ivar preference: orders the candidates of an election; None to use the assignment's order.
-    :ivar gate: authorizes requests; None if everything is allowed.
+    :ivar permissions: authorizes requests; None if everything is allowed.
     :ivar interception: intercepts produced batches; None without interceptors.
     :ivar roles: the plugins that follow partitions led by this broker.
     :raise SettingsError: a plugin does not exist or rejects its settings.
@@ -59,16 +59,16 @@ class Plugins:
         self._broker = broker
         self._runtime = runtime
         self._settings = settings
-        self._contained: dict[str, Containment] = {}
+        self._failures: dict[str, PluginFailures] = {}
         self._made: dict[tuple[str, InterfaceClass], Any] = {}
         self._makers: dict[str, list[IPluginMaker]] = {}
         self.roles = Roles()
         self.place: Place = self._one(PLACEMENT, IReplicaPlacement, ChosenPlacement) or place_evenly
         self.preference: Preference | None = self._one(ELECTION, ILeaderElection, ChosenElection)
-        self.gate: Gate | None = self._one(AUTHORIZER, IAuthorizer, _gate)
+        self.permissions: Permissions | None = self._one(AUTHORIZER, IAuthorizer, _permissions)
         interceptors = [
-            Interceptor(contained.name, plugin, contained.failed)
-            for plugin, contained in self._all(INTERCEPTORS, IProduceInterceptor)
+            Interceptor(failures.name, plugin, failures.failed)
+            for plugin, failures in self._all(INTERCEPTORS, IProduceInterceptor)
         ]
         self.interception = Interception(interceptors) if interceptors else None
         interval_s = settings["kreplica.metrics.report.interval.ms"] / 1000
@@ -80,7 +80,7 @@ class Plugins:
 
     def errors(self) -> Mapping[str, int]:
         """Return the number of failures of each plugin."""
-        return {name: contained.errors for name, contained in sorted(self._contained.items())}
+        return {name: failures.errors for name, failures in sorted(self._failures.items())}
 
     async def start(self, figures: Callable[[], Figures]) -> None:
         """Start reporters and listeners, when the broker serves clients.
@@ -97,26 +97,26 @@ class Plugins:
 
     # --- making ------------------------------------------------------------------------------------------------------
 
-    def _one(self, setting: str, provides: InterfaceClass, use: Callable[[Any, Containment], Any]) -> Any:
+    def _one(self, setting: str, provides: InterfaceClass, use: Callable[[Any, PluginFailures], Any]) -> Any:
         name = self._settings[setting]
         if name == BUILT_INTO[setting]:
             return None
         return use(*self._plugin(setting, name, provides))
 
-    def _all(self, setting: str, provides: InterfaceClass) -> Iterator[tuple[Any, Containment]]:
+    def _all(self, setting: str, provides: InterfaceClass) -> Iterator[tuple[Any, PluginFailures]]:
         names = self._settings[setting]
         for name in names:
             if names.count(name) > 1:
                 raise SettingsError(f"{setting}: {name} is there twice")
             yield self._plugin(setting, name, provides)
 
-    def _plugin(self, setting: str, name: str, provides: InterfaceClass) -> tuple[Any, Containment]:
+    def _plugin(self, setting: str, name: str, provides: InterfaceClass) -> tuple[Any, PluginFailures]:
         maker = find(setting, name, provides)
-        contained = self._contained.setdefault(name, Containment(self._runtime.reactor, name))
+        failures = self._failures.setdefault(name, PluginFailures(self._runtime.reactor, name))
         self._makers.setdefault(name, []).append(maker)
         context = PluginContext(name, self._of(name), self._runtime, PluginBroker(self._broker, self.roles, name))
         try:
-            return maker.make(context), contained
+            return maker.make(context), failures
         except ValueError as error:
             raise SettingsError(f"{setting}: the plugin {name} cannot be made: {error}") from error
         except Exception as error:
@@ -150,8 +150,8 @@ class Plugins:
             raise SettingsError(f"{given}: the plugin {name} has no setting {setting!r}; {meant}")
 
 
-def _gate(plugin: Any, contained: Containment) -> Gate:
+def _permissions(plugin: Any, failures: PluginFailures) -> Permissions:
     # Imported only with an authorizer, because it contains a rule for every API.
-    from kreplica.server.authorization import Gate
+    from kreplica.server.authorization import Permissions
 
-    return Gate(plugin, contained.failed)
+    return Permissions(plugin, failures.failed)

@@ -60,7 +60,7 @@ class PublishedBroker(Protocol):
     def rack(self) -> str | None: ...
 
 
-class Published(Protocol):
+class PublishedMetadata(Protocol):
     """The metadata cache of a broker.
 
     :ivar is_complete: True if the controller has sent full metadata.
@@ -99,7 +99,7 @@ class BrokerConnections(Protocol):
         """:return: the answer's body; fails with a ``ClientError``."""
 
 
-def all_of(published: Published) -> Published:
+def all_of(published: PublishedMetadata) -> PublishedMetadata:
     """Return the metadata if it is complete.
 
     :raise Problem: 503 if this broker has no full metadata yet, since lists would be incomplete.
@@ -114,7 +114,7 @@ def all_of(published: Published) -> Published:
     return published
 
 
-async def once_complete(published: Published) -> Published:
+async def once_complete(published: PublishedMetadata) -> PublishedMetadata:
     """Return the metadata when it is complete; a broker that has just started waits a moment for it.
 
     :raise Problem: as ``all_of``.
@@ -123,7 +123,7 @@ async def once_complete(published: Published) -> Published:
     return all_of(published)
 
 
-def topic_of(published: Published, name: str) -> PublishedTopic:
+def topic_of(published: PublishedMetadata, name: str) -> PublishedTopic:
     """Return a topic.
 
     :raise Problem: 503 if this broker has no metadata yet.

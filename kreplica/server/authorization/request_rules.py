@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from kreplica.interfaces import CLUSTER, Operation, Resource
-from kreplica.server.authorization.gate import Gate, code_of
+from kreplica.server.authorization.permissions import Permissions, code_of
 from kreplica.server.protocol.request import Handler, Request
 
 Row = dict[str, Any]
 Need = tuple[Operation, Resource]
 
 
-class Whole(NamedTuple):
+class RequestRule(NamedTuple):
     """Describes what a whole request needs.
 
     :param needs: returns the needs of a request body; the first refused one is reported.
@@ -23,12 +23,12 @@ class Whole(NamedTuple):
     needs: Callable[[Row], Sequence[Need]]
     refusal: Callable[[Row, int], Row]
 
-    def guard(self, gate: Gate, handle: Handler) -> Handler:
-        """Return the handler behind the gate."""
+    def guard(self, permissions: Permissions, handle: Handler) -> Handler:
+        """Return a handler that checks permissions first."""
 
         def guarded(request: Request) -> None:
             for operation, resource in self.needs(request.body):
-                if not gate.allows(request, operation, resource):
+                if not permissions.allows(request, operation, resource):
                     request.answer(self.refusal(request.body, code_of(resource)))
                     return
             handle(request)

@@ -12,7 +12,7 @@ LOGGED_EVERY_S = 1.0
 """A plugin that fails with each record would fill the disk otherwise; all failures are counted."""
 
 
-class Containment:
+class PluginFailures:
     """Failures of one plugin.
 
     :ivar errors: the number of exceptions and invalid results.

@@ -12,7 +12,7 @@ from kreplica.errors import KreplicaError
 from kreplica.interfaces import IExtraListener, IMetricsReporter
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
-from kreplica.service.plugins.containment import Containment
+from kreplica.service.plugins.plugin_failures import PluginFailures
 
 if TYPE_CHECKING:
     from kreplica.admin.resources.metrics import Figures
@@ -22,12 +22,12 @@ STOP_SECONDS_MAX = 10.0
 
 class Reporter(NamedTuple):
     plugin: IMetricsReporter
-    containment: Containment
+    failures: PluginFailures
 
 
 class Listener(NamedTuple):
     plugin: IExtraListener
-    containment: Containment
+    failures: PluginFailures
 
 
 class Reporting:
@@ -54,7 +54,7 @@ class Reporting:
             except CancelledError:
                 raise
             except Exception:
-                reporter.containment.failed("reporting metrics")
+                reporter.failures.failed("reporting metrics")
 
     def stop(self) -> None:
         """Stop the reports and cancel those in progress."""
@@ -83,7 +83,7 @@ class Listening:
             except (CancelledError, KreplicaError):
                 raise
             except Exception:
-                listener.containment.failed("starting")
+                listener.failures.failed("starting")
 
     async def stop(self) -> None:
         """Stop the started listeners, with a timeout of ten seconds each."""
@@ -93,11 +93,11 @@ class Listening:
                 stopping = Deferred.fromCoroutine(_awaited(listener.plugin.stop()))
                 await stopping.addTimeout(STOP_SECONDS_MAX, self._reactor)  # type: ignore[arg-type]
             except DeferredTimeoutError:
-                listener.containment.wrong(f"it has not stopped within {STOP_SECONDS_MAX:.0f} s")
+                listener.failures.wrong(f"it has not stopped within {STOP_SECONDS_MAX:.0f} s")
             except CancelledError:
                 raise
             except Exception:
-                listener.containment.failed("stopping")
+                listener.failures.failed("stopping")
 
 
 async def _awaited(work: Awaitable[None]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kreplica.settings.definitions.words import (
+from kreplica.settings.definitions.helpers import (
     BOOLEAN,
     CLASS,
     CLUSTER_WIDE,
@@ -23,7 +23,7 @@ from kreplica.settings.validators import ANY, EachOneOf, Range, ReleaseVersion, 
 
 REMOTE_METADATA = "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"
 
-ELSEWHERE = (
+UNSUPPORTED = (
     *known_only(
         "cluster state is in ZooKeeper; KRaft is not supported",
         Row("broker.heartbeat.interval.ms", INT, 2000, ANY, MEDIUM, READ_ONLY),

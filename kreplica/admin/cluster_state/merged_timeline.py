@@ -41,7 +41,7 @@ class TimelineEntry(Protocol):
     def details(self) -> Mapping[str, Any]: ...
 
 
-class Chronicle(Protocol):
+class AuditEventSource(Protocol):
     """The events that one broker keeps."""
 
     def newest(self) -> Iterator[TimelineEntry]:
@@ -75,7 +75,7 @@ def key_of(entry_id: str) -> Key:
 
 
 def documents_of(
-    chronicle: Chronicle,
+    audit_events: AuditEventSource,
     *,
     limit: int,
     before: str | None = None,
@@ -90,7 +90,7 @@ def documents_of(
     """
     upper, lower = (None if each is None else key_of(each) for each in (before, since))
     found: list[Document] = []
-    for entry in chronicle.newest():
+    for entry in audit_events.newest():
         key = key_of(entry.entry_id)
         if lower is not None and key <= lower:
             break

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kreplica.settings.definitions.words import INT, LIST, LONG, LOW, MEDIUM, READ_ONLY, STRING
+from kreplica.settings.definitions.helpers import INT, LIST, LONG, LOW, MEDIUM, READ_ONLY, STRING
 from kreplica.settings.setting import Setting
 from kreplica.settings.validators import ANY, at_least, between
 
-OURS = (
+OWN_SETTINGS = (
     Setting(
         "kreplica.admin.listener", STRING, "", ANY, MEDIUM, READ_ONLY,
         "The address of the admin API and the dashboard, as host:port; empty disables them. Other brokers query it "

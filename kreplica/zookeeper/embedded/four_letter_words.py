@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ZOOKEEPER_VERSION = "3.9.0"
 
 
-class Words:
+class FourLetterWords:
     """Answers four-letter words; one per coordinator.
 
     :param settings: shown by ``conf``.

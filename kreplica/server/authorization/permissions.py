@@ -34,8 +34,8 @@ def code_of(resource: Resource) -> int:
     return int(_CODES[resource.type])
 
 
-class Gate:
-    """The gate of one broker.
+class Permissions:
+    """Authorizes requests to one broker.
 
     :param failed: called inside the ``except`` block with the question if the authorizer raises.
     """

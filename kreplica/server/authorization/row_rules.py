@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kreplica.interfaces import CLUSTER, Operation, Resource
-from kreplica.server.authorization.gate import Gate, code_of
-from kreplica.server.authorization.rows import Refused
+from kreplica.server.authorization.error_rows import Refused
+from kreplica.server.authorization.permissions import Permissions, code_of
 from kreplica.server.protocol.request import Handler, Request
 
 Row = dict[str, Any]
 
 
-class Listed(NamedTuple):
+class RowRule(NamedTuple):
     """Describes what each row of a request needs.
 
     :param asked: the request field with the rows; if it is null or absent, the request asks for all rows.
@@ -28,26 +28,26 @@ class Listed(NamedTuple):
     refused: Refused
     also: Operation | None = None
 
-    def guard(self, gate: Gate, handle: Handler) -> Handler:
-        """Return the handler behind the gate."""
+    def guard(self, permissions: Permissions, handle: Handler) -> Handler:
+        """Return a handler that checks permissions first."""
 
         def guarded(request: Request) -> None:
-            refusals = self.take_out(gate, request)
+            refusals = self.remove_refused(permissions, request)
             if refusals:
                 request.amend_answer(lambda body: {**body, self.answered: [*body.get(self.answered, ()), *refusals]})
             handle(request)
 
         return guarded
 
-    def take_out(self, gate: Gate, request: Request) -> list[Row]:
+    def remove_refused(self, permissions: Permissions, request: Request) -> list[Row]:
         """Remove refused rows from the request; return their error rows."""
         rows = request.body.get(self.asked)
-        if not rows or (self.also is not None and gate.allows(request, self.also, CLUSTER)):
+        if not rows or (self.also is not None and permissions.allows(request, self.also, CLUSTER)):
             return []
         allowed, refusals = [], []
         for row in rows:
             need = self.need(row)
-            if need is None or gate.allows(request, *need):
+            if need is None or permissions.allows(request, *need):
                 allowed.append(row)
             else:
                 refusals.append(self.refused(row, code_of(need[1])))
