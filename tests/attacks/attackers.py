@@ -31,6 +31,7 @@ from kreplica.zookeeper.requests import Create, opcode_of
 
 FRAME_MAX = 100 << 20
 EPOCH_MAX = 2**31 - 1
+CREATED_PREFIX = "created-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +229,7 @@ def half_sent_http(target: Target, clock: Clock, random: Random) -> None:
 def auto_creation(target: Target, clock: Clock, random: Random) -> None:
     """S12: metadata requests that create thousands of topics."""
     while clock.runs:
-        names = [{"name": f"made-{random.getrandbits(60):x}"} for _ in range(3000)]
+        names = [{"name": f"{CREATED_PREFIX}{random.getrandbits(60):x}"} for _ in range(3000)]
         body = {"topics": names, "allow_auto_topic_creation": True}
         _exchange(target, _frame(messages.METADATA, 4, messages.METADATA.request.build(4, body)))
 
