@@ -12,6 +12,7 @@ from kreplica.groups.records import TEXT_SIZE_MAX
 if TYPE_CHECKING:
     from kreplica.groups.offsets import Answer, OffsetValues
     from kreplica.groups.shard import GroupShard
+    from kreplica.wire.batch_building import BatchBuilder
 
 MEMBER_EPOCHS_FROM = 9
 """First version of OffsetCommit that supports members of KIP-848 groups."""
@@ -49,15 +50,22 @@ def is_metadata_acceptable(metadata: str, characters_max: int) -> bool:
     return not metadata or (len(metadata) <= characters_max and len(metadata.encode()) <= TEXT_SIZE_MAX)
 
 
-def commit(shard: GroupShard, committer: Committer, values: OffsetValues, answer: Answer) -> None:
+def commit(
+    shard: GroupShard,
+    committer: Committer,
+    values: OffsetValues,
+    answer: Answer,
+    prepared: BatchBuilder | None = None,
+) -> None:
     """Commit offsets of a group; creates the group if it does not exist.
 
     :param values: at least one.
     :param answer: called exactly once; NONE means committed.
+    :param prepared: the batch of these offsets, if there are many (``Offsets.prepare``).
     :raise KafkaError: the client may not commit; nothing was appended and ``answer`` is not called.
     """
     _admit(shard, committer, transactional=False)
-    shard.offsets.commit(committer.group_id, values, _answering(shard, committer.group_id, answer))
+    shard.offsets.commit(committer.group_id, values, _answering(shard, committer.group_id, answer), prepared)
 
 
 def commit_in_transaction(

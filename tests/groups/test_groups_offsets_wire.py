@@ -9,6 +9,7 @@ from offsets_wire import WireScene, topics_of, wire_scene
 
 from kreplica.errors import ErrorCode
 from kreplica.groups.records import NO_TIME, parse_offset_key, parse_offset_value
+from kreplica.server.handlers.groups.offset_commit import LARGE_COMMIT_OFFSETS
 from kreplica.wire import messages
 
 NONE = ErrorCode.NONE
@@ -164,6 +165,25 @@ def test_group_id_too_long_for_the_log_is_refused(scene: WireScene) -> None:
     }
     answer = scene.request(scene.any_broker, messages.OFFSET_COMMIT, body)
     assert answer["topics"][0]["partitions"][0]["error_code"] == ErrorCode.INVALID_GROUP_ID
+
+
+def test_a_large_commit_has_a_batch_of_its_own(scene: WireScene) -> None:
+    """The log has all its offsets in their order, behind those of the commit before it."""
+    topics = topics_of({"t": {0: 5, 1: 6}})
+    topics[0]["partitions"] *= LARGE_COMMIT_OFFSETS
+    topics[0]["partitions"] += topics_of({"t": {1: 7}})[0]["partitions"]
+    small = scene.commit("sliced", {"t": {0: 1}, "u": {0: 2}})
+    assert (small, scene.commit("sliced", {}, topics=topics)) == (NONE, NONE)
+    assert scene.fetch("sliced", None) == {("t", 0): (5, ""), ("t", 1): (7, ""), ("u", 0): (2, "")}
+    ours = [
+        (parse_offset_key(key), value)
+        for key, value in scene.log_records(scene.shard("sliced"))
+        if value and key[1] == 1
+    ]
+    records = [
+        (key.partition, parse_offset_value(value).offset) for key, value in ours if key[:2] == ("sliced", "t")
+    ]
+    assert records == [(0, 1), *[(0, 5), (1, 6)] * LARGE_COMMIT_OFFSETS, (1, 7)]
 
 
 def test_commit_too_large_for_one_batch_is_refused(scene: WireScene) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -43,6 +43,7 @@ class Coordinator:
     def __init__(self) -> None:
         self.calls = 0
         self.commits: list[Any] = []
+        self.prepared: list[object] = []
         self.subscribed: set[str] = set()
         self.waiting: list[Answer] | None = None
         self.offsets = self
@@ -85,8 +86,17 @@ class Coordinator:
     def partition_count(self, topic: str) -> int:
         return ROWS
 
-    def commit(self, group_id: str, values: Any, answer: Answer) -> None:
+    def prepare(self, group_id: str, values: Any, now_ms: int) -> Iterator[None]:
+        """Encode 32 offsets in each step, as ``Offsets.prepare`` does."""
+        for _, rows in values:
+            for _ in range(0, len(rows), 32):
+                self.calls += 1
+                yield
+        return f"batch of {sum(len(rows) for _, rows in values)} offsets"
+
+    def commit(self, group_id: str, values: Any, answer: Answer, prepared: object) -> None:
         self.commits.append(values)
+        self.prepared.append(prepared)
         answer(ErrorCode.NONE)
 
     def tombstones(self, group_id: str, wanted: Callable[[str, int], bool]) -> list[TopicPartition]:
@@ -202,8 +212,24 @@ def test_large_commit_is_parsed_in_slices_and_applied_atomically() -> None:
     broker.iterations()
     assert client.transport.is_reading
     assert [sum(len(rows) for _, rows in values) for values in coordinator.commits] == [2, ROWS]
+    assert coordinator.prepared == [None, f"batch of {ROWS} offsets"]
     (topic,) = answer_of(client, messages.OFFSET_COMMIT, 2)["topics"]
     assert [row["partition_index"] for row in topic["partitions"]] == list(range(ROWS))
+
+
+def test_batch_of_a_large_commit_is_built_in_slices() -> None:
+    """An iteration encodes a bounded number of offsets."""
+    coordinator = Coordinator()
+    handler = OffsetCommit(coordinator, coordinator, lambda: 0, 4096)  # type: ignore[arg-type]
+    broker, client = serving(messages.OFFSET_COMMIT, handler)
+    client.send(commit_frame(1, ROWS))
+    before = 0
+    while broker.clock.getDelayedCalls():
+        broker.clock.iterate()
+        assert coordinator.calls - before <= STEPS_MAX + 8
+        before = coordinator.calls
+    assert coordinator.calls == ROWS // 32
+    assert client.answers() == 1
 
 
 def test_commit_of_a_closed_connection_is_not_started() -> None:

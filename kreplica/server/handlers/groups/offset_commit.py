@@ -14,8 +14,12 @@ from kreplica.server.handlers.groups.join_group import client_host
 from kreplica.server.handlers.groups.offset_rows import OffsetRows
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import answer_in_slices
+from kreplica.wire.batch_building import BatchBuilder
 
 TIME_MS_MAX = 2**63 - 1
+
+LARGE_COMMIT_OFFSETS = 500
+"""Number of offsets from which a commit has a batch of its own, which is built in slices."""
 
 
 class OffsetCommit:
@@ -48,9 +52,29 @@ class OffsetCommit:
         expires_ms = NO_TIME if retention_ms == NO_TIME else min(max(now_ms + retention_ms, 0), TIME_MS_MAX)
         rows = OffsetRows(self._view, self._metadata_characters_max, now_ms, expires_ms)
         yield from rows.read(body["topics"])
-        self._commit(request, rows)
+        try:
+            prepared = yield from self._prepare(body["group_id"], rows, now_ms)
+        except KafkaError:
+            rows.fail(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+            request.answer({"throttle_time_ms": 0, "topics": rows.topics})
+        else:
+            self._commit(request, rows, prepared)
 
-    def _commit(self, request: Request, rows: OffsetRows) -> None:
+    def _prepare(self, group_id: str, rows: OffsetRows, now_ms: int) -> Steps[BatchBuilder | None]:
+        """Build the batch of a large commit in slices.
+
+        :return: None if the commit is small, or will be refused.
+        :raise KafkaError: MESSAGE_TOO_LARGE.
+        """
+        if rows.count < LARGE_COMMIT_OFFSETS or not is_writable(group_id):
+            return None
+        try:
+            shard = self._shards.shard_of(group_id)
+        except KafkaError:
+            return None
+        return (yield from shard.offsets.prepare(group_id, rows.values, now_ms))
+
+    def _commit(self, request: Request, rows: OffsetRows, prepared: BatchBuilder | None) -> None:
         body = request.body
         group_id = body["group_id"]
 
@@ -73,6 +97,6 @@ class OffsetCommit:
         try:
             if not is_writable(group_id):
                 raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-            commit(self._shards.shard_of(group_id), committer, rows.values, answer)
+            commit(self._shards.shard_of(group_id), committer, rows.values, answer, prepared)
         except KafkaError as error:
             answer(error.code)

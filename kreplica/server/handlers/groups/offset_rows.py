@@ -7,13 +7,11 @@ from typing import Any
 from kreplica.coordination import ClusterView
 from kreplica.errors import ErrorCode
 from kreplica.groups.offset_commits import is_metadata_acceptable
+from kreplica.groups.offsets import STEP_OFFSETS
 from kreplica.groups.records import NO_LEADER_EPOCH, NO_TIME, CommittedOffset, build_offset_value
 from kreplica.runtime.slices import Steps
 
 Row = dict[str, Any]
-
-STEP_OFFSETS = 32
-"""Number of offsets read in one step; each takes about 3 us."""
 
 _NONE = int(ErrorCode.NONE)
 _UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -87,6 +85,11 @@ class OffsetRows:
                 self.values.append((name, values))
             self.topics.append({"name": name, "partitions": rows})
         return self
+
+    @property
+    def count(self) -> int:
+        """Number of valid offsets."""
+        return len(self._open)
 
     def fail(self, code: ErrorCode) -> None:
         """Set an error code for all offsets without another error."""
