@@ -1,7 +1,7 @@
-"""Makes the pictures of the dashboard anew: ``python -m tests.dashboard.screenshots [DIRECTORY]``.
+"""Takes screenshots of the dashboard: ``python -m tests.dashboard.screenshots [DIRECTORY]``.
 
-A cluster of three brokers, topics, clients that write and read, a plan that runs, a broker that was killed.  The four
-pictures of the documents go to ``docs/images``; with a directory, every page goes there, light and dark.
+A cluster has three brokers, topics, clients, a running plan and a killed broker.  The four
+screenshots of the documentation go to ``docs/images``; with a directory, those of every page go there, light and dark.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main() -> None:
         time.sleep(WARMING_S)
         plan = ask(cluster, "/v1/plans", {
             "kind": "replication_factor", "topics": ["clicks"], "replication_factor": 3,
-            "throttle_bytes_per_second": 3_000, "comment": "a third copy before the sale",
+            "throttle_bytes_per_second": 3_000, "comment": "a third replica before the sale",
         })["plan"]["id"]  # fmt: skip
         time.sleep(5)
         if everything is not None:

@@ -86,7 +86,7 @@ def test_a_topic_is_made_changed_and_deleted(at, cluster):
 
     at.press("Delete")
     at.until_text("to ZooKeeper", "dialog")
-    at.fill("Type “made-here” to go on", "made-here")
+    at.fill("Type “made-here” to continue", "made-here")
     at.confirm("Delete")
     at.until(lambda: at.address == "topics")
     at.until_text("made-here is being deleted.", "#news")
@@ -126,7 +126,7 @@ def test_messages_are_produced_browsed_searched_and_followed(at, cluster):
     producer.flush(10)
     at.until_text("1 waiting")
     assert "the second" not in at.text("tbody")
-    at.press("Go on")
+    at.press("Resume")
     at.until_text("the second", "tbody")
 
 
@@ -147,7 +147,7 @@ def test_a_group_is_shown_reset_and_deleted(at, cluster):
     at.confirm("Reset")
     at.until_text("Messages behind\n50")
     at.press("Delete")
-    at.fill("Type “a/reader” to go on", "a/reader")
+    at.fill("Type “a/reader” to continue", "a/reader")
     at.confirm("Delete")
     at.until(lambda: at.address == "groups")
     at.until_text("No group matches.")
@@ -246,7 +246,7 @@ def test_a_plan_is_slowed_and_cancelled(at, cluster):
     at.confirm("Change")
     at.until_text("2 kB/s")
     at.press("Why?")
-    at.until_text("What it waits for")
+    at.until_text("Waiting for")
     at.driver.back()
     at.press("Cancel plan")
     at.press("Put back what it has moved already", "label")

@@ -24,10 +24,10 @@ PAGES = {
     "groups": "Groups",
     "group/kitchen": "kitchen",
     "plans": "Plans",
-    "plans/new?kind=drain": "Make a plan",
+    "plans/new?kind=drain": "Create a plan",
     "plan/plan-0000000001": "plan-0000000001",
     "why": "Why?",
-    "why/partitions/orders-0000/1": "Why is orders-0000-1 as it is?",
+    "why/partitions/orders-0000/1": "Diagnosis of orders-0000-1",
     "timeline": "Timeline",
 }
 
@@ -188,7 +188,7 @@ def test_a_deletion_has_to_be_typed(at, small):
     at.until_text("to ZooKeeper", "dialog")
     button = next(found for found in at.all("dialog button") if found.text == "Delete")
     assert not button.is_enabled()
-    at.fill("Type “orders-0000” to go on", "orders-0000")
+    at.fill("Type “orders-0000” to continue", "orders-0000")
     at.confirm("Delete")
     assert small.asked == [("DELETE", "/v1/topics/orders-0000", None)]
 
@@ -243,7 +243,7 @@ def test_a_token_is_asked_for_once_and_sent_each_time(page):
         assert page.driver.execute_script("return Object.values(sessionStorage)") == ["sesame"]
         assert page.driver.execute_script("return Object.values(localStorage)") == []
         page.driver.execute_script("sessionStorage.clear(); location.reload()")
-        page.press("Go on without")
+        page.press("Continue without")
         page.until_text("a token is needed")
         page.press("Log in")
         page.until_text("requires a token", "dialog")

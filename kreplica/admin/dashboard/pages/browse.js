@@ -67,7 +67,7 @@ function resultsOf(page, topic) {
     scanned += answer.scanned ?? answer.messages.length;
     list.update(rows);
     const problems = (answer.problems ?? []).map((sentence) => ` ${sentence}`).join("");
-    setText(state, `${counted(rows.length, "message")} shown, ${count(scanned)} looked at${next ? "" : "; that is the end"}.${problems}`);
+    setText(state, `${counted(rows.length, "message")} shown, ${count(scanned)} searched${next ? "" : "; that is the end"}.${problems}`);
     more.disabled = false;
     show(more, Boolean(next));
   };

@@ -77,7 +77,7 @@ function memberTable(name) {
   return table({
     caption: `Members of ${name}`,
     keyOf: ({ member_id: id }) => id,
-    empty: "Nobody is in the group now.",
+    empty: "The group has no members.",
     columns: [
       { header: "Member", names: true, className: "mono", text: ({ member_id: id }) => id },
       { header: "Client", text: ({ client_id: client }) => client },

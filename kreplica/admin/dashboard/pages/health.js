@@ -19,7 +19,7 @@ export function healthOf(cluster) {
     return ["bad", `${counted(below, "partition")} ${below === 1 ? "has" : "have"} too few in-sync replicas: writes with acks=all are refused.`];
   }
   if (behind > 0) {
-    return ["warn", `Everything can be written and read, but ${counted(behind, "partition")} ${behind === 1 ? "lacks" : "lack"} in-sync replicas.`];
+    return ["warn", `All partitions can be written and read, but ${counted(behind, "partition")} ${behind === 1 ? "lacks" : "lack"} in-sync replicas.`];
   }
-  return ["good", `All is well: ${brokers}, every partition has a leader and all its replicas in sync.`];
+  return ["good", `All is well: ${brokers}, every partition has a leader, and all replicas are in sync.`];
 }

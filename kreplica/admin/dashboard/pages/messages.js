@@ -20,7 +20,7 @@ export function open(page) {
   }
   page.title(topic, ["#/messages", "Messages"]);
   page.actions.append(element("a", { class: "button", href: href(["topic", topic]) }, "About the topic"));
-  page.add(tabs("What to do with messages", Object.entries(PARTS).map(([name, [title]]) =>
+  page.add(tabs("Operations on messages", Object.entries(PARTS).map(([name, [title]]) =>
     [href(["messages", topic, ...(name === "browse" ? [] : [name])]), title, name === part])));
   page.once(async () => {
     const { partitions } = await get(pathOf("topics", topic), {}, page.signal);

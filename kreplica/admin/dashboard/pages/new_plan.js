@@ -12,7 +12,7 @@ import { planPreview } from "./plan_preview.js";
 
 /** @param {import("../shell/page.js").Page} page */
 export function open(page) {
-  page.title("Make a plan", ["#/plans", "Plans"]);
+  page.title("Create a plan", ["#/plans", "Plans"]);
   const problem = problemPlace();
   const own = element("div", { class: "stack" });
   const preview = element("section", { class: "section" });
@@ -44,7 +44,7 @@ export function open(page) {
       const { document } = await ask("POST", pathOf("plans"), { body, dryRun: true, signal: page.signal });
       preview.replaceChildren(...planPreview(document, () => start(body)));
       preview.querySelector("h2").focus();
-      announce(`${counted(document.moves_count, "move")}, ${bytes(document.bytes)} to copy. Nothing was done yet.`);
+      announce(`${counted(document.moves_count, "move")}, ${bytes(document.bytes)} to copy. Nothing has been changed yet.`);
     } catch (error) {
       preview.replaceChildren();
       problem.show(error);
@@ -53,7 +53,7 @@ export function open(page) {
   const start = async (body) => {
     try {
       const { document } = await ask("POST", pathOf("plans"), { body });
-      announce(`${document.plan.id} is made.`);
+      announce(`${document.plan.id} is created.`);
       page.go(["plan", document.plan.id]);
     } catch (error) {
       problem.show(error);
@@ -68,7 +68,7 @@ export function open(page) {
 }
 
 function kindChoice(chosen, choose) {
-  return element("fieldset", null, element("legend", null, "What shall it do?"),
+  return element("fieldset", null, element("legend", null, "Kind of plan"),
     element("div", { class: "plan-kinds" }, Object.entries(KINDS).map(([kind, [title, does]]) =>
       element("label", null,
         element("input", { type: "radio", name: "kind", value: kind, checked: kind === chosen, onchange: () => choose(kind) }),
@@ -76,10 +76,10 @@ function kindChoice(chosen, choose) {
 }
 
 function generalFields() {
-  const throttle = field({ label: "Throttle, MB/s a broker", name: "throttle", type: "number", min: 0.001, step: "any", hint: "Empty: as fast as it goes." });
-  const atOnce = field({ label: "Moves at once, a broker", name: "moves_at_once", type: "number", min: 1, hint: "Empty: 5." });
+  const throttle = field({ label: "Throttle, MB/s per broker", name: "throttle", type: "number", min: 0.001, step: "any", hint: "Empty: no limit." });
+  const atOnce = field({ label: "Concurrent moves per broker", name: "moves_at_once", type: "number", min: 1, hint: "Empty: 5." });
   const comment = field({ label: "Comment", name: "comment", autocomplete: "off", hint: "A note that is shown with the plan." });
-  const force = checkbox({ label: "Go on even where the last copy in sync would be lost", name: "force" });
+  const force = checkbox({ label: "Continue even if the last in-sync replica would be removed", name: "force" });
   const summary = element("summary");
   setText(summary, "Speed, comment");
   return {

@@ -54,8 +54,8 @@ export function open(page) {
 function chartRow(page) {
   const throughput = lineChart({ title: "Throughput", series: ["In", "Out"], format: rate, least: 1000 });
   const produce = lineChart({ title: "Produce latency, mean", series: ["Produce"], format: milliseconds, least: 1 });
-  const fetch = lineChart({ title: "Fetch latency, mean", series: ["Fetch, waiting for data included"], format: milliseconds, least: 1 });
-  const trouble = lineChart({ title: "Partitions in trouble", series: ["Under-replicated", "Offline"], format: count, least: 2 });
+  const fetch = lineChart({ title: "Fetch latency, mean", series: ["Fetch, including the wait for data"], format: milliseconds, least: 1 });
+  const trouble = lineChart({ title: "Partitions with problems", series: ["Under-replicated", "Offline"], format: count, least: 2 });
   onFigures(page.signal, () => {
     const show = (chart, ...names) => chart.update(samples.map((sample) => ({ at_ms: sample.at_ms, values: names.map((name) => sample[name]) })));
     show(throughput, "in", "out");

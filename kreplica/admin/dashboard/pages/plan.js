@@ -31,8 +31,8 @@ export function open(page) {
     Reason: ({ reason }) => reason,
     Comment: ({ comment }) => comment,
     Throttle: ({ throttle_bytes_per_second: bytes }) => (bytes === null || bytes === undefined ? "none" : rate(bytes)),
-    "Moves at once": ({ moves_at_once: moves }) => (moves ? `${moves} a broker` : "–"),
-    Made: ({ created_at_ms: at }) => instant(at),
+    "Concurrent moves": ({ moves_at_once: moves }) => (moves ? `${moves} per broker` : "–"),
+    Created: ({ created_at_ms: at }) => instant(at),
     Ended: ({ ended_at_ms: at }) => instant(at),
   });
   const moves = moveTable(`Moves of ${id}`, true);
@@ -76,32 +76,32 @@ async function changeThrottle(id, plan) {
   return confirmWrite({
     title: bytes === null ? "Move without a throttle?" : `Move at most ${rate(bytes)}?`,
     method: "PATCH", path: pathOf("plans", id), body: { throttle_bytes_per_second: bytes }, confirm: "Change",
-    done: bytes === null ? "The plan is no longer throttled." : `The plan moves at most ${rate(bytes)} a broker.`,
+    done: bytes === null ? "The plan is no longer throttled." : `The plan moves at most ${rate(bytes)} per broker.`,
   });
 }
 
 /** @param {string} id */
 function forgetPlan(id) {
   return confirmWrite({
-    title: `Forget ${id}?`, explain: "It has ended. What it moved stays; its record goes.", method: "DELETE", path: pathOf("plans", id),
-    confirm: "Forget", done: `${id} is forgotten.`,
+    title: `Forget ${id}?`, explain: "It has ended. Its moves remain; only its record is deleted.", method: "DELETE", path: pathOf("plans", id),
+    confirm: "Forget", done: `${id} is deleted.`,
   });
 }
 
 /** @param {string} id */
 async function cancelPlan(id) {
   const rollback = await openDialog(`Cancel ${id}?`, (close) => {
-    const back = checkbox({ label: "Put back what it has moved already", checked: false });
+    const back = checkbox({ label: "Revert the moves that are finished", checked: false });
     return {
       content: [
         element("p", null, "Moves that have not begun are left out. Those that run are taken back. What has moved stays where it is, unless you want it back."),
-        back.node, element("div", { class: "buttons" }, leaveButton(close, "Let it run"), element("button", { class: "primary danger" }, "Preview")),
+        back.node, element("div", { class: "buttons" }, leaveButton(close, "Keep it running"), element("button", { class: "primary danger" }, "Preview")),
       ],
       submit: () => close({ rollback: back.input.checked }),
     };
   });
   return rollback === null ? null : confirmWrite({
-    title: rollback.rollback ? "Cancel the plan and put everything back?" : "Cancel the plan?",
+    title: rollback.rollback ? "Cancel the plan and revert all moves?" : "Cancel the plan?",
     method: "POST", path: pathOf("plans", id, "cancel"), body: rollback, confirm: "Cancel the plan", danger: true,
     done: "The plan is being cancelled.",
   });

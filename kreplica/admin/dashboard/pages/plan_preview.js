@@ -20,7 +20,7 @@ export function planPreview(document, start) {
     "Time, about": () => (document.eta_seconds === null ? "not known" : duration(document.eta_seconds)),
   });
   numbers.update(null);
-  const moves = moveTable("Moves that would be made", false);
+  const moves = moveTable("Planned moves", false);
   moves.update(document.moves.slice(0, ROWS_MAX));
   const button = element("button", {
     class: "primary", type: "button", disabled: document.moves_count === 0,
@@ -31,7 +31,7 @@ export function planPreview(document, start) {
     },
   }, "Start the plan");
   return [
-    element("div", { class: "head" }, element("h2", { tabindex: "-1" }, "What it would do"), button),
+    element("div", { class: "head" }, element("h2", { tabindex: "-1" }, "Preview"), button),
     element("div", { class: "stack" },
       ...document.warnings.map((warning) => element("p", { class: "note" }, warning)),
       numbers.node, brokerTable(document.brokers ?? []), moves.node,
@@ -43,7 +43,7 @@ export function planPreview(document, start) {
 function brokerTable(brokers) {
   const most = Math.max(1, ...brokers.flatMap((broker) => [broker.replicas_before, broker.replicas_after]));
   const list = table({
-    caption: "What each broker has, before and after",
+    caption: "Replicas of each broker before and after",
     keyOf: ({ broker_id: id }) => id,
     empty: "No broker gains or loses replicas.",
     columns: [

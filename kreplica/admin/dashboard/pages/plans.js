@@ -17,13 +17,13 @@ export function open(page) {
   const list = table({
     caption: "Plans",
     keyOf: ({ id }) => id,
-    empty: "No plan has been made. A plan moves replicas safely: with a preview, a throttle, progress, and a way back.",
+    empty: "There are no plans. A plan moves replicas with a preview, a throttle and progress, and can be cancelled.",
     columns: [
       { header: "Plan", names: true, part: linkPart(({ id }) => href(["plan", id]), ({ id }) => id) },
       { header: "Kind", text: kindTitle },
       { header: "State", part: chipPart(planState) },
       { header: "Done", part: barPart((plan) => [fractionOf(plan), `${Math.floor(fractionOf(plan) * 100)}%`]) },
-      { header: "Made", className: "nowrap", text: ({ created_at_ms: at }) => clock(at) },
+      { header: "Created", className: "nowrap", text: ({ created_at_ms: at }) => clock(at) },
       { header: "Comment", className: "cut", text: ({ comment }) => comment },
     ],
   });

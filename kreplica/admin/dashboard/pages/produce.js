@@ -61,7 +61,7 @@ export function produce(page, topic, partitions) {
 
 function tell(outcome, topic, { partition, offset }, dryRun) {
   const text = dryRun
-    ? `This message would be taken${partition === undefined || partition === null ? "" : ` by partition ${partition}`}. Nothing was written.`
+    ? `This message would be accepted${partition === undefined || partition === null ? "" : ` by partition ${partition}`}. Nothing was written.`
     : `Written to partition ${partition} at offset ${offset}.`;
   announce(text);
   outcome.hidden = false;

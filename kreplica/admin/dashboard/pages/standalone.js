@@ -15,8 +15,8 @@ const STATES = {
 /** Buttons by state: label, action, and message after success. */
 const BUTTONS = [
   (state) => (state === "dead" ? ["Start", "start", "is started"] : ["Kill", "kill", "was killed"]),
-  (state) => (state === "paused" ? ["Resume", "resume", "goes on"] : ["Pause", "pause", "is paused"]),
-  (state) => (state === "cut" ? ["Mend", "mend", "is connected again"] : ["Cut", "cut", "is cut off from the others"]),
+  (state) => (state === "paused" ? ["Resume", "resume", "is resumed"] : ["Pause", "pause", "is paused"]),
+  (state) => (state === "cut" ? ["Mend", "mend", "is connected again"] : ["Cut", "cut", "is isolated"]),
 ];
 
 const ALLOWED = { running: ["kill", "pause", "cut"], paused: ["kill", "resume"], cut: ["kill", "mend"], dead: ["start"] };
@@ -25,8 +25,8 @@ const ALLOWED = { running: ["kill", "pause", "cut"], paused: ["kill", "resume"],
 export function breakIt(page) {
   const cards = element("ul", { class: "break-cards" });
   const problem = problemPlace();
-  const node = page.section("Break it", element("p", { class: "muted" },
-    "These brokers live in one process. Take one away and watch another lead; nothing acknowledged is lost."), cards, problem.node);
+  const node = page.section("Fault injection", element("p", { class: "muted" },
+    "These brokers run in one process. Stop one and watch another take over; no acknowledged record is lost."), cards, problem.node);
   node.hidden = true;
   let changed = () => {};
   let absent = false;
@@ -78,7 +78,7 @@ async function meant(broker, action) {
   }
   return confirmed({
     title: `Broker ${broker.broker_id} serves this page`,
-    text: "The page stops moving until it is back. The other brokers have the same page at their own admin addresses.",
+    text: "The page is not updated until the broker is back. The other brokers serve the same page at their own admin addresses.",
     confirm: "Do it",
   });
 }
@@ -113,7 +113,7 @@ function card(act) {
 
 function doing({ seen }) {
   if (!seen || seen.live === false) {
-    return "Not in the cluster now: it leads no partitions.";
+    return "Not in the cluster: it leads no partitions.";
   }
   return `${seen.is_controller ? "Controller. " : ""}Leads ${counted(seen.leaders, "partition")}, has ${counted(seen.replicas, "replica")}.`;
 }

@@ -14,7 +14,7 @@ const DRAW_MS = 250;
 
 /** @param {import("../shell/page.js").Page} page @param {string} topic @param {number} partitions */
 export function tail(page, topic, partitions) {
-  const list = messageTable(`Messages of ${topic} as they come`, "No messages since this page was opened.");
+  const list = messageTable(`New messages of ${topic}`, "No messages since this page was opened.");
   const told = element("span", { class: "muted small" });
   const pausing = element("button", { type: "button", "aria-pressed": "false", onclick: () => toggle() }, "Pause");
   const clear = element("button", { type: "button", onclick: () => empty() }, "Clear");
@@ -37,7 +37,7 @@ export function tail(page, topic, partitions) {
   const toggle = () => {
     paused = !paused;
     set(pausing, "aria-pressed", String(paused));
-    setText(pausing, paused ? "Go on" : "Pause");
+    setText(pausing, paused ? "Resume" : "Pause");
     draw();
   };
   const empty = () => {

@@ -11,7 +11,7 @@ import { get, pathOf } from "../shell/api.js";
 export async function growTopic(name, partitions) {
   const total = await openDialog(`More partitions for ${name}`, (close) => {
     const number = field({ label: "New number of partitions", type: "number", min: partitions + 1, value: String(partitions + 1), required: true,
-      hint: `It has ${partitions}. Keys go to other partitions afterwards: their order across the change is lost.` });
+      hint: `It has ${partitions}. Keys go to other partitions afterwards, so their order across the change is lost.` });
     return {
       content: [number.node, element("div", { class: "buttons" }, leaveButton(close), element("button", { class: "primary" }, "Preview"))],
       submit: () => number.input.reportValidity() && close(Number(number.input.value)),
@@ -51,6 +51,6 @@ export async function electPreferred(name) {
     path: pathOf("elections"),
     body: { type: "preferred", partitions: partitions.map(({ topic, partition }) => ({ topic, partition })) },
     confirm: "Elect",
-    done: `The preferred replicas of ${name} are to lead.`,
+    done: `The election of preferred leaders of ${name} is requested.`,
   });
 }

@@ -32,7 +32,7 @@ export function open(page) {
     asking(page);
     return;
   }
-  page.title(`Why is ${kind === "partitions" ? rest.join("-") : rest[0]} as it is?`, ABOVE[kind]?.(rest) ?? null);
+  page.title(`Diagnosis of ${kind === "partitions" ? rest.join("-") : rest[0]}`, ABOVE[kind]?.(rest) ?? null);
   const place = element("div", { "aria-busy": "true" });
   page.add(place);
   let shown = "";
@@ -75,8 +75,8 @@ function subject(kind, text) {
 function explained(answer, changed) {
   return [
     element("div", { class: "card stack" }, element("p", null, chip(SHAPES[answer.state] ?? "busy", worded(answer.state))), element("p", { class: "why-summary" }, answer.summary)),
-    section("What it waits for", answer.waits_for.map((sentence) => element("li", null, sentence)), "Nothing."),
-    section("What you can do", answer.you_can.map((option) => offer(option, changed)), "Nothing needs to be done."),
+    section("Waiting for", answer.waits_for.map((sentence) => element("li", null, sentence)), "Nothing."),
+    section("Possible actions", answer.you_can.map((option) => offer(option, changed)), "Nothing needs to be done."),
     section("Decisions", answer.decided.map(decision), "No decision is recorded."),
     facts(answer.facts ?? {}),
   ];
@@ -89,7 +89,7 @@ function section(heading, items, nothing) {
 
 function offer({ text, request }, changed) {
   const button = request
-    ? element("button", { type: "button", class: "tight", "aria-label": `Do it: ${text}`, onclick: async () => (await carriedOut(text, request)) && changed() }, "Do it…")
+    ? element("button", { type: "button", class: "tight", "aria-label": `Execute: ${text}`, onclick: async () => (await carriedOut(text, request)) && changed() }, "Execute…")
     : null;
   return element("li", { class: "can" }, element("span", null, text), button);
 }
@@ -98,7 +98,7 @@ function carriedOut(text, { method, path, body }) {
   const [bare, query = ""] = path.split(/\?(.*)/s);
   return confirmWrite({
     title: text, method, path: bare, query: Object.fromEntries(new URLSearchParams(query)), body: body ?? undefined,
-    confirm: "Do it", danger: method === "DELETE", done: `Done: ${text}`,
+    confirm: "Execute", danger: method === "DELETE", done: `Done: ${text}`,
   });
 }
 
@@ -106,7 +106,7 @@ function decision({ at_ms: at, broker_id: broker, controller_epoch: epoch, event
   return element("li", null,
     element("p", null, typeof change === "string" ? sentence(change) : element("span", { class: "mono small" }, inline(change ?? ""))),
     element("p", { class: "muted small" }, [instant(at), broker === null || broker === undefined ? null : `broker ${broker}`,
-      epoch === null || epoch === undefined ? null : `controller epoch ${epoch}`, event ? `on ${inline(event)}` : null].filter(Boolean).join(" · ")));
+      epoch === null || epoch === undefined ? null : `controller epoch ${epoch}`, event ? `event: ${inline(event)}` : null].filter(Boolean).join(" · ")));
 }
 
 function sentence(text) {

@@ -20,7 +20,7 @@ const ROLES = {
 /** @param {import("../shell/page.js").Page} page */
 export function brokerMap(page) {
   const rows = element("div", { class: "map", role: "grid", "aria-label": "Replicas by broker" });
-  const told = element("p", { class: "map-told small", "aria-live": "off" }, "Point to a cell, or enter with the keyboard.");
+  const told = element("p", { class: "map-told small", "aria-live": "off" }, "Point to a cell, or select one with the keyboard.");
   const plain = table({
     caption: "Replicas by partition",
     keyOf: ({ topic, partition }) => `${topic}-${partition}`,
@@ -31,7 +31,7 @@ export function brokerMap(page) {
       { header: "Out of sync or offline", text: ({ isr, replicas }) => listed(replicas.filter((id) => !isr.includes(id))) },
     ],
   });
-  const alternative = element("details", null, element("summary", null, "The same as a table"), plain.node);
+  const alternative = element("details", null, element("summary", null, "As a table"), plain.node);
   const tell = (event) => {
     const cell = event.target.closest?.("[data-said]");
     setText(told, cell ? cell.dataset.said : told.textContent);

@@ -16,7 +16,7 @@ export function moveTable(caption, carriedOut) {
     columns: [
       { header: "Partition", names: true, text: ({ topic, partition }) => `${topic}-${partition}` },
       ...(carriedOut ? [{ header: "State", part: chipPart(planState) }] : []),
-      { header: "What", text: ({ action }) => ACTIONS[action] ?? action },
+      { header: "Action", text: ({ action }) => ACTIONS[action] ?? action },
       { header: "From", text: ({ from }) => listed(from ?? []) },
       { header: "To", text: ({ to }) => listed(to ?? []) },
       { header: "Size", numeric: true, text: ({ bytes: size, bytes_done: done }) => (!carriedOut || done === null || done === undefined ? bytes(size) : `${bytes(done)} of ${bytes(size)}`) },

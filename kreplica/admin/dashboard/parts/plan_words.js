@@ -8,14 +8,14 @@ export const KINDS = {
   add_brokers: ["Fill new brokers", "Moves a fair share of replicas to brokers that have few."],
   drain: ["Drain brokers", "Moves everything away from brokers, and keeps new replicas away."],
   replication_factor: ["Change replication factor", "More or fewer replicas of topics, in one step."],
-  reassign: ["Move by hand", "Assigns replicas to the brokers that you name."],
+  reassign: ["Move manually", "Assigns replicas to the brokers that you name."],
   add_partitions: ["Add partitions", "More partitions for a topic."],
   remove_partitions: ["Remove partitions", "Fewer partitions: the last ones become read-only, are consumed and then deleted."],
 };
 
 /** @type {Record<string, [string, string]>} */
 const STATES = {
-  preparing: ["busy", "Being made"], pending: ["busy", "Waiting to start"], running: ["busy", "Running"], cancelling: ["warn", "Being cancelled"],
+  preparing: ["busy", "Being created"], pending: ["busy", "Waiting to start"], running: ["busy", "Running"], cancelling: ["warn", "Being cancelled"],
   completed: ["good", "Completed"], cancelled: ["", "Cancelled"], failed: ["bad", "Failed"],
   waiting: ["", "Waiting"], moving: ["busy", "Moving"], finished: ["good", "Finished"],
 };

@@ -32,7 +32,7 @@ export function confirmWrite(write) {
     const waiting = element("p", { class: "muted", role: "status" }, "Asking what this would do…");
     const preview = element("div", { class: "stack" });
     const problem = problemPlace();
-    const typed = write.typed === undefined ? null : field({ label: `Type “${write.typed}” to go on`, name: "typed", autocomplete: "off" });
+    const typed = write.typed === undefined ? null : field({ label: `Type “${write.typed}” to continue`, name: "typed", autocomplete: "off" });
     const confirm = element("button", { class: write.danger ? "primary danger" : "primary", disabled: true }, write.confirm);
     let known = false;
     const check = () => {

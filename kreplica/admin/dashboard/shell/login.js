@@ -34,13 +34,13 @@ function asked() {
   return openDialog("This cluster requires a token", (close) => {
     const entry = field({
       label: "Token", name: "token", type: "password", autocomplete: "current-password", required: true,
-      hint: "The content of kreplica.admin.token.file. It is kept in this tab and forgotten with it.",
+      hint: "The content of kreplica.admin.token.file. It is stored until this tab is closed.",
     });
     return {
       content: [
         wrong ? element("p", { class: "problem" }, "The last token was not accepted.") : null,
         entry.node,
-        element("div", { class: "buttons" }, leaveButton(close, "Go on without"), element("button", { class: "primary" }, "Use it")),
+        element("div", { class: "buttons" }, leaveButton(close, "Continue without"), element("button", { class: "primary" }, "Use it")),
       ],
       submit() {
         const text = entry.input.value.trim();

@@ -33,13 +33,13 @@ export function reached(answered) {
   misses += 1;
   if (misses === PATIENCE) {
     place.replaceChildren(element("p", null, element("strong", null, "The broker that serves this page does not answer. "),
-      "It is asked again every second."), ...others());
+      "The page retries every second."), ...others());
     place.hidden = false;
   }
 }
 
 function others() {
   const links = [...addresses].filter(([, url]) => new URL(url).origin !== location.origin)
-    .map(([number, url]) => element("li", null, element("a", { href: `${url}/${location.hash}` }, `Go on at broker ${number}`)));
+    .map(([number, url]) => element("li", null, element("a", { href: `${url}/${location.hash}` }, `Continue at broker ${number}`)));
   return links.length ? [element("ul", null, links)] : [];
 }
