@@ -1,7 +1,7 @@
 """Takes screenshots of the dashboard: ``python -m tests.dashboard.screenshots [DIRECTORY]``.
 
-A cluster has three brokers, topics, clients, a running plan and a killed broker.  The four
-screenshots of the documentation go to ``docs/images``; with a directory, those of every page go there, light and dark.
+The cluster has three brokers, topics, clients, a running plan and a killed broker.  The four screenshots of the
+documentation go to ``docs/images``; with a directory, those of every page go there, light and dark.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ OVERRIDES = ("min.insync.replicas=2", "zookeeper.session.timeout.ms=3000", "offs
 TOPICS = {"orders": (6, 3), "payments": (12, 3), "clicks": (18, 2), "audit": (3, 3)}
 WARMING_S = 75
 WIDTH, HEIGHT = 1280, 860
-TALL = 1290
-"""So high that the cards and the map of the overview are seen."""
+TALL = 1245
+"""Height at which the cards and the map of the overview are visible."""
 
 PAGES = (
     "", "brokers", "broker/2", "topics", "topics/new", "topic/orders", "topic/orders/settings",

@@ -214,7 +214,7 @@ def test_a_plan_is_previewed_run_and_watched(at, cluster):
     at.open("plans/new?kind=replication_factor&topic=grows")
     at.until(lambda: at.field("Topics").get_attribute("value") == "grows")
     at.press("Preview")
-    at.until_text("What it would do")
+    at.until_text("Preview")
     at.press("5 writes to ZooKeeper")
     at.until_text("create /kreplica/plans/")
     assert len(at.all("table")) == 2
@@ -236,7 +236,7 @@ def test_a_plan_is_slowed_and_cancelled(at, cluster):
     """One that would take hours is given up on the page, and what it began is taken back."""
     topic(cluster, "heavy", copies=2, messages=300, size=10_000)
     at.open("plans/new?kind=replication_factor&topic=heavy")
-    at.fill("Throttle, MB/s a broker", "0.001")
+    at.fill("Throttle, MB/s per broker", "0.001")
     at.press("Preview")
     at.press("Start the plan")
     at.until_text("Running")
@@ -249,7 +249,7 @@ def test_a_plan_is_slowed_and_cancelled(at, cluster):
     at.until_text("Waiting for")
     at.driver.back()
     at.press("Cancel plan")
-    at.press("Put back what it has moved already", "label")
+    at.press("Revert the moves that are finished", "label")
     at.press("Preview")
     at.confirm("Cancel the plan")
     at.until_text("Cancelled")

@@ -167,17 +167,17 @@ def test_what_is_written_was_previewed(at, small):
     at.one("input[value=drain]").click()
     at.until(lambda: at.all("input[type=checkbox][value='2']"))
     at.one("input[type=checkbox][value='2']").click()
-    at.fill("Throttle, MB/s a broker", "20")
+    at.fill("Throttle, MB/s per broker", "20")
     at.fill("Comment", "for the new disks")
     at.press("Preview")
-    at.until_text("What it would do")
+    at.until_text("Preview")
     at.until_text("create /plans")
     assert small.asked == []
     at.press("Start the plan")
     at.until(lambda: at.address == "plan/plan-0000000001")
     body = {"kind": "drain", "brokers": [2], "throttle_bytes_per_second": 20_000_000, "comment": "for the new disks"}
     assert small.asked == [("POST", "/v1/plans", body)]
-    at.until_text("plan-0000000001 is made.", "#news")
+    at.until_text("plan-0000000001 is created.", "#news")
 
 
 def test_a_deletion_has_to_be_typed(at, small):

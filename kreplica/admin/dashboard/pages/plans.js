@@ -13,7 +13,7 @@ const PAGE = 50;
 /** @param {import("../shell/page.js").Page} page */
 export function open(page) {
   page.title("Plans");
-  page.actions.append(element("a", { class: "button primary", href: "#/plans/new" }, "Make a plan"));
+  page.actions.append(element("a", { class: "button primary", href: "#/plans/new" }, "Create a plan"));
   const list = table({
     caption: "Plans",
     keyOf: ({ id }) => id,
