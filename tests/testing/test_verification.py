@@ -20,7 +20,7 @@ from kreplica.testing.verification.options import VerificationOptions
 from kreplica.testing.verification.verification import Verification
 from kreplica.wire import messages
 
-QUICK = ["zookeeper.session.timeout.ms=3000", "replica.lag.time.max.ms=2000"]
+SHORT_INTERVALS = ["zookeeper.session.timeout.ms=3000", "replica.lag.time.max.ms=2000"]
 BROKERS = [(f"broker-{number}", BROKER_PORT) for number in (1, 2, 3)]
 
 
@@ -28,7 +28,7 @@ class Scene:
     """A cluster of three brokers and a verification of it."""
 
     def __init__(self, seed=1, overrides=(), **options):
-        self.cluster = SimulatedCluster(seed, brokers=3, overrides=[*QUICK, *overrides])
+        self.cluster = SimulatedCluster(seed, brokers=3, overrides=[*SHORT_INTERVALS, *overrides])
         self.cluster.start()
         self.network = self.cluster.simulation.network
         self.progress = []
@@ -133,7 +133,7 @@ def test_all_brokers_are_down_at_the_end():
     assert not verdict.clean
     assert not verdict.settled
     assert verdict.report.errors == {}
-    assert verdict.not_removed.startswith(f"the topic {verdict.scene.topic} cannot be removed: ConnectionFailed")
+    assert verdict.not_removed.startswith(f"cannot delete the topic {verdict.scene.topic}: ConnectionFailed")
 
 
 def test_stopped_early():
@@ -255,8 +255,8 @@ def test_a_reader_misses_a_record(monkeypatch):
             {"bootstrap": [("broker-1", 1), ("broker-2", 2)]},
             "no connection to broker-1:1: .*; no connection to broker-2:2",
         ),
-        ({"replication_factor": 4}, "cannot be made: INVALID_REPLICATION_FACTOR: .* live brokers .3"),
-        ({"topic": "no good"}, "the topic no good cannot be made: INVALID_TOPIC_EXCEPTION"),
+        ({"replication_factor": 4}, "cannot create the topic .*: INVALID_REPLICATION_FACTOR: .* live brokers .3"),
+        ({"topic": "no good"}, "cannot create the topic no good: INVALID_TOPIC_EXCEPTION"),
     ],
 )
 def test_could_not_run(options, text):
@@ -270,7 +270,7 @@ def test_the_topic_exists_already():
     scene = Scene(topic="theirs")
     client = scene.cluster.client()
     scene.cluster.run_until(client.create_topic("theirs"))
-    with pytest.raises(CouldNotRun, match="the topic theirs cannot be made: TOPIC_ALREADY_EXISTS"):
+    with pytest.raises(CouldNotRun, match="cannot create the topic theirs: TOPIC_ALREADY_EXISTS"):
         scene.verdict()
     assert scene.topics() == ["theirs"]
 
@@ -302,7 +302,7 @@ def test_a_broker_that_does_not_know_the_controller_yet(monkeypatch):
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         await create_topic(client, *args, **kwargs)
 
-    monkeypatch.setattr(cluster_access, "_ask", asked)
+    monkeypatch.setattr(cluster_access, "_metadata", asked)
     monkeypatch.setattr(cluster_access.WireClient, "create_topic", refused_once)
     assert Scene(seconds=2.0).verdict().clean
     assert refusals
@@ -316,7 +316,7 @@ def test_nothing_is_acknowledged():
     scene.cluster.run_until(lambda: bool(scene.progress))
     for name, _ in BROKERS:
         scene.network.cut(name, "verify")
-    with pytest.raises(CouldNotRun, match=r"nothing was acknowledged in \d+ s; clients met ConnectionFailed \d+ times"):
+    with pytest.raises(CouldNotRun, match=r"no record was acknowledged in \d+ s; errors: ConnectionFailed \d+ times"):
         scene.verdict()
 
 

@@ -1,9 +1,9 @@
-"""A black-box check of any Kafka-compatible cluster: load on a topic of its own, and what clients were told of it.
+"""Black-box check of any Kafka-compatible cluster: clients write and read a topic, and their history is checked.
 
-* ``options`` what is to be done
-* ``cluster_access`` the way in: brokers, the topic made, led and removed; what makes a run impossible
-* ``verification`` the run itself: start here
-* ``clients`` the producers and readers of a run
-* ``observations`` what they were told
-* ``verdict`` what came of it
+* ``verification`` one run: start here
+* ``options`` options of a run
+* ``cluster_access`` finds the brokers, creates and deletes the topic, explains why a run is impossible
+* ``clients`` producers and readers of a run
+* ``observations`` history and measurements of the clients
+* ``verdict`` the result
 """

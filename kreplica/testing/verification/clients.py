@@ -1,4 +1,4 @@
-"""The producers and readers of a run."""
+"""Producers and readers of a run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from kreplica.testing.verification.options import ANSWER_TIMEOUT_S, Address, Ver
 
 
 class Clients:
-    """All that speak to the cluster in a run, each over connections of its own; ended by ``abandon``.
+    """All producers and readers of a run, with separate connections; stopped by ``abandon``.
 
-    :param brokers: that are asked who leads.
+    :param brokers: addresses for metadata requests.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Clients:
         self.readers: list[tuple[int, TailingConsumer]] = []
 
     def start_producers(self) -> None:
-        """Begin to write to each partition."""
+        """Start the producers of each partition."""
         for partition in range(self._options.partitions):
             load = self._options.load(self._topic, partition)
             for number in range(self._options.producers):
@@ -46,7 +46,7 @@ class Clients:
                 producer.start()
 
     def start_readers(self, name: str) -> None:
-        """Begin to read each partition from its start."""
+        """Start one more reader of each partition, from its beginning."""
         for partition in range(self._options.partitions):
             client = self._client(f"{name}-{partition}", partition)
             reader = TailingConsumer(self._runtime.reactor, client, self._topic, partition, self._observations)
@@ -54,45 +54,44 @@ class Clients:
             reader.start()
 
     def wind_up(self) -> None:
-        """Have producers make no more."""
+        """Stop making records; producers still send those that are not acknowledged."""
         for producer in self.producers:
             producer.wind_up()
 
     @property
     def all_acknowledged(self) -> bool:
-        """Whether nothing is under way any more."""
         return all(producer.is_done for producer in self.producers)
 
     @property
     def all_read(self) -> bool:
-        """Whether every reader has come as far as acknowledgements have."""
+        """True if every reader has received all acknowledged records."""
         return all(reader.position >= self._observations.ends[partition] for partition, reader in self.readers)
 
     @property
     def positions(self) -> int:
-        """Of all readers, added up."""
+        """Sum of the readers' positions."""
         return sum(reader.position for _, reader in self.readers)
 
     @property
     def producer_restarts(self) -> int:
-        """How often a producer was told that what it had written is not known any more."""
+        """Number of times that a broker had lost a producer's state."""
         return sum(producer.resets for producer in self.producers)
 
     @property
     def reader_restarts(self) -> int:
-        """How often a reader was told that the log ends before its position."""
+        """Number of times that a log ended before a reader's position."""
         return sum(reader.resets for _, reader in self.readers)
 
     @property
     def errors(self) -> Counter[str]:
-        """What went wrong and was tried again, by name."""
+        """Numbers of retried errors, by name."""
         counters = [producer.errors for producer in self.producers] + [reader.errors for _, reader in self.readers]
         return sum(counters, Counter())
 
     async def abandon(self) -> None:
-        """End all of them at once.
+        """Stop all clients immediately.
 
-        :raise Exception: one had ended by an error that nobody foresaw.
+        :raise Exception: an unexpected error had stopped one of them.
         """
         for producer in self.producers:
             await producer.abandon()

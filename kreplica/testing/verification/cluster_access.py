@@ -1,4 +1,4 @@
-"""The way into a cluster that may be anybody's: its brokers, and a topic made there for the time of a run."""
+"""Access to the cluster: finds its brokers, and creates and deletes the topic of a run."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ RETRY_S = 0.5
 
 
 class CouldNotRun(KreplicaError):
-    """There is nothing to be said of the cluster, because the run did not come about; the text says why, in a line."""
+    """The run was not possible, so that nothing is known about the cluster; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster as one of its brokers tells it.
+    """A cluster according to the metadata of one of its brokers.
 
-    :param addresses: by broker id, where clients are to come.
+    :param addresses: advertised addresses by broker ID.
     """
 
     addresses: dict[int, Address]
@@ -36,9 +36,9 @@ class Cluster:
 
 
 class ClusterAccess:
-    """Asks brokers as an operator would, and says in one line what is in the way.
+    """Sends administrative requests, and explains failures in one line.
 
-    :param bootstrap: those that are asked first.
+    :param bootstrap: bootstrap servers, tried in order.
     """
 
     def __init__(self, reactor: Reactor, bootstrap: Sequence[Address]) -> None:
@@ -46,17 +46,17 @@ class ClusterAccess:
         self._bootstrap = bootstrap
 
     async def find(self) -> Cluster:
-        """The cluster, of which at least one broker can be reached where it says that it is.
+        """Return the cluster, if at least one broker can be reached at its advertised address.
 
-        :raise CouldNotRun: there is none.
+        :raise CouldNotRun: no broker can be reached.
         """
         reasons = []
         for address in self._bootstrap:
             client = self._client(address)
             try:
-                cluster = await _ask(client)
+                cluster = await _metadata(client)
             except (ClientError, KafkaError) as error:
-                reasons.append(_why(address, error, connected=not isinstance(error, ConnectionFailed)))
+                reasons.append(_reason(address, error))
             else:
                 await self._reach_any(address, cluster)
                 return cluster
@@ -64,7 +64,7 @@ class ClusterAccess:
                 await client.close()
         raise CouldNotRun("; ".join(reasons))
 
-    async def _reach_any(self, asked: Address, cluster: Cluster) -> None:
+    async def _reach_any(self, bootstrap: Address, cluster: Cluster) -> None:
         reasons = []
         for broker_id, (host, port) in cluster.addresses.items():
             try:
@@ -77,102 +77,104 @@ class ClusterAccess:
                 await connection.close()
                 return
         raise CouldNotRun(
-            f"{_named(asked)} answers, but no broker is where it sends clients (see advertised.listeners): "
-            + ("; ".join(reasons) or "it knows of no broker")
+            f"{_text_of_address(bootstrap)} answers, but no broker is reachable at its advertised address "
+            "(see advertised.listeners): " + ("; ".join(reasons) or "the response contains no broker")
         )
 
-    async def make_topic(
+    async def create_topic(
         self, cluster: Cluster, name: str, partitions: int, replication_factor: int, configs: dict[str, str]
     ) -> None:
-        """Make a topic, and wait until each of its partitions is led.
+        """Create a topic, and wait until each of its partitions has a leader.
 
-        :raise CouldNotRun: it cannot be made.
+        :raise CouldNotRun: it cannot be created, or has no leaders in time.
         """
-        await self._by_controller(
+        await self._request_controller(
             cluster,
             lambda client: client.create_topic(name, partitions, configs, replication_factor=replication_factor),
-            f"the topic {name} cannot be made",
+            f"cannot create the topic {name}",
             ErrorCode.TOPIC_ALREADY_EXISTS,
         )
         deadline_s = self._reactor.seconds() + READY_S_MAX
-        unled: object = "nobody was asked"
+        leaderless: object = None
         while self._reactor.seconds() < deadline_s:
-            unled = await self._unled(cluster, name, partitions)
-            if not unled:
+            leaderless = await self._leaderless(cluster, name, partitions)
+            if not leaderless:
                 return
             await sleep(self._reactor, RETRY_S)
-        raise CouldNotRun(f"the topic {name} was made, but in {READY_S_MAX:g} s not every partition was led: {unled}")
+        raise CouldNotRun(
+            f"the topic {name} was created, but has partitions without a leader after {READY_S_MAX:g} s: {leaderless}"
+        )
 
-    async def remove_topic(self, cluster: Cluster, name: str) -> None:
-        """Remove a topic.
+    async def delete_topic(self, cluster: Cluster, name: str) -> None:
+        """Delete a topic.
 
-        :raise CouldNotRun: it cannot be removed.
+        :raise CouldNotRun: it cannot be deleted.
         """
-        await self._by_controller(
+        await self._request_controller(
             cluster,
             lambda client: client.delete_topic(name),
-            f"the topic {name} cannot be removed",
+            f"cannot delete the topic {name}",
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         )
 
-    async def _by_controller(
-        self, cluster: Cluster, act: Callable[[WireClient], Awaitable[None]], failing: str, done: ErrorCode
+    async def _request_controller(
+        self, cluster: Cluster, send: Callable[[WireClient], Awaitable[None]], failure: str, already_done: ErrorCode
     ) -> None:
-        """Have the controller do something, asking again while it may do better, or may be another.
+        """Send a request to the controller, with retries, also to other brokers.
 
-        :param done: what a second question is answered where the first had its effect though it failed.
+        :param failure: start of the message of ``CouldNotRun``.
+        :param already_done: the error of a retry if the first attempt had succeeded without a response.
         """
         deadline_s = self._reactor.seconds() + READY_S_MAX
-        asked = 0
+        attempts = 0
         while True:
-            address = self._next(cluster, asked)
-            client = self._client(address)
+            client = self._client(self._address_for(cluster, attempts))
             try:
-                await act(client)
+                await send(client)
                 return
             except (ClientError, KafkaError) as error:
-                if asked and isinstance(error, KafkaError) and error.code is done:
+                if attempts and isinstance(error, KafkaError) and error.code is already_done:
                     return
-                if not _may_pass(error) or self._reactor.seconds() > deadline_s:
-                    raise CouldNotRun(f"{failing}: {_text(error)}") from error
+                if not _is_retriable(error) or self._reactor.seconds() > deadline_s:
+                    raise CouldNotRun(f"{failure}: {_text(error)}") from error
             finally:
                 await client.close()
-            asked += 1
+            attempts += 1
             await sleep(self._reactor, RETRY_S)
-            cluster = await self._again(cluster)
+            cluster = await self._refreshed(cluster)
 
-    def _next(self, cluster: Cluster, asked: int) -> Address:
-        """The controller's address, then the others' in turn: not every cluster says truly who it is."""
+    def _address_for(self, cluster: Cluster, attempts: int) -> Address:
+        """Return the controller's address, then those of other brokers: some clusters report a wrong controller."""
         ids = sorted(cluster.addresses, key=lambda broker_id: broker_id != cluster.controller_id)
-        return cluster.addresses[ids[asked % len(ids)]]
+        return cluster.addresses[ids[attempts % len(ids)]]
 
-    async def _again(self, cluster: Cluster) -> Cluster:
+    async def _refreshed(self, cluster: Cluster) -> Cluster:
         for address in [*cluster.addresses.values(), *self._bootstrap]:
             client = self._client(address)
             try:
-                found = await _ask(client)
+                found = await _metadata(client)
             except (ClientError, KafkaError):
                 continue
             finally:
                 await client.close()
-            if found.addresses:  # a broker that has just started may know of none
+            if found.addresses:  # a broker that has just started may not know any broker
                 return found
         return cluster
 
-    async def _unled(self, cluster: Cluster, topic: str, partitions: int) -> object:
-        """What is said of partitions that nobody leads, or why nothing is; empty where all are led."""
-        last: object = "nobody answers"
+    async def _leaderless(self, cluster: Cluster, topic: str, partitions: int) -> object:
+        """Return the partitions without a leader, or the error if no broker answers; falsy if all have leaders."""
+        last: object = "no broker answers"
         for address in cluster.addresses.values():
             client = self._client(address)
             try:
                 body = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
-                answer = await client.request(messages.METADATA, body, at_most=METADATA_BY_NAME_MAX)
+                response = await client.request(messages.METADATA, body, at_most=METADATA_BY_NAME_MAX)
             except (ClientError, KafkaError) as error:
                 last = error
                 continue
             finally:
                 await client.close()
-            rows = {row["partition_index"]: row for row in answer["topics"][0]["partitions"]}
+            rows = {row["partition_index"]: row for row in response["topics"][0]["partitions"]}
             return [index for index in range(partitions) if index not in rows or rows[index]["leader_id"] < 0]
         return last
 
@@ -180,31 +182,31 @@ class ClusterAccess:
         return WireClient(self._reactor, *address, client_id=CLIENT_ID, answer_timeout_s=ANSWER_TIMEOUT_S)
 
 
-async def _ask(client: WireClient) -> Cluster:
+async def _metadata(client: WireClient) -> Cluster:
     body = {"topics": [], "allow_auto_topic_creation": False}
-    answer = await client.request(messages.METADATA, body, at_most=METADATA_BY_NAME_MAX)
-    addresses = {row["node_id"]: (row["host"], row["port"]) for row in answer["brokers"]}
-    return Cluster(addresses, answer["controller_id"])
+    response = await client.request(messages.METADATA, body, at_most=METADATA_BY_NAME_MAX)
+    addresses = {row["node_id"]: (row["host"], row["port"]) for row in response["brokers"]}
+    return Cluster(addresses, response["controller_id"])
 
 
-def _may_pass(error: ClientError | KafkaError) -> bool:
+def _is_retriable(error: ClientError | KafkaError) -> bool:
     return error.code.retriable if isinstance(error, KafkaError) else error.retriable
 
 
-def _named(address: Address) -> str:
+def _text_of_address(address: Address) -> str:
     return f"{address[0]}:{address[1]}"
 
 
-def _why(address: Address, error: ClientError | KafkaError, *, connected: bool) -> str:
-    if not connected:
+def _reason(address: Address, error: ClientError | KafkaError) -> str:
+    server = _text_of_address(address)
+    if isinstance(error, ConnectionFailed):
         return f"no connection to {error}"
     if isinstance(error, UnsupportedVersion):
-        return f"{_named(address)} speaks no version that is known here: {error}"
+        return f"{server} supports no version that this client knows: {error}"
     if isinstance(error, MalformedAnswer):
-        return f"{_named(address)} does not speak the Kafka protocol: {error}"
-    return (
-        f"{_named(address)} takes connections, but does not answer as a Kafka broker without TLS and authentication "
-        f"would: {_text(error)}"
+        return f"{server} does not speak the Kafka protocol: {error}"
+    return f"{server} accepts connections, but does not answer like a Kafka broker without TLS and authentication: " + (
+        _text(error)
     )
 
 

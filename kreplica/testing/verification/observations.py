@@ -1,4 +1,4 @@
-"""What the clients of a run did and were told, kept for the checks, and measured."""
+"""History of the clients of a run, and measurements."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from kreplica.testing.anomalies import ClientHistory
 from kreplica.testing.anomalies.history import NO_OFFSET
 from kreplica.wire.records import Record
 
-FILLING = b"."
+PADDING = b"."
 
 
 class Observations:
     """The ``Listener`` of all clients of a run.
 
-    Records are known by ``PARTITION/NUMBER``; where a broker changes the filling behind that, they are not.
+    Values are ``PARTITION/NUMBER`` with padding, which is removed for the history.
 
-    :param clock: seconds.
-    :ivar ends: of each partition, the first offset beyond all that was acknowledged.
-    :ivar read_count: records that readers were given, all readers together.
-    :ivar latencies_s: of each batch, from the first sending to its acknowledgement.
+    :param clock: returns seconds.
+    :ivar ends: by partition, the offset after the last acknowledged record.
+    :ivar read_count: total number of records that all readers received.
+    :ivar latencies_s: of each batch, from its first send to its acknowledgement.
     """
 
     def __init__(self, partitions: int, clock: Callable[[], float]) -> None:
@@ -34,36 +34,33 @@ class Observations:
         self.latencies_s = array("d")
         self._clock = clock
         self._numbers = [0] * partitions
-        self._began_s = clock()
-        self._heard_s = self._began_s
+        self._started_s = clock()
+        self._last_acknowledgement_s = self._started_s
         self._longest_silence_s = 0.0
 
     def now_s(self) -> float:
-        """Seconds since these observations began."""
-        return self._clock() - self._began_s
+        """Return the seconds since the start."""
+        return self._clock() - self._started_s
 
-    # --- what clients tell ---
+    # --- Listener ---
 
     def next_value(self, partition: int, size: int) -> bytes:
-        """The next value to send, of at least so many bytes, unlike any other."""
+        """Return a unique value of at least ``size`` bytes."""
         number = self._numbers[partition]
         self._numbers[partition] += 1
-        return (b"%d/%d" % (partition, number)).ljust(size, FILLING)
+        return (b"%d/%d" % (partition, number)).ljust(size, PADDING)
 
     def sending(self, producer: str, partition: int, values: Sequence[bytes]) -> int:
-        """A producer sends a batch for the first time.
-
-        :return: by which ``acknowledged`` knows it.
-        """
+        """Record the first send of a batch, and return its number for ``acknowledged``."""
         if self.sent_count == self.acknowledged_count:
-            self._heard_s = self._clock()  # nobody owed an acknowledgement
+            self._last_acknowledgement_s = self._clock()  # no acknowledgement was outstanding
         self.sent_count += len(values)
-        return self.history.sending(producer, partition, [_known_by(value) for value in values], self.now_s())
+        return self.history.sending(producer, partition, [_without_padding(value) for value in values], self.now_s())
 
     def acknowledged(self, partition: int, base_offset: int, values: Sequence[bytes], number: int) -> None:
-        """A producer was told that these are in the log, from that offset on; -1 where it was not told where."""
+        """Record the acknowledgement of a batch, whose offset is -1 if the response had none."""
         self._longest_silence_s = self.longest_silence_s
-        self._heard_s = self._clock()
+        self._last_acknowledgement_s = self._clock()
         self.acknowledged_count += len(values)
         self.acknowledged_bytes += sum(map(len, values))
         self.latencies_s.append(self.now_s() - self.history.sends[number].sent_s)
@@ -72,30 +69,30 @@ class Observations:
             self.ends[partition] = max(self.ends[partition], base_offset + len(values))
 
     def read(self, partition: int, records: Sequence[Record], consumer: str) -> None:
-        """A consumer was given these."""
+        """Record the records that a consumer received."""
         self.read_count += len(records)
-        given = [(record.offset, _known_by(record.value or b"")) for record in records]
-        self.history.polled(consumer, partition, given, self.now_s())
+        received = [(record.offset, _without_padding(record.value or b"")) for record in records]
+        self.history.polled(consumer, partition, received, self.now_s())
 
     def sought(self, partition: int, offset: int, consumer: str) -> None:
-        """A consumer set its position."""
+        """Record a seek of a consumer."""
         self.history.sought(consumer, partition, offset, self.now_s())
 
-    # --- measures ---
+    # --- measurements ---
 
     @property
     def longest_silence_s(self) -> float:
-        """The longest time in which something was to be acknowledged and nothing was, until now."""
-        waits = self.sent_count > self.acknowledged_count
-        return max(self._longest_silence_s, self._clock() - self._heard_s if waits else 0.0)
+        """Longest time without an acknowledgement while records were unacknowledged."""
+        is_waiting = self.sent_count > self.acknowledged_count
+        return max(self._longest_silence_s, self._clock() - self._last_acknowledgement_s if is_waiting else 0.0)
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that so many percent of all do not exceed; 0 where there is none."""
+    """Return the percentile by nearest rank; 0 without values."""
     if not values:
         return 0.0
     return sorted(values)[max(0, ceil(len(values) * percent / 100) - 1)]
 
 
-def _known_by(value: bytes) -> bytes:
-    return value.rstrip(FILLING)
+def _without_padding(value: bytes) -> bytes:
+    return value.rstrip(PADDING)

@@ -43,7 +43,7 @@ class Verdict:
     :param reader_restarts: number of times a log ended before a reader's position.
     :param errors: number of retried client errors by name.
     :param settled: True if all sent records were finally acknowledged, and each reader read all acknowledged ones.
-    :param not_removed: why the topic was not deleted; empty if it was deleted or kept on request.
+    :param not_removed: reason why the topic was not deleted; empty if it was deleted or kept on request.
     """
 
     scene: Scene

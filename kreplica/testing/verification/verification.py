@@ -1,4 +1,4 @@
-"""The run: a topic is made, written and read while whatever happens to the cluster happens; then all is compared."""
+"""One verification run: creates a topic, writes and reads it for a while, and checks the clients' history."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ REPLICATION_FACTOR = 3
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is.
+    """Progress of a run.
 
-    :param phase: what goes on, in a few words.
-    :param unread: acknowledged records that some reader has still to be given, at most, all partitions together.
-    :param silence_s: the longest time without an acknowledgement, so far.
-    :param errors: that clients met so far.
+    :param unread: acknowledged records that the slowest reader of each partition has not received.
+    :param silence_s: longest time without an acknowledgement so far.
+    :param errors: number of client errors so far.
     """
 
     at_s: float
@@ -38,38 +37,40 @@ class Progress:
 
 
 class Verification:
-    """One run, to be started once.
+    """One run.
 
-    :param tell: called from time to time while it goes on.
+    :param report_progress: called several times per second.
     """
 
     def __init__(
-        self, runtime: Runtime, options: VerificationOptions, tell: Callable[[Progress], None] = lambda _: None
+        self,
+        runtime: Runtime,
+        options: VerificationOptions,
+        report_progress: Callable[[Progress], None] = lambda _: None,
     ) -> None:
         self._runtime = runtime
         self._options = options
-        self._tell = tell
+        self._report_progress = report_progress
         self._stopped_early = False
         self._access = ClusterAccess(runtime.reactor, options.bootstrap)
         self._observations = Observations(options.partitions, runtime.reactor.seconds)
 
     @property
     def history(self) -> ClientHistory:
-        """What clients did and were told, so far."""
         return self._observations.history
 
     def stop_early(self) -> None:
-        """Write no longer, and go on with what comes after that."""
+        """Stop writing now and continue with the next phase."""
         self._stopped_early = True
 
     async def run(self) -> Verdict:
-        """Do all of it.
+        """Execute the run once.
 
-        :raise CouldNotRun: the cluster cannot be reached, refuses the topic, or acknowledges nothing at all.
+        :raise CouldNotRun: the cluster cannot be reached, refuses the topic, or acknowledges no record.
         """
         cluster = await self._access.find()
         scene = self._scene(cluster)
-        await self._make_topic(cluster, scene)
+        await self._create_topic(cluster, scene)
         brokers = [*cluster.addresses.values(), *self._options.bootstrap]
         clients = Clients(self._runtime, brokers, scene.topic, self._options, self._observations)
         not_removed = ""
@@ -80,8 +81,8 @@ class Verification:
                 await clients.abandon()
             finally:
                 if not self._options.keep:
-                    not_removed = await self._remove(cluster, scene.topic)
-        self._tell(self._progress(clients, "comparing"))
+                    not_removed = await self._delete_topic(cluster, scene.topic)
+        self._report_progress(self._progress(clients, "checking"))
         return self._verdict(scene, clients, load_s, settled, not_removed)
 
     def _scene(self, cluster: Cluster) -> Scene:
@@ -96,64 +97,64 @@ class Verification:
             acks=options.acks,
         )
 
-    async def _make_topic(self, cluster: Cluster, scene: Scene) -> None:
+    async def _create_topic(self, cluster: Cluster, scene: Scene) -> None:
         configs = {
             "min.insync.replicas": str(scene.min_in_sync),
             "unclean.leader.election.enable": "false",
             **self._options.configs,
         }
-        await self._access.make_topic(cluster, scene.topic, scene.partitions, scene.replication_factor, configs)
+        await self._access.create_topic(cluster, scene.topic, scene.partitions, scene.replication_factor, configs)
 
     # --- phases ------------------------------------------------------------------------------------------------------
 
     async def _load(self, clients: Clients) -> tuple[float, bool]:
-        """Write and read, and wait for what is missing then.
+        """Write and read; then wait for missing acknowledgements and reads.
 
-        :return: for how long was written, and whether nothing was missing in the end.
+        :return: seconds of writing; whether all records were acknowledged and read.
         """
-        began_s = self._observations.now_s()
+        started_s = self._observations.now_s()
         clients.start_readers("reader")
         clients.start_producers()
-        await self._write(clients, began_s + self._options.seconds / 2)
+        await self._write(clients, started_s + self._options.seconds / 2)
         clients.start_readers("late-reader")
-        await self._write(clients, began_s + self._options.seconds)
-        load_s = self._observations.now_s() - began_s
+        await self._write(clients, started_s + self._options.seconds)
+        load_s = self._observations.now_s() - started_s
         clients.wind_up()
         acknowledged = await self._wait(clients, "waiting for acknowledgements", lambda: clients.all_acknowledged)
         if not self._observations.acknowledged_count:
-            met = ", ".join(f"{name} {count} times" for name, count in clients.errors.most_common())
-            raise CouldNotRun(f"nothing was acknowledged in {self._observations.now_s():.0f} s; clients met {met}")
+            errors = ", ".join(f"{name} {count} times" for name, count in clients.errors.most_common())
+            raise CouldNotRun(f"no record was acknowledged in {self._observations.now_s():.0f} s; errors: {errors}")
         clients.start_readers("last-reader")
         read = await self._wait(clients, "waiting for readers", lambda: clients.all_read)
         return load_s, acknowledged and read
 
     async def _write(self, clients: Clients, until_s: float) -> None:
         while (left_s := until_s - self._observations.now_s()) > 0 and not self._stopped_early:
-            self._tell(self._progress(clients, "writing"))
+            self._report_progress(self._progress(clients, "writing"))
             await sleep(self._runtime.reactor, min(TICK_S, left_s))
 
     async def _wait(self, clients: Clients, phase: str, reached: Callable[[], bool]) -> bool:
-        """Until something is so, or nothing has moved for as long as the options allow."""
-        before, moved_s = None, self._observations.now_s()
+        """Wait for a condition; return False if there was no progress for ``settle_s``."""
+        before, progress_s = None, self._observations.now_s()
         while not reached():
             now = self._observations.acknowledged_count, clients.positions
             if now != before:
-                before, moved_s = now, self._observations.now_s()
-            elif self._observations.now_s() - moved_s >= self._options.settle_s:
+                before, progress_s = now, self._observations.now_s()
+            elif self._observations.now_s() - progress_s >= self._options.settle_s:
                 return False
-            self._tell(self._progress(clients, phase))
+            self._report_progress(self._progress(clients, phase))
             await sleep(self._runtime.reactor, TICK_S)
         return True
 
-    async def _remove(self, cluster: Cluster, topic: str) -> str:
-        """:return: why the topic could not be removed; empty where it was."""
+    async def _delete_topic(self, cluster: Cluster, topic: str) -> str:
+        """Delete the topic, and return the reason if this failed."""
         try:
-            await self._access.remove_topic(cluster, topic)
+            await self._access.delete_topic(cluster, topic)
         except CouldNotRun as error:
             return str(error)
         return ""
 
-    # --- what is said of it ------------------------------------------------------------------------------------------
+    # --- results -----------------------------------------------------------------------------------------------------
 
     def _progress(self, clients: Clients, phase: str) -> Progress:
         observed = self._observations
