@@ -181,7 +181,9 @@ class SimulatedReactor:
         if watched is None and self._process.state is not ProcessState.DEAD:
             connection = self._sockets.get(descriptor.fileno())
             if connection is not None:
-                watched = Watched(self, self._scheduler, self._process, descriptor, connection)
+                watched = Watched(
+                    self._scheduler, self._process, descriptor, connection, self.disconnect, self.log_failure
+                )
                 self._watched[descriptor] = watched
         return watched
 

@@ -2,41 +2,53 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from twisted.internet import error
 
 from kreplica.testing.simulator.scheduler import Process, Scheduler
 from kreplica.testing.simulator.sockets import SimulatedSocket
 
-if TYPE_CHECKING:
-    from kreplica.testing.simulator.reactor import SimulatedReactor
-
 
 class Watched:
     """A descriptor that wants to read or write, and its socket; of one reactor, from ``addReader`` to ``removeReader``.
 
+    :param disconnect: called with the descriptor, the error of its read or write, and True for a read.
+    :param log_failure: called while an unexpected error is handled.
     :ivar reads: whether it is told when there is something to read.
     :ivar writes: whether it is told when there is room to write.
     """
 
-    __slots__ = ("_connection", "_is_woken", "_process", "_reactor", "_scheduler", "descriptor", "reads", "writes")
+    __slots__ = (
+        "_connection",
+        "_disconnect",
+        "_is_woken",
+        "_log_failure",
+        "_process",
+        "_scheduler",
+        "descriptor",
+        "reads",
+        "writes",
+    )
 
     def __init__(
         self,
-        reactor: SimulatedReactor,
         scheduler: Scheduler,
         process: Process,
         descriptor: Any,
         connection: SimulatedSocket,
+        disconnect: Callable[[Any, BaseException, bool], None],
+        log_failure: Callable[[], None],
     ) -> None:
         self.descriptor = descriptor
         self.reads = False
         self.writes = False
-        self._reactor = reactor
         self._scheduler = scheduler
         self._process = process
         self._connection = connection
+        self._disconnect = disconnect
+        self._log_failure = log_failure
         self._is_woken = False
         connection.on_ready = self._ready
 
@@ -69,7 +81,7 @@ class Watched:
                 why = error.ConnectionLost() if failed else descriptor.doWrite()
         except Exception as caught:
             why = caught
-            self._reactor.log_failure()
+            self._log_failure()
         if why:
-            self._reactor.disconnect(descriptor, why, in_read)
+            self._disconnect(descriptor, why, in_read)
         self.wake()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from twisted.internet import tcp
 from twisted.internet.address import IPv4Address
@@ -10,17 +10,25 @@ from twisted.internet.interfaces import IHostnameResolver, IHostResolution
 from zope.interface import implementer
 
 from kreplica.testing.simulator.network import Network
+from kreplica.testing.simulator.sockets import SimulatedSocket
 
-if TYPE_CHECKING:
-    from kreplica.testing.simulator.reactor import SimulatedReactor
+
+class SocketOwner(Protocol):
+    """The part of a simulated reactor that its ports and connections use besides Twisted's interfaces."""
+
+    def new_socket(self) -> SimulatedSocket: ...
+
+    def adopt(self, connection: SimulatedSocket) -> None: ...
+
+    def log_failure(self) -> None: ...
 
 
 class SimulatedPort(tcp.Port):
     """A stock port that listens on a simulated host."""
 
-    simulated: SimulatedReactor
+    simulated: SocketOwner
 
-    def __init__(self, port: int, factory: Any, backlog: int, interface: str, reactor: SimulatedReactor) -> None:
+    def __init__(self, port: int, factory: Any, backlog: int, interface: str, reactor: SocketOwner) -> None:
         self.simulated = reactor
         super().__init__(port, factory, backlog, interface, reactor)
 
@@ -39,7 +47,7 @@ class SimulatedPort(tcp.Port):
                 return
             number = self.sessionno
             self.sessionno += 1
-            protocol.makeConnection(self.transport(connection, protocol, address, self, number, self.simulated))
+            protocol.makeConnection(self.transport(connection, protocol, address, self, number, self.reactor))
         except Exception:
             self.simulated.log_failure()  # as on the real reactor, the port goes on listening
 
@@ -57,7 +65,7 @@ class SimulatedConnector(tcp.Connector):
     """A stock connector on a simulated host."""
 
     def __init__(
-        self, host: str, port: int, factory: Any, timeout: float, bindAddress: Any, reactor: SimulatedReactor
+        self, host: str, port: int, factory: Any, timeout: float, bindAddress: Any, reactor: SocketOwner
     ) -> None:
         self.simulated = reactor
         super().__init__(host, port, factory, timeout, bindAddress, reactor)
